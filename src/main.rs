@@ -1,0 +1,2 @@
+//! The `rgpu` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! See the crate description; filled in by its own module files.
+fn main() {}
