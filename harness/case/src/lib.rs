@@ -1,1 +1,28 @@
-//! See the crate description.
+//! What the harness does with one kernel, and what it says afterwards.
+//!
+//! A [`Case`] is data: what to allocate, how to fill it, what to launch and how to check it. The
+//! laptop evaluates every expression of `kernel.toml` before it writes the Case, so the Case holds
+//! numbers only and the GPU host never parses a formula. The runner (`rgpu-runner`) reads it and
+//! answers with one [`CaseReport`].
+//!
+//! The crate has no dependency but serde, because it is compiled into the plain CLI, into the
+//! runner for old hosts, and mirrored by the Python templates.
+//!
+//! Unknown JSON fields are skipped, so that an older runner reads a newer Case; what it must not
+//! ignore is guarded by [`CASE_ABI`].
+
+mod case;
+mod data;
+mod dtype;
+mod report;
+
+pub use case::{
+    CASE_ABI, Case, ClockPolicy, Entry, HostFunction, Policies, Reference, TimingPlan, Tolerance,
+};
+pub use data::{Arg, DataSet, Group, Init, Launch, Number, Role};
+pub use dtype::{Dtype, UnknownDtype};
+pub use report::{
+    CaseReport, Checked, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
+    GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, Phase, RunError, Timing,
+    TimingSource, WarningKind,
+};

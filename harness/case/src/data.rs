@@ -1,0 +1,179 @@
+//! The data of one problem size: arguments, how they are filled, and the launch shape.
+
+use crate::{Dtype, Tolerance};
+use serde::{Deserialize, Serialize};
+
+/// One problem size ("case" in `--problem-sizes`): all data that one launch works on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataSet {
+    /// Unique in the Case, and the name of the NVTX range around the launch, such as `n=1024`.
+    /// Letters, digits and `_ - . = x + ,` only: no NVTX filter operator.
+    pub name: String,
+    /// Names of the size variables, in the order of [`Group::sizes`].
+    #[serde(default)]
+    pub vars: Vec<String>,
+    /// The groups of a grouped problem; exactly one for a kernel without `groups = true`.
+    pub groups: Vec<Group>,
+    /// Launch shape of a device entry; absent for a host entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
+    /// Launch shape of [`crate::Reference::DeviceKernel`] for this data set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_launch: Option<Launch>,
+    /// Floating-point operations of one launch, summed over groups; absent when not stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
+    /// Bytes that one launch must move at least, summed over groups; absent when not stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
+}
+
+/// One group: its sizes and its own arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Values of [`DataSet::vars`].
+    #[serde(default)]
+    pub sizes: Vec<i64>,
+    /// Arguments in the order of the kernel's parameters; every group has the same names, roles
+    /// and dtypes.
+    pub args: Vec<Arg>,
+}
+
+/// One kernel argument.
+///
+/// A device entry gets a pointer for a tensor and the value itself (in the width of its dtype) for
+/// a scalar, in the order of [`Group::args`]. A host entry gets an `rgpu_tensor` for each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Arg {
+    /// An identifier, as in `kernel.toml`.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Row-major extents, outermost first; empty for a scalar.
+    #[serde(default)]
+    pub dims: Vec<u64>,
+    /// What the kernel does with it.
+    pub role: Role,
+    /// How it is filled; absent for `out` (poisoned) and `scalar` (see `value`). An `in` or
+    /// `inout` without it gets [`Init::Zeros`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<Init>,
+    /// Seed of this argument alone; absent: derived from the Case's seed and the position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The value of a scalar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Number>,
+    /// Tolerance of this output; absent: the Case's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<Tolerance>,
+}
+
+impl Arg {
+    /// Number of elements; 1 for a scalar. `None` when it does not fit in 64 bits.
+    pub fn count(&self) -> Option<u64> {
+        self.dims.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim))
+    }
+
+    /// Size of the packed data in bytes. `None` when it does not fit in 64 bits.
+    pub fn bytes(&self) -> Option<u64> {
+        self.dtype.bytes_for(self.count()?)
+    }
+}
+
+/// What a kernel does with an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read only: changed contents after a launch are an error.
+    In,
+    /// Written only: poisoned before the launch and compared after it.
+    Out,
+    /// Read and written: filled again before each launch and compared.
+    InOut,
+    /// Passed by value.
+    Scalar,
+}
+
+impl Role {
+    /// Whether the result is compared with the reference.
+    pub fn is_output(self) -> bool {
+        matches!(self, Role::Out | Role::InOut)
+    }
+}
+
+/// How a tensor is filled. Generated on the CPU from the seed, then copied: the kernel and every
+/// reference see the same bytes. Floats are rounded to nearest even into the dtype and saturate at
+/// its largest finite value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Init {
+    /// Uniform in `[lo, hi)`; integers are truncated towards zero.
+    Uniform {
+        /// Lower bound, included.
+        lo: f64,
+        /// Upper bound, excluded (rounding into a narrow dtype may reach it).
+        hi: f64,
+    },
+    /// Normal distribution.
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        sd: f64,
+    },
+    /// Whole numbers, each equally likely, both ends included.
+    Ints {
+        /// Smallest value.
+        lo: i64,
+        /// Largest value.
+        hi: i64,
+    },
+    /// The raw little-endian bytes of a file beside the Case, exactly as many as the tensor takes.
+    File {
+        /// Path relative to the Case file.
+        path: String,
+    },
+    /// All bits zero.
+    Zeros,
+    /// One value everywhere.
+    Const {
+        /// The value, rounded into the dtype.
+        value: Number,
+    },
+}
+
+/// A number as JSON has it: whole numbers stay exact.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Number {
+    /// A whole number.
+    Int(i64),
+    /// Any finite number.
+    Float(f64),
+}
+
+impl Number {
+    /// The nearest f64.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Number::Int(value) => value as f64,
+            Number::Float(value) => value,
+        }
+    }
+}
+
+/// Launch shape.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads in x, y, z.
+    pub block: [u32; 3],
+    /// Blocks per cluster in x, y, z; absent: a launch without clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<[u32; 3]>,
+    /// Dynamic shared memory of a block, in bytes.
+    #[serde(default)]
+    pub dynamic_shared: u32,
+}
