@@ -1,1 +1,31 @@
-//! See the crate description.
+//! What the laptop and the agent on a GPU host say to each other.
+//!
+//! Everything a user asks for is a [`Plan`]: data that says which steps to run, what each needs,
+//! what success looks like and which rung comes next when it fails. The agent carries a plan out
+//! without knowing any tool; the laptop reads the [`Event`]s and artifacts that come back.
+//!
+//! The same types travel as frames on a byte stream ([`frame`]) and as bodies over HTTP. Unknown
+//! fields are skipped by serde, unknown message and event types are read as `Unknown`, so that an
+//! older peer can talk to a newer one; only an unknown *required* feature stops a conversation.
+
+pub mod digest;
+pub mod event;
+pub mod frame;
+pub mod message;
+pub mod pattern;
+pub mod plan;
+pub mod probe;
+
+pub use digest::Digest;
+pub use event::{Event, EventBody, Outcome, RungRecord, Stream};
+pub use message::{FromAgent, Hello, ToAgent};
+pub use pattern::{Diagnosis, Pattern, Source};
+pub use plan::{GpuChoice, Plan, Rung, Step};
+pub use probe::{HostFacts, Probe, ProbeAnswer};
+
+/// The protocol generation; the first frame each way carries it.
+pub const PROTOCOL: u32 = 1;
+
+/// Files and artifacts are cut into blobs of at most this many bytes, so that resuming, parallel
+/// channels and HTTP ranges are one mechanism.
+pub const BLOB_BYTES: u64 = 4 << 20;

@@ -1,0 +1,130 @@
+//! Frames on a byte stream.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | u32 little endian: body length, at most [`MAX_BODY`] |
+//! | 4 | 1 | kind: 0 JSON message, 1 blob bytes, 2 output bytes |
+//! | 5 | n | body |
+//!
+//! Before the first frame the agent writes [`MAGIC`] on a line of its own: what a start-up file of
+//! the host's shell printed ahead of it (up to [`MAX_PREAMBLE`] bytes) is skipped.
+//!
+//! Blob and output frames follow the message that announces them (which says how many bytes); this
+//! module only cuts and joins. It works on byte slices, so that sync and async callers share it.
+
+/// The longest body of a frame.
+pub const MAX_BODY: usize = 1 << 20;
+
+/// Bytes before a body.
+pub const HEADER: usize = 5;
+
+/// The line that the agent writes first.
+pub const MAGIC: &[u8] = b"\x01rgpu-agent-stream-1\n";
+
+/// How much foreign text may stand before [`MAGIC`].
+pub const MAX_PREAMBLE: usize = 64 << 10;
+
+/// What a frame's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One JSON message ([`crate::ToAgent`] or [`crate::FromAgent`]).
+    Message,
+    /// Bytes of a blob or an artifact.
+    Blob,
+    /// Bytes that a step printed.
+    Output,
+}
+
+/// A frame whose body borrows from the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What the body is.
+    pub kind: Kind,
+    /// The body, at most [`MAX_BODY`] bytes.
+    pub body: &'a [u8],
+}
+
+/// A stream that is not ours, or is damaged.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FrameError {
+    /// The length field is over the limit.
+    #[error("a frame of {0} bytes is over the limit of {MAX_BODY}")]
+    TooLong(usize),
+    /// The kind byte is unknown.
+    #[error("unknown frame kind {0}")]
+    UnknownKind(u8),
+    /// The agent's first line never came.
+    #[error("the agent did not answer: {MAX_PREAMBLE} bytes without its first line")]
+    NoMagic,
+}
+
+/// The five bytes before a body of `len` bytes. Bodies over [`MAX_BODY`] are the caller's defect.
+pub fn header(kind: Kind, len: usize) -> [u8; HEADER] {
+    debug_assert!(len <= MAX_BODY);
+    let l = (len as u32).to_le_bytes();
+    [l[0], l[1], l[2], l[3], kind as u8]
+}
+
+/// Reads the frame at the start of `bytes`: the frame and how many bytes it took, or `None` when
+/// more bytes are needed.
+///
+/// # Errors
+/// [`FrameError`] for a length or kind that no peer of ours writes.
+pub fn parse(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
+    let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    if len > MAX_BODY {
+        return Err(FrameError::TooLong(len));
+    }
+    let kind = match head[4] {
+        0 => Kind::Message,
+        1 => Kind::Blob,
+        2 => Kind::Output,
+        other => return Err(FrameError::UnknownKind(other)),
+    };
+    Ok(bytes.get(HEADER..HEADER + len).map(|body| (Frame { kind, body }, HEADER + len)))
+}
+
+/// Finds [`MAGIC`] in what has arrived so far: the length of the preamble before it, or `None`
+/// when more bytes are needed.
+///
+/// # Errors
+/// [`FrameError::NoMagic`] when more than [`MAX_PREAMBLE`] bytes came without it.
+pub fn find_magic(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+    match bytes.windows(MAGIC.len()).position(|w| w == MAGIC) {
+        Some(at) if at <= MAX_PREAMBLE => Ok(Some(at)),
+        None if bytes.len() < MAX_PREAMBLE + MAGIC.len() => Ok(None),
+        _ => Err(FrameError::NoMagic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_cut_at_any_byte_asks_for_more() {
+        let mut wire = header(Kind::Output, 3).to_vec();
+        wire.extend(b"abc");
+        for cut in 0..wire.len() {
+            assert_eq!(parse(&wire[..cut]), Ok(None));
+        }
+        let (frame, used) = parse(&wire).unwrap().unwrap();
+        assert_eq!((frame.kind, frame.body, used), (Kind::Output, &b"abc"[..], 8));
+    }
+
+    #[test]
+    fn absurd_lengths_and_kinds_are_refused() {
+        assert_eq!(parse(&[255, 255, 255, 255, 0]), Err(FrameError::TooLong(u32::MAX as usize)));
+        assert_eq!(parse(&[0, 0, 0, 0, 9]), Err(FrameError::UnknownKind(9)));
+    }
+
+    #[test]
+    fn text_before_the_magic_is_skipped_up_to_the_limit() {
+        let mut wire = b"Welcome to gpu-box\r\n".to_vec();
+        assert_eq!(find_magic(&wire), Ok(None));
+        wire.extend(MAGIC);
+        assert_eq!(find_magic(&wire), Ok(Some(20)));
+        assert_eq!(find_magic(&vec![b'x'; MAX_PREAMBLE + 64]), Err(FrameError::NoMagic));
+    }
+}

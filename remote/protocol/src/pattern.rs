@@ -1,0 +1,160 @@
+//! The one pattern matcher: a substring (or a `*`-joined chain of substrings) searched in what a
+//! tool printed, with its ANSI sequences removed.
+//!
+//! Tools' exit statuses mean little (ncu exits 0 on "No kernels were profiled"), so rungs carry
+//! tables of [`Diagnosis`] rows. The same code runs on the agent (to choose the next rung) and on
+//! the laptop (to explain), which is why it lives here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which text a pattern is searched in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Standard output and standard error.
+    #[default]
+    Output,
+    /// Standard output alone.
+    Stdout,
+    /// Standard error alone.
+    Stderr,
+}
+
+/// Substrings that must occur in this order on one line; written with `*` between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Pattern(pub String);
+
+impl Pattern {
+    /// A pattern from its text; `*` joins substrings of one line.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The first line of `text` in which this pattern occurs, trimmed.
+    pub fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
+        text.lines().find(|line| self.matches_line(line)).map(str::trim)
+    }
+
+    fn matches_line(&self, line: &str) -> bool {
+        let mut rest = line;
+        self.0.split('*').all(|part| match rest.find(part) {
+            Some(at) => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+/// One row of a diagnosis table: what a tool's own words mean.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Diagnosis {
+    /// Where to look.
+    #[serde(default)]
+    pub source: Source,
+    /// What to look for.
+    pub pattern: Pattern,
+    /// The reason code, e.g. `counters_refused`.
+    pub code: String,
+    /// What follows.
+    #[serde(default)]
+    pub then: Then,
+}
+
+/// What a diagnosis does to the ladder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// This rung failed; the next one down is tried.
+    #[default]
+    Next,
+    /// This rung failed; the named rung (further down the list) is tried.
+    Rung(String),
+    /// The step failed; no rung below could do better (the program itself is wrong, say).
+    Stop,
+    /// Not a failure: recorded as a warning, the rung may still succeed.
+    Note,
+}
+
+/// Removes ANSI escape sequences (CSI, OSC and two-byte forms) and carriage returns.
+pub fn strip_ansi(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => match chars.next() {
+                Some('[') => while chars.next().is_some_and(|c| !('@'..='~').contains(&c)) {},
+                Some(']') => {
+                    while let Some(c) = chars.next() {
+                        if c == '\u{7}' || (c == '\u{1b}' && chars.next_if_eq(&'\\').is_some()) {
+                            break;
+                        }
+                    }
+                }
+                _ => {}
+            },
+            '\r' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The first row of `table` that matches, with the tool's own line. Texts are stripped of ANSI
+/// sequences by the caller.
+pub fn diagnose<'t, 's>(
+    table: &'t [Diagnosis],
+    stdout: &'s str,
+    stderr: &'s str,
+) -> Option<(&'t Diagnosis, &'s str)> {
+    table.iter().find_map(|row| {
+        let line = match row.source {
+            Source::Stdout => row.pattern.find(stdout),
+            Source::Stderr => row.pattern.find(stderr),
+            Source::Output => row.pattern.find(stderr).or_else(|| row.pattern.find(stdout)),
+        };
+        line.map(|l| (row, l))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_joins_substrings_of_one_line() {
+        let p = Pattern::new("Failed to find metric*dram");
+        assert_eq!(
+            p.find("x\n  Failed to find metric `dram__foo`\n"),
+            Some("Failed to find metric `dram__foo`")
+        );
+        assert_eq!(p.find("Failed to find metric\ndram"), None);
+    }
+
+    #[test]
+    fn the_first_matching_row_wins_and_names_the_tools_own_words() {
+        let row = |p: &str, code: &str| Diagnosis {
+            source: Source::Output,
+            pattern: Pattern::new(p),
+            code: code.into(),
+            then: Then::Next,
+        };
+        let table = [row("ERR_NVGPUCTRPERM", "counters_refused"), row("==ERROR==", "tool_error")];
+        let (hit, line) = diagnose(&table, "==ERROR== ERR_NVGPUCTRPERM - The user", "").unwrap();
+        assert_eq!(hit.code, "counters_refused");
+        assert!(line.contains("The user"));
+        assert!(diagnose(&table, "fine", "fine").is_none());
+    }
+
+    #[test]
+    fn colours_titles_and_carriage_returns_are_removed() {
+        assert_eq!(
+            strip_ansi("\u{1b}[31mred\u{1b}[0m\r\n\u{1b}]0;title\u{7}x\u{1b}]8;;u\u{1b}\\y"),
+            "red\nxy"
+        );
+        assert_eq!(strip_ansi("cut \u{1b}["), "cut ");
+    }
+}
