@@ -1,1 +1,8 @@
-//! See the crate description.
+//! Readers of foreign files: bytes in, an exact typed mirror out.
+//!
+//! Each module reads one kind of file that a GPU tool writes and keeps what the file says, in the
+//! file's own terms; turning that into a profile is the business of `rgpu::import`. No reader does
+//! I/O (but for [`nsys_sqlite`], which SQLite itself opens, read-only), none panics on any input,
+//! and none takes memory beyond a small multiple of its input.
+
+pub mod cubin;

@@ -1,0 +1,77 @@
+//! Reader of cubins: the ELF files that hold one GPU's machine code.
+//!
+//! Answers what people otherwise piece together from `cuobjdump -res-usage`, `cuobjdump -elf` and
+//! `ptxas -v`: resources per kernel, parameters, spills, launch bounds, the compiler and its
+//! command line, and the PTX text that `-lineinfo` leaves behind. Instructions are not decoded
+//! here, but for the width of spills.
+//!
+//! # Layout
+//! | part | ABI 7 (ptxas ≤ 12.9, sm ≤ 90) | ABI 8 (sm 100+ since 12.8, everything since 13.0) |
+//! |---|---|---|
+//! | `EI_OSABI`, `EI_ABIVERSION` | 0x33, 7 | 0x41, 8 |
+//! | `e_version` | toolkit: 129 is 12.9 | 1 (toolkit in `.note.nv.cuinfo`) |
+//! | SM | `e_flags & 0xff` | `e_flags >> 8 & 0xff` |
+//! | accelerated (`a`) | `e_flags & 0x800` | `e_flags & 8`, or `.nv.compat` code 9 is 1 |
+//! | family (`f`) | - | only in the command line of `.note.nv.tkinfo` |
+//! | barriers of a kernel | bits 20-26 of `.text.K`'s `sh_flags` | attribute 0x4c of `.nv.info.K` |
+//!
+//! The ABI decides, never the SM. Section names repeat in large cubins, so everything is keyed by
+//! section index: `sh_info` of `.nv.info.K`, `.nv.shared.K` and `.nv.constantN.K` is the index of
+//! `.text.K`. Entries are functions with `st_other & 0x10`.
+//!
+//! Sources: read off files of ptxas 12.9 and nvcc 13.5 (sm_80, sm_90a, sm_100a) and compared with
+//! NVIDIA's tools; attribute codes as `cuobjdump -elf` 13.5 names them.
+
+mod attribute;
+mod elf;
+mod kernel;
+mod note;
+mod read;
+
+pub use attribute::{Attribute, Payload};
+pub use kernel::{ConstantBank, Kernel, Param, Spills, Stack};
+pub use note::Producer;
+pub use read::{Abi, Cubin, FileKind, Sm, SmVariant, Toolkit, is_cubin, read};
+
+use thiserror::Error;
+
+/// Why bytes could not be read as a cubin. Offsets are in bytes from the start of the file.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum CubinError {
+    /// No ELF magic at the start.
+    #[error("not an ELF file: it starts with `{start}`")]
+    NotElf {
+        /// The first bytes, in hexadecimal.
+        start: String,
+    },
+    /// An ELF file for something else than a GPU.
+    #[error("an ELF file for machine {machine}, not a cubin (machine 190)")]
+    NotCuda {
+        /// `e_machine` of the header.
+        machine: u16,
+    },
+    /// A layout version that this reader does not know.
+    #[error("cubin with ELF ABI version {abi_version} (OS ABI 0x{os_abi:02x}); known are 7 and 8")]
+    UnknownAbi {
+        /// `EI_OSABI`.
+        os_abi: u8,
+        /// `EI_ABIVERSION`.
+        abi_version: u8,
+    },
+    /// The ELF structure is broken or cut off.
+    #[error("broken ELF structure in {part}: {cause}")]
+    Elf {
+        /// Which table or section.
+        part: String,
+        /// What the ELF library says.
+        cause: String,
+    },
+    /// An attribute record runs past its section.
+    #[error("attribute record at offset {offset} of `{section}` runs past the section's end")]
+    CutAttribute {
+        /// The section's name.
+        section: String,
+        /// Offset in the file.
+        offset: u64,
+    },
+}

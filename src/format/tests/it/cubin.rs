@@ -1,0 +1,154 @@
+//! Cubins of three architectures and both ELF layouts against NVIDIA's own answers.
+
+use crate::{damage, fixture};
+use rgpu_format::cubin::{self, CubinError, Stack};
+use std::collections::BTreeMap;
+
+const FIXTURES: [(&str, &str); 4] = [
+    ("cubin/13.5/facts", "sm_80"),
+    ("cubin/13.5/facts", "sm_90a"),
+    ("cubin/13.5/facts", "sm_100a"),
+    ("cubin/12.9/facts", "sm_90a"),
+];
+
+/// What `cuobjdump -res-usage` says about each kernel, as `NAME:VALUE` pairs.
+fn res_usage(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut all = BTreeMap::new();
+    let mut kernel = None;
+    for line in text.lines() {
+        if let Some(name) = line.trim().strip_prefix("Function ") {
+            kernel = Some(name.trim_end_matches(':').to_owned());
+        } else if let Some(name) = kernel.take() {
+            let pairs = line.split_whitespace().map(|pair| {
+                let (key, value) = pair.split_once(':').unwrap();
+                (key.to_owned(), value.parse().unwrap())
+            });
+            all.insert(name, pairs.collect());
+        }
+    }
+    all
+}
+
+/// Spill stores and loads, barriers and shared memory of each kernel, as `ptxas -v` says.
+fn ptxas_info(text: &str) -> BTreeMap<String, [u64; 4]> {
+    let mut all = BTreeMap::new();
+    let mut kernel = String::new();
+    let number = |line: &str, before: &str| -> u64 {
+        let end = line.find(before).unwrap_or(0);
+        line[..end].split_whitespace().last().and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    for line in text.lines() {
+        if let Some(rest) = line.split("Function properties for ").nth(1) {
+            kernel = rest.to_owned();
+        } else if line.contains("bytes spill stores") {
+            let facts =
+                [number(line, " bytes spill stores"), number(line, " bytes spill loads"), 0, 0];
+            all.insert(kernel.clone(), facts);
+        } else if line.contains("Used ") {
+            let facts = all.get_mut(&kernel).unwrap();
+            facts[2] = number(line, " barriers");
+            facts[3] = number(line, " bytes smem");
+        }
+    }
+    all
+}
+
+#[test]
+fn resources_equal_cuobjdump_and_ptxas() {
+    for (folder, sm) in FIXTURES {
+        let cubin = cubin::read(&fixture::bytes(&format!("{folder}/{sm}.cubin"))).unwrap();
+        assert_eq!(cubin.sm.to_string(), sm, "{folder}");
+        let usage = res_usage(&fixture::text(&format!("{folder}/{sm}.res-usage.txt")));
+        let info = ptxas_info(&fixture::text(&format!("{folder}/{sm}.ptxas.txt")));
+        assert_eq!(cubin.kernels.len(), usage.len());
+        assert_eq!(cubin.kernels.len(), info.len());
+        for kernel in &cubin.kernels {
+            let of = |key: &str| usage[&kernel.name][key];
+            let place = format!("{folder} {sm} {}", kernel.name);
+            assert_eq!(u64::from(kernel.registers.unwrap()), of("REG"), "{place}");
+            assert_eq!(kernel.stack, Some(Stack::Bytes(of("STACK") as u32)), "{place}");
+            assert_eq!(kernel.shared_bytes + kernel.shared_reserved_bytes, of("SHARED"), "{place}");
+            assert_eq!(kernel.local_bytes, of("LOCAL"), "{place}");
+            assert_eq!(kernel.constants[0].bytes, of("CONSTANT[0]"), "{place}");
+            let spills = kernel.spills.unwrap();
+            let ours = [
+                spills.store_bytes,
+                spills.load_bytes,
+                u64::from(kernel.barriers),
+                kernel.shared_bytes,
+            ];
+            assert_eq!(ours, info[&kernel.name], "{place}");
+        }
+    }
+}
+
+#[test]
+fn launch_bounds_clusters_and_parameters_are_read() {
+    let cubin = cubin::read(&fixture::bytes("cubin/13.5/facts/sm_90a.cubin")).unwrap();
+    let kernel = |name: &str| cubin.kernels.iter().find(|k| k.name.contains(name)).unwrap();
+    assert_eq!(kernel("block_sum").max_threads, Some([256, 1, 1]));
+    assert_eq!(kernel("spilling").max_threads, Some([1024, 1, 1]));
+    assert_eq!(kernel("clustered").cluster, Some([2, 1, 1]));
+    let params: Vec<_> =
+        kernel("spilling").params.iter().map(|p| (p.ordinal, p.offset, p.bytes)).collect();
+    assert_eq!(params, [(0, 0, 8), (1, 8, 16), (2, 24, 1), (3, 26, 2)]);
+    assert_eq!(kernel("spilling").param_offset, Some(0x210));
+    assert_eq!(kernel("spilling").param_bytes, Some(28));
+    assert!(!kernel("block_sum").exits.is_empty());
+}
+
+#[test]
+fn the_compiler_and_its_command_line_are_read() {
+    let new = cubin::read(&fixture::bytes("cubin/13.5/facts/sm_100a.cubin")).unwrap();
+    assert_eq!(new.toolkit.unwrap().to_string(), "13.5");
+    let producer = new.producer.unwrap();
+    assert_eq!(producer.tool, "ptxas");
+    assert!(producer.release.ends_with("V13.5.37"), "{}", producer.release);
+    assert!(producer.command_line.contains("-arch sm_100a"), "{}", producer.command_line);
+    assert_eq!(new.virtual_sm, Some(100));
+
+    let old = cubin::read(&fixture::bytes("cubin/12.9/facts/sm_90a.cubin")).unwrap();
+    assert_eq!(old.abi, cubin::Abi::V7);
+    assert_eq!(old.toolkit.unwrap().to_string(), "12.9");
+    assert_eq!(old.virtual_sm, Some(90));
+}
+
+#[test]
+fn a_line_info_cubin_gives_its_ptx() {
+    let with = cubin::read(&fixture::bytes("cubin/13.5/facts/sm_100a.cubin")).unwrap();
+    let ptx = with.ptx.unwrap();
+    assert!(with.has_lines);
+    assert!(ptx.contains(".target sm_100a"));
+    assert!(ptx.contains(".entry block_sum"));
+    let without = cubin::read(&fixture::bytes("cubin/13.5/facts/sm_80.cubin")).unwrap();
+    assert!(!without.has_lines && without.ptx.is_none());
+}
+
+#[test]
+fn other_files_are_named_for_what_they_are() {
+    let text = cubin::read(b"// Generated by NVIDIA NVVM Compiler").unwrap_err();
+    assert!(matches!(text, CubinError::NotElf { .. }), "{text}");
+    let mut host = fixture::bytes("cubin/13.5/facts/sm_80.cubin");
+    host[18] = 62;
+    assert_eq!(cubin::read(&host), Err(CubinError::NotCuda { machine: 62 }));
+    let mut abi = fixture::bytes("cubin/13.5/facts/sm_80.cubin");
+    abi[8] = 9;
+    assert!(matches!(cubin::read(&abi), Err(CubinError::UnknownAbi { abi_version: 9, .. })));
+}
+
+#[test]
+fn a_cubin_at_an_odd_address_reads_the_same() {
+    let data = fixture::bytes("cubin/13.5/facts/sm_90a.cubin");
+    let shifted: Vec<u8> = std::iter::once(0).chain(data.iter().copied()).collect();
+    assert_eq!(cubin::read(&shifted[1..]), cubin::read(&data));
+}
+
+#[test]
+fn damaged_cubins_never_panic() {
+    for (folder, sm) in FIXTURES {
+        let data = fixture::bytes(&format!("{folder}/{sm}.cubin"));
+        let read = |bytes: &[u8]| drop(cubin::read(bytes));
+        damage::cut_everywhere(&data, read);
+        damage::flip_bits(&data, 4_000, read);
+    }
+}

@@ -1,0 +1,5 @@
+//! Every reader against real and synthetic fixtures, whole and damaged.
+
+mod cubin;
+mod damage;
+mod fixture;
