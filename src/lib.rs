@@ -1,1 +1,37 @@
-//! rgpu.
+//! rgpu: profile, check, disassemble and run GPU kernels on a remote NVIDIA GPU.
+//!
+//! Data flows one way, and every value between two stages is written to the run folder, so that
+//! any later stage can be run again offline:
+//!
+//! ```text
+//! kernel.toml + flags → KernelSpec → Plan + Case → Bundle → job on a remote → events + artifacts
+//!     (kernel)            (tool)       (bundle)     (remote, run)                (store)
+//!                                                                                   │
+//! terminal, JSON ← Findings ← Profile ← exact mirror of each foreign file  ←────────┘
+//!    (report)     (analysis)  (import)            (rgpu-format)
+//! ```
+//!
+//! The modules below stand in that order. `model` is what all of them speak; `run` is the only one
+//! that joins tools, remotes, store and importers; `cli` sits on top and nobody imports it.
+
+pub mod error;
+pub mod model;
+
+pub mod config;
+pub mod kernel;
+
+pub mod tool;
+
+pub mod bundle;
+pub mod remote;
+pub mod store;
+
+pub mod run;
+
+pub mod import;
+
+pub mod analysis;
+
+pub mod report;
+
+pub mod cli;

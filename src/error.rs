@@ -1,0 +1,285 @@
+//! The one form in which a command fails.
+//!
+//! Every module has its own thiserror enum beside the code that fails. At the top they become one
+//! [`Failure`]: what happened, where (host, tool, step, file, offset), why, and what to do next.
+//! `main` prints it, `--json` prints it as `rgpu.error/1`, and its [`Exit`] is the exit status.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Exit statuses of `rgpu`. `rgpu exec` passes the program's own through instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, on whichever rung.
+    Done = 0,
+    /// Findings, or a regression, as asked.
+    Findings = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// Configuration, unknown kernel or remote, kernel.toml, expression, missing source.
+    Config = 3,
+    /// Host or transport; damaged in transit.
+    Host = 4,
+    /// A tool failed on every rung, or below `--at-least`.
+    Tool = 5,
+    /// The user's code does not compile, is wrong, crashes, or hits its time limit.
+    Kernel = 6,
+    /// An artifact cannot be read.
+    Artifact = 7,
+    /// Our own disk.
+    Disk = 8,
+    /// A defect of rgpu.
+    Bug = 70,
+    /// Cancelled by the user.
+    Cancelled = 130,
+}
+
+/// Which side failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// This machine.
+    Local,
+    /// The connection.
+    Transport,
+    /// The GPU host.
+    Host,
+    /// A tool on the host.
+    Tool,
+    /// The user's kernel or program.
+    Kernel,
+}
+
+/// Where it happened. All fields are optional; what is known is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Place {
+    /// The remote's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// The tool, with its version where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The step of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// A file, with `:line` or `@offset` where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The log that has the whole story.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
+}
+
+/// A failed command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// Stable code in snake_case, e.g. `unknown_kernel`.
+    pub code: String,
+    /// What happened, in one line, lower case, values in backticks.
+    pub what: String,
+    /// Which side failed.
+    pub side: Side,
+    /// Where.
+    #[serde(default)]
+    pub place: Box<Place>,
+    /// Why: the underlying error's or the tool's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What to do next, each a sentence or a command.
+    #[serde(default)]
+    pub hints: Vec<String>,
+    /// The exit status.
+    pub exit: Exit,
+}
+
+impl Failure {
+    /// A failure of this machine.
+    pub fn new(exit: Exit, code: &str, what: impl Into<String>) -> Self {
+        let side = match exit {
+            Exit::Host => Side::Host,
+            Exit::Tool => Side::Tool,
+            Exit::Kernel => Side::Kernel,
+            _ => Side::Local,
+        };
+        Self {
+            code: code.to_owned(),
+            what: what.into(),
+            side,
+            place: Box::default(),
+            cause: None,
+            hints: Vec::new(),
+            exit,
+        }
+    }
+
+    /// With the side that failed.
+    pub fn side(mut self, side: Side) -> Self {
+        self.side = side;
+        self
+    }
+
+    /// With its cause: the whole chain of sources of an error, or a tool's words.
+    pub fn cause(mut self, cause: impl fmt::Display) -> Self {
+        let cause = cause.to_string();
+        self.cause = (!cause.is_empty()).then_some(cause);
+        self
+    }
+
+    /// With the chain of sources of `error`, each once.
+    pub fn because(self, error: &dyn std::error::Error) -> Self {
+        let mut text = error.to_string();
+        let mut next = error.source();
+        while let Some(source) = next {
+            text.push_str(": ");
+            text.push_str(&source.to_string());
+            next = source.source();
+        }
+        self.cause(text)
+    }
+
+    /// With what to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// On this host.
+    pub fn on(mut self, host: impl Into<String>, transport: impl Into<String>) -> Self {
+        self.place.host = Some(host.into());
+        self.place.transport = Some(transport.into());
+        self
+    }
+
+    /// With this tool.
+    pub fn tool(mut self, tool: impl Into<String>) -> Self {
+        self.place.tool = Some(tool.into());
+        self
+    }
+
+    /// In this step.
+    pub fn step(mut self, step: impl Into<String>) -> Self {
+        self.place.step = Some(step.into());
+        self
+    }
+
+    /// In this file.
+    pub fn file(mut self, file: impl fmt::Display) -> Self {
+        self.place.file = Some(file.to_string());
+        self
+    }
+
+    /// With the log that tells more.
+    pub fn log(mut self, log: impl Into<PathBuf>) -> Self {
+        self.place.log = Some(log.into());
+        self
+    }
+}
+
+/// The result of a command.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl fmt::Display for Failure {
+    /// The form that a terminal shows, without colours; the last line has no newline.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        let place = &*self.place;
+        let mut parts = Vec::new();
+        if let Some(host) = &place.host {
+            match &place.transport {
+                Some(transport) => parts.push(format!("on `{host}` ({transport})")),
+                None => parts.push(format!("on `{host}`")),
+            }
+        }
+        parts.extend(place.tool.as_ref().map(|tool| format!("tool {tool}")));
+        parts.extend(place.step.as_ref().map(|step| format!("step `{step}`")));
+        parts.extend(place.file.as_ref().map(|file| format!("in `{file}`")));
+        if !parts.is_empty() {
+            write!(f, "\n  {}", parts.join(", "))?;
+        }
+        if let Some(log) = &place.log {
+            write!(f, "\n  log: {}", log.display())?;
+        }
+        if let Some(cause) = &self.cause {
+            write!(f, "\n  cause: {}", cause.trim_end().replace('\n', "\n         "))?;
+        }
+        for hint in &self.hints {
+            write!(f, "\n  help: {}", hint.replace('\n', "\n        "))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The names nearest to `wanted` among `names`, best first, at most three: for "did you mean".
+pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut scored: Vec<(usize, &str)> = names
+        .into_iter()
+        .map(|name| (distance(&wanted.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|(d, name)| {
+            *d <= 2.max(wanted.chars().count().max(name.chars().count()) / 3)
+                || (wanted.len() >= 3 && name.contains(wanted))
+        })
+        .collect();
+    scored.sort();
+    scored.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+/// Levenshtein distance in characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let replace = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_where_why_and_what_next() {
+        let failure = Failure::new(
+            Exit::Tool,
+            "counters_refused",
+            "ncu may not read the GPU performance counters",
+        )
+        .on("b200", "ssh")
+        .tool("ncu 2025.3")
+        .step("profile")
+        .log("artifacts/runs/x/log/profile.stderr")
+        .cause("ERR_NVGPUCTRPERM")
+        .hint("run `rgpu doctor b200`");
+        insta::assert_snapshot!(failure, @r"
+        error: ncu may not read the GPU performance counters
+          on `b200` (ssh), tool ncu 2025.3, step `profile`
+          log: artifacts/runs/x/log/profile.stderr
+          cause: ERR_NVGPUCTRPERM
+          help: run `rgpu doctor b200`
+        ");
+    }
+
+    #[test]
+    fn near_names_are_offered_and_far_ones_are_not() {
+        let names = ["vecadd", "softmax", "tiled-matmul"];
+        assert_eq!(nearest("vecad", names), ["vecadd"]);
+        assert_eq!(nearest("matmul", names), ["tiled-matmul"]);
+        assert!(nearest("zzzzzz", names).is_empty());
+    }
+}

@@ -1,0 +1,23 @@
+//! What every stage after the remote speaks: the profile of one run and its parts.
+//!
+//! The model is ours, in our words and units; the exact mirrors of foreign files live in
+//! `rgpu-format`, and importers translate. It imports nothing but the protocol's facts, so that
+//! importers, analysis and reports can be read, tested and replaced apart.
+//!
+//! Two rules hold everywhere: a number that is missing or not finite is *absent* and named in
+//! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
+
+pub mod finding;
+pub mod launch;
+pub mod metric;
+pub mod module;
+pub mod profile;
+pub mod sanitizer;
+pub mod timeline;
+
+pub use finding::{Classification, Evidence, Finding, Verdict};
+pub use launch::{Launch, Stall};
+pub use metric::{Metric, Value};
+pub use module::KernelCode;
+pub use profile::Profile;
+pub use timeline::Region;
