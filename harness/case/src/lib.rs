@@ -12,6 +12,7 @@
 //! ignore is guarded by [`CASE_ABI`].
 
 mod case;
+mod codec;
 mod data;
 mod dtype;
 mod report;
@@ -19,6 +20,7 @@ mod report;
 pub use case::{
     CASE_ABI, Case, ClockPolicy, Entry, HostFunction, Policies, Reference, TimingPlan, Tolerance,
 };
+pub use codec::Value;
 pub use data::{Arg, DataSet, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
 pub use report::{

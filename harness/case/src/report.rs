@@ -243,9 +243,11 @@ pub enum GuardKind {
     Unwritten,
     /// An input was written.
     InputWritten,
-    /// Two launches on the same inputs gave different bits, or differ with what the output held
-    /// before: a read of uninitialised memory or a race.
+    /// Two launches on the same memory contents gave different bits: a race, most often.
     NotRepeatable,
+    /// The result changes with what lay in the outputs or beside the buffers before the launch:
+    /// the kernel reads memory that nobody initialised, or beyond an argument.
+    ReadsStray,
 }
 
 /// The GPU that ran the Case.
