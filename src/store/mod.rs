@@ -1,1 +1,23 @@
-//! The run folder.
+//! The run folder: everything a run was asked, did, said and brought back, one folder each.
+//!
+//! ```text
+//! artifacts/runs/                     the root (`runs_dir`), with a .gitignore of its own
+//!   latest                            text file: the id of the last run
+//!   20261120-101502-vecadd-ncu-3f2a/
+//!     run.json plan-N.json events.jsonl env.json inputs.json config.toml commands.sh
+//!     log/<step>.{stdout,stderr}  raw/  ptx/ cubin/ sass/
+//!     profile.json report.md
+//! ```
+//!
+//! Files are written to a temporary name, synced and renamed ([`atomic`]): a reader never sees half
+//! a file. Ids sort by time. Names that come from a host never reach this module unchecked:
+//! [`RunFolder::place`] maps an artifact's path into the folder or refuses it.
+
+pub mod atomic;
+mod folder;
+mod list;
+mod record;
+
+pub use folder::{RunFolder, StoreError};
+pub use list::{RunLine, Runs};
+pub use record::{JobRecord, RunRecord, RunState};

@@ -1,0 +1,92 @@
+//! The one place that writes files: to a temporary name beside the target, then rename.
+//!
+//! A crash leaves the old file or the new one, never half of one. Syncing is the caller's choice:
+//! results are synced once, when their folder is complete ([`sync_folder`]).
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes `bytes` as `path` in one step, creating the folders above it.
+///
+/// # Errors
+/// Any error of the file system; the temporary file is removed.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = parent(path)?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    // NamedTempFile is 0600; a run folder's files follow the user's umask like any other.
+    set_default_mode(file.as_file())?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Writes a file that only its owner may read (secrets, the user's remotes).
+///
+/// # Errors
+/// As [`write`].
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = parent(path)?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Makes what was written in `folder` survive a power cut.
+///
+/// # Errors
+/// Any error of the file system.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    for entry in walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok) {
+        if entry.file_type().is_file() {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    File::open(folder)?.sync_all()
+}
+
+fn parent(path: &Path) -> io::Result<&Path> {
+    path.parent()
+        .map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p })
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file's path"))
+}
+
+#[cfg(unix)]
+fn set_default_mode(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn set_default_mode(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_else_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b.json");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn private_files_are_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        write_private(&path, b"x").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,335 @@
+//! One run's folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rgpu_protocol::Event;
+use rgpu_protocol::event::Stream;
+use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
+use serde::Serialize;
+
+use super::{RunRecord, atomic};
+use crate::error::{Exit, Failure};
+
+/// What can go wrong with a run folder.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file system refused.
+    #[error("cannot {doing} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// `--run-id` names a run that is there.
+    #[error("there is already a run `{0}`")]
+    Taken(String),
+    /// `--out` names a folder with something in it.
+    #[error("`{}` is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// An id that cannot be a folder's name.
+    #[error("`{0}` cannot be a run id: use letters, digits, `.`, `_` and `-`")]
+    BadId(String),
+    /// No run of that name.
+    #[error("there is no run `{0}`")]
+    Unknown(String),
+    /// A prefix that fits several.
+    #[error("`{name}` fits several runs: {}", fits.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// What it fits.
+        fits: Vec<String>,
+    },
+    /// `run.json` is not readable as one.
+    #[error("`{}` is not a run's record", path.display())]
+    BadRecord {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A name from the host that would leave the folder.
+    #[error("the host sent a file named `{}`, which is refused", .0.escape_debug())]
+    HostileName(String),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let failure = |exit, code: &str| Failure::new(exit, code, error.to_string());
+        match &error {
+            StoreError::Io { source, .. } => failure(Exit::Disk, "disk").cause(source),
+            StoreError::Taken(_) => failure(Exit::Usage, "run_id_taken")
+                .hint("choose another `--run-id`, or leave it out"),
+            StoreError::NotEmpty(_) => failure(Exit::Usage, "out_not_empty")
+                .hint("`--out` is one run's own folder: name one that is absent or empty"),
+            StoreError::BadId(_) => failure(Exit::Usage, "bad_run_id"),
+            StoreError::Unknown(_) => {
+                failure(Exit::Usage, "unknown_run").hint("`rgpu runs list` shows the runs here")
+            }
+            StoreError::Ambiguous { .. } => failure(Exit::Usage, "ambiguous_run"),
+            StoreError::BadRecord { source, .. } => {
+                failure(Exit::Artifact, "bad_record").cause(source)
+            }
+            StoreError::HostileName(_) => failure(Exit::Host, "hostile_name"),
+        }
+    }
+}
+
+/// The folder of one run.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Creates `<root>/<id>`, or `out` itself when given.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`], [`StoreError::NotEmpty`], [`StoreError::BadId`] or an I/O error.
+    pub fn create(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
+        if !valid_job_id(id) {
+            return Err(StoreError::BadId(id.to_owned()));
+        }
+        let path = match out {
+            Some(out) => {
+                if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+                    return Err(StoreError::NotEmpty(out.to_owned()));
+                }
+                fs::create_dir_all(out).map_err(io_error("create", out))?;
+                out.to_owned()
+            }
+            None => {
+                super::list::prepare_root(root)?;
+                let path = root.join(id);
+                match fs::create_dir(&path) {
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                        return Err(StoreError::Taken(id.to_owned()));
+                    }
+                    other => other.map_err(io_error("create", &path))?,
+                }
+                atomic::write(&root.join("latest"), format!("{id}\n").as_bytes())
+                    .map_err(io_error("write", &root.join("latest")))?;
+                path
+            }
+        };
+        Ok(Self { path })
+    }
+
+    /// An existing run's folder.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`] when it holds no `run.json`.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if path.join("run.json").is_file() {
+            Ok(Self { path: path.to_owned() })
+        } else {
+            Err(StoreError::Unknown(path.display().to_string()))
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The record of the run.
+    ///
+    /// # Errors
+    /// I/O errors, [`StoreError::BadRecord`].
+    pub fn record(&self) -> Result<RunRecord, StoreError> {
+        let path = self.path.join("run.json");
+        let bytes = fs::read(&path).map_err(io_error("read", &path))?;
+        serde_json::from_slice(&bytes).map_err(|source| StoreError::BadRecord { path, source })
+    }
+
+    /// Writes `run.json`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn save(&self, record: &RunRecord) -> Result<(), StoreError> {
+        self.write_json("run.json", record)
+    }
+
+    /// Writes a file of the run.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let path = self.path.join(name);
+        atomic::write(&path, bytes).map_err(io_error("write", &path))
+    }
+
+    /// Writes a value as indented JSON.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), StoreError> {
+        let path = self.path.join(name);
+        let mut bytes = serde_json::to_vec_pretty(value)
+            .map_err(io::Error::other)
+            .map_err(io_error("write", &path))?;
+        bytes.push(b'\n');
+        atomic::write(&path, &bytes).map_err(io_error("write", &path))
+    }
+
+    /// Reads a file of the run.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        let path = self.path.join(name);
+        fs::read(&path).map_err(io_error("read", &path))
+    }
+
+    /// Where an artifact of a job goes: by its kind, under `raw/`, `cubin/`, `ptx/` or `sass/`.
+    /// Returns the path in the run folder.
+    ///
+    /// # Errors
+    /// [`StoreError::HostileName`] for a name that would leave the folder.
+    pub fn place(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
+        if !valid_relative_path(host_path) {
+            return Err(StoreError::HostileName(host_path.to_owned()));
+        }
+        let name = host_path.rsplit('/').next().unwrap_or(host_path);
+        Ok(match kind {
+            "cubin" | "ptx" | "sass" => format!("{kind}/{name}"),
+            _ => {
+                let inner = ["raw/", "out/"].iter().find_map(|p| host_path.strip_prefix(p));
+                format!("raw/{}", inner.unwrap_or(host_path))
+            }
+        })
+    }
+
+    /// The log of one stream of a step, as a path in the run folder.
+    pub fn log_name(step: &str, stream: Stream) -> String {
+        format!("log/{step}.{}", stream.as_str())
+    }
+
+    /// Opens the writers of events and output for one job.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn recorder(&self) -> Result<Recorder, StoreError> {
+        let path = self.path.join("events.jsonl");
+        let log = self.path.join("log");
+        fs::create_dir_all(&log).map_err(io_error("create", &log))?;
+        let events = append(&path)?;
+        Ok(Recorder { folder: self.path.clone(), events, open: Vec::new() })
+    }
+}
+
+/// Appends what a job says to the run folder as it comes.
+#[derive(Debug)]
+pub struct Recorder {
+    folder: PathBuf,
+    events: File,
+    open: Vec<(String, File)>,
+}
+
+impl Recorder {
+    /// Appends an event of a job to `events.jsonl`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn event(&mut self, job: &str, event: &Event) -> Result<(), StoreError> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            job: &'a str,
+            #[serde(flatten)]
+            event: &'a Event,
+        }
+        let path = || self.folder.join("events.jsonl");
+        let mut line = serde_json::to_vec(&Line { job, event })
+            .map_err(io::Error::other)
+            .map_err(io_error("write", &path()))?;
+        line.push(b'\n');
+        self.events.write_all(&line).map_err(io_error("write", &path()))
+    }
+
+    /// Appends output of a step to its log.
+    ///
+    /// # Errors
+    /// [`StoreError::HostileName`], I/O errors.
+    pub fn output(&mut self, step: &str, stream: Stream, bytes: &[u8]) -> Result<(), StoreError> {
+        if !valid_job_id(step) {
+            return Err(StoreError::HostileName(step.to_owned()));
+        }
+        let name = RunFolder::log_name(step, stream);
+        let path = self.folder.join(&name);
+        let at = match self.open.iter().position(|(n, _)| *n == name) {
+            Some(at) => at,
+            None => {
+                self.open.push((name, append(&path)?));
+                self.open.len() - 1
+            }
+        };
+        self.open[at].1.write_all(bytes).map_err(io_error("write", &path))
+    }
+}
+
+fn append(path: &Path) -> Result<File, StoreError> {
+    OpenOptions::new().create(true).append(true).open(path).map_err(io_error("open", path))
+}
+
+pub(super) fn io_error(
+    doing: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |source| StoreError::Io { doing, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_id_is_refused_and_out_must_be_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        RunFolder::create(dir.path(), "one", None).unwrap();
+        assert!(matches!(RunFolder::create(dir.path(), "one", None), Err(StoreError::Taken(_))));
+        assert!(matches!(RunFolder::create(dir.path(), "../x", None), Err(StoreError::BadId(_))));
+        let out = dir.path().join("mine");
+        RunFolder::create(dir.path(), "two", Some(&out)).unwrap().write("a", b"x").unwrap();
+        let again = RunFolder::create(dir.path(), "three", Some(&out));
+        assert!(matches!(again, Err(StoreError::NotEmpty(_))));
+    }
+
+    #[test]
+    fn names_from_a_host_never_leave_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(dir.path(), "one", None).unwrap();
+        assert_eq!(run.place("ncu_rep", "raw/report.ncu-rep").unwrap(), "raw/report.ncu-rep");
+        assert_eq!(run.place("cubin", "build/k.sm_90a.cubin").unwrap(), "cubin/k.sm_90a.cubin");
+        for bad in ["../../.bashrc", "/etc/passwd", "a\nb", "raw/../../x"] {
+            assert!(matches!(run.place("file", bad), Err(StoreError::HostileName(_))), "{bad}");
+        }
+        let mut recorder = run.recorder().unwrap();
+        assert!(recorder.output("../x", Stream::Stdout, b"x").is_err());
+    }
+
+    #[test]
+    fn events_and_output_are_appended() {
+        use rgpu_protocol::EventBody;
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(dir.path(), "one", None).unwrap();
+        for seq in 1..=2 {
+            let mut recorder = run.recorder().unwrap();
+            recorder
+                .event("one.1", &Event { seq, at_ms: 5, body: EventBody::GpuReleased {} })
+                .unwrap();
+            recorder.output("build", Stream::Stderr, b"x\xff").unwrap();
+        }
+        assert_eq!(run.read("log/build.stderr").unwrap(), b"x\xffx\xff");
+        let events = String::from_utf8(run.read("events.jsonl").unwrap()).unwrap();
+        assert_eq!(events.lines().count(), 2);
+        assert!(events.starts_with(r#"{"job":"one.1","seq":1,"at_ms":5,"event":"gpu_released"}"#));
+    }
+}

@@ -1,0 +1,226 @@
+//! The runs of a project: naming, listing, finding and cleaning.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::folder::io_error;
+use super::{RunFolder, RunRecord, RunState, StoreError, atomic};
+
+/// The runs under one root.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    root: PathBuf,
+}
+
+/// A run in a list.
+#[derive(Clone, Debug)]
+pub struct RunLine {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its record.
+    pub record: RunRecord,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+impl Runs {
+    /// The runs under `root`, which may not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A fresh id that sorts by time: `20261120-101502-vecadd-ncu-3f2a`.
+    pub fn fresh_id(name: &str, now: jiff::Timestamp) -> String {
+        let stamp = now.strftime("%Y%m%d-%H%M%S");
+        let word: String = name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .take(40)
+            .collect();
+        // Two runs in one second differ by the sub-second part and the process.
+        let tail = (now.subsec_nanosecond() as u32 / 1000)
+            ^ std::process::id().wrapping_mul(2_654_435_761);
+        format!("{stamp}-{}-{:04x}", word.trim_matches('-'), tail & 0xffff)
+    }
+
+    /// All runs, newest first. Folders without a readable record are passed over.
+    ///
+    /// # Errors
+    /// I/O errors of the root itself.
+    pub fn list(&self) -> Result<Vec<RunLine>, StoreError> {
+        let mut lines: Vec<RunLine> = self
+            .ids()?
+            .into_iter()
+            .filter_map(|id| {
+                let folder = RunFolder::open(&self.root.join(id)).ok()?;
+                let record = folder.record().ok()?;
+                Some(RunLine {
+                    bytes: bytes_of(folder.path()),
+                    folder: folder.path().into(),
+                    record,
+                })
+            })
+            .collect();
+        lines.sort_by(|a, b| b.record.started.cmp(&a.record.started).then(b.folder.cmp(&a.folder)));
+        Ok(lines)
+    }
+
+    /// Finds a run by path, id, unique prefix, `latest` or `latest~N`.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`], [`StoreError::Ambiguous`], I/O errors.
+    pub fn find(&self, name: &str) -> Result<RunFolder, StoreError> {
+        let unknown = || StoreError::Unknown(name.to_owned());
+        if name.contains('/')
+            || name.contains(std::path::MAIN_SEPARATOR)
+            || Path::new(name).join("run.json").is_file()
+        {
+            return RunFolder::open(Path::new(name));
+        }
+        let mut ids = self.ids()?;
+        ids.sort();
+        let back = match name.strip_prefix("latest") {
+            Some("") => Some(0),
+            Some(rest) => {
+                rest.strip_prefix('~').map(|n| n.parse().map_err(|_| unknown())).transpose()?
+            }
+            None => None,
+        };
+        if let Some(back) = back {
+            let last = fs::read_to_string(self.root.join("latest")).unwrap_or_default();
+            let at = ids.iter().position(|id| id == last.trim()).or(ids.len().checked_sub(1));
+            let id = at.and_then(|at: usize| at.checked_sub(back)).and_then(|at| ids.get(at));
+            return RunFolder::open(&self.root.join(id.ok_or_else(unknown)?));
+        }
+        if ids.iter().any(|id| id == name) {
+            return RunFolder::open(&self.root.join(name));
+        }
+        let mut fits: Vec<String> = ids.into_iter().filter(|id| id.starts_with(name)).collect();
+        match (fits.len(), name.is_empty()) {
+            (1, false) => RunFolder::open(&self.root.join(fits.remove(0))),
+            (0, _) | (_, true) => Err(unknown()),
+            _ => Err(StoreError::Ambiguous { name: name.to_owned(), fits }),
+        }
+    }
+
+    /// Removes ended runs but the newest `keep`; returns what was removed with its bytes. Runs
+    /// that may still go on are never removed.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn clean(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
+        let ended = |line: &RunLine| {
+            matches!(line.record.state, RunState::Done | RunState::Failed | RunState::Cancelled)
+        };
+        let old: Vec<RunLine> = self.list()?.into_iter().filter(ended).skip(keep).collect();
+        for line in &old {
+            fs::remove_dir_all(&line.folder).map_err(io_error("remove", &line.folder))?;
+        }
+        Ok(old)
+    }
+
+    fn ids(&self) -> Result<Vec<String>, StoreError> {
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(io_error("read", &self.root)(e)),
+        };
+        Ok(entries
+            .filter_map(Result::ok)
+            .filter(|e| e.path().join("run.json").is_file())
+            .filter_map(|e| e.file_name().into_string().ok())
+            .collect())
+    }
+}
+
+/// Makes the root, with a `.gitignore` so that runs never end up in a repository by accident.
+pub(super) fn prepare_root(root: &Path) -> Result<(), StoreError> {
+    fs::create_dir_all(root).map_err(io_error("create", root))?;
+    let ignore = root.join(".gitignore");
+    if !ignore.exists() {
+        atomic::write(&ignore, b"*\n").map_err(io_error("write", &ignore))?;
+    }
+    Ok(())
+}
+
+fn bytes_of(folder: &Path) -> u64 {
+    walkdir::WalkDir::new(folder)
+        .into_iter()
+        .filter_map(Result::ok)
+        .filter_map(|e| e.metadata().ok())
+        .filter(|m| m.is_file())
+        .map(|m| m.len())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(root: &Path, id: &str, state: RunState) {
+        let record = RunRecord {
+            schema: "rgpu.run/1".into(),
+            id: id.into(),
+            started: format!("2026-01-01T00:00:{}Z", id.len()),
+            title: String::new(),
+            command: "profile".into(),
+            argv: Vec::new(),
+            mode: String::new(),
+            kernel: String::new(),
+            remote: "local".into(),
+            address: String::new(),
+            labels: Default::default(),
+            jobs: Vec::new(),
+            state,
+            exit: None,
+            program_exit: None,
+            seconds: 0.0,
+        };
+        RunFolder::create(root, id, None).unwrap().save(&record).unwrap();
+    }
+
+    #[test]
+    fn runs_are_found_by_prefix_latest_and_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = Runs::new(dir.path());
+        assert!(matches!(runs.find("latest"), Err(StoreError::Unknown(_))));
+        for id in ["20260101-a", "20260102-bb", "20260103-ccc"] {
+            run(dir.path(), id, RunState::Done);
+        }
+        let found = |name: &str| runs.find(name).map(|f| f.record().unwrap().id);
+        assert_eq!(found("latest").unwrap(), "20260103-ccc");
+        assert_eq!(found("latest~2").unwrap(), "20260101-a");
+        assert_eq!(found("20260102").unwrap(), "20260102-bb");
+        assert!(matches!(found("2026"), Err(StoreError::Ambiguous { .. })));
+        assert!(matches!(found("latest~9"), Err(StoreError::Unknown(_))));
+        assert!(matches!(found(""), Err(StoreError::Unknown(_))));
+        let path = dir.path().join("20260101-a");
+        assert_eq!(found(path.to_str().unwrap()).unwrap(), "20260101-a");
+    }
+
+    #[test]
+    fn cleaning_keeps_the_newest_and_never_touches_a_running_one() {
+        let dir = tempfile::tempdir().unwrap();
+        for (id, state) in
+            [("a", RunState::Running), ("bb", RunState::Done), ("ccc", RunState::Failed)]
+        {
+            run(dir.path(), id, state);
+        }
+        let removed = Runs::new(dir.path()).clean(1).unwrap();
+        assert_eq!(removed.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);
+        assert!(dir.path().join("a").exists() && dir.path().join("ccc").exists());
+    }
+
+    #[test]
+    fn ids_sort_by_time_and_name_the_kernel() {
+        let at = |s: &str| s.parse::<jiff::Timestamp>().unwrap();
+        let a = Runs::fresh_id("Tiled Matmul", at("2026-11-20T10:15:02Z"));
+        let b = Runs::fresh_id("vecadd", at("2026-11-20T10:15:03Z"));
+        assert!(a.starts_with("20261120-101502-tiled-matmul-") && a < b, "{a} {b}");
+    }
+}

@@ -1,0 +1,97 @@
+//! `run.json`: what a run is, where its jobs are, and how it stands. It is written before the first
+//! byte is sent, so that `runs attach` finds everything whatever happened to the first command.
+
+use std::collections::BTreeMap;
+
+use rgpu_protocol::Outcome;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The content of `run.json` (`rgpu.run/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRecord {
+    /// `rgpu.run/1`.
+    pub schema: String,
+    /// The run's id, its folder's name.
+    pub id: String,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// What the user sees in lists: "profile vecadd (ncu)".
+    pub title: String,
+    /// `profile`, `exec` …
+    pub command: String,
+    /// The command line as typed, secrets removed.
+    pub argv: Vec<String>,
+    /// `ncu`, `nsys` …; empty for commands without modes.
+    #[serde(default)]
+    pub mode: String,
+    /// The kernel's or program's name.
+    #[serde(default)]
+    pub kernel: String,
+    /// The remote's name.
+    pub remote: String,
+    /// Where that was: `ssh://user@host:port`; a name may be redefined later.
+    #[serde(default)]
+    pub address: String,
+    /// The user's labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// The jobs on the host, one a plan.
+    #[serde(default)]
+    pub jobs: Vec<JobRecord>,
+    /// How it stands.
+    pub state: RunState,
+    /// Exit status of the command, once ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<u8>,
+    /// Exit status of the user's program, for `exec`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_exit: Option<i32>,
+    /// Wall-clock seconds.
+    #[serde(default)]
+    pub seconds: f64,
+}
+
+/// A job of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobRecord {
+    /// The job's name on the host.
+    pub job: String,
+    /// The remote it is on: a build may be on another than the run.
+    pub remote: String,
+    /// The last event seen.
+    #[serde(default)]
+    pub last_seq: u64,
+    /// How it ended, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Under way, or its command died.
+    Running,
+    /// Let go on purpose; the job goes on.
+    Detached,
+    /// Everything is here.
+    Done,
+    /// Ended with a failure; what there is is here.
+    Failed,
+    /// Cancelled.
+    Cancelled,
+}
+
+impl RunState {
+    /// As shown in lists.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Detached => "detached",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
