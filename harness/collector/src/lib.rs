@@ -1,1 +1,74 @@
-//! See the crate description.
+//! `librgpu_collector.so`: records a program's NVTX ranges where Nsight Systems is missing, broken
+//! or forbidden. It is loaded by the NVTX headers inside the program itself, so it needs no
+//! privileges, no driver and no GPU; what it measures is host time.
+//!
+//! ```text
+//! NVTX_INJECTION64_PATH=/path/librgpu_collector.so RGPU_NVTX_LOG=/path/nvtx.jsonl ./program
+//! ```
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `RGPU_NVTX_LOG` | where to write; each process appends to `<value>.<pid>`. Unset: nothing is recorded |
+//! | `RGPU_NVTX_LIMIT` | bytes of log per process, default 268435456 (256 MiB); one buffer of 64 KiB per thread may come on top |
+//!
+//! # The log, format 1
+//!
+//! UTF-8, one JSON object per line, each with a string `event` that says what it is. Absent fields
+//! mean "not given by the program". A reader skips unknown events and unknown fields.
+//!
+//! | `event` | fields |
+//! |---|---|
+//! | `opened` | `format` (1), `pid`, `ppid`, `exe`, `clock` (`monotonic`), `ns`, `unix_ns` (wall clock read together with `ns`), `limit_bytes` |
+//! | `domain` | `domain` (≥ 1), `name` |
+//! | `category` | `domain`, `category`, `name` |
+//! | `thread` | `tid`, `name` |
+//! | `push` | `ns`, `tid`, `domain`, `level` (0 is outermost), and the *attributes* |
+//! | `pop` | `ns`, `tid`, `domain`, `level` (of the range that ends) |
+//! | `start` | `ns`, `tid`, `domain`, `id` (unique in the process), and the *attributes* |
+//! | `end` | `ns`, `tid`, `domain`, `id` (may be another thread's) |
+//! | `mark` | `ns`, `tid`, `domain`, and the *attributes* |
+//! | `closed` | `ns`, `events`, `dropped`, `unbalanced` |
+//!
+//! *Attributes*: `message` (text; registered strings are already resolved), `category` (number, in
+//! this domain), `color` (ARGB as a number), `payload` (integer or float).
+//!
+//! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes of a boot.
+//! - Domain 0 is the default domain and has no `domain` line. A `domain` line always stands before
+//!   the first event that uses it.
+//! - Lines of one thread are in order; lines of different threads are not: sort by `ns`.
+//! - Push and pop nest per thread **and** domain. Starts and ends may cross.
+//! - A range whose `pop` or `end` is missing was open when the log ended. A `pop` or `end` without
+//!   its opening line comes from a range opened before a fork; skip it.
+//! - Above the limit no new range or mark is written (they count as `dropped`), but ranges that
+//!   were written are still closed. `unbalanced` counts pops that had nothing to pop.
+//! - `events` counts push, pop, start, end and mark lines of this process.
+//! - `closed` is missing when the process was killed, aborted or left by `_exit`: then up to the
+//!   last 100 ms or 64 KiB of each thread may be missing too. Lines may follow `closed` (exit
+//!   handlers that still use NVTX). A second `opened` line in one file is a program that
+//!   replaced itself with `exec`; `tid`s, domains and ids start anew there.
+//! - The last line may be cut short when the disk was full.
+//! - A text of more than 4,096 bytes is cut and ends in `…`; bytes that are no UTF-8 become U+FFFD.
+//!
+//! A forked child writes a log of its own from its first event on, without buffering, since such
+//! children usually leave by `_exit`.
+//!
+//! # Rules inside
+//!
+//! This code runs in somebody else's process: it never panics across the boundary, never blocks on
+//! a lock that a dead thread may hold, never trusts a handle (domains and strings are numbers, not
+//! addresses), and ignores NVTX calls made from inside itself (an allocator with NVTX ranges).
+
+#![allow(unsafe_code, reason = "an injection library is called through C pointers")]
+
+mod abi;
+mod attach;
+mod callbacks;
+mod clock;
+mod log;
+mod names;
+mod process;
+mod sink;
+mod text;
+mod thread;
+
+pub use attach::InitializeInjectionNvtx2;

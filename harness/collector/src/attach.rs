@@ -1,0 +1,76 @@
+//! The entry point: NVTX calls it once for every program or library that embeds its headers, at
+//! that one's first NVTX call, possibly from several threads.
+
+use crate::abi::{
+    CallbacksTable, Function, GetExportTable, MODULE_CORE, MODULE_CORE2, NVTX_VERSION,
+    TABLE_CALLBACKS, TABLE_VERSION_INFO, VersionInfoTable,
+};
+use crate::{callbacks, process};
+use std::ffi::{c_int, c_uint};
+use std::panic::catch_unwind;
+
+/// Called by NVTX with the way to its tables. Returns 0 when nothing will be recorded: NVTX then
+/// turns its calls into no-ops.
+///
+/// # Safety
+/// `get_export_table` is null or NVTX's own function of that type.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the name is NVTX's")]
+pub unsafe extern "C" fn InitializeInjectionNvtx2(
+    get_export_table: Option<unsafe extern "C" fn(u32) -> *const std::ffi::c_void>,
+) -> c_int {
+    let Some(get_export_table) = get_export_table else { return 0 };
+    let attached = catch_unwind(|| {
+        // SAFETY: NVTX passes its own tables.
+        process::start() && unsafe { attach(get_export_table) }
+    });
+    c_int::from(attached.unwrap_or(false))
+}
+
+/// # Safety
+/// `get_export_table` returns null or tables of the types in `abi`.
+unsafe fn attach(get_export_table: GetExportTable) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let versions = get_export_table(TABLE_VERSION_INFO).cast::<VersionInfoTable>();
+        if let Some(versions) = versions.as_ref()
+            && versions.struct_size >= size_of::<VersionInfoTable>()
+            && let Some(set_version) = versions.set_injection_version
+        {
+            set_version(NVTX_VERSION);
+        }
+        let Some(table) = get_export_table(TABLE_CALLBACKS).cast::<CallbacksTable>().as_ref()
+        else {
+            return false;
+        };
+        if table.struct_size < size_of::<CallbacksTable>() {
+            return false;
+        }
+        let core = install(table, MODULE_CORE, &callbacks::core());
+        // A program against an old header may lack domains; its plain ranges still count.
+        install(table, MODULE_CORE2, &callbacks::core2());
+        core
+    }
+}
+
+/// # Safety
+/// `table` is NVTX's.
+unsafe fn install(table: &CallbacksTable, module: c_int, functions: &[(usize, Function)]) -> bool {
+    let Some(get_module_table) = table.get_module_table else { return false };
+    let (mut slots, mut count) = (std::ptr::null_mut(), 0 as c_uint);
+    // SAFETY: both results are valid places; NVTX fills them together.
+    let found = unsafe { get_module_table(module, &mut slots, &mut count) } != 0;
+    if !found || slots.is_null() {
+        return false;
+    }
+    for (number, function) in functions.iter().filter(|(number, _)| *number < count as usize) {
+        // SAFETY: `slots` has `count` entries, each null or the place of a function pointer.
+        unsafe {
+            let slot = *slots.add(*number);
+            if !slot.is_null() {
+                *slot = Some(*function);
+            }
+        }
+    }
+    true
+}

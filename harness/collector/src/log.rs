@@ -1,0 +1,93 @@
+//! The lines of the log, as the crate's head describes them.
+
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// Version of the format, in the `opened` line.
+pub(crate) const FORMAT: u32 = 1;
+
+/// A line that is written as soon as it is known, before any event that needs it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub(crate) enum Notice<'a> {
+    Opened {
+        format: u32,
+        pid: u32,
+        ppid: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exe: Option<&'a str>,
+        clock: &'a str,
+        ns: u64,
+        unix_ns: u64,
+        limit_bytes: u64,
+    },
+    Domain {
+        domain: usize,
+        name: &'a str,
+    },
+    Category {
+        domain: usize,
+        category: u32,
+        name: &'a str,
+    },
+    Thread {
+        tid: u32,
+        name: &'a str,
+    },
+    Closed {
+        ns: u64,
+        events: u64,
+        dropped: u64,
+        unbalanced: u64,
+    },
+}
+
+/// A push, pop, start, end or mark. (Flat, not with flattened attributes: that alone would double
+/// the time of an event.)
+#[derive(Serialize)]
+pub(crate) struct Event<'a> {
+    pub(crate) event: &'static str,
+    pub(crate) ns: u64,
+    pub(crate) tid: u32,
+    pub(crate) domain: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) level: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) category: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) color: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) payload: Option<Payload>,
+}
+
+/// What a program says about a range or a mark.
+#[derive(Default)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) message: Option<Cow<'a, str>>,
+    pub(crate) category: Option<u32>,
+    pub(crate) color: Option<u32>,
+    pub(crate) payload: Option<Payload>,
+}
+
+/// The one number a range or mark may carry.
+#[derive(Serialize, Clone, Copy)]
+#[serde(untagged)]
+pub(crate) enum Payload {
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+}
+
+/// Appends `line` and its newline to `bytes`.
+pub(crate) fn append(bytes: &mut Vec<u8>, line: &impl Serialize) {
+    let before = bytes.len();
+    // Plain structs with string keys always serialize; were one ever not to, no half line stays.
+    match serde_json::to_writer(&mut *bytes, line) {
+        Ok(()) => bytes.push(b'\n'),
+        Err(_) => bytes.truncate(before),
+    }
+}

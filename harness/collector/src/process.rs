@@ -1,0 +1,309 @@
+//! What one process records: its log, the buffers of its threads, its counts. A forked child is a
+//! new process and gets a new `Process`; the old one stays as it was, locks and all.
+
+use crate::clock::{monotonic_ns, unix_ns};
+use crate::log::{self, Notice};
+use crate::names::{DOMAINS, STRINGS};
+use crate::sink::{Sink, complain};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Where to write; the process number is appended.
+const LOG_VARIABLE: &str = "RGPU_NVTX_LOG";
+/// How many bytes of log a process may write.
+const LIMIT_VARIABLE: &str = "RGPU_NVTX_LIMIT";
+const DEFAULT_LIMIT: u64 = 256 << 20;
+/// How long the exit handler waits for another thread to leave its buffer.
+const EXIT_PATIENCE: Duration = Duration::from_millis(50);
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+/// Counts forks: a `Process` of another generation belongs to an ancestor.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+struct Settings {
+    log: OsString,
+    limit: u64,
+}
+
+/// The recording of one process.
+pub(crate) struct Process {
+    /// Which fork this is; 0 is the process that loaded the library.
+    pub(crate) generation: u32,
+    pid: u32,
+    limit: u64,
+    sink: Mutex<Sink>,
+    buffers: Mutex<Vec<SharedBuffer>>,
+    strings: Mutex<HashMap<Box<str>, usize>>,
+    written: AtomicU64,
+    events: AtomicU64,
+    dropped: AtomicU64,
+    unbalanced: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// A thread's lines that are not in the file yet; shared with the exit handler.
+pub(crate) type SharedBuffer = Arc<Mutex<Buffer>>;
+
+/// Whole lines and how many events they are.
+#[derive(Default)]
+pub(crate) struct Buffer {
+    pub(crate) lines: Vec<u8>,
+    pub(crate) events: u64,
+    pub(crate) flushed_ns: u64,
+}
+
+/// Reads the environment and opens the log, once. False: nothing will be recorded, and one line on
+/// stderr has said why.
+pub(crate) fn start() -> bool {
+    static STARTED: OnceLock<bool> = OnceLock::new();
+    *STARTED.get_or_init(|| {
+        let Some(log) = std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) else {
+            complain(&format!("{LOG_VARIABLE} is not set; NVTX ranges are not recorded"));
+            return false;
+        };
+        SETTINGS.get_or_init(|| Settings { log, limit: limit() });
+        let opened = current().is_some_and(|process| process.write(&[]));
+        if opened {
+            // SAFETY: the handler only touches an atomic.
+            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        }
+        opened
+    })
+}
+
+fn limit() -> u64 {
+    let Some(value) = std::env::var_os(LIMIT_VARIABLE) else { return DEFAULT_LIMIT };
+    value.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        let value = value.to_string_lossy();
+        complain(&format!(
+            "{LIMIT_VARIABLE}=`{value}` is no number of bytes; using {DEFAULT_LIMIT}"
+        ));
+        DEFAULT_LIMIT
+    })
+}
+
+extern "C" fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The recording of this process; `None` before [`start`].
+pub(crate) fn current() -> Option<&'static Process> {
+    let generation = GENERATION.load(Ordering::Relaxed);
+    let seen = CURRENT.load(Ordering::Acquire);
+    // SAFETY: CURRENT is null or a leaked box that nobody frees once it was published.
+    match unsafe { seen.as_ref() } {
+        Some(process) if process.generation == generation => return Some(process),
+        _ => {}
+    }
+    let settings = SETTINGS.get()?;
+    let new = Box::into_raw(Box::new(Process::new(settings, generation)));
+    match CURRENT.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: just published, never freed.
+        Ok(_) => unsafe { new.as_ref() },
+        Err(theirs) => {
+            // SAFETY: `new` was never published; `theirs` was, by another thread.
+            drop(unsafe { Box::from_raw(new) });
+            unsafe { theirs.as_ref() }
+        }
+    }
+}
+
+impl Process {
+    fn new(settings: &Settings, generation: u32) -> Self {
+        let pid = std::process::id();
+        let mut path = settings.log.clone();
+        path.push(format!(".{pid}"));
+        Self {
+            generation,
+            pid,
+            limit: settings.limit,
+            sink: Mutex::new(Sink::new(PathBuf::from(path))),
+            buffers: Mutex::default(),
+            strings: Mutex::default(),
+            written: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            unbalanced: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// A new thread's buffer.
+    pub(crate) fn new_buffer(&self) -> SharedBuffer {
+        let buffer = Buffer { flushed_ns: monotonic_ns(), ..Buffer::default() };
+        let buffer = Arc::new(Mutex::new(buffer));
+        lock(&self.buffers).push(Arc::clone(&buffer));
+        buffer
+    }
+
+    /// Lets go of the buffer of a thread that ends.
+    pub(crate) fn forget_buffer(&self, buffer: &SharedBuffer) {
+        lock(&self.buffers).retain(|kept| !Arc::ptr_eq(kept, buffer));
+    }
+
+    /// Whether events go to the file one by one: a forked child may leave without an exit handler,
+    /// and after the exit handler there is none left.
+    pub(crate) fn is_unbuffered(&self) -> bool {
+        self.generation > 0 || self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether a range or mark may still be written by a thread that holds `buffered` bytes back.
+    pub(crate) fn has_room(&self, buffered: usize) -> bool {
+        self.written.load(Ordering::Relaxed).saturating_add(buffered as u64) < self.limit
+    }
+
+    /// Counts an event that was not written.
+    pub(crate) fn count_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a pop with nothing to pop.
+    pub(crate) fn count_unbalanced(&self) {
+        self.unbalanced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Writes a buffer's lines to the file and empties it.
+    pub(crate) fn flush(&self, buffer: &mut Buffer, now_ns: u64) {
+        let counter = if self.write(&buffer.lines) { &self.events } else { &self.dropped };
+        counter.fetch_add(buffer.events, Ordering::Relaxed);
+        buffer.lines.clear();
+        buffer.events = 0;
+        buffer.flushed_ns = now_ns;
+    }
+
+    /// Writes one line at once.
+    pub(crate) fn notice(&self, notice: &Notice<'_>) {
+        let mut line = Vec::new();
+        log::append(&mut line, notice);
+        self.write(&line);
+    }
+
+    /// The number of the domain with this name; a new one is announced first.
+    pub(crate) fn domain(&self, name: &str) -> usize {
+        // The lock makes look-up and addition one step.
+        let strings = lock(&self.strings);
+        if let Some((number, _)) = DOMAINS.all().find(|(_, known)| *known == name) {
+            return number;
+        }
+        let number = DOMAINS.add(name);
+        drop(strings);
+        if let Some(name) = DOMAINS.get(number) {
+            self.notice(&Notice::Domain { domain: number, name });
+        }
+        number
+    }
+
+    /// The number of a registered string.
+    pub(crate) fn string(&self, text: &str) -> usize {
+        let mut strings = lock(&self.strings);
+        if let Some(number) = strings.get(text) {
+            return *number;
+        }
+        let number = STRINGS.add(text);
+        if STRINGS.get(number) == Some(text) {
+            strings.insert(text.into(), number);
+        }
+        number
+    }
+
+    fn write(&self, lines: &[u8]) -> bool {
+        self.write_to(&mut lock(&self.sink), lines)
+    }
+
+    fn write_to(&self, sink: &mut Sink, lines: &[u8]) -> bool {
+        let written = if sink.is_open() {
+            sink.write(lines)
+        } else {
+            let mut with_head = self.head();
+            with_head.extend_from_slice(lines);
+            sink.write(&with_head)
+        };
+        self.written.fetch_add(lines.len() as u64, Ordering::Relaxed);
+        written.is_ok()
+    }
+
+    /// The lines a log begins with: a forked child repeats the domains it inherited.
+    fn head(&self) -> Vec<u8> {
+        let exe = std::env::current_exe().ok();
+        let exe = exe.as_deref().map(std::path::Path::to_string_lossy);
+        let mut head = Vec::new();
+        let opened = Notice::Opened {
+            format: log::FORMAT,
+            pid: self.pid,
+            ppid: std::os::unix::process::parent_id(),
+            exe: exe.as_deref(),
+            clock: "monotonic",
+            ns: monotonic_ns(),
+            unix_ns: unix_ns(),
+            limit_bytes: self.limit,
+        };
+        log::append(&mut head, &opened);
+        for (domain, name) in DOMAINS.all() {
+            log::append(&mut head, &Notice::Domain { domain, name });
+        }
+        head
+    }
+
+    /// Writes what the threads still hold, and the closing line.
+    fn close(&self) {
+        let now = monotonic_ns();
+        self.closed.store(true, Ordering::Relaxed);
+        let buffers = patiently(&self.buffers).map(|list| list.clone()).unwrap_or_default();
+        for buffer in &buffers {
+            if let Some(mut buffer) = patiently(buffer) {
+                self.flush(&mut buffer, now);
+            }
+        }
+        let mut line = Vec::new();
+        let closed = Notice::Closed {
+            ns: now,
+            events: self.events.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            unbalanced: self.unbalanced.load(Ordering::Relaxed),
+        };
+        log::append(&mut line, &closed);
+        if let Some(mut sink) = patiently(&self.sink) {
+            self.write_to(&mut sink, &line);
+        }
+    }
+}
+
+/// The lock, whether or not a panic happened under it: every state under our locks is usable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock, unless its holder keeps it: at exit that holder may be a thread that will never run
+/// again, or this very thread below a signal handler.
+fn patiently<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    let pause = EXIT_PATIENCE / 50;
+    for _ in 0..50 {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => std::thread::sleep(pause),
+        }
+    }
+    None
+}
+
+/// Runs when the process exits, after `atexit` handlers and the program's own destructors.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+extern "C" fn at_exit() {
+    // SAFETY: CURRENT is null or a leaked box.
+    let process = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
+    if let Some(process) = process
+        // A child that recorded nothing has no log to close.
+        && process.generation == GENERATION.load(Ordering::Relaxed)
+    {
+        let _ = std::panic::catch_unwind(|| process.close());
+    }
+}

@@ -1,0 +1,72 @@
+//! The log file of one process: opened late, appended to in whole lines.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// The file and whether it still works.
+pub(crate) struct Sink {
+    path: PathBuf,
+    file: Option<(File, Identity)>,
+    broken: bool,
+}
+
+/// Device and inode: what a descriptor number must still stand for.
+type Identity = (u64, u64);
+
+impl Sink {
+    /// A sink that opens `path` at its first write.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, file: None, broken: false }
+    }
+
+    /// Whether the file was opened before.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Appends whole lines. After the first failure nothing is written any more, and one line on
+    /// stderr has said why.
+    pub(crate) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.broken {
+            return Err(io::Error::other("the log was given up after an earlier error"));
+        }
+        let written = self.file().and_then(|mut file| file.write_all(lines));
+        if let Err(error) = &written {
+            self.broken = true;
+            let path = self.path.display();
+            complain(&format!("cannot write `{path}`: {error}; NVTX ranges are lost"));
+        }
+        written
+    }
+
+    /// The open file. A program may close descriptors it does not know (daemons do) and get the
+    /// number back for a file of its own: so the descriptor must still be our file.
+    fn file(&mut self) -> io::Result<&File> {
+        let ours = self.file.as_ref().is_some_and(|(file, was)| identity(file).ok() == Some(*was));
+        if !ours {
+            if let Some((stranger, _)) = self.file.take() {
+                std::mem::forget(stranger); // not ours to close
+            }
+            let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
+            let identity = identity(&file)?;
+            self.file = Some((file, identity));
+        }
+        match &self.file {
+            Some((file, _)) => Ok(file),
+            None => Err(io::Error::other("the log is not open")),
+        }
+    }
+}
+
+fn identity(file: &File) -> io::Result<Identity> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// One line on stderr, whether or not anybody can read it.
+pub(crate) fn complain(text: &str) {
+    // Not `eprintln!`, which panics when stderr is closed.
+    let _ = writeln!(io::stderr(), "rgpu-collector: {text}");
+}

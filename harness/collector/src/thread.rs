@@ -1,0 +1,223 @@
+//! What one thread records: its buffer and how deep its push ranges are nested, per domain.
+
+use crate::clock::monotonic_ns;
+use crate::log::{self, Attributes, Event};
+use crate::process::{self, Process, SharedBuffer, lock};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A buffer goes to the file when it holds this much …
+const FLUSH_BYTES: usize = 48 << 10;
+/// … or when it was not written for this long, so that a crash loses little.
+const FLUSH_NS: u64 = 100_000_000;
+/// Set in the ids of ranges that were not written, so that their ends are not written either.
+const DROPPED_ID: u64 = 1 << 63;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+    // Leaked on purpose: a program's own thread-exit code may use NVTX after ours has run.
+    static RECORDER: Cell<*mut Recorder> = const { Cell::new(std::ptr::null_mut()) };
+    static LAST: Last = const { Last };
+}
+
+/// One thread's recording.
+pub(crate) struct Recorder {
+    process: &'static Process,
+    tid: u32,
+    buffer: SharedBuffer,
+    buffered: usize,
+    nesting: Vec<Nesting>,
+    ending: bool,
+}
+
+/// Open push ranges of one domain: `base` that are not in this log (inherited by a fork), then
+/// `written` that are, then the rest that came above the limit.
+#[derive(Clone, Copy, Default)]
+struct Nesting {
+    domain: usize,
+    base: u32,
+    written: u32,
+    depth: u32,
+}
+
+/// Runs `record` with this thread's recorder. `None`: nothing is recorded here, because the log
+/// did not open or because this call came from inside another one (a signal handler, or an
+/// allocator with NVTX ranges).
+pub(crate) fn with<R>(record: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+    if BUSY.replace(true) {
+        return None;
+    }
+    // A panic must not unwind into the program; there is nobody to tell but the missing event.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let process = process::current()?;
+        let mut place = RECORDER.get();
+        if place.is_null() {
+            place = Box::into_raw(Box::new(Recorder::new(process)));
+            RECORDER.set(place);
+        }
+        // SAFETY: only this thread has the pointer, and BUSY lets only one call at it.
+        let recorder = unsafe { &mut *place };
+        if !std::ptr::eq(recorder.process, process) {
+            recorder.renew(process);
+        }
+        Some(record(recorder))
+    }));
+    BUSY.set(false);
+    result.unwrap_or(None)
+}
+
+impl Recorder {
+    fn new(process: &'static Process) -> Self {
+        // Where thread-local destructors already run, none of ours will follow.
+        let ending = LAST.try_with(|_| ()).is_err();
+        let buffer = process.new_buffer();
+        Self { process, tid: thread_id(), buffer, buffered: 0, nesting: Vec::new(), ending }
+    }
+
+    /// Goes on in a forked child: new log, new thread id, and the open ranges are the parent's.
+    fn renew(&mut self, process: &'static Process) {
+        let inherited = std::mem::replace(self, Self::new(process));
+        self.nesting = inherited.nesting.clone();
+        for nesting in &mut self.nesting {
+            (nesting.base, nesting.written) = (nesting.depth, 0);
+        }
+        std::mem::forget(inherited); // its buffer holds the parent's events
+    }
+
+    /// The process this thread records for.
+    pub(crate) fn process(&self) -> &'static Process {
+        self.process
+    }
+
+    /// Opens a range on this thread's stack; returns its level.
+    pub(crate) fn push(&mut self, domain: usize, attributes: &Attributes<'_>) -> u32 {
+        let room = self.has_room();
+        let nesting = self.nesting(domain);
+        let level = nesting.depth;
+        let write = room && level == nesting.base + nesting.written;
+        nesting.depth = level.saturating_add(1);
+        nesting.written += u32::from(write);
+        if write {
+            self.write("push", domain, Some(level), None, attributes);
+        } else {
+            self.process.count_dropped();
+        }
+        level
+    }
+
+    /// Closes the innermost range; returns its level, `None` where none is open.
+    pub(crate) fn pop(&mut self, domain: usize) -> Option<u32> {
+        let nesting = self.nesting(domain);
+        let Some(level) = nesting.depth.checked_sub(1) else {
+            self.process.count_unbalanced();
+            return None;
+        };
+        nesting.depth = level;
+        let write = level >= nesting.base && level < nesting.base + nesting.written;
+        nesting.base = nesting.base.min(level);
+        nesting.written -= u32::from(write);
+        if write {
+            self.write("pop", domain, Some(level), None, &Attributes::default());
+        }
+        Some(level)
+    }
+
+    /// Opens a range that any thread may end; returns its id, never 0.
+    pub(crate) fn start(&mut self, domain: usize, attributes: &Attributes<'_>) -> u64 {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        if !self.has_room() {
+            self.process.count_dropped();
+            return id | DROPPED_ID;
+        }
+        self.write("start", domain, None, Some(id), attributes);
+        id
+    }
+
+    /// Ends a range of [`Recorder::start`].
+    pub(crate) fn end(&mut self, domain: usize, id: u64) {
+        if id & DROPPED_ID == 0 {
+            self.write("end", domain, None, Some(id), &Attributes::default());
+        }
+    }
+
+    /// Records one moment.
+    pub(crate) fn mark(&mut self, domain: usize, attributes: &Attributes<'_>) {
+        if self.has_room() {
+            self.write("mark", domain, None, None, attributes);
+        } else {
+            self.process.count_dropped();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.process.has_room(self.buffered)
+    }
+
+    fn nesting(&mut self, domain: usize) -> &mut Nesting {
+        let known = self.nesting.iter().position(|nesting| nesting.domain == domain);
+        let index = known.unwrap_or_else(|| {
+            self.nesting.push(Nesting { domain, ..Nesting::default() });
+            self.nesting.len() - 1
+        });
+        &mut self.nesting[index]
+    }
+
+    fn write(
+        &mut self,
+        event: &'static str,
+        domain: usize,
+        level: Option<u32>,
+        id: Option<u64>,
+        attributes: &Attributes<'_>,
+    ) {
+        let ns = monotonic_ns();
+        let line = Event {
+            event,
+            ns,
+            tid: self.tid,
+            domain,
+            level,
+            id,
+            message: attributes.message.as_deref(),
+            category: attributes.category,
+            color: attributes.color,
+            payload: attributes.payload,
+        };
+        let mut buffer = lock(&self.buffer);
+        if buffer.lines.capacity() == 0 && !self.ending {
+            buffer.lines.reserve(FLUSH_BYTES + FLUSH_BYTES / 4);
+        }
+        log::append(&mut buffer.lines, &line);
+        buffer.events += 1;
+        let due = buffer.lines.len() >= FLUSH_BYTES || ns - buffer.flushed_ns.min(ns) >= FLUSH_NS;
+        if due || self.ending || self.process.is_unbuffered() {
+            self.process.flush(&mut buffer, ns);
+        }
+        self.buffered = buffer.lines.len();
+    }
+}
+
+fn thread_id() -> u32 {
+    // SAFETY: takes nothing, cannot fail. (`gettid` itself is missing before glibc 2.30.)
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+    u32::try_from(tid).unwrap_or(0)
+}
+
+/// Hands the thread's buffer over when the thread ends.
+struct Last;
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        with(|recorder| {
+            recorder.ending = true;
+            let mut buffer = lock(&recorder.buffer);
+            recorder.process.flush(&mut buffer, monotonic_ns());
+            buffer.lines = Vec::new();
+            drop(buffer);
+            recorder.process.forget_buffer(&recorder.buffer);
+        });
+    }
+}
