@@ -1,0 +1,83 @@
+//! The outer layer: is it a report, and is it compressed?
+//!
+//! `.ncu-repz` is one zstd frame around a whole `.ncu-rep`. NVIDIA's reader goes by the file's
+//! extension and shows an empty report when that is wrong; here the first bytes decide.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use super::error::{Error, Problem, Problems};
+
+/// First bytes of an uncompressed report.
+pub(super) const MAGIC: [u8; 4] = *b"NVR\0";
+/// First bytes of a zstd frame.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// First bytes of files that are handed in by mistake, with what to call them.
+const OTHERS: &[(&[u8], &str)] = &[
+    (b"NVIDIA Tegra Profiler Report", "the header of an nsys report"),
+    (b"SQLite format 3\0", "the header of an sqlite database"),
+    (b"\x7fELF", "the header of an ELF file (a cubin or a program)"),
+    (b"\x1f\x8b", "the header of a gzip file"),
+    (b"PK\x03\x04", "the header of a zip archive"),
+    (b"<?xml", "XML"),
+    (b"==PROF==", "ncu's log"),
+    (b"\"ID\",", "ncu's CSV"),
+];
+
+/// The uncompressed bytes of the report, borrowed when the file is not compressed.
+pub(super) fn open<'a>(
+    file: &'a [u8],
+    max_size: u64,
+    problems: &mut Problems,
+) -> Result<Cow<'a, [u8]>, Error> {
+    if file.is_empty() {
+        return Err(Error::Empty);
+    }
+    if file.starts_with(&ZSTD_MAGIC) {
+        return inflate(file, max_size, problems).map(Cow::Owned);
+    }
+    // A file cut inside its magic is a cut report, not another kind of file.
+    if !file.starts_with(&MAGIC) && !MAGIC.starts_with(file) && !ZSTD_MAGIC.starts_with(file) {
+        return Err(Error::WrongKind { found: describe(file) });
+    }
+    if file.len() as u64 > max_size {
+        return Err(Error::TooLarge { max: max_size });
+    }
+    Ok(Cow::Borrowed(file))
+}
+
+fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8>, Error> {
+    let decoder = zstd::stream::read::Decoder::new(file);
+    let decoder = decoder.map_err(|source| Error::Compression { source })?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a report of exactly the limit from a larger one.
+    let result = decoder.take(max_size.saturating_add(1)).read_to_end(&mut bytes);
+    if bytes.len() as u64 > max_size {
+        return Err(Error::TooLarge { max: max_size });
+    }
+    match result {
+        Err(source) if bytes.is_empty() => return Err(Error::Compression { source }),
+        Err(source) => problems.push(Problem::Compression { bytes: bytes.len(), source }),
+        Ok(_) if bytes.is_empty() => return Err(Error::Empty),
+        Ok(_) => {}
+    }
+    if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(&bytes) {
+        return Err(Error::WrongKind {
+            found: format!("a zstd frame around {}", describe(&bytes)),
+        });
+    }
+    Ok(bytes)
+}
+
+fn describe(file: &[u8]) -> String {
+    if let Some((_, name)) = OTHERS.iter().find(|(magic, _)| file.starts_with(magic)) {
+        return (*name).to_owned();
+    }
+    let first = file.get(..file.len().min(16)).unwrap_or_default();
+    if first.iter().all(|byte| (0x20..0x7f).contains(byte) || b"\t\r\n".contains(byte)) {
+        return format!("`{}`", String::from_utf8_lossy(first).escape_default());
+    }
+    let hex: Vec<_> = first.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("the bytes {}", hex.join(" "))
+}

@@ -1,0 +1,124 @@
+//! The view of a whole report.
+
+use std::borrow::Cow;
+
+use super::block::{EntryKind, Index};
+use super::container;
+use super::error::{Error, Problem, Problems};
+use super::notes::{Notes, UnknownFields};
+use super::result::{NcuResult, ResultKind};
+use super::session::{Process, Session};
+use super::source::Source;
+use super::strings::Strings;
+
+/// What a reading may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most bytes of a report, uncompressed.
+    pub max_size: u64,
+}
+
+impl Default for Limits {
+    /// 2 GiB: reports of hundreds of full launches are smaller, and a laptop can hold it.
+    fn default() -> Self {
+        Limits { max_size: 2 << 30 }
+    }
+}
+
+/// A report of Nsight Compute.
+#[derive(Debug)]
+pub struct NcuReport<'a> {
+    bytes: Cow<'a, [u8]>,
+    index: Index,
+    session: Session,
+    unknown: UnknownFields,
+}
+
+impl<'a> NcuReport<'a> {
+    /// Reads a report from the bytes of a file, compressed or not.
+    ///
+    /// The problems say what is wrong with a report of which something could be read: a file cut
+    /// in the middle gives the results before the cut and one problem.
+    pub fn read(file: &'a [u8], limits: &Limits) -> Result<(Self, Vec<Problem>), Error> {
+        let mut problems = Problems::default();
+        let bytes = container::open(file, limits.max_size, &mut problems)?;
+        let mut notes = Notes { problems, unknown: UnknownFields::default() };
+        let index = Index::read(&bytes, &mut notes)?;
+        let mut session = Session::default();
+        for &(offset, length) in &index.sessions {
+            let end = offset.saturating_add(length);
+            let message = bytes.get(offset..end).unwrap_or_default();
+            session.merge(super::wire::Message::new(message, offset), &mut notes);
+        }
+        let mut report = NcuReport { bytes, index, session, unknown: UnknownFields::default() };
+        report.check(&mut notes);
+        report.unknown = notes.unknown;
+        Ok((report, notes.problems.finish()))
+    }
+
+    fn check(&self, notes: &mut Notes) {
+        for entry in &self.index.entries {
+            let message = entry.message(&self.bytes);
+            match ResultKind::of(entry.kind) {
+                Some(kind) => NcuResult::read(kind, message, self.strings(), notes).check(notes),
+                None => drop(Source::read(message, notes)),
+            }
+        }
+    }
+
+    /// The file version.
+    pub fn version(&self) -> u64 {
+        self.index.version
+    }
+
+    /// How many blocks were found.
+    pub fn blocks(&self) -> usize {
+        self.index.blocks
+    }
+
+    /// How large the report is without compression.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The session, merged over all blocks.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The profiled processes.
+    pub fn processes(&self) -> &[Process] {
+        &self.index.processes
+    }
+
+    /// Fields that the file has and this reader does not know.
+    pub fn unknown_fields(&self) -> &UnknownFields {
+        &self.unknown
+    }
+
+    /// The results in file order: kernels in the order of their launches.
+    pub fn results(&self) -> impl Iterator<Item = NcuResult<'_>> + '_ {
+        self.index.entries.iter().filter_map(|entry| {
+            let kind = ResultKind::of(entry.kind)?;
+            let message = entry.message(&self.bytes);
+            Some(NcuResult::read(kind, message, self.strings(), &mut Notes::default()))
+        })
+    }
+
+    /// The sources, those of one reference merged.
+    pub fn sources(&self) -> Vec<Source<'_>> {
+        let mut sources: Vec<Source<'_>> = Vec::new();
+        for entry in self.index.entries.iter().filter(|entry| entry.kind == EntryKind::Source) {
+            let source = Source::read(entry.message(&self.bytes), &mut Notes::default());
+            match sources.iter_mut().find(|known| known.reference == source.reference) {
+                Some(known) => known.merge(source),
+                None => sources.push(source),
+            }
+        }
+        sources
+    }
+
+    fn strings(&self) -> Strings<'_> {
+        Strings::new(&self.bytes, &self.index.strings)
+    }
+}

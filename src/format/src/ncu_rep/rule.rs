@@ -1,0 +1,260 @@
+//! What ncu's own rules said about a result.
+
+use std::borrow::Cow;
+
+use super::notes::Notes;
+use super::wire::Message;
+
+/// `RuleResult`: 1 identifier, 2 name, 3 body of items, 4 section, 5 source markers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rule {
+    /// NVIDIA's identifier, such as `SOLBottleneck`.
+    pub identifier: String,
+    /// Its name for people.
+    pub name: String,
+    /// The section it belongs to.
+    pub section: String,
+    /// What it said.
+    pub messages: Vec<RuleMessage>,
+    /// The metrics it looked at.
+    pub focus: Vec<FocusMetric>,
+    /// The gain it estimates.
+    pub speedup: Option<Speedup>,
+    /// Places in the code it points at.
+    pub markers: Vec<SourceMarker>,
+}
+
+/// A rule's message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleMessage {
+    /// The text, with the link markup (`@section:…@`, `@url:…@`) reduced to its label.
+    pub text: String,
+    /// How the rule means it.
+    pub kind: MessageKind,
+    /// Its title, where it has one.
+    pub title: String,
+}
+
+/// How a rule means a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MessageKind {
+    /// Information.
+    #[default]
+    None,
+    /// All is well.
+    Ok,
+    /// A warning.
+    Warning,
+    /// The rule could not be applied.
+    Error,
+    /// Something to gain.
+    Optimization,
+    /// A kind that this reader does not know.
+    Other(u64),
+}
+
+impl MessageKind {
+    fn new(number: u64) -> Self {
+        match number {
+            0 => MessageKind::None,
+            1 => MessageKind::Ok,
+            2 => MessageKind::Warning,
+            3 => MessageKind::Error,
+            4 => MessageKind::Optimization,
+            other => MessageKind::Other(other),
+        }
+    }
+}
+
+/// A metric that a rule looked at.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FocusMetric {
+    /// NVIDIA's name.
+    pub name: String,
+    /// The value the rule saw.
+    pub value: f64,
+    /// 0 default, 1 low, 2 high.
+    pub severity: u64,
+    /// What the rule wants, such as `Increase the number of …`.
+    pub info: String,
+}
+
+/// An estimated gain.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speedup {
+    /// Of what.
+    pub scope: SpeedupScope,
+    /// In percent.
+    pub percent: f64,
+}
+
+/// What an estimated gain refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpeedupScope {
+    /// The part of the kernel that the rule looks at.
+    Local,
+    /// The whole kernel.
+    Global,
+    /// Not stated.
+    Unknown,
+}
+
+/// A place in the code; `address` is absolute, as in the source counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceMarker {
+    /// 1 SASS, 2 source line.
+    pub kind: u64,
+    /// The line, for source markers.
+    pub line: u64,
+    /// The instruction's address, for SASS markers.
+    pub address: u64,
+    /// What the rule says there.
+    pub text: String,
+    /// The file, for source markers.
+    pub file: String,
+}
+
+impl Rule {
+    pub(super) fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut rule = Rule::default();
+        notes.walk(message, "rule result", |notes, field| match field.number {
+            1 => field.text().map(|text| rule.identifier = text.into_owned()),
+            2 => field.text().map(|text| rule.name = text.into_owned()),
+            3 => field.message().map(|body| {
+                notes.walk(body, "rule body", |notes, field| match field.number {
+                    1 => field.message().map(|item| rule.add_item(item, notes)),
+                    _ => None,
+                });
+            }),
+            4 => field.text().map(|text| rule.section = text.into_owned()),
+            5 => field.message().map(|marker| rule.markers.push(SourceMarker::read(marker, notes))),
+            _ => None,
+        });
+        rule
+    }
+
+    /// Items: 1 message, 2 to 6 tables and charts, 7 and 9 not pinned down, 8 focus metrics,
+    /// 10 speedup, 11 and 12 source markers and tables.
+    fn add_item(&mut self, item: Message<'_>, notes: &mut Notes) {
+        notes.walk(item, "rule item", |notes, field| match field.number {
+            1 => {
+                field.message().map(|message| self.messages.push(RuleMessage::read(message, notes)))
+            }
+            8 => field.message().map(|metric| self.focus.push(FocusMetric::read(metric, notes))),
+            10 => field.message().map(|message| self.speedup = Some(Speedup::read(message, notes))),
+            2..=12 => field.message().map(|_| ()),
+            _ => None,
+        });
+    }
+}
+
+impl RuleMessage {
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut read = RuleMessage::default();
+        notes.walk(message, "rule message", |_, field| match field.number {
+            1 => field.text().map(|text| read.text = plain_text(&text)),
+            2 => field.varint().map(|kind| read.kind = MessageKind::new(kind)),
+            3 => field.varint().map(|_| ()),
+            4 => field.text().map(|text| read.title = text.into_owned()),
+            _ => None,
+        });
+        read
+    }
+}
+
+impl FocusMetric {
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut metric = FocusMetric::default();
+        notes.walk(message, "focus metric", |_, field| match field.number {
+            1 => field.text().map(|text| metric.name = text.into_owned()),
+            2 => field.double().map(|value| metric.value = value),
+            3 => field.varint().map(|severity| metric.severity = severity),
+            4 => field.text().map(|text| metric.info = text.into_owned()),
+            _ => None,
+        });
+        metric
+    }
+}
+
+impl Speedup {
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut speedup = Speedup { scope: SpeedupScope::Unknown, percent: 0.0 };
+        notes.walk(message, "rule speedup", |_, field| match field.number {
+            1 => field.varint().map(|scope| {
+                speedup.scope = match scope {
+                    1 => SpeedupScope::Local,
+                    2 => SpeedupScope::Global,
+                    _ => SpeedupScope::Unknown,
+                };
+            }),
+            2 => field.double().or(field.float().map(f64::from)).map(|v| speedup.percent = v),
+            _ => None,
+        });
+        speedup
+    }
+}
+
+impl SourceMarker {
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut marker = SourceMarker::default();
+        notes.walk(message, "source marker", |_, field| match field.number {
+            1 => field.varint().map(|kind| marker.kind = kind),
+            2 => field.varint().map(|line| marker.line = line),
+            3 => field.varint().map(|address| marker.address = address),
+            4 => field.text().map(|text| marker.text = plain_text(&text)),
+            5 => field.varint().map(|_| ()),
+            6 => field.text().map(|text| marker.file = text.into_owned()),
+            _ => None,
+        });
+        marker
+    }
+}
+
+/// `@section:SchedulerStats:Scheduler Statistics@` and `@url:label:https://…@` become their labels;
+/// an `@` that begins neither stays.
+fn plain_text(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('@') {
+        let (before, marked) = rest.split_at(at);
+        plain.push_str(before);
+        match link(marked) {
+            Some((label, after)) => {
+                plain.push_str(&label);
+                rest = after;
+            }
+            None => {
+                plain.push('@');
+                rest = marked.strip_prefix('@').unwrap_or_default();
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The label of the markup that `text` begins with, and what follows it.
+fn link(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let (inside, after) = text.strip_prefix('@')?.split_once('@')?;
+    let label = if let Some(rest) = inside.strip_prefix("section:") {
+        rest.split_once(':')?.1
+    } else {
+        inside.strip_prefix("url:")?.split_once(':')?.0
+    };
+    Some((Cow::Borrowed(label), after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_text;
+
+    #[test]
+    fn link_markup_becomes_its_label_and_other_signs_stay() {
+        let text = "See @section:SchedulerStats:Scheduler Statistics@ and the \
+                    @url:guide:https://docs.example/a:b@, mail a@b, @unknown:x@ @";
+        assert_eq!(
+            plain_text(text),
+            "See Scheduler Statistics and the guide, mail a@b, @unknown:x@ @"
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! One value: of a metric, of one of its instances, of a device attribute.
+
+use std::borrow::Cow;
+
+use super::notes::Notes;
+use super::wire::Message;
+
+/// A value as the file has it.
+///
+/// `Missing` is what ncu prints as "no data": the metric was asked for and has no value. It is not
+/// zero, and neither is a `Double` that is not a number.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MetricValue<'a> {
+    /// There is no value.
+    Missing,
+    /// Text, such as a kernel name or an enumeration's label.
+    Text(Cow<'a, str>),
+    /// A 32-bit float.
+    Float(f32),
+    /// A 64-bit float: most counters.
+    Double(f64),
+    /// An unsigned 32-bit integer.
+    Uint32(u32),
+    /// An unsigned 64-bit integer.
+    Uint64(u64),
+}
+
+impl<'a> MetricValue<'a> {
+    /// Reads `ProfileMetricValue`: one of fields 1 to 5.
+    pub(super) fn read(message: Message<'a>, notes: &mut Notes) -> Self {
+        let mut value = MetricValue::Missing;
+        notes.walk(message, "metric value", |_, field| {
+            value = match field.number {
+                1 => MetricValue::Text(field.text()?),
+                2 => MetricValue::Float(field.float()?),
+                3 => MetricValue::Double(field.double()?),
+                4 => MetricValue::Uint32(field.uint32()?),
+                5 => MetricValue::Uint64(field.varint()?),
+                _ => return None,
+            };
+            Some(())
+        });
+        value
+    }
+
+    /// The value as a number, non-finite ones included; nothing for text and missing values.
+    /// Integers beyond 2^53 lose their last digits.
+    pub fn number(&self) -> Option<f64> {
+        match *self {
+            MetricValue::Float(value) => Some(f64::from(value)),
+            MetricValue::Double(value) => Some(value),
+            MetricValue::Uint32(value) => Some(f64::from(value)),
+            MetricValue::Uint64(value) => Some(value as f64),
+            MetricValue::Missing | MetricValue::Text(_) => None,
+        }
+    }
+
+    /// The value as a finite number: what an analysis may use.
+    pub fn finite(&self) -> Option<f64> {
+        self.number().filter(|value| value.is_finite())
+    }
+
+    /// The exact integer, where the file has one.
+    pub fn integer(&self) -> Option<u64> {
+        match *self {
+            MetricValue::Uint32(value) => Some(u64::from(value)),
+            MetricValue::Uint64(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The text, where the value is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            MetricValue::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The same value, free of the file's bytes.
+    pub fn into_owned(self) -> MetricValue<'static> {
+        match self {
+            MetricValue::Missing => MetricValue::Missing,
+            MetricValue::Text(text) => MetricValue::Text(Cow::Owned(text.into_owned())),
+            MetricValue::Float(value) => MetricValue::Float(value),
+            MetricValue::Double(value) => MetricValue::Double(value),
+            MetricValue::Uint32(value) => MetricValue::Uint32(value),
+            MetricValue::Uint64(value) => MetricValue::Uint64(value),
+        }
+    }
+}

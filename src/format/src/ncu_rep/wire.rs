@@ -1,0 +1,275 @@
+//! The protobuf wire format, walked in place: no schema, no copies, no recursion.
+//!
+//! A message is a run of fields, each a varint tag `number << 3 | type` and a value:
+//!
+//! | type | value |
+//! |---|---|
+//! | 0 | varint, at most 10 bytes |
+//! | 1 | 8 bytes, little endian |
+//! | 2 | varint length, then that many bytes (text, bytes, a nested message) |
+//! | 5 | 4 bytes, little endian |
+//!
+//! Groups (3 and 4) were never used by the reports and are an error here. Source: the published
+//! protobuf encoding guide. Every error carries the absolute offset in the uncompressed file.
+
+use std::borrow::Cow;
+
+/// What can be wrong with the bytes of one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The message ends inside a tag, a varint or a fixed-size value.
+    #[error("message ends inside a value at offset {offset}")]
+    Cut {
+        /// Where the value begins.
+        offset: usize,
+    },
+    /// A length reaches beyond the message that holds it.
+    #[error("length {length} at offset {offset} exceeds the {left} bytes left in its message")]
+    Length {
+        /// Where the bytes would begin.
+        offset: usize,
+        /// The length the file states.
+        length: u64,
+        /// The bytes that are there.
+        left: usize,
+    },
+    /// A varint of more than 64 bits.
+    #[error("varint at offset {offset} has more than 64 bits")]
+    Varint {
+        /// Where the varint begins.
+        offset: usize,
+    },
+    /// A tag with field number 0 or with a wire type that the format does not have.
+    #[error("tag {tag:#x} at offset {offset} is not a protobuf tag")]
+    Tag {
+        /// Where the tag begins.
+        offset: usize,
+        /// The tag as read.
+        tag: u64,
+    },
+}
+
+/// The bytes of one message and where they lie in the file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Message<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Message<'a> {
+    /// A message over `bytes`, which begin at `offset` of the file.
+    pub fn new(bytes: &'a [u8], offset: usize) -> Self {
+        Message { bytes, offset }
+    }
+
+    /// The undecoded bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Where the message begins in the uncompressed file.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The fields in file order; the first error ends the walk.
+    pub fn fields(&self) -> Fields<'a> {
+        Fields { bytes: self.bytes, at: 0, base: self.offset }
+    }
+
+    /// The bytes as text; what is not UTF-8 is replaced, since kernel names come from compilers
+    /// and range names from anybody.
+    pub fn text(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.bytes)
+    }
+}
+
+/// One field of a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    /// The field number.
+    pub number: u32,
+    /// Its value, by wire type.
+    pub value: Value<'a>,
+    /// Where its tag begins in the uncompressed file.
+    pub offset: usize,
+}
+
+/// A value as the wire has it; what it means depends on the schema.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// Wire type 0.
+    Varint(u64),
+    /// Wire type 1.
+    Fixed64(u64),
+    /// Wire type 2.
+    Bytes(Message<'a>),
+    /// Wire type 5.
+    Fixed32(u32),
+}
+
+impl<'a> Field<'a> {
+    /// The varint, or nothing when the wire type is another.
+    pub fn varint(&self) -> Option<u64> {
+        match self.value {
+            Value::Varint(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The varint as `u32`; larger values do not fit the schema and count as absent.
+    pub fn uint32(&self) -> Option<u32> {
+        self.varint().and_then(|value| u32::try_from(value).ok())
+    }
+
+    /// The nested message, or nothing when the wire type is another.
+    pub fn message(&self) -> Option<Message<'a>> {
+        match self.value {
+            Value::Bytes(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The text, or nothing when the wire type is another.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        self.message().map(|message| message.text())
+    }
+
+    /// A `double`, or nothing when the wire type is another.
+    pub fn double(&self) -> Option<f64> {
+        match self.value {
+            Value::Fixed64(bits) => Some(f64::from_bits(bits)),
+            _ => None,
+        }
+    }
+
+    /// A `float`, or nothing when the wire type is another.
+    pub fn float(&self) -> Option<f32> {
+        match self.value {
+            Value::Fixed32(bits) => Some(f32::from_bits(bits)),
+            _ => None,
+        }
+    }
+}
+
+/// The walk over a message's fields.
+#[derive(Debug, Clone)]
+pub struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    base: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn varint(&mut self) -> Result<u64, WireError> {
+        let offset = self.base + self.at;
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let mut value = 0_u64;
+        for (index, &byte) in rest.iter().take(10).enumerate() {
+            // The tenth byte holds the last of 64 bits.
+            if index == 9 && byte > 1 {
+                return Err(WireError::Varint { offset });
+            }
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                self.at += index + 1;
+                return Ok(value);
+            }
+        }
+        if rest.len() < 10 {
+            Err(WireError::Cut { offset })
+        } else {
+            Err(WireError::Varint { offset })
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(count)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    fn field(&mut self) -> Result<Field<'a>, WireError> {
+        let offset = self.base + self.at;
+        let tag = self.varint()?;
+        let number = match u32::try_from(tag >> 3) {
+            Ok(number) if (1..1 << 29).contains(&number) => number,
+            _ => return Err(WireError::Tag { offset, tag }),
+        };
+        let start = self.base + self.at;
+        let value = match tag & 7 {
+            0 => Value::Varint(self.varint()?),
+            1 => {
+                let bytes = self.take(8).ok_or(WireError::Cut { offset: start })?;
+                Value::Fixed64(bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
+            }
+            2 => {
+                let length = self.varint()?;
+                let (start, left) = (self.base + self.at, self.bytes.len() - self.at);
+                let error = WireError::Length { offset: start, length, left };
+                let bytes = usize::try_from(length).ok().and_then(|count| self.take(count));
+                Value::Bytes(Message::new(bytes.ok_or(error)?, start))
+            }
+            5 => {
+                let bytes = self.take(4).ok_or(WireError::Cut { offset: start })?;
+                Value::Fixed32(bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte)))
+            }
+            _ => return Err(WireError::Tag { offset, tag }),
+        };
+        Ok(Field { number, value, offset })
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.bytes.len() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.at = self.bytes.len();
+        }
+        Some(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wire_type_is_read_with_its_offset() {
+        let bytes = [
+            0x08, 0x96, 0x01, 0x11, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0x1a, 2, b'h', b'i', 0x25, 1, 0,
+            0, 0,
+        ];
+        let fields: Vec<_> = Message::new(&bytes, 100).fields().map(|f| f.unwrap()).collect();
+        assert_eq!(fields[0].varint(), Some(150));
+        assert_eq!(fields[1].double(), Some(1.0));
+        assert_eq!(fields[2].text().as_deref(), Some("hi"));
+        assert_eq!(fields[2].message().map(|m| m.offset()), Some(114));
+        assert!(matches!(fields[3].value, Value::Fixed32(1)));
+        assert_eq!(fields.iter().map(|f| f.offset).collect::<Vec<_>>(), [100, 103, 112, 116]);
+    }
+
+    #[test]
+    fn damage_is_an_error_at_its_offset_and_ends_the_walk() {
+        let case = |bytes: &[u8]| Message::new(bytes, 10).fields().last().unwrap().unwrap_err();
+        assert_eq!(case(&[0x08]), WireError::Cut { offset: 11 });
+        assert_eq!(case(&[0x08, 0x80]), WireError::Cut { offset: 11 });
+        assert_eq!(case(&[0x11, 1, 2]), WireError::Cut { offset: 11 });
+        assert_eq!(case(&[0x12, 9, 1]), WireError::Length { offset: 12, length: 9, left: 1 });
+        assert_eq!(case(&[0x0b, 0]), WireError::Tag { offset: 10, tag: 0x0b });
+        assert_eq!(case(&[0x00, 0]), WireError::Tag { offset: 10, tag: 0 });
+        assert_eq!(
+            case(&[[0x08].as_slice(), &[0xff; 10]].concat()),
+            WireError::Varint { offset: 11 }
+        );
+        let mut huge = vec![0x12];
+        huge.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        assert!(matches!(case(&huge), WireError::Length { length: u64::MAX, .. }));
+    }
+}
