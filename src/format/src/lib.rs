@@ -6,3 +6,5 @@
 //! and none takes memory beyond a small multiple of its input.
 
 pub mod cubin;
+pub mod ncu_rep;
+pub mod units;

@@ -3,3 +3,4 @@
 mod cubin;
 mod damage;
 mod fixture;
+mod ncu_rep;
