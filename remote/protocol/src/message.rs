@@ -32,6 +32,16 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum ToAgent {
+    /// The user's settings for this host, sent once after the first frame: they hold for the
+    /// facts, plans and jobs of this connection. Not answered.
+    Setup {
+        /// Folders searched before PATH, by probes and by steps.
+        #[serde(default)]
+        path: Vec<String>,
+        /// Environment of probes and steps, over the agent's allow-list and under the plan's own.
+        #[serde(default)]
+        env: BTreeMap<String, String>,
+    },
     /// Answer these probes.
     Facts {
         /// The questions.
