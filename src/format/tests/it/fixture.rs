@@ -19,7 +19,6 @@ pub(crate) fn text(path: &str) -> String {
 }
 
 /// All files under `tests/fixtures/<tool>` whose name ends with `suffix`, sorted.
-#[allow(dead_code)]
 pub(crate) fn files(tool: &str, suffix: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(tool)];

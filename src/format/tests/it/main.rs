@@ -1,6 +1,9 @@
 //! Every reader against real and synthetic fixtures, whole and damaged.
 
+#![allow(clippy::unwrap_used)]
+
 mod cubin;
 mod damage;
 mod fixture;
 mod ncu_rep;
+mod sanitizer;

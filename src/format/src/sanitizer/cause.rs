@@ -1,0 +1,84 @@
+//! Grouping: one cause with everything that follows from it.
+//!
+//! One bad store is reported once per thread that makes it, and then every later CUDA call reports
+//! the same broken context. Users want the one store.
+
+use super::record::{Access, Hazard, Kind, Place, Record};
+use std::collections::HashMap;
+
+/// One cause. All numbers are indices into the records that [`group`] was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// The record that tells it best: the first.
+    pub first: usize,
+    /// More records of the same instruction and problem: other threads, other launches.
+    pub repeats: Vec<usize>,
+    /// CUDA calls that failed because of it.
+    pub follow_ups: Vec<usize>,
+}
+
+/// Errors that stay in a CUDA context once a kernel has failed: each later call returns them.
+const STICKY: [i64; 12] = [214, 220, 226, 700, 709, 710, 714, 715, 716, 717, 718, 719];
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key<'r> {
+    kind: Kind,
+    place: Option<&'r Place>,
+    access: Option<&'r Access>,
+    problem: Option<&'r str>,
+    hazard: Option<Hazard>,
+    race: Vec<(&'r Place, u8)>,
+    /// Records without a place are told apart by their words.
+    words: Option<&'r str>,
+}
+
+fn key(record: &Record) -> Key<'_> {
+    let placeless = record.place.is_none() && record.race.is_empty();
+    Key {
+        kind: record.kind,
+        place: record.place.as_ref(),
+        access: record.access.as_ref(),
+        problem: record.problem.as_deref(),
+        hazard: record.hazard,
+        race: record
+            .race
+            .iter()
+            .map(|side| (&side.place, side.direction.map_or(0, |d| d as u8 + 1)))
+            .collect(),
+        words: placeless.then_some(record.message.as_str()),
+    }
+}
+
+/// Groups records by their cause, in the order of first appearance.
+pub fn group(records: &[Record]) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = Vec::new();
+    let mut by_key: HashMap<Key<'_>, usize> = HashMap::new();
+    // The last cause that can have broken the context, and the sticky error it showed as.
+    let mut breaker: Option<usize> = None;
+    for (index, record) in records.iter().enumerate() {
+        let sticky =
+            record.api.as_ref().and_then(|api| api.code).is_some_and(|code| STICKY.contains(&code));
+        if record.kind == Kind::Api
+            && sticky
+            && let Some(cause) = breaker
+        {
+            causes[cause].follow_ups.push(index);
+            continue;
+        }
+        let cause = *by_key.entry(key(record)).or_insert_with(|| {
+            causes.push(Cause { first: index, repeats: Vec::new(), follow_ups: Vec::new() });
+            causes.len() - 1
+        });
+        if causes[cause].first != index {
+            causes[cause].repeats.push(index);
+        }
+        if sticky || breaks_context(record.kind) {
+            breaker = Some(cause);
+        }
+    }
+    causes
+}
+
+fn breaks_context(kind: Kind) -> bool {
+    matches!(kind, Kind::InvalidAccess | Kind::Synchronization | Kind::Other)
+}

@@ -1,0 +1,221 @@
+//! Reader of the log.
+
+use super::details;
+use super::heads;
+use super::record::{Kind, Record, Severity};
+
+/// What one run of compute-sanitizer printed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Log {
+    /// The tool's banner was there.
+    pub banner: bool,
+    /// All records in their order.
+    pub records: Vec<Record>,
+    /// All summaries in their order; with several processes there are several.
+    pub summaries: Vec<Summary>,
+    /// Ends that make the run say nothing, or less than it seems to.
+    pub aborts: Vec<Abort>,
+    /// Errors that the tool counted and did not print (`--print-limit`).
+    pub not_printed: u64,
+    /// Other lines of the tool.
+    pub notes: Vec<String>,
+    /// Lines that are not the tool's: the program's own output.
+    pub program_lines: u64,
+}
+
+/// A summary line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Summary {
+    /// `ERROR SUMMARY: N errors`: memcheck, initcheck, synccheck.
+    Errors(u64),
+    /// `RACECHECK SUMMARY: H hazards displayed (E errors, W warnings)`.
+    Races {
+        /// Records displayed.
+        displayed: u64,
+        /// Of these, errors.
+        errors: u64,
+        /// Of these, warnings.
+        warnings: u64,
+    },
+    /// `LEAK SUMMARY: N bytes leaked in M allocations`.
+    Leaks {
+        /// Bytes.
+        bytes: u64,
+        /// Allocations.
+        allocations: u64,
+    },
+}
+
+/// A line that says why a run may have checked nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Abort {
+    /// Which kind of end.
+    pub kind: AbortKind,
+    /// The tool's words.
+    pub text: String,
+}
+
+/// The ends that are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbortKind {
+    /// The program ended without a CUDA call, or before its first kernel.
+    NothingInstrumented,
+    /// No process to attach to was found in time.
+    NoProcess,
+    /// The program itself returned an error.
+    ProgramFailed,
+    /// This GPU or driver is not supported by this sanitizer.
+    DeviceNotSupported,
+    /// The tool failed.
+    Internal,
+    /// Errors were dropped inside the tool (buffer overflow).
+    RecordsLost,
+    /// Any other `Error: …`.
+    Other,
+}
+
+const PREFIX: &str = "=========";
+
+/// Reads a log. Never fails: what is not the tool's is counted as the program's, and a log that
+/// says nothing gives an empty [`Log`], whose verdict is unknown.
+pub fn read_log(data: &[u8]) -> Log {
+    let mut log = Log::default();
+    // The record that detail lines belong to; a head that we do not know waits for its first
+    // detail line before it becomes one.
+    let mut open = Open::Nothing;
+    let mut offset = 0u64;
+    for raw in data.split(|b| *b == b'\n') {
+        let line = String::from_utf8_lossy(raw);
+        let start = offset;
+        offset += raw.len() as u64 + 1;
+        let Some(text) = tool_part(line.trim_end_matches('\r'), &mut log.program_lines) else {
+            continue;
+        };
+        let text = text.trim_end();
+        if text.trim_start().is_empty() {
+            open.close(&mut log);
+        } else if text.starts_with("  ") {
+            open.detail(&mut log, text, start);
+        } else {
+            open.close(&mut log);
+            open = head(&mut log, text.trim_start(), start);
+        }
+    }
+    open.close(&mut log);
+    log
+}
+
+enum Open {
+    Nothing,
+    Record(Box<Record>),
+    Unknown { text: String, offset: u64 },
+}
+
+impl Open {
+    fn close(&mut self, log: &mut Log) {
+        match std::mem::replace(self, Open::Nothing) {
+            Open::Nothing => {}
+            Open::Record(record) => log.records.push(*record),
+            Open::Unknown { text, .. } => log.notes.push(text),
+        }
+    }
+
+    fn detail(&mut self, log: &mut Log, text: &str, offset: u64) {
+        if let Open::Unknown { text, offset } = self {
+            let record = Record::new(Kind::Other, Severity::Error, text, *offset);
+            *self = Open::Record(Box::new(record));
+        }
+        match self {
+            Open::Record(record) => details::apply(record, text),
+            // A detail without a head: the first word may still be one that we know.
+            _ => match heads::read(text.trim_start(), offset) {
+                Some(record) => *self = Open::Record(Box::new(record)),
+                None => log.notes.push(text.trim().to_owned()),
+            },
+        }
+    }
+}
+
+/// The part of a line behind the tool's prefix. A program that prints without a newline leaves its
+/// own words in front of it.
+fn tool_part<'l>(line: &'l str, program_lines: &mut u64) -> Option<&'l str> {
+    if line.is_empty() {
+        return None;
+    }
+    let found = line.find(PREFIX).and_then(|at| {
+        let rest = &line[at + PREFIX.len()..];
+        (rest.is_empty() || rest.starts_with(' ')).then_some((at, rest))
+    });
+    match found {
+        Some((at, rest)) => {
+            *program_lines += u64::from(at > 0);
+            Some(rest)
+        }
+        None => {
+            *program_lines += 1;
+            None
+        }
+    }
+}
+
+fn head(log: &mut Log, text: &str, offset: u64) -> Open {
+    if text == "COMPUTE-SANITIZER" || text == "CUDA-MEMCHECK" {
+        log.banner = true;
+    } else if let Some((count, _)) = text
+        .strip_prefix("ERROR SUMMARY: ")
+        .unwrap_or(text)
+        .split_once(" not printed")
+        .filter(|(count, _)| details::number(count).is_some())
+    {
+        log.not_printed = log.not_printed.saturating_add(details::number(count).unwrap_or(0));
+    } else if let Some(summary) = summary(text) {
+        log.summaries.push(summary);
+    } else if let Some(kind) = abort(text) {
+        log.aborts.push(Abort { kind, text: text.to_owned() });
+    } else if let Some(record) = heads::read(text, offset) {
+        return Open::Record(Box::new(record));
+    } else if let Some(rest) = text.strip_prefix("Error: ") {
+        log.aborts.push(Abort { kind: AbortKind::Other, text: rest.to_owned() });
+    } else {
+        return Open::Unknown { text: text.to_owned(), offset };
+    }
+    Open::Nothing
+}
+
+fn summary(text: &str) -> Option<Summary> {
+    let (name, rest) = text.split_once(" SUMMARY: ")?;
+    let first = details::number(rest)?;
+    let in_brackets = |n: usize| -> Option<u64> {
+        let (_, inside) = rest.split_once('(')?;
+        details::number(inside.split(", ").nth(n)?)
+    };
+    match name {
+        "ERROR" => Some(Summary::Errors(first)),
+        "RACECHECK" => Some(Summary::Races {
+            displayed: first,
+            errors: in_brackets(0)?,
+            warnings: in_brackets(1)?,
+        }),
+        "LEAK" => Some(Summary::Leaks {
+            bytes: first,
+            allocations: details::number(rest.split_once(" in ")?.1)?,
+        }),
+        _ => None,
+    }
+}
+
+fn abort(text: &str) -> Option<AbortKind> {
+    const KNOWN: [(&str, AbortKind); 10] = [
+        ("terminated before first instrumented", AbortKind::NothingInstrumented),
+        ("No attachable process found", AbortKind::NoProcess),
+        ("Failed to find attachable process", AbortKind::NoProcess),
+        ("Target application returned an error", AbortKind::ProgramFailed),
+        ("process didn't terminate successfully", AbortKind::ProgramFailed),
+        ("Device not supported", AbortKind::DeviceNotSupported),
+        ("device not supported", AbortKind::DeviceNotSupported),
+        ("Internal Sanitizer", AbortKind::Internal),
+        ("Internal error encountered", AbortKind::Internal),
+        ("error buffer overflow", AbortKind::RecordsLost),
+    ];
+    KNOWN.iter().find(|(words, _)| text.contains(words)).map(|(_, kind)| *kind)
+}

@@ -1,0 +1,320 @@
+//! Reader of the XML that `--xml yes --save FILE` writes.
+//!
+//! `ComputeSanitizerOutput` holds `record` elements. Of each we take `kind`, `level`,
+//! `what` {text, space, size, direction, error, address, api, message, result}, `who`, `where`
+//! {func, path, line, pc}, `source` and `destination` of races, `hostStack` and `deviceStack`; the
+//! rest is skipped.
+
+use super::heads;
+use super::record::{Access, ApiError, Frame, Kind, Place, Position, RaceSide, Record, Severity};
+use super::{details, record::Leak};
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use thiserror::Error;
+
+/// Why bytes could not be read as the sanitizer's XML.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum XmlError {
+    /// The root element is another one, or there is none.
+    #[error("not compute-sanitizer's XML: the root element is `{found}`")]
+    OtherRoot {
+        /// The root's name; empty where there is none.
+        found: String,
+    },
+}
+
+/// What the XML file has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct XmlReport {
+    /// All complete records.
+    pub records: Vec<Record>,
+    /// Where and why reading stopped early, if it did.
+    pub broken: Option<(u64, String)>,
+}
+
+/// Deeper elements are skipped; real files have 5 levels.
+const MAX_DEPTH: usize = 32;
+
+/// More elements in one record than this end the reading; real records have about 100.
+const MAX_ELEMENTS: usize = 65_536;
+
+/// An element of one record.
+#[derive(Default)]
+struct Node {
+    name: String,
+    text: String,
+    children: Vec<Node>,
+}
+
+impl Node {
+    fn child(&self, name: &str) -> Option<&Node> {
+        self.children.iter().find(|c| c.name == name)
+    }
+
+    /// The text of the first child of one of these names.
+    fn text_of(&self, names: &[&str]) -> Option<&str> {
+        names.iter().find_map(|n| self.child(n)).map(|c| c.text.trim()).filter(|t| !t.is_empty())
+    }
+
+    fn number_of(&self, names: &[&str]) -> Option<u64> {
+        let text = self.text_of(names)?;
+        if text.starts_with("0x") { details::hex(text) } else { details::number(text) }
+    }
+}
+
+/// Reads the XML. A file that is cut off gives the records up to the cut, and where it is.
+///
+/// # Errors
+/// [`XmlError`] when it is another kind of file.
+pub fn read_xml(data: &[u8]) -> Result<XmlReport, XmlError> {
+    let text = String::from_utf8_lossy(data);
+    let mut reader = Reader::from_str(&text);
+    let mut report = XmlReport::default();
+    let mut rooted = false;
+    let mut closed = false;
+    // Elements of the record that is open, outermost first.
+    let mut open: Vec<Node> = Vec::new();
+    let mut record_at = 0;
+    let mut elements = 0;
+    loop {
+        let at = reader.buffer_position();
+        let event = match reader.read_event() {
+            Ok(event) => event,
+            Err(e) => {
+                report.broken = Some((at, e.to_string()));
+                break;
+            }
+        };
+        match event {
+            Event::Start(start) => {
+                let name = start.local_name().as_ref().to_owned();
+                if !rooted {
+                    check_root(&name)?;
+                    rooted = true;
+                    continue;
+                }
+                if open.is_empty() {
+                    (record_at, elements) = (at, 0);
+                }
+                elements += 1;
+                if open.len() > MAX_DEPTH || elements > MAX_ELEMENTS {
+                    report.broken = Some((at, "a record with too many elements".to_owned()));
+                    break;
+                }
+                open.push(Node { name, ..Node::default() });
+            }
+            Event::Empty(start) => {
+                let name = start.local_name().as_ref().to_owned();
+                if !rooted {
+                    check_root(&name)?;
+                    (rooted, closed) = (true, true);
+                } else if let Some(parent) = open.last_mut().filter(|_| elements <= MAX_ELEMENTS) {
+                    elements += 1;
+                    parent.children.push(Node { name, ..Node::default() });
+                }
+            }
+            Event::End(_) => match open.pop() {
+                Some(node) => match open.last_mut() {
+                    Some(parent) => parent.children.push(node),
+                    None if node.name == "record" => report.records.push(record(&node, record_at)),
+                    None => {}
+                },
+                None => closed = true,
+            },
+            Event::Text(part) => {
+                if let Some(node) = open.last_mut() {
+                    node.text.push_str(&part.xml10_content());
+                }
+            }
+            Event::CData(part) => {
+                if let Some(node) = open.last_mut() {
+                    node.text.push_str(&part.xml10_content());
+                }
+            }
+            Event::GeneralRef(entity) => {
+                if let Some(node) = open.last_mut() {
+                    match entity.resolve_char_ref() {
+                        Ok(Some(c)) => node.text.push(c),
+                        _ => node.text.push_str(predefined(&entity.xml10_content())),
+                    }
+                }
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    if !rooted {
+        return Err(XmlError::OtherRoot { found: String::new() });
+    }
+    if !closed && report.broken.is_none() {
+        report.broken = Some((data.len() as u64, "the file ends inside the root".to_owned()));
+    }
+    Ok(report)
+}
+
+fn check_root(name: &str) -> Result<(), XmlError> {
+    match name {
+        "ComputeSanitizerOutput" => Ok(()),
+        other => Err(XmlError::OtherRoot { found: other.chars().take(80).collect() }),
+    }
+}
+
+fn predefined(entity: &str) -> &'static str {
+    match entity {
+        "lt" => "<",
+        "gt" => ">",
+        "amp" => "&",
+        "quot" => "\"",
+        "apos" => "'",
+        _ => "\u{fffd}",
+    }
+}
+
+fn record(node: &Node, offset: u64) -> Record {
+    let none = Node::default();
+    let what = node.child("what").unwrap_or(&none);
+    let text = what.text_of(&["text"]).unwrap_or_default();
+    let head = text.lines().next().unwrap_or_default();
+    let severity = match node.text_of(&["level"]).map(str::to_ascii_lowercase).as_deref() {
+        Some("warning" | "warn") => Severity::Warning,
+        Some("info") => Severity::Info,
+        _ => Severity::Error,
+    };
+    // The text is the log's head line, so the log's reader knows most of it; the elements then
+    // say it exactly.
+    let mut record = heads::read(head, offset)
+        .unwrap_or_else(|| Record::new(Kind::Other, severity, head, offset));
+    record.severity = severity;
+    record.message = text.to_owned();
+    for line in text.lines().skip(1) {
+        details::apply(&mut record, line);
+    }
+    if let Some(kind) = node.text_of(&["kind"]).and_then(|k| kind(k, record.kind)) {
+        record.kind = kind;
+    }
+    access(&mut record, what);
+    let place_node = node.child("where").or_else(|| what.child("where"));
+    if let Some(place) = place_node {
+        record.place = Some(place_of(place));
+    }
+    if let Some(who) = node.child("who").or_else(|| what.child("who")) {
+        record.position = position(who).or(record.position);
+    }
+    let sides: Vec<RaceSide> = [what, node]
+        .into_iter()
+        .flat_map(|parent| &parent.children)
+        .filter(|c| matches!(c.name.as_str(), "source" | "destination" | "thread0" | "thread1"))
+        .map(side)
+        .collect();
+    if !sides.is_empty() {
+        record.race = sides;
+    }
+    if let Some(stack) = node.child("deviceStack") {
+        record.device_stack = frames(stack);
+    }
+    if let Some(stack) = node.child("hostStack") {
+        record.host_stack_at = stack.text_of(&["saveLocation"]).map(str::to_owned);
+        record.host_stack = frames(stack);
+    }
+    record
+}
+
+fn access(record: &mut Record, what: &Node) {
+    let mut access = record.access.take().unwrap_or_default();
+    if let Some(space) = what.text_of(&["space"]) {
+        access.space = Some(space.trim_matches('_').to_owned());
+    }
+    access.bytes = what.number_of(&["size", "accessSize"]).or(access.bytes);
+    if let Some(direction) = what.text_of(&["direction"]).and_then(heads::direction) {
+        access.direction = Some(direction);
+    }
+    record.access = (access != Access::default()).then_some(access);
+    let address = ["address", "accessAddress", "errorAddress"];
+    record.address = what.number_of(&address).or(record.address);
+    if record.kind == Kind::Api {
+        let api = record.api.take().unwrap_or_default();
+        let own = |names: &[&str], other: Option<String>| {
+            what.text_of(names).map(str::to_owned).or(other)
+        };
+        let code = what.text_of(&["result", "error"]).and_then(|t| t.parse().ok());
+        let name = what.text_of(&["error"]).filter(|t| t.parse::<i64>().is_err());
+        record.api = Some(ApiError {
+            call: own(&["api"], api.call),
+            name: name.map(str::to_owned).or(api.name),
+            code: code.or(api.code),
+            text: own(&["message"], api.text),
+        });
+    } else if let Some(problem) = what.text_of(&["error"]) {
+        record.problem = Some(problem.to_owned());
+    }
+    if record.kind == Kind::Leak && record.leak.is_none() {
+        let bytes = record.access.as_ref().and_then(|a| a.bytes).unwrap_or(0);
+        record.leak = Some(Leak { bytes, address: record.address });
+    }
+}
+
+/// The kind by the file's own word, where the text did not say.
+fn kind(word: &str, by_text: Kind) -> Option<Kind> {
+    if by_text != Kind::Other {
+        return None;
+    }
+    match word {
+        "Precise" | "Imprecise" => Some(Kind::InvalidAccess),
+        "Api" => Some(Kind::Api),
+        "Leak" => Some(Kind::Leak),
+        "Analysis" | "Race condition" => Some(Kind::Race),
+        "Hazard" | "Global hazard" => Some(Kind::Hazard),
+        "Initcheck" => Some(Kind::Uninitialized),
+        "InitcheckApiError" => Some(Kind::HostAccess),
+        "UnusedMemory" => Some(Kind::UnusedMemory),
+        "Synccheck" => Some(Kind::Synchronization),
+        _ => None,
+    }
+}
+
+fn place_of(node: &Node) -> Place {
+    let line = node.number_of(&["line"]).and_then(|n| u32::try_from(n).ok());
+    Place {
+        function: node.text_of(&["func"]).map(str::to_owned),
+        pc: node.number_of(&["pc"]),
+        file: node.text_of(&["path", "file"]).map(str::to_owned),
+        line: line.filter(|n| *n > 0),
+    }
+}
+
+fn triple(node: &Node) -> Option<[u32; 3]> {
+    let of = |name| node.number_of(&[name]).and_then(|n| u32::try_from(n).ok());
+    Some([of("x")?, of("y")?, of("z")?])
+}
+
+fn position(who: &Node) -> Option<Position> {
+    Some(Position {
+        thread: triple(who.child("threadIdx")?)?,
+        block: triple(who.child("blockIdx")?)?,
+    })
+}
+
+fn side(node: &Node) -> RaceSide {
+    RaceSide {
+        direction: node.text_of(&["direction"]).and_then(heads::direction),
+        place: place_of(node.child("where").unwrap_or(node)),
+        thread: node.child("threadIdx").and_then(triple),
+        hazards: node.number_of(&["count"]),
+    }
+}
+
+fn frames(stack: &Node) -> Vec<Frame> {
+    let frames = stack.children.iter().filter(|c| c.name == "frame");
+    frames
+        .map(|node| {
+            let place = place_of(node);
+            Frame {
+                function: place.function,
+                pc: place.pc,
+                module: node.text_of(&["module"]).map(str::to_owned),
+                file: place.file,
+                line: place.line,
+            }
+        })
+        .collect()
+}
