@@ -1,7 +1,11 @@
 // Seven launches under NVTX ranges: A { vecadd, A1 { tiled_matmul } }, B { 5 x vecadd }, all inside a
 // start/end range `whole` of the domain `rgpu`. A mark, a registered name (`ready`) and a payload are there
 // for the readers of the reports.
+//
+// regions CALL makes one more call inside A, for the text of range replay: managed, register or ipc.
 #include <nvtx3/nvToolsExt.h>
+
+#include <cstring>
 
 #include "buffers.h"
 
@@ -10,7 +14,20 @@ __global__ void vecadd(const float *, const float *, float *, int);
 __global__ void tiled_matmul(const float *, const float *, float *, int, int, int);
 }
 
-int main() {
+static void more(const char *call, float *device) {
+    static float page[1024];
+    if (!std::strcmp(call, "managed")) {
+        float *managed = nullptr;
+        check(cudaMallocManaged(&managed, 4096), "cudaMallocManaged");
+    } else if (!std::strcmp(call, "register")) {
+        check(cudaHostRegister(page, sizeof page, cudaHostRegisterDefault), "cudaHostRegister");
+    } else if (!std::strcmp(call, "ipc")) {
+        cudaIpcMemHandle_t handle;
+        check(cudaIpcGetMemHandle(&handle, device), "cudaIpcGetMemHandle");
+    }
+}
+
+int main(int argc, char **argv) {
     const int n = 4194304;
     const int k = 512;
     float *a = uniform(n);
@@ -36,6 +53,7 @@ int main() {
 
     nvtxRangePushA("A");
     vecadd<<<blocks(n, 256), 256, 0, stream>>>(a, b, c, n);
+    more(argc > 1 ? argv[1] : "", c);
     nvtxRangePushA("A1");
     tiled_matmul<<<dim3(k / 32, k / 32), dim3(32, 32), 0, stream>>>(a, b, c, k, k, k);
     nvtxRangePop();
