@@ -1,1 +1,3 @@
-//! Importers.
+//! From the exact mirror of a foreign file to the model, one file for each kind of artifact.
+
+pub mod ncu;

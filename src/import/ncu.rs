@@ -1,0 +1,92 @@
+//! Reports of Nsight Compute (`.ncu-rep`, `.ncu-repz`) to launches.
+//!
+//! The report decides what the rung was worth: a tool that exits with 0 may have written no result,
+//! counters that are all NaN, or nothing of a metric that was asked for. Such a report is refused
+//! ([`Refusal`]) and the engine sends the next plan; what it holds is imported all the same.
+
+mod launch;
+mod metrics;
+mod refusal;
+mod region;
+mod stalls;
+
+use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Problem};
+
+use crate::model::Launch;
+use crate::model::profile::Gap;
+use metrics::Absent;
+pub use refusal::Refusal;
+
+/// What was asked of ncu, as far as the report must answer it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// Metrics named one by one, as in `--metrics`; groups and expressions are not checked.
+    pub metrics: &'a [String],
+}
+
+/// What a report gives.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// One for each result, in the report's order.
+    pub launches: Vec<Launch>,
+    /// What is missing and why.
+    pub gaps: Vec<Gap>,
+    /// Why the rung is worth less than the tool said, worst first.
+    pub refusals: Vec<Refusal>,
+    /// The version of ncu that collected the report, as the report says it.
+    pub tool_version: Option<String>,
+    /// The clock policy under which it was collected, in ncu's words.
+    pub clock_control: Option<String>,
+    /// The profiled GPU's name.
+    pub device: Option<String>,
+}
+
+/// Imports the report in `bytes`; `from` is its path in the run folder.
+pub fn import(
+    bytes: &[u8],
+    from: &str,
+    asked: &Asked<'_>,
+    limits: &Limits,
+) -> Result<Imported, Error> {
+    let (report, problems) = NcuReport::read(bytes, limits)?;
+    let mut absent = Absent::default();
+    let mut launches = Vec::new();
+    for (result, id) in report.results().zip(0..) {
+        launches.push(launch::import(&result, id, from, &mut absent));
+    }
+    let mut gaps = Vec::new();
+    for launch in &mut launches {
+        gaps.extend(stalls::import(launch));
+    }
+    gaps.extend(absent.gaps());
+    gaps.extend(problems.iter().map(|problem| damage(problem, from)));
+    gaps.extend(unknown_fields(&report));
+    let session = report.session();
+    Ok(Imported {
+        refusals: refusal::judge(&launches, &absent, asked),
+        launches,
+        gaps,
+        tool_version: session.version("Nsight Compute").map(str::to_owned),
+        clock_control: Some(session.settings.clock_control.clone()).filter(|text| !text.is_empty()),
+        device: session.devices.first().map(|device| device.name.clone()),
+    })
+}
+
+fn damage(problem: &Problem, from: &str) -> Gap {
+    let mut text = format!("{from}: {problem}");
+    if let Some(source) = std::error::Error::source(problem) {
+        text.push_str(&format!(": {source}"));
+    }
+    Gap { code: "damaged_report".to_owned(), text }
+}
+
+fn unknown_fields(report: &NcuReport<'_>) -> Option<Gap> {
+    let total = report.unknown_fields().total();
+    (total > 0).then(|| Gap {
+        code: "unknown_fields".to_owned(),
+        text: format!(
+            "the report holds {total} values of kinds that this version of rgpu does not know; \
+             they were skipped"
+        ),
+    })
+}

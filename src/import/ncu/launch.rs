@@ -1,0 +1,74 @@
+//! One result to one launch.
+
+use rgpu_format::ncu_rep::{Dim3, MessageKind, NcuResult, Rule};
+
+use super::metrics::{self, Absent};
+use super::region;
+use crate::model::Launch;
+use crate::model::launch::RuleMessage;
+
+pub(super) fn import(result: &NcuResult<'_>, id: u32, from: &str, absent: &mut Absent) -> Launch {
+    let metrics = metrics::import(result, from, absent);
+    let mut launch = Launch { id, metrics, ..Launch::default() };
+    match result.launch() {
+        Some(kernel) => {
+            launch.kernel = kernel.demangled_name.to_string();
+            launch.mangled = Some(kernel.mangled_name.to_string()).filter(|name| !name.is_empty());
+            launch.grid = dim(kernel.grid);
+            launch.block = dim(kernel.block);
+            launch.stream = Some(kernel.stream);
+        }
+        // A range has no name of its own; its kernels are instances of a metric.
+        None => launch.kernel = format!("range of {}", kernels_of_range(result).join(", ")),
+    }
+    launch.region = result.nvtx().map(|state| region::path(&state)).unwrap_or_default();
+    launch.duration_ns = launch.number("gpu__time_duration.sum");
+    launch.registers = whole(launch.number("launch__registers_per_thread"));
+    launch.shared_bytes = shared_bytes(&launch);
+    launch.rules = result.rules().flat_map(rule_messages).collect();
+    launch
+}
+
+fn dim(dim: Dim3) -> [u32; 3] {
+    [dim.x, dim.y, dim.z].map(|size| u32::try_from(size).unwrap_or(u32::MAX))
+}
+
+fn whole(number: Option<f64>) -> Option<u32> {
+    number.filter(|number| (0.0..=f64::from(u32::MAX)).contains(number)).map(|number| number as u32)
+}
+
+fn shared_bytes(launch: &Launch) -> Option<u64> {
+    let of_static = launch.number("launch__shared_mem_per_block_static");
+    let dynamic = launch.number("launch__shared_mem_per_block_dynamic");
+    let sum = of_static? + dynamic?;
+    (sum >= 0.0).then_some(sum as u64)
+}
+
+fn kernels_of_range(result: &NcuResult<'_>) -> Vec<String> {
+    let names = result.metric("launch__kernel_name");
+    let names = names.iter().flat_map(|metric| metric.instances());
+    names.filter_map(|instance| instance.value.text().map(str::to_owned)).collect()
+}
+
+/// A rule's messages; its estimate stands on the first of them.
+fn rule_messages(rule: Rule) -> Vec<RuleMessage> {
+    let mut estimate = rule.speedup.map(|speedup| speedup.percent).filter(|x| x.is_finite());
+    let messages = rule.messages.into_iter().map(|message| RuleMessage {
+        rule: rule.identifier.clone(),
+        kind: kind_name(message.kind).to_owned(),
+        title: message.title,
+        text: message.text,
+        speedup_percent: estimate.take(),
+    });
+    messages.collect()
+}
+
+fn kind_name(kind: MessageKind) -> &'static str {
+    match kind {
+        MessageKind::Ok => "ok",
+        MessageKind::Warning => "warning",
+        MessageKind::Error => "error",
+        MessageKind::Optimization => "optimization",
+        MessageKind::None | MessageKind::Other(_) => "none",
+    }
+}

@@ -1,0 +1,137 @@
+//! Why a report is not what its rung promised.
+
+use super::Asked;
+use super::metrics::Absent;
+use crate::model::{Launch, Value};
+
+/// A reason of the laptop's own to take another rung.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// `empty_report`, `nan_counters` or `unknown_metric`.
+    pub code: &'static str,
+    /// In words.
+    pub text: String,
+    /// The metrics to leave out next time, for `unknown_metric`.
+    pub metrics: Vec<String>,
+}
+
+/// Metrics that need no hardware counter: they are there even where counters are refused.
+const WITHOUT_COUNTERS: &[&str] = &[
+    "launch__",
+    "device__attribute_",
+    "profiler__",
+    "nvlink__",
+    "numa__",
+    "derived__",
+    "c2clink__",
+];
+
+pub(super) fn judge(launches: &[Launch], absent: &Absent, asked: &Asked<'_>) -> Vec<Refusal> {
+    if launches.is_empty() {
+        let text = "the report holds no result".to_owned();
+        return vec![Refusal { code: "empty_report", text, metrics: Vec::new() }];
+    }
+    let named = launches.iter().any(|launch| !launch.metrics.is_empty());
+    if !named && absent.no_value.is_empty() && absent.not_finite.is_empty() {
+        let text = format!("the report holds {} results and no metric", launches.len());
+        return vec![Refusal { code: "empty_report", text, metrics: Vec::new() }];
+    }
+    let mut refusals = Vec::new();
+    refusals.extend(nan_counters(launches, absent));
+    refusals.extend(unknown_metrics(launches, absent, asked));
+    refusals
+}
+
+/// Counters were collected and none has a number: seen where a GPU is virtualised. A clock that
+/// stood still is the same in another form.
+fn nan_counters(launches: &[Launch], absent: &Absent) -> Option<Refusal> {
+    let counter = |name: &str| !WITHOUT_COUNTERS.iter().any(|prefix| name.starts_with(prefix));
+    let numbers = launches.iter().flat_map(|launch| &launch.metrics);
+    let numbers =
+        numbers.filter(|(name, metric)| counter(name) && !matches!(metric.value, Value::Text(_)));
+    let (mut count, mut clocks, mut ticking) = (0, 0, 0);
+    for (name, metric) in numbers {
+        count += 1;
+        if name.contains("__cycles_elapsed.") || name.starts_with("gpu__time_duration") {
+            clocks += 1;
+            ticking += usize::from(metric.value.as_f64().is_some_and(|value| value > 0.0));
+        }
+    }
+    let lost = absent.not_finite.iter().chain(&absent.no_value).filter(|name| counter(name));
+    let lost = lost.count();
+    let text = if count == 0 && lost > 0 {
+        format!("none of the {lost} counters in the report has a number")
+    } else if clocks > 0 && ticking == 0 {
+        "every clock in the report stands at 0".to_owned()
+    } else {
+        return None;
+    };
+    Some(Refusal { code: "nan_counters", text, metrics: Vec::new() })
+}
+
+fn unknown_metrics(launches: &[Launch], absent: &Absent, asked: &Asked<'_>) -> Option<Refusal> {
+    let plain = asked.metrics.iter().filter(|name| !name.contains([':', '*']));
+    let metrics: Vec<_> = plain.filter(|name| !answered(launches, absent, name)).cloned().collect();
+    if metrics.is_empty() {
+        return None;
+    }
+    let text = format!("the report has nothing of `{}`", metrics.join("`, `"));
+    Some(Refusal { code: "unknown_metric", text, metrics })
+}
+
+/// A base name such as `dram__bytes` is answered by `dram__bytes.sum`. A metric without a value
+/// was known to ncu; leaving it out would not help.
+fn answered(launches: &[Launch], absent: &Absent, asked: &str) -> bool {
+    let is = |name: &str| {
+        name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    launches.iter().any(|launch| launch.metrics.keys().any(|name| is(name)))
+        || absent.not_finite.iter().chain(&absent.no_value).any(|name| is(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Metric;
+
+    fn launch(metrics: &[(&str, f64)]) -> Launch {
+        let metric =
+            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
+        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        Launch { metrics: metrics.collect(), ..Launch::default() }
+    }
+
+    fn codes(launches: &[Launch], absent: &Absent, asked: &[&str]) -> Vec<&'static str> {
+        let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
+        let refusals = judge(launches, absent, &Asked { metrics: &asked });
+        refusals.iter().map(|refusal| refusal.code).collect()
+    }
+
+    #[test]
+    fn a_report_without_results_or_metrics_is_empty() {
+        assert_eq!(codes(&[], &Absent::default(), &[]), ["empty_report"]);
+        assert_eq!(codes(&[launch(&[])], &Absent::default(), &[]), ["empty_report"]);
+    }
+
+    #[test]
+    fn counters_without_any_number_are_refused_and_launch_facts_alone_are_not() {
+        let facts = launch(&[("launch__registers_per_thread", 16.0)]);
+        assert!(codes(std::slice::from_ref(&facts), &Absent::default(), &[]).is_empty());
+        let mut absent = Absent::default();
+        absent.not_finite.insert("sm__throughput.avg.pct_of_peak_sustained_elapsed".to_owned());
+        assert_eq!(codes(&[facts], &absent, &[]), ["nan_counters"]);
+        let stopped = launch(&[("sm__cycles_elapsed.max", 0.0), ("dram__bytes.sum", 1.0)]);
+        assert_eq!(codes(&[stopped], &Absent::default(), &[]), ["nan_counters"]);
+        let one_lost = launch(&[("sm__cycles_elapsed.max", 10.0)]);
+        assert!(codes(&[one_lost], &absent, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_metric_asked_for_and_not_there_is_named() {
+        let launches = [launch(&[("dram__bytes.sum", 1.0)])];
+        let asked = ["dram__bytes", "dram__byte", "regex:.*", "group:x"].map(str::to_owned);
+        let refusals = judge(&launches, &Absent::default(), &Asked { metrics: &asked });
+        assert_eq!(refusals.len(), 1);
+        assert_eq!(refusals[0].metrics, ["dram__byte"]);
+    }
+}
