@@ -1,2 +1,78 @@
-//! See the crate description; filled in by its own module files.
-fn main() {}
+//! `cargo xtask`: everything around the code that is more than one cargo command. README and
+//! `.ci/run` call it, so that what they promise is one thing that can be run.
+
+mod command;
+mod cuda;
+mod dist;
+mod elf;
+mod packages;
+mod schemas;
+mod setup;
+mod workspace;
+
+use std::process::ExitCode;
+use workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  setup [--no-cuda]     system packages, agent, runner, collector and CLI; where no CUDA toolkit is
+                        installed, NVRTC and nvdisasm in .rgpu/cuda (--no-cuda: not that)
+  run [ARGS...]         setup, then `rgpu ARGS...`
+  test [ARGS...]        setup, then all tests; ARGS go to nextest, or to `cargo test` without it
+  dist                  the optimised binaries, checked for the hosts they go to
+  schemas [--check]     schemas/*.json from the types (--check: only compare)
+  gpu [PART...]         tests/gpu/run: the tests that need a real GPU
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("  cause: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let Some((task, rest)) = arguments.split_first() else {
+        print!("{USAGE}");
+        return Ok(());
+    };
+    if matches!(task.as_str(), "help" | "-h" | "--help") {
+        print!("{USAGE}");
+        return Ok(());
+    }
+    let workspace = Workspace::find()?;
+    let rest_is = |allowed: &str| rest.iter().all(|argument| argument == allowed);
+    match task.as_str() {
+        "setup" if rest_is("--no-cuda") => {
+            let cuda = if rest.is_empty() { setup::Cuda::Wanted } else { setup::Cuda::Unwanted };
+            setup::everything(&workspace, cuda)?;
+        }
+        "run" => {
+            setup::everything(&workspace, setup::Cuda::Wanted)?;
+            setup::run(&workspace, rest)?;
+        }
+        "test" => {
+            setup::everything(&workspace, setup::Cuda::Wanted)?;
+            setup::test(&workspace, rest)?;
+        }
+        "dist" if rest.is_empty() => dist::everything(&workspace)?,
+        "schemas" if rest_is("--check") => schemas::write(&workspace, !rest.is_empty())?,
+        "gpu" => command::run(
+            std::process::Command::new(workspace.root.join("tests/gpu/run"))
+                .args(rest)
+                .current_dir(&workspace.root),
+        )?,
+        _ => return Err(format!("`{}` is no task\n{USAGE}", arguments.join(" ")).into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! NVRTC, nvdisasm and CUDA's headers in `.rgpu/cuda`, for machines without a CUDA toolkit: a Python
+//! environment with NVIDIA's wheels, pinned by hash, laid out like a toolkit as well (`bin/nvdisasm`,
+//! `lib/libnvrtc.so.13`, `include/`), so that nothing else needs to know about wheels.
+
+use crate::command::{self, CommandError};
+use crate::packages::{self, PackageError};
+use crate::workspace::Workspace;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The wheels, relative to the repository.
+const WHEELS: &str = "xtask/cuda-wheels.txt";
+/// In the environment: the wheel list it was made from, written last.
+const DONE: &str = "rgpu-wheels.txt";
+
+/// The environment could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CudaError {
+    /// Python is missing.
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// pip or venv failed.
+    #[error(
+        "NVIDIA's wheels could not be installed\n  help: `--no-cuda` goes without them; kernels then compile on the GPU host only"
+    )]
+    Wheels(#[source] CommandError),
+    /// The environment is not as expected.
+    #[error("`{}` cannot be laid out", path.display())]
+    Layout { path: PathBuf, source: io::Error },
+}
+
+/// Makes `.rgpu/cuda`, unless a toolkit is installed or it is up to date.
+pub(crate) fn provide(workspace: &Workspace) -> Result<(), CudaError> {
+    if let Some(nvcc) = installed_nvcc() {
+        eprintln!("CUDA toolkit: {}", nvcc.display());
+        return Ok(());
+    }
+    let environment = workspace.root.join(".rgpu/cuda");
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CudaError::Layout { path, source }
+    };
+    let wheels = workspace.root.join(WHEELS);
+    let wanted = fs::read(&wheels).map_err(at(&wheels))?;
+    let done = environment.join(DONE);
+    if fs::read(&done).is_ok_and(|made_from| made_from == wanted) {
+        return Ok(());
+    }
+    packages::for_wheels()?;
+    if environment.exists() {
+        fs::remove_dir_all(&environment).map_err(at(&environment))?;
+    }
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(&environment);
+    command::run(&mut venv).map_err(CudaError::Wheels)?;
+    let mut pip = Command::new(environment.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"])
+        .arg(&wheels);
+    command::run(&mut pip).map_err(CudaError::Wheels)?;
+    lay_out(&environment).map_err(at(&environment))?;
+    fs::write(&done, &wanted).map_err(at(&done))
+}
+
+/// `nvcc` of an installed toolkit.
+fn installed_nvcc() -> Option<PathBuf> {
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
+    let homes = homes.map(PathBuf::from).chain([PathBuf::from("/usr/local/cuda")]);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = homes.map(|home| home.join("bin")).chain(std::env::split_paths(&path));
+    folders.map(|folder| folder.join("nvcc")).find(|nvcc| nvcc.is_file())
+}
+
+/// Links what the wheels brought to where a toolkit has it. Links are relative: the repository may
+/// move.
+fn lay_out(environment: &Path) -> io::Result<()> {
+    let toolkit = wheel_folder(environment)?;
+    for folder in ["bin", "lib"] {
+        for entry in fs::read_dir(environment.join(&toolkit).join(folder))? {
+            let name = entry?.file_name();
+            let target = Path::new("..").join(&toolkit).join(folder).join(&name);
+            symlink(target, environment.join(folder).join(&name))?;
+        }
+    }
+    // venv leaves a folder for headers of its own, empty or with an empty one inside.
+    let include = environment.join("include");
+    if include.exists() {
+        fs::remove_dir_all(&include)?;
+    }
+    symlink(toolkit.join("include"), include)
+}
+
+/// The folder all CUDA 13 wheels share, relative to the environment.
+fn wheel_folder(environment: &Path) -> io::Result<PathBuf> {
+    for entry in fs::read_dir(environment.join("lib"))? {
+        let name = entry?.file_name();
+        let folder = Path::new("lib").join(name).join("site-packages/nvidia/cu13");
+        if environment.join(&folder).is_dir() {
+            return Ok(folder);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "the wheels left no folder `nvidia/cu13`"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_wheel_is_pinned_by_two_hashes_and_no_index_is_named() {
+        let wheels = include_str!("../cuda-wheels.txt");
+        let wheels: String = wheels.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(wheels.matches("--hash=sha256:").count(), 2 * wheels.matches("==").count());
+        assert!(!wheels.contains("://"), "an index belongs to the user's pip configuration");
+    }
+}

@@ -1,0 +1,121 @@
+//! What the build and the tests need from the system. As root on Debian and Ubuntu it is installed;
+//! elsewhere the command to type is said.
+
+use crate::command::{self, CommandError};
+use std::path::Path;
+use std::process::Command;
+
+/// Something missing that we cannot install.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PackageError {
+    /// Installing needs the user.
+    #[error("missing: {what}\n  help: run `{command}`, then this again")]
+    Missing { what: String, command: String },
+    /// apt-get failed.
+    #[error("system packages could not be installed")]
+    Install(#[source] CommandError),
+}
+
+/// One thing that must be on the machine.
+struct Need {
+    what: &'static str,
+    debian: &'static str,
+    is_there: fn() -> bool,
+}
+
+/// Needed to build.
+const BUILD: &[Need] = &[
+    Need { what: "a C compiler", debian: "build-essential", is_there: has_compiler },
+    Need { what: "libclang (nvtx's bindings)", debian: "libclang-dev", is_there: has_libclang },
+];
+
+/// Needed to run the tests.
+const TEST: &[Need] = &[
+    Need { what: "an OpenSSH server", debian: "openssh-server", is_there: has_sshd },
+    Need { what: "an OpenSSH client", debian: "openssh-client", is_there: has_ssh },
+];
+
+/// Needed to fetch NVIDIA's compiler as wheels.
+const WHEELS: &[Need] =
+    &[Need { what: "Python with venv", debian: "python3-venv", is_there: has_venv }];
+
+/// Makes sure that this workspace can be built.
+pub(crate) fn for_build() -> Result<(), PackageError> {
+    provide(BUILD)
+}
+
+/// Makes sure that its tests can run.
+pub(crate) fn for_tests() -> Result<(), PackageError> {
+    provide(TEST)
+}
+
+/// Makes sure that wheels can be installed.
+pub(crate) fn for_wheels() -> Result<(), PackageError> {
+    provide(WHEELS)
+}
+
+fn provide(needs: &[Need]) -> Result<(), PackageError> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.debian).collect();
+    if is_root() && command::answers("apt-get", "--version") {
+        eprintln!("installing {}", packages.join(" "));
+        let apt = |arguments: &[&str]| {
+            let mut apt = Command::new("apt-get");
+            apt.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments);
+            command::run(&mut apt).map_err(PackageError::Install)
+        };
+        apt(&["update"])?;
+        apt(&[&["install", "-y", "--no-install-recommends"], &packages[..]].concat())?;
+    }
+    let missing: Vec<&str> =
+        missing.iter().filter(|need| !(need.is_there)()).map(|need| need.what).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(PackageError::Missing {
+        what: missing.join(", "),
+        command: format!("sudo apt-get install {}", packages.join(" ")),
+    })
+}
+
+fn is_root() -> bool {
+    command::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+fn has_compiler() -> bool {
+    command::answers("cc", "--version")
+}
+
+/// Where bindgen finds it: its own variable, the linker's list, or LLVM's folders.
+fn has_libclang() -> bool {
+    let listed = || {
+        ["ldconfig", "/sbin/ldconfig"].into_iter().any(|ldconfig| {
+            command::output(Command::new(ldconfig).arg("-p"))
+                .is_ok_and(|list| list.contains("libclang-") || list.contains("libclang.so"))
+        })
+    };
+    let in_llvm = || {
+        let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let llvm = folders.filter(|entry| entry.file_name().to_string_lossy().starts_with("llvm-"));
+        llvm.into_iter().any(|entry| entry.path().join("lib/libclang.so").exists())
+    };
+    std::env::var_os("LIBCLANG_PATH").is_some() || listed() || in_llvm()
+}
+
+fn has_sshd() -> bool {
+    Path::new("/usr/sbin/sshd").exists()
+}
+
+fn has_ssh() -> bool {
+    command::answers("ssh", "-V")
+}
+
+/// `venv` alone is there without its package, but cannot make an environment.
+fn has_venv() -> bool {
+    let mut python = Command::new("python3");
+    python.args(["-c", "import venv, ensurepip"]);
+    python.output().is_ok_and(|output| output.status.success())
+}

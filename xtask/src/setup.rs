@@ -1,0 +1,63 @@
+//! From a fresh clone to a working `rgpu`, and on to the tests.
+
+use crate::command::{self, CommandError};
+use crate::cuda::{self, CudaError};
+use crate::dist::{self, DistError};
+use crate::packages::{self, PackageError};
+use crate::workspace::Workspace;
+
+/// Set-up stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetupError {
+    /// Something is missing on this machine.
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// NVIDIA's compiler is missing.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// What travels to hosts could not be built.
+    #[error(transparent)]
+    Dist(#[from] DistError),
+    /// Cargo, a test or `rgpu` failed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+/// Whether CUDA's compiler is fetched where no toolkit is installed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cuda {
+    Wanted,
+    Unwanted,
+}
+
+/// Makes everything that `rgpu` needs; quick when it is there.
+pub(crate) fn everything(workspace: &Workspace, cuda: Cuda) -> Result<(), SetupError> {
+    packages::for_build()?;
+    if cuda == Cuda::Wanted {
+        cuda::provide(workspace)?;
+    }
+    dist::travelling(workspace)?;
+    command::run(workspace.cargo().args(["build", "--package", "rgpu"]))?;
+    Ok(())
+}
+
+/// Runs `rgpu` as a user would.
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), SetupError> {
+    let rgpu = workspace.target.join("debug/rgpu");
+    command::run(std::process::Command::new(rgpu).args(arguments))?;
+    Ok(())
+}
+
+/// Runs all tests of all crates.
+pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), SetupError> {
+    packages::for_tests()?;
+    let mut tests = workspace.cargo();
+    if command::answers("cargo-nextest", "--version") {
+        command::run(tests.args(["nextest", "run", "--workspace"]).args(arguments))?;
+        // nextest leaves the examples in the documentation out.
+        command::run(workspace.cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
+    } else {
+        command::run(tests.args(["test", "--workspace"]).args(arguments))?;
+    }
+    Ok(())
+}

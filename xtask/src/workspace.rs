@@ -1,0 +1,62 @@
+//! Where things are: the repository, cargo's output folder, the host's triple.
+
+use crate::command::{self, CommandError};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The repository and the toolchain that builds it.
+pub(crate) struct Workspace {
+    /// The folder of the root `Cargo.toml`.
+    pub(crate) root: PathBuf,
+    /// Cargo's output folder, wherever the user put it.
+    pub(crate) target: PathBuf,
+    /// The host's target triple.
+    pub(crate) triple: String,
+}
+
+impl Workspace {
+    /// Asks cargo and rustc.
+    pub(crate) fn find() -> Result<Self, CommandError> {
+        let mut metadata = cargo();
+        metadata.args(["metadata", "--no-deps", "--format-version=1"]);
+        let answer = command::output(&mut metadata)?;
+        let parsed: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
+        let path = |key: &str| {
+            let path = parsed.get(key).and_then(serde_json::Value::as_str).map(PathBuf::from);
+            path.ok_or_else(|| unexpected(&metadata, &answer))
+        };
+
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+        let mut version = Command::new(rustc);
+        version.arg("-vV");
+        let answer = command::output(&mut version)?;
+        let triple = answer.lines().find_map(|line| line.strip_prefix("host: "));
+        Ok(Self {
+            root: path("workspace_root")?,
+            target: path("target_directory")?,
+            triple: triple.ok_or_else(|| unexpected(&version, &answer))?.to_owned(),
+        })
+    }
+
+    /// Cargo, run in the repository.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut command = cargo();
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// The folder where `rgpu` looks for what it sends to a host of our own kind.
+    pub(crate) fn dist_folder(&self) -> PathBuf {
+        self.target.join("dist").join(&self.triple)
+    }
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+fn unexpected(command: &Command, answer: &str) -> CommandError {
+    let answer = answer.chars().take(200).collect();
+    CommandError::Answer { line: command::line(command), answer }
+}
