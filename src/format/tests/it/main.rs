@@ -6,4 +6,6 @@ mod cubin;
 mod damage;
 mod fixture;
 mod ncu_rep;
+mod nsys_sqlite;
+mod nvtx_log;
 mod sanitizer;

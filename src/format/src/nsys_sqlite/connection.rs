@@ -1,0 +1,192 @@
+//! The open file and its tables.
+
+use super::NsysSqliteError;
+use super::info::{Diagnostic, Gpu};
+use super::rows::{ApiCall, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent};
+use super::table::{self, Fields, Strings};
+use rusqlite::{Connection, OpenFlags};
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+/// An open nsys export.
+#[derive(Debug)]
+pub struct NsysSqlite {
+    connection: Connection,
+    tables: HashSet<String>,
+}
+
+impl NsysSqlite {
+    /// Opens `path`, read-only and immutable: no lock, no journal, nothing beside it is touched.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Open`] for anything that is no SQLite database,
+    /// [`NsysSqliteError::NotNsys`] for one that nsys did not write.
+    pub fn open(path: &Path) -> Result<NsysSqlite, NsysSqliteError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(uri(path), flags).map_err(NsysSqliteError::Open)?;
+        connection
+            .execute_batch("PRAGMA trusted_schema = OFF; PRAGMA query_only = ON;")
+            .map_err(NsysSqliteError::Open)?;
+        let tables = table::names(&connection).map_err(NsysSqliteError::Open)?;
+        let known = ["StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", Gpu::TABLE];
+        if !known.iter().any(|name| tables.contains(*name)) {
+            return Err(NsysSqliteError::NotNsys { tables: tables.len() });
+        }
+        Ok(NsysSqlite { connection, tables })
+    }
+
+    /// Whether there is any row of GPU work: kernels, copies, fills or graphs. A report without
+    /// any is what nsys writes when it could not trace the GPU, with exit status 0.
+    pub fn has_gpu_rows(&self) -> bool {
+        [Kernel::TABLE, Memcpy::TABLE, Memset::TABLE, GraphLaunch::TABLE]
+            .iter()
+            .any(|t| self.tables.contains(*t))
+    }
+
+    /// The name and value pairs that nsys keeps about the export.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn export(&self) -> Result<BTreeMap<String, String>, NsysSqliteError> {
+        let mut pairs = BTreeMap::new();
+        for name in ["META_DATA_EXPORT", "EXPORT_META_DATA"] {
+            self.each(name, &["name", "value"], |f| {
+                if let (Some(key), Some(value)) = (f.text(0), f.text(1)) {
+                    pairs.insert(key, value);
+                }
+            })?;
+        }
+        Ok(pairs)
+    }
+
+    /// The export's schema version, such as `3.20.3`.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn schema_version(&self) -> Result<Option<String>, NsysSqliteError> {
+        let pairs = self.export()?;
+        if let Some(whole) = pairs.get("EXPORT_SCHEMA_VERSION") {
+            return Ok(Some(whole.clone()));
+        }
+        let part = |name: &str| {
+            pairs.iter().find(|(k, _)| k.ends_with(name)).map(|(_, value)| value.as_str())
+        };
+        let parts = [part("VERSION_MAJOR"), part("VERSION_MINOR"), part("VERSION_MICRO")];
+        let parts: Vec<&str> = parts.into_iter().flatten().collect();
+        Ok((!parts.is_empty()).then(|| parts.join(".")))
+    }
+
+    /// All strings.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn strings(&self) -> Result<Strings, NsysSqliteError> {
+        let mut strings = Strings::default();
+        self.each("StringIds", &["id", "value"], |f| {
+            if let (Some(id), Some(text)) = (f.int(0), f.text(1)) {
+                strings.by_id.insert(id, text.into_boxed_str());
+            }
+        })?;
+        Ok(strings)
+    }
+
+    /// The GPUs.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn gpus(&self) -> Result<Vec<Gpu>, NsysSqliteError> {
+        let mut gpus = Vec::new();
+        self.each(Gpu::TABLE, &Gpu::COLUMNS, |f| gpus.push(Gpu::read(f)))?;
+        Ok(gpus)
+    }
+
+    /// What nsys complained about.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysSqliteError> {
+        let mut all = Vec::new();
+        self.each(Diagnostic::TABLE, &Diagnostic::COLUMNS, |f| all.push(Diagnostic::read(f)))?;
+        Ok(all)
+    }
+
+    /// Streams the kernels in the file's order; the number of rows comes back. So do all readers
+    /// below.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn kernels(&self, mut row: impl FnMut(Kernel)) -> Result<u64, NsysSqliteError> {
+        self.each(Kernel::TABLE, &Kernel::COLUMNS, |f| row(Kernel::read(f)))
+    }
+
+    /// Streams the copies.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn memcpys(&self, mut row: impl FnMut(Memcpy)) -> Result<u64, NsysSqliteError> {
+        self.each(Memcpy::TABLE, &Memcpy::COLUMNS, |f| row(Memcpy::read(f)))
+    }
+
+    /// Streams the fills.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn memsets(&self, mut row: impl FnMut(Memset)) -> Result<u64, NsysSqliteError> {
+        self.each(Memset::TABLE, &Memset::COLUMNS, |f| row(Memset::read(f)))
+    }
+
+    /// Streams the graphs that were traced as a whole.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn graph_launches(&self, mut row: impl FnMut(GraphLaunch)) -> Result<u64, NsysSqliteError> {
+        self.each(GraphLaunch::TABLE, &GraphLaunch::COLUMNS, |f| row(GraphLaunch::read(f)))
+    }
+
+    /// Streams the API calls.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn api_calls(&self, mut row: impl FnMut(ApiCall)) -> Result<u64, NsysSqliteError> {
+        self.each(ApiCall::TABLE, &ApiCall::COLUMNS, |f| row(ApiCall::read(f)))
+    }
+
+    /// Streams the NVTX events.
+    ///
+    /// # Errors
+    /// [`NsysSqliteError::Table`] when the table is damaged.
+    pub fn nvtx_events(&self, mut row: impl FnMut(NvtxEvent)) -> Result<u64, NsysSqliteError> {
+        self.each(NvtxEvent::TABLE, &NvtxEvent::COLUMNS, |f| row(NvtxEvent::read(f)))
+    }
+
+    /// Rows of a table; a table that is not there has none.
+    fn each(
+        &self,
+        table: &'static str,
+        columns: &[&str],
+        row: impl FnMut(&Fields<'_, '_>),
+    ) -> Result<u64, NsysSqliteError> {
+        if !self.tables.contains(table) {
+            return Ok(0);
+        }
+        table::stream(&self.connection, table, columns, row)
+    }
+}
+
+/// The URI of a path, with everything escaped that could end the path early.
+fn uri(path: &Path) -> String {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte));
+            }
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri.push_str("?mode=ro&immutable=1");
+    uri
+}

@@ -1,0 +1,120 @@
+//! Access to one table whatever columns its version has.
+
+use super::NsysSqliteError;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+use std::collections::{HashMap, HashSet};
+
+/// All of `StringIds`.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Strings {
+    pub(super) by_id: HashMap<i64, Box<str>>,
+}
+
+impl Strings {
+    /// The string of an id.
+    pub fn get(&self, id: i64) -> Option<&str> {
+        self.by_id.get(&id).map(AsRef::as_ref)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}
+
+/// Names of the ordinary tables; views and virtual tables are left out.
+pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
+    let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0";
+    let mut statement = connection.prepare(sql)?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+    names.collect()
+}
+
+/// Reads `columns` of `table` row by row. A column that the table lacks reads as `None`.
+pub(super) fn stream(
+    connection: &Connection,
+    table: &'static str,
+    columns: &[&str],
+    mut each: impl FnMut(&Fields<'_, '_>),
+) -> Result<u64, NsysSqliteError> {
+    let mut rows = 0;
+    let mut run = || -> rusqlite::Result<()> {
+        let present = columns_of(connection, table)?;
+        let wanted: Vec<String> = columns
+            .iter()
+            .map(|c| if present.contains(*c) { format!("\"{c}\"") } else { "NULL".to_owned() })
+            .collect();
+        let sql = format!("SELECT {} FROM \"{table}\"", wanted.join(", "));
+        let mut statement = connection.prepare(&sql)?;
+        let mut cursor = statement.query([])?;
+        while let Some(row) = cursor.next()? {
+            each(&Fields { row });
+            rows += 1;
+        }
+        Ok(())
+    };
+    let outcome = run();
+    match outcome {
+        Ok(()) => Ok(rows),
+        Err(cause) => Err(NsysSqliteError::Table { table, rows, cause }),
+    }
+}
+
+/// The stored columns; computed ones are not listed by this pragma.
+fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<HashSet<String>> {
+    let mut statement = connection.prepare(&format!("PRAGMA table_info(\"{table}\")"))?;
+    let names = statement.query_map([], |row| row.get::<_, String>(1))?;
+    names.collect()
+}
+
+/// One row. SQLite's columns are not typed, so every getter takes what can be taken.
+pub(super) struct Fields<'r, 's> {
+    row: &'r Row<'s>,
+}
+
+impl Fields<'_, '_> {
+    fn value(&self, column: usize) -> ValueRef<'_> {
+        self.row.get_ref(column).unwrap_or(ValueRef::Null)
+    }
+
+    /// A whole number.
+    pub(super) fn int(&self, column: usize) -> Option<i64> {
+        match self.value(column) {
+            ValueRef::Integer(n) => Some(n),
+            ValueRef::Real(x) if x.is_finite() => Some(x as i64),
+            ValueRef::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// A whole number that is not negative.
+    pub(super) fn unsigned(&self, column: usize) -> Option<u64> {
+        self.int(column).and_then(|n| u64::try_from(n).ok())
+    }
+
+    /// A small whole number.
+    pub(super) fn small(&self, column: usize) -> Option<u32> {
+        self.int(column).and_then(|n| u32::try_from(n).ok())
+    }
+
+    /// Three small numbers in neighbouring columns.
+    pub(super) fn triple(&self, first: usize) -> Option<[u32; 3]> {
+        Some([self.small(first)?, self.small(first + 1)?, self.small(first + 2)?])
+    }
+
+    /// A text; numbers are spelled out.
+    pub(super) fn text(&self, column: usize) -> Option<String> {
+        match self.value(column) {
+            ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            ValueRef::Integer(n) => Some(n.to_string()),
+            ValueRef::Real(x) => Some(x.to_string()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Reader of the log that rgpu's own NVTX collector writes (`nvtx.jsonl.<pid>`), format 1.
+//!
+//! One JSON object per line; the format is described at the head of the collector's crate
+//! (`harness/collector`). Unknown events and fields are skipped and counted. A log may hold several
+//! sessions: a program that replaces itself with `exec` opens the same file again, and thread,
+//! domain and range numbers start anew.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Everything in one log.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NvtxLog {
+    /// One per `opened` line.
+    pub sessions: Vec<Session>,
+    /// Lines with an `event` that this reader does not know.
+    pub unknown_lines: u64,
+    /// Lines that are no JSON object of a known form. The last line of a log may be cut short.
+    pub broken_lines: u64,
+    /// Where the first broken line starts, in bytes.
+    pub first_broken: Option<u64>,
+}
+
+/// From one `opened` line to the next.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Session {
+    /// Who wrote it.
+    pub opened: Opened,
+    /// Names of domains by number; 0 is the default domain and has none.
+    pub domains: BTreeMap<u64, String>,
+    /// Names of threads by number.
+    pub threads: BTreeMap<u64, String>,
+    /// Names of categories by domain and number.
+    pub categories: BTreeMap<(u64, u32), String>,
+    /// Pushes, pops, starts, ends and marks in the file's order: sorted by time within a thread
+    /// only.
+    pub events: Vec<Event>,
+    /// The last line; missing when the process was killed.
+    pub closed: Option<Closed>,
+}
+
+/// The first line of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Opened {
+    /// Version of the format.
+    pub format: u32,
+    /// Process.
+    #[serde(default)]
+    pub pid: u32,
+    /// Its parent.
+    #[serde(default)]
+    pub ppid: u32,
+    /// The program.
+    #[serde(default)]
+    pub exe: Option<String>,
+    /// `ns` of this line on the log's clock.
+    #[serde(default)]
+    pub ns: u64,
+    /// The same moment on the wall clock.
+    #[serde(default)]
+    pub unix_ns: u64,
+}
+
+/// The last line of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Closed {
+    /// When.
+    #[serde(default)]
+    pub ns: u64,
+    /// Events written.
+    #[serde(default)]
+    pub events: u64,
+    /// Ranges and marks left out because the log was full.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Pops without a push.
+    #[serde(default)]
+    pub unbalanced: u64,
+}
+
+/// What an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// Opens a range of this thread.
+    Push,
+    /// Closes this thread's innermost range of the domain.
+    Pop,
+    /// Opens a range that any thread may close.
+    Start,
+    /// Closes a started range.
+    End,
+    /// A point.
+    Mark,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// What it is.
+    pub kind: EventKind,
+    /// When, in nanoseconds of the monotonic clock.
+    pub ns: u64,
+    /// Thread.
+    pub tid: u64,
+    /// Domain.
+    pub domain: u64,
+    /// Depth of a push or pop; 0 is outermost.
+    pub level: Option<u32>,
+    /// Number of a start or end.
+    pub id: Option<u64>,
+    /// Name; `None` where the program gave none.
+    pub message: Option<String>,
+    /// Category in its domain.
+    pub category: Option<u32>,
+    /// Payload.
+    pub payload: Option<f64>,
+}
+
+/// Why a log could not be read.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum NvtxLogError {
+    /// The first line is not the collector's.
+    #[error("not a log of the NVTX collector: it starts with `{start}`")]
+    NotALog {
+        /// The first bytes.
+        start: String,
+    },
+    /// Written by a newer collector.
+    #[error("NVTX log of format {format} at offset {offset}; this reader knows format 1")]
+    NewerFormat {
+        /// The format it claims.
+        format: u32,
+        /// Offset of the line.
+        offset: u64,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Line {
+    Opened(Opened),
+    Domain {
+        domain: u64,
+        name: String,
+    },
+    Category {
+        domain: u64,
+        category: u32,
+        name: String,
+    },
+    Thread {
+        tid: u64,
+        name: String,
+    },
+    Push(Fields),
+    Pop(Fields),
+    Start(Fields),
+    End(Fields),
+    Mark(Fields),
+    Closed(Closed),
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct Fields {
+    ns: u64,
+    #[serde(default)]
+    tid: u64,
+    #[serde(default)]
+    domain: u64,
+    #[serde(default)]
+    level: Option<u32>,
+    #[serde(default)]
+    id: Option<u64>,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    category: Option<u32>,
+    #[serde(default)]
+    payload: Option<f64>,
+}
+
+/// Reads a log. Broken lines are counted, not fatal: the last line may be cut.
+///
+/// # Errors
+/// [`NvtxLogError`] when it is another kind of file, or of a newer format.
+pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
+    let mut log = NvtxLog::default();
+    let mut offset = 0u64;
+    for raw in data.split(|b| *b == b'\n') {
+        let start = offset;
+        offset += raw.len() as u64 + 1;
+        if raw.trim_ascii().is_empty() {
+            continue;
+        }
+        let line = match serde_json::from_slice::<Line>(raw) {
+            Ok(line) => line,
+            Err(_) if log.sessions.is_empty() => {
+                let bytes = &raw[..raw.len().min(60)];
+                let start = String::from_utf8_lossy(bytes).into_owned();
+                return Err(NvtxLogError::NotALog { start });
+            }
+            Err(_) => {
+                log.broken_lines += 1;
+                log.first_broken.get_or_insert(start);
+                continue;
+            }
+        };
+        if let Line::Opened(opened) = line {
+            if opened.format != 1 {
+                let format = opened.format;
+                return Err(NvtxLogError::NewerFormat { format, offset: start });
+            }
+            log.sessions.push(Session { opened, ..Session::default() });
+            continue;
+        }
+        let Some(session) = log.sessions.last_mut() else {
+            let start = "a line before `opened`".to_owned();
+            return Err(NvtxLogError::NotALog { start });
+        };
+        match line {
+            Line::Opened(_) => {}
+            Line::Domain { domain, name } => drop(session.domains.insert(domain, name)),
+            Line::Category { domain, category, name } => {
+                session.categories.insert((domain, category), name);
+            }
+            Line::Thread { tid, name } => drop(session.threads.insert(tid, name)),
+            Line::Push(fields) => session.events.push(fields.event(EventKind::Push)),
+            Line::Pop(fields) => session.events.push(fields.event(EventKind::Pop)),
+            Line::Start(fields) => session.events.push(fields.event(EventKind::Start)),
+            Line::End(fields) => session.events.push(fields.event(EventKind::End)),
+            Line::Mark(fields) => session.events.push(fields.event(EventKind::Mark)),
+            Line::Closed(closed) => session.closed = Some(closed),
+            Line::Unknown => log.unknown_lines += 1,
+        }
+    }
+    if log.sessions.is_empty() {
+        return Err(NvtxLogError::NotALog { start: String::new() });
+    }
+    Ok(log)
+}
+
+impl Fields {
+    fn event(self, kind: EventKind) -> Event {
+        Event {
+            kind,
+            ns: self.ns,
+            tid: self.tid,
+            domain: self.domain,
+            level: self.level,
+            id: self.id,
+            message: self.message,
+            category: self.category,
+            payload: self.payload,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! nsys's sqlite, in the shapes of several versions, whole and damaged.
+
+use crate::damage;
+use rgpu_format::nsys_sqlite::{CopyKind, NsysSqlite, NsysSqliteError, NvtxKind};
+use rusqlite::Connection;
+use std::path::Path;
+
+/// Tables as nsys 2025.3 makes them, with the rows of a tiny program.
+const NEW: &str = "
+    PRAGMA page_size = 512;
+    CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+    INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_SCHEMA_VERSION', '3.20.3');
+    CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+    INSERT INTO StringIds VALUES (1, 'vecadd(float *)'), (2, 'vecadd'),
+        (3, 'cudaLaunchKernel_v7000'), (4, 'registered');
+    CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, uuid TEXT, chipName TEXT,
+        computeMajor INTEGER, computeMinor INTEGER, smCount INTEGER, clockRate INTEGER,
+        memoryBandwidth INTEGER, totalMemory INTEGER, l2CacheSize INTEGER);
+    INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200', 'aa-bb', 'GH100', 9, 0, 132,
+        1980000000, 4814000000000, 150754820096, 62914560);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER,
+        contextId INTEGER, greenContextId INTEGER, streamId INTEGER, correlationId INTEGER,
+        globalPid INTEGER, demangledName INTEGER, shortName INTEGER, mangledName INTEGER,
+        launchType INTEGER, registersPerThread INTEGER, gridX INTEGER, gridY INTEGER,
+        gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER, staticSharedMemory INTEGER,
+        dynamicSharedMemory INTEGER, localMemoryPerThread INTEGER, graphNodeId INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 2500, 0, 1, NULL, 7, 42, 16777216, 1, 2,
+        NULL, 0, 16, 64, 1, 1, 256, 1, 1, 0, 1024, 0, NULL);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, bytes INTEGER,
+        copyKind INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER,
+        globalPid INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 200, 4096, 1, 0, 7, 40, 16777216),
+        (3000, 3100, 64, 12, 0, 7, 43, 16777216);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER,
+        globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (900, 950, 0, 16777217, 42, 3, 0);
+    CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, rangeId INTEGER,
+        category INTEGER, color INTEGER, text TEXT, globalTid INTEGER, endGlobalTid INTEGER,
+        textId INTEGER, domainId INTEGER);
+    INSERT INTO NVTX_EVENTS VALUES (800, 960, 59, NULL, NULL, NULL, 'A', 16777217, NULL, NULL, 0),
+        (810, NULL, 60, 1, NULL, NULL, NULL, 16777217, NULL, 4, 1),
+        (0, NULL, 75, NULL, NULL, NULL, 'rgpu', 16777217, NULL, NULL, 1);
+    CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT);
+    INSERT INTO DIAGNOSTIC_EVENT VALUES (5, 2, 'CUDA profiling might have not been started');
+";
+
+/// The same for 2022.2: other names, fewer columns.
+const OLD: &str = "
+    CREATE TABLE EXPORT_META_DATA (name TEXT, value TEXT);
+    INSERT INTO EXPORT_META_DATA VALUES ('EXPORT_SCHEMA_VERSION_MAJOR', '2'),
+        ('EXPORT_SCHEMA_VERSION_MINOR', '9'), ('EXPORT_SCHEMA_VERSION_MICRO', '1');
+    CREATE TABLE StringIds (id INTEGER, value TEXT);
+    INSERT INTO StringIds VALUES (1, 'k');
+    CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, demangledName INTEGER);
+    INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 2, 1);
+";
+
+fn database(folder: &Path, sql: &str) -> std::path::PathBuf {
+    let path = folder.join("with space?and#.sqlite");
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    path
+}
+
+#[test]
+fn every_table_of_a_new_export_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = NsysSqlite::open(&database(folder.path(), NEW)).unwrap();
+    assert_eq!(file.schema_version().unwrap().as_deref(), Some("3.20.3"));
+    assert!(file.has_gpu_rows());
+    let strings = file.strings().unwrap();
+    let mut kernels = Vec::new();
+    assert_eq!(file.kernels(|k| kernels.push(k)).unwrap(), 1);
+    let kernel = &kernels[0];
+    assert_eq!(strings.get(kernel.demangled.unwrap()), Some("vecadd(float *)"));
+    assert_eq!((kernel.grid, kernel.block), (Some([64, 1, 1]), Some([256, 1, 1])));
+    assert_eq!((kernel.mangled, kernel.cluster), (None, None));
+    assert_eq!((kernel.registers, kernel.dynamic_shared_bytes), (Some(16), Some(1024)));
+    let mut copies = Vec::new();
+    file.memcpys(|c| copies.push((c.kind, c.bytes))).unwrap();
+    assert_eq!(copies, [(CopyKind::HostToDevice, 4096), (CopyKind::Other(12), 64)]);
+    let mut calls = Vec::new();
+    file.api_calls(|c| calls.push((c.correlation, c.global_tid))).unwrap();
+    assert_eq!(calls, [(Some(42), Some(16_777_217))]);
+    let mut events = Vec::new();
+    file.nvtx_events(|e| events.push(e)).unwrap();
+    let names: Vec<_> = events.iter().map(|e| (e.kind, e.name(&strings))).collect();
+    assert_eq!(
+        names,
+        [
+            (NvtxKind::PushPop, Some("A")),
+            (NvtxKind::StartEnd, Some("registered")),
+            (NvtxKind::Domain, Some("rgpu"))
+        ]
+    );
+    assert_eq!(events[1].end_ns, None);
+    let gpus = file.gpus().unwrap();
+    assert_eq!((gpus[0].sms, gpus[0].compute), (Some(132), Some((9, 0))));
+    assert_eq!(file.diagnostics().unwrap().len(), 1);
+}
+
+#[test]
+fn an_old_export_reads_with_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = NsysSqlite::open(&database(folder.path(), OLD)).unwrap();
+    assert_eq!(file.schema_version().unwrap().as_deref(), Some("2.9.1"));
+    let mut kernels = Vec::new();
+    file.kernels(|k| kernels.push(k)).unwrap();
+    assert_eq!((kernels[0].start_ns, kernels[0].grid), (1, None));
+    assert_eq!(file.nvtx_events(|_| {}).unwrap(), 0);
+    assert!(file.gpus().unwrap().is_empty());
+}
+
+#[test]
+fn other_databases_and_other_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = database(folder.path(), "CREATE TABLE t (a); CREATE VIEW StringIds AS SELECT 1;");
+    let error = NsysSqlite::open(&other).unwrap_err();
+    assert!(matches!(error, NsysSqliteError::NotNsys { tables: 1 }), "{error}");
+    let text = folder.path().join("text");
+    std::fs::write(&text, "not a database, but long enough to be read as one").unwrap();
+    assert!(matches!(NsysSqlite::open(&text), Err(NsysSqliteError::Open(_))));
+    assert!(matches!(NsysSqlite::open(&folder.path().join("none")), Err(NsysSqliteError::Open(_))));
+}
+
+#[test]
+fn reading_leaves_the_folder_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(folder.path(), NEW);
+    let before = std::fs::read(&path).unwrap();
+    read_all(&path);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+fn read_all(path: &Path) {
+    let Ok(file) = NsysSqlite::open(path) else { return };
+    let _ = file.schema_version();
+    let _ = file.strings();
+    let _ = file.gpus();
+    let _ = file.diagnostics();
+    let _ = file.kernels(|_| {});
+    let _ = file.memcpys(|_| {});
+    let _ = file.memsets(|_| {});
+    let _ = file.graph_launches(|_| {});
+    let _ = file.api_calls(|_| {});
+    let _ = file.nvtx_events(|_| {});
+}
+
+#[test]
+fn damaged_databases_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = std::fs::read(database(folder.path(), NEW)).unwrap();
+    let path = folder.path().join("damaged");
+    let read = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        read_all(&path);
+    };
+    // SQLite looks at whole pages, so cuts within one are alike: every 16 bytes is enough.
+    for len in (0..data.len()).step_by(16) {
+        read(&data[..len]);
+    }
+    damage::flip_bits(&data, 1_500, read);
+}
