@@ -1,0 +1,167 @@
+//! Applies the rules and ranks what they say.
+
+use super::rule::{Conclusion, Confidence, RULES, Rule};
+use crate::model::{Classification, Finding, Launch, Profile, Verdict};
+
+/// Classifies every launch and fills the profile's findings, first things first.
+///
+/// Launches of one kernel with one geometry tell the same story; only the longest of them is told.
+pub fn analyze(profile: &mut Profile) {
+    let mut findings = Vec::new();
+    let mut told: Vec<(String, [u32; 3], [u32; 3])> = Vec::new();
+    let mut order: Vec<usize> = (0..profile.launches.len()).collect();
+    let duration = |index: usize| profile.launches[index].duration_ns.unwrap_or_default();
+    order.sort_by(|a, b| duration(*b).total_cmp(&duration(*a)));
+    for index in order {
+        let launch = &mut profile.launches[index];
+        let (classification, found) = classify(launch);
+        launch.classification = classification;
+        let key = (launch.kernel.clone(), launch.grid, launch.block);
+        if !told.contains(&key) {
+            told.push(key);
+            findings.extend(found);
+        }
+    }
+    findings.sort_by_key(|finding| finding.priority);
+    profile.findings.extend(findings);
+}
+
+/// What bounds a launch, and the findings that follow. Nothing where no rule applies.
+pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
+    let mut concluded: Vec<(&Rule, Conclusion)> = RULES
+        .iter()
+        .filter_map(|rule| Some((rule, (rule.apply)(launch)?)))
+        .filter(|(_, conclusion)| conclusion.score.is_finite())
+        .collect();
+    concluded.sort_by(|a, b| b.1.score.total_cmp(&a.1.score));
+    let findings = concluded.iter().zip(1_u8..).map(|((rule, conclusion), priority)| Finding {
+        id: rule.id.to_owned(),
+        category: rule.category.to_owned(),
+        priority,
+        launch: Some(launch.id),
+        text: conclusion.text.clone(),
+        hint: conclusion.hint.clone(),
+        evidence: conclusion.evidence.clone(),
+    });
+    let findings = findings.collect();
+    let verdicts: Vec<_> = concluded.into_iter().map(verdict).collect();
+    let primary = verdicts.first().map(|verdict| verdict.verdict.clone());
+    (primary.map(|primary| Classification { primary, verdicts }), findings)
+}
+
+fn verdict((rule, conclusion): (&Rule, Conclusion)) -> Verdict {
+    let confidence = match conclusion.confidence {
+        Confidence::High => "high",
+        Confidence::Medium => "medium",
+        Confidence::Low => "low",
+    };
+    Verdict {
+        verdict: rule.id.to_owned(),
+        // Two digits: more would be precision that the rules do not have.
+        score: (conclusion.score.clamp(0.0, 1.0) * 100.0).round() / 100.0,
+        confidence: confidence.to_owned(),
+        evidence: conclusion.evidence,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::launch::Stall;
+    use crate::model::{Metric, Value};
+
+    fn launch(metrics: &[(&str, f64)]) -> Launch {
+        let metric =
+            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
+        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        Launch { grid: [1, 1, 1], metrics: metrics.collect(), ..Launch::default() }
+    }
+
+    fn verdicts(launch: &Launch) -> Vec<String> {
+        let found = classify(launch).0.unwrap_or_default().verdicts;
+        found.into_iter().map(|verdict| verdict.verdict).collect()
+    }
+
+    const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
+    const MEMORY: &str = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed";
+
+    #[test]
+    fn a_streaming_kernel_is_memory_bound_at_dram() {
+        let launch = launch(&[
+            (SM, 41.4),
+            (MEMORY, 65.9),
+            ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 65.9),
+            ("lts__throughput.avg.pct_of_peak_sustained_elapsed", 44.0),
+        ]);
+        let (classification, findings) = classify(&launch);
+        assert_eq!(classification.map(|c| c.primary).as_deref(), Some("memory_bound"));
+        assert_eq!(findings[0].text, "memory runs at 66 % of its peak, DRAM at 66 %");
+        assert_eq!(findings[0].evidence[0].source, "ncu SOLBottleneck");
+    }
+
+    #[test]
+    fn balanced_throughputs_hold_both_verdicts_and_low_ones_mean_latency() {
+        assert_eq!(
+            verdicts(&launch(&[(SM, 85.0), (MEMORY, 80.0)])),
+            ["compute_bound", "memory_bound"]
+        );
+        assert_eq!(verdicts(&launch(&[(SM, 85.0), (MEMORY, 70.0)])), ["compute_bound"]);
+        assert_eq!(verdicts(&launch(&[(SM, 30.0), (MEMORY, 20.0)])), ["latency_bound"]);
+    }
+
+    #[test]
+    fn an_empty_gpu_is_a_small_grid_and_not_latency() {
+        let waves = "launch__waves_per_multiprocessor";
+        assert_eq!(verdicts(&launch(&[(SM, 3.0), (MEMORY, 2.0), (waves, 0.1)])), ["small_grid"]);
+        assert_eq!(verdicts(&launch(&[(waves, 1.25)])), ["tail"]);
+        assert!(verdicts(&launch(&[(waves, 7.25)])).is_empty());
+    }
+
+    #[test]
+    fn occupancy_names_its_limiter() {
+        let launch = launch(&[
+            (SM, 10.0),
+            (MEMORY, 10.0),
+            ("sm__maximum_warps_per_active_cycle_pct", 25.0),
+            ("launch__occupancy_limit_registers", 2.0),
+            ("launch__occupancy_limit_warps", 8.0),
+        ]);
+        let finding = classify(&launch).1.into_iter().find(|f| f.id == "occupancy_limited");
+        let text = finding.map(|finding| finding.text).unwrap_or_default();
+        assert_eq!(
+            text,
+            "at most 25 % of the warps fit on an SM, limited by registers to 2 blocks"
+        );
+    }
+
+    #[test]
+    fn a_dominant_stall_says_what_is_waited_for() {
+        let mut launch = launch(&[("smsp__issue_active.avg.per_cycle_active", 0.17)]);
+        let stall = |reason: &str, percent| Stall {
+            reason: reason.to_owned(),
+            percent: Some(percent),
+            samples: None,
+        };
+        launch.stalls = vec![stall("not_selected", 50.0), stall("long_scoreboard", 40.0)];
+        let findings = classify(&launch).1;
+        assert!(findings[0].text.contains("loads from L2 or DRAM"), "{}", findings[0].text);
+    }
+
+    #[test]
+    fn a_launch_without_metrics_has_no_classification() {
+        assert_eq!(classify(&launch(&[])), (None, Vec::new()));
+    }
+
+    #[test]
+    fn repeated_launches_are_classified_each_and_told_once() {
+        let mut profile = Profile::default();
+        for (id, duration) in [(0, 10e3), (1, 30e3), (2, 20e3)] {
+            let mut launch = launch(&[(SM, 90.0), (MEMORY, 10.0)]);
+            (launch.id, launch.duration_ns) = (id, Some(duration));
+            profile.launches.push(launch);
+        }
+        analyze(&mut profile);
+        assert!(profile.launches.iter().all(|launch| launch.classification.is_some()));
+        assert_eq!(profile.findings.iter().map(|f| f.launch).collect::<Vec<_>>(), [Some(1)]);
+    }
+}

@@ -1,0 +1,64 @@
+//! Lanes of a warp want different rows of one shared-memory bank.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
+use crate::analysis::threshold::BANK_CONFLICTS;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "bank_conflicts", category: "memory", apply };
+
+/// Wavefronts that were needed and those that were made: from each instruction, which tells
+/// conflicts from wide accesses; else from the L1's counters.
+const EXACT: (&str, &str) = ("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal");
+const COUNTED: &[(&str, &str)] = &[
+    (
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    ),
+    (
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ),
+    (
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    ),
+];
+
+/// All wavefronts, those that conflicts cost, and the metric that counts them.
+fn wavefronts(launch: &Launch) -> Option<(f64, f64, &'static str)> {
+    if let (Some(all), Some(ideal)) = (launch.number(EXACT.0), launch.number(EXACT.1)) {
+        return Some((all, all - ideal, EXACT.0));
+    }
+    let counted = COUNTED
+        .iter()
+        .filter_map(|(all, lost)| Some((launch.number(all)?, launch.number(lost)?, *lost)));
+    counted.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (all, lost, id) = wavefronts(launch)?;
+    let share = lost / all;
+    // Without wavefronts the share is not a number.
+    if share.is_nan() || share < BANK_CONFLICTS.value {
+        return None;
+    }
+    let busy = launch.first_number(SHARED_WAVEFRONTS_BUSY);
+    let busy = busy.or_else(|| launch.first_number(L1_THROUGHPUT));
+    let mut evidence = vec![BANK_CONFLICTS.evidence(id, share, "of the wavefronts")];
+    evidence.extend(busy.map(|(id, value)| BANK_CONFLICTS.evidence(id, value, "%")));
+    Some(Conclusion {
+        score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
+        confidence: Confidence::High,
+        evidence,
+        text: format!(
+            "{:.0} % of the shared-memory wavefronts are there because of bank conflicts: {:.1} \
+             for each that is needed",
+            share * 100.0,
+            all / (all - lost).max(1.0)
+        ),
+        hint: "pad the rows of the shared array by one element, swizzle the index, or let \
+               neighbouring lanes touch neighbouring words"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,29 @@
+//! Lanes of a warp go different ways.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::threshold::ACTIVE_THREADS;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "divergence", category: "compute", apply };
+
+const ACTIVE: &[&str] = &[
+    "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",
+    "smsp__thread_inst_executed_per_inst_executed.ratio",
+];
+const WARP: f64 = 32.0;
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (id, active) = launch.first_number(ACTIVE)?;
+    if active >= ACTIVE_THREADS.value {
+        return None;
+    }
+    Some(Conclusion {
+        score: 1.0 - active / WARP,
+        confidence: Confidence::High,
+        evidence: vec![ACTIVE_THREADS.evidence(id, active, "thread")],
+        text: format!("{active:.1} of 32 lanes do work in an average instruction"),
+        hint: "sort or bin the work so that the lanes of a warp take the same branches and loop \
+               counts, or give a whole warp to one item"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,38 @@
+//! Some SMs work longer than others.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::threshold::IMBALANCE;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "imbalance", category: "occupancy", apply };
+
+const MAX: &str = "sm__cycles_active.max";
+const AVERAGE: &str = "sm__cycles_active.avg";
+const ELAPSED: &str = "sm__cycles_elapsed.max";
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (max, average) = (launch.number(MAX)?, launch.number(AVERAGE)?);
+    let elapsed = launch.number(ELAPSED).unwrap_or(max).max(max);
+    if elapsed <= 0.0 {
+        return None;
+    }
+    // What the launch would lose no more if all SMs were busy equally long.
+    let lost = (max - average) / elapsed;
+    if lost < IMBALANCE.value {
+        return None;
+    }
+    Some(Conclusion {
+        score: lost.min(1.0),
+        confidence: Confidence::Medium,
+        evidence: vec![
+            IMBALANCE.evidence(MAX, max, "cycle"),
+            IMBALANCE.evidence(AVERAGE, average, "cycle"),
+        ],
+        text: format!(
+            "the busiest SM is active for {:.0} % of the time longer than the average one",
+            lost * 100.0
+        ),
+        hint: "spread the work evenly over blocks, or let blocks fetch work from a counter"
+            .to_owned(),
+    })
+}

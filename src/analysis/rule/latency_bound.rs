@@ -1,0 +1,37 @@
+//! Neither compute nor memory is busy: warps wait.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT, WAVES};
+use crate::analysis::threshold::{THROUGHPUT_LOW, WAVES_FULL};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "latency_bound", category: "latency", apply };
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;
+    let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
+    let most = sm.max(memory);
+    // With less than a wave of blocks the GPU is empty, which is another verdict.
+    let waves = launch.first_number(WAVES).map_or(f64::INFINITY, |(_, waves)| waves);
+    if most >= THROUGHPUT_LOW.value || waves < WAVES_FULL.value {
+        return None;
+    }
+    let stall = launch.stalls.first().and_then(|stall| Some((&stall.reason, stall.percent?)));
+    let mut text =
+        format!("compute runs at {sm:.0} % and memory at {memory:.0} % of their peaks: warps wait");
+    if let Some((reason, percent)) = stall {
+        text.push_str(&format!(", most for `{reason}` ({percent:.0} %)"));
+    }
+    Some(Conclusion {
+        score: 1.0 - most / 100.0,
+        confidence: if stall.is_some() { Confidence::High } else { Confidence::Medium },
+        evidence: vec![
+            THROUGHPUT_LOW.evidence(sm_id, sm, "%"),
+            THROUGHPUT_LOW.evidence(memory_id, memory, "%"),
+        ],
+        text,
+        hint: "give each scheduler more to issue: more independent work a thread (unrolling, \
+               several loads in flight), more warps, shorter dependency chains"
+            .to_owned(),
+    })
+}

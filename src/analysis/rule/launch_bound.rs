@@ -1,0 +1,23 @@
+//! The kernel is as short as a launch takes.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::threshold::LAUNCH_NS;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "launch_bound", category: "host", apply };
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let duration = launch.duration_ns.filter(|duration| *duration < LAUNCH_NS.value)?;
+    Some(Conclusion {
+        score: 1.0 - duration / LAUNCH_NS.value / 2.0,
+        confidence: Confidence::Low,
+        evidence: vec![LAUNCH_NS.evidence("gpu__time_duration.sum", duration, "ns")],
+        text: format!(
+            "the kernel runs for {:.1} µs, about as long as a launch takes",
+            duration / 1e3
+        ),
+        hint: "launch less often: fuse small kernels, batch the work, or capture the sequence in \
+               a CUDA graph"
+            .to_owned(),
+    })
+}

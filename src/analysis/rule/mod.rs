@@ -1,0 +1,76 @@
+//! The rules: each looks at one launch and says whether its verdict holds.
+//!
+//! A rule answers `None` both where its verdict does not hold and where the launch lacks the
+//! metrics to say so. Scores are comparable: the share of the launch's time that the verdict is
+//! about, as far as the metrics tell.
+
+use crate::model::{Evidence, Launch};
+
+mod bank_conflicts;
+mod compute_bound;
+mod divergence;
+mod imbalance;
+mod latency_bound;
+mod launch_bound;
+mod memory_bound;
+mod occupancy_limited;
+mod occupancy_not_reached;
+mod small_grid;
+mod spills;
+mod stalled;
+mod tail;
+mod uncoalesced;
+
+/// One rule.
+pub struct Rule {
+    /// The verdict's id.
+    pub id: &'static str,
+    /// The finding's category.
+    pub category: &'static str,
+    /// What the rule says of a launch.
+    pub apply: fn(&Launch) -> Option<Conclusion>,
+}
+
+/// What a rule concludes where its verdict holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conclusion {
+    /// How strongly it holds, 0 to 1.
+    pub score: f64,
+    /// How much the evidence can carry.
+    pub confidence: Confidence,
+    /// The numbers it rests on, the deciding one first.
+    pub evidence: Vec<Evidence>,
+    /// What was found, with its number.
+    pub text: String,
+    /// The next concrete step.
+    pub hint: String,
+}
+
+/// How much the evidence can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confidence {
+    /// Exact counters that mean just this.
+    High,
+    /// Counters that usually mean this.
+    Medium,
+    /// A hint.
+    Low,
+}
+
+/// All rules.
+pub static RULES: &[Rule] = &[
+    memory_bound::RULE,
+    compute_bound::RULE,
+    latency_bound::RULE,
+    launch_bound::RULE,
+    small_grid::RULE,
+    tail::RULE,
+    occupancy_limited::RULE,
+    occupancy_not_reached::RULE,
+    stalled::RULE,
+    bank_conflicts::RULE,
+    uncoalesced::RULE,
+    spills::RULE,
+    divergence::RULE,
+    imbalance::RULE,
+];

@@ -1,0 +1,63 @@
+//! A resource of the block keeps warps off the SM.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
+use crate::analysis::threshold::OCCUPANCY_THEORETICAL as LIMIT;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "occupancy_limited", category: "occupancy", apply };
+
+/// ncu's limits in blocks an SM, our word for each, and what moves it.
+const LIMITERS: &[(&str, &str, &str)] = &[
+    (
+        "launch__occupancy_limit_registers",
+        "registers",
+        "use fewer registers a thread: `__launch_bounds__`, smaller tiles, less unrolling",
+    ),
+    (
+        "launch__occupancy_limit_shared_mem",
+        "shared memory",
+        "use less shared memory a block: smaller tiles, fewer stages, a narrower type",
+    ),
+    (
+        "launch__occupancy_limit_warps",
+        "the block's size",
+        "choose a block whose warps divide the SM's number of warps",
+    ),
+    ("launch__occupancy_limit_blocks", "the number of blocks", "choose larger blocks"),
+    ("launch__occupancy_limit_barriers", "barriers", "use fewer named barriers"),
+];
+
+/// What limits the occupancy: the least of ncu's limits, with its number of blocks an SM.
+pub(in crate::analysis) fn limiter(launch: &Launch) -> Option<(&'static str, &'static str, f64)> {
+    let limits = LIMITERS
+        .iter()
+        .filter_map(|(id, name, _)| launch.number(id).map(|blocks| (*id, *name, blocks)));
+    limits.min_by(|a, b| a.2.total_cmp(&b.2))
+}
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
+    if theoretical >= LIMIT.value {
+        return None;
+    }
+    let mut evidence = vec![LIMIT.evidence(id, theoretical, "%")];
+    let (mut text, mut hint) =
+        (format!("at most {theoretical:.0} % of the warps fit on an SM"), "");
+    if let Some((limit, name, blocks)) = limiter(launch) {
+        evidence.push(LIMIT.evidence(limit, blocks, "block"));
+        text.push_str(&format!(", limited by {name} to {blocks:.0} blocks"));
+        hint = LIMITERS.iter().find(|row| row.0 == limit).map_or("", |row| row.2);
+    }
+    // More warps help only where the units are not busy already.
+    let busy = launch.first_number(SM_THROUGHPUT).into_iter();
+    let busy = busy.chain(launch.first_number(MEMORY_THROUGHPUT)).map(|(_, value)| value);
+    let idle = 1.0 - busy.fold(0.0, f64::max) / 100.0;
+    Some(Conclusion {
+        score: (1.0 - theoretical / 100.0) * idle.clamp(0.0, 1.0),
+        confidence: Confidence::Medium,
+        evidence,
+        text,
+        hint: hint.to_owned(),
+    })
+}

@@ -1,0 +1,31 @@
+//! More warps would fit on the SM than are there.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
+use crate::analysis::threshold::OCCUPANCY_GAP;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "occupancy_not_reached", category: "occupancy", apply };
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (theoretical_id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
+    let (achieved_id, achieved) = launch.first_number(OCCUPANCY_ACHIEVED)?;
+    let gap = theoretical - achieved;
+    if gap <= OCCUPANCY_GAP.value {
+        return None;
+    }
+    Some(Conclusion {
+        score: gap / 100.0 / 2.0,
+        confidence: Confidence::Low,
+        evidence: vec![
+            OCCUPANCY_GAP.evidence(achieved_id, achieved, "%"),
+            OCCUPANCY_GAP.evidence(theoretical_id, theoretical, "%"),
+        ],
+        text: format!(
+            "{achieved:.0} % of the warps are there of the {theoretical:.0} % that would fit"
+        ),
+        hint: "even out the blocks' work, or launch blocks that live longer: short blocks spend \
+               their time starting"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,80 @@
+//! One reason makes warps wait between two instructions.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::concept::ISSUE_ACTIVE;
+use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, STALL_SHARE};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "stalled", category: "latency", apply };
+
+/// What each reason means and what to try.
+const REASONS: &[(&str, &str, &str)] = &[
+    (
+        "barrier",
+        "`__syncthreads`",
+        "even out the work before barriers, use smaller blocks, or synchronise less",
+    ),
+    ("branch_resolving", "branches", "use fewer jumps: unroll, or compute both sides"),
+    ("dispatch_stall", "the dispatcher", "look at the hot spots; this is rare"),
+    ("drain", "stores at the kernel's end", "store earlier, and coalesced"),
+    (
+        "gmma",
+        "warpgroup matrix operations",
+        "keep more stages in flight, and let a second warpgroup compute meanwhile",
+    ),
+    ("imc_miss", "the constant cache", "index constants alike in all lanes of a warp"),
+    (
+        "lg_throttle",
+        "the queue for local and global memory",
+        "issue fewer and wider accesses; look for spills",
+    ),
+    (
+        "long_scoreboard",
+        "loads from L2 or DRAM",
+        "have more loads in flight (unroll, `cp.async`, TMA), or reuse data in shared memory",
+    ),
+    ("math_pipe_throttle", "a busy arithmetic pipe", "mix in other work, or use a faster pipe"),
+    ("membar", "memory fences", "fence less often or in a narrower scope"),
+    (
+        "mio_throttle",
+        "the queue for shared memory and special functions",
+        "issue fewer and wider shared-memory accesses; keep more in registers",
+    ),
+    ("no_instruction", "instruction fetch", "shrink the loop, or unroll less"),
+    (
+        "short_scoreboard",
+        "shared memory or special functions",
+        "remove bank conflicts; use cheaper functions",
+    ),
+    ("sleeping", "`nanosleep`", "poll less often"),
+    ("tex_throttle", "the queue for textures", "issue fewer texture instructions"),
+    ("wait", "fixed latencies", "have more independent instructions a thread"),
+];
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (issue_id, issue) = launch.first_number(ISSUE_ACTIVE)?;
+    // `not_selected` means that another warp was issued: nothing is lost.
+    let stall = launch.stalls.iter().find(|stall| stall.reason != "not_selected")?;
+    let share = stall.percent? / 100.0;
+    if issue >= ISSUE.value || share <= STALL_SHARE.value {
+        return None;
+    }
+    let row = REASONS.iter().find(|row| row.0 == stall.reason);
+    let (what, hint) = row.map_or((stall.reason.as_str(), ""), |row| (row.1, row.2));
+    let metric =
+        format!("smsp__average_warps_issue_stalled_{}_per_issue_active.ratio", stall.reason);
+    Some(Conclusion {
+        score: share * (1.0 - issue),
+        confidence: Confidence::High,
+        evidence: vec![
+            STALL_SHARE.evidence(&metric, share, "of the cycles between two instructions"),
+            ISSUE.evidence(issue_id, issue, "inst/cycle"),
+        ],
+        text: format!(
+            "warps spend {:.0} % of the time between two instructions waiting for {what} (`{}`)",
+            share * 100.0,
+            stall.reason
+        ),
+        hint: hint.to_owned(),
+    })
+}

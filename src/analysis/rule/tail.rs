@@ -1,0 +1,33 @@
+//! The last wave of blocks leaves most of the GPU empty.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::concept::WAVES;
+use crate::analysis::threshold::TAIL_SHARE;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "tail", category: "occupancy", apply };
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (id, waves) = launch.first_number(WAVES)?;
+    let (whole, partial) = (waves.floor(), waves.fract());
+    // The last wave takes as long as a whole one and does `partial` of its work.
+    let share = 1.0 / (1.0 + whole);
+    if whole < 1.0 || partial == 0.0 || share < TAIL_SHARE.value {
+        return None;
+    }
+    let lost = share * (1.0 - partial);
+    Some(Conclusion {
+        score: lost,
+        confidence: Confidence::Medium,
+        evidence: vec![TAIL_SHARE.evidence(id, waves, "")],
+        text: format!(
+            "{waves:.2} waves of blocks: the last one is {:.0} % full, up to {:.0} % of the time \
+             is lost",
+            partial * 100.0,
+            lost * 100.0
+        ),
+        hint: "choose block and grid so that the waves come out whole, or let a grid of one wave \
+               loop over the work"
+            .to_owned(),
+    })
+}

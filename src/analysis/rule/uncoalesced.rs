@@ -1,0 +1,51 @@
+//! Global accesses move sectors of which little is used.
+
+use super::{Conclusion, Confidence, Rule};
+use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
+use crate::analysis::threshold::EXCESS_SECTORS;
+use crate::model::Launch;
+
+pub(super) const RULE: Rule = Rule { id: "uncoalesced", category: "memory", apply };
+
+const SECTORS: &str = "memory_l2_theoretical_sectors_global";
+const IDEAL: &str = "memory_l2_theoretical_sectors_global_ideal";
+/// Bytes used of each sector, for reports without counters by instruction.
+const USED: &[&str] = &[
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
+];
+const SECTOR_BYTES: f64 = 32.0;
+
+fn apply(launch: &Launch) -> Option<Conclusion> {
+    let (id, share) = match (launch.number(SECTORS), launch.number(IDEAL)) {
+        (Some(sectors), Some(ideal)) => (SECTORS, (sectors - ideal) / sectors),
+        _ => {
+            let used = USED.iter().filter_map(|id| launch.number(id).map(|used| (*id, used)));
+            // A kernel that only loads has no bytes in its stores.
+            let used = used.filter(|(_, used)| *used > 0.0);
+            let (id, used) = used.min_by(|a, b| a.1.total_cmp(&b.1))?;
+            (id, 1.0 - used / SECTOR_BYTES)
+        }
+    };
+    // Without sectors the share is not a number.
+    if share.is_nan() || share < EXCESS_SECTORS.value {
+        return None;
+    }
+    let busy = launch.first_number(L1_THROUGHPUT).into_iter();
+    let busy = busy.chain(launch.first_number(L2_THROUGHPUT));
+    let busy = busy.max_by(|a, b| a.1.total_cmp(&b.1));
+    let mut evidence = vec![EXCESS_SECTORS.evidence(id, share, "of the sectors")];
+    evidence.extend(busy.map(|(id, value)| EXCESS_SECTORS.evidence(id, value, "%")));
+    Some(Conclusion {
+        score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
+        confidence: Confidence::High,
+        evidence,
+        text: format!(
+            "{:.0} % of the sectors of global accesses would not be moved by a better pattern",
+            share * 100.0
+        ),
+        hint: "let neighbouring lanes access neighbouring addresses: swap the loops, transpose \
+               through shared memory, or store a structure of arrays"
+            .to_owned(),
+    })
+}
