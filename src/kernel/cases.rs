@@ -1,0 +1,212 @@
+//! A spec and a choice of sizes → data sets: every expression evaluated, every limit checked.
+
+use rgpu_case::{Arg, DataSet, Group, Init, Launch, Number, Role};
+
+use super::expr::{Division, Expr, Scope};
+use super::spec::{ArgSpec, KernelSpec, LaunchSpec, NamedCase, ScalarValue, data_path};
+use super::{KernelError, Selection, sizes};
+
+/// The seed of generated inputs when the user gives none.
+pub const DEFAULT_SEED: u64 = 42;
+
+/// Threads of a block, blocks along x and along y or z, blocks of a cluster: limits of every
+/// CUDA GPU (clusters: the non-portable one).
+const MAX_THREADS: u64 = 1024;
+const MAX_GRID_X: u32 = i32::MAX as u32;
+const MAX_GRID_YZ: u32 = 65_535;
+const MAX_CLUSTER: u64 = 16;
+
+impl KernelSpec {
+    /// The data sets for `selection`, with numbers only.
+    ///
+    /// # Errors
+    /// [`KernelError`] for sizes that the kernel does not take, expressions without a value, and
+    /// launch shapes or extents that no GPU takes.
+    pub fn cases(&self, selection: &Selection) -> Result<Vec<DataSet>, KernelError> {
+        sizes::select(self, selection)?.iter().map(|case| self.data_set(case)).collect()
+    }
+
+    fn data_set(&self, case: &NamedCase) -> Result<DataSet, KernelError> {
+        let eval = Evaluation { vars: &self.sizes.vars, case: &case.name };
+        let mut groups = Vec::with_capacity(case.groups.len());
+        for row in &case.groups {
+            let args =
+                self.args.iter().map(|arg| eval.arg(arg, row)).collect::<Result<Vec<_>, _>>()?;
+            groups.push(Group { sizes: row.clone(), args });
+        }
+        // A device entry of a grouped problem is launched once; its shape follows the first group.
+        let launch = match (&self.launch, case.groups.first()) {
+            (Some(launch), Some(row)) => Some(eval.launch(launch, row)?),
+            _ => None,
+        };
+        let work = |key: &str, expr: &Option<Expr>| match expr {
+            None => Ok(None),
+            Some(expr) => expr.float(&self.sizes.vars, &case.groups).map(Some).map_err(|source| {
+                KernelError::Value { key: key.to_owned(), case: case.name.clone(), source }
+            }),
+        };
+        Ok(DataSet {
+            name: case.name.clone(),
+            vars: self.sizes.vars.clone(),
+            groups,
+            launch,
+            reference_launch: None,
+            flops: work("work.flops", &self.work.flops)?,
+            bytes: work("work.bytes", &self.work.bytes)?,
+        })
+    }
+}
+
+struct Evaluation<'a> {
+    vars: &'a [String],
+    case: &'a str,
+}
+
+impl Evaluation<'_> {
+    fn int(
+        &self,
+        key: &str,
+        expr: &Expr,
+        row: &[i64],
+        division: Division,
+    ) -> Result<i64, KernelError> {
+        expr.int(Scope { vars: self.vars, values: row }, division).map_err(|source| {
+            KernelError::Value { key: key.to_owned(), case: self.case.to_owned(), source }
+        })
+    }
+
+    fn range(&self, key: &str, value: impl ToString, limit: impl Into<String>) -> KernelError {
+        KernelError::Range {
+            key: key.to_owned(),
+            case: self.case.to_owned(),
+            value: value.to_string(),
+            limit: limit.into(),
+        }
+    }
+
+    fn arg(&self, spec: &ArgSpec, row: &[i64]) -> Result<Arg, KernelError> {
+        let key = format!("{}.shape", spec.name);
+        let mut dims = Vec::with_capacity(spec.shape.len());
+        for extent in &spec.shape {
+            let value = self.int(&key, extent, row, Division::Exact)?;
+            match u64::try_from(value) {
+                Ok(extent) if extent > 0 => dims.push(extent),
+                _ => return Err(self.range(&key, value, "but every extent must be at least 1")),
+            }
+        }
+        let value = match &spec.value {
+            None => None,
+            Some(ScalarValue::Number(number)) => Some(*number),
+            Some(ScalarValue::Expr(expr)) => {
+                let key = format!("{}.value", spec.name);
+                Some(Number::Int(self.int(&key, expr, row, Division::Exact)?))
+            }
+        };
+        let init = match (&spec.init, spec.role) {
+            (Some(Init::File { path }), _) => {
+                Some(Init::File { path: data_path(&spec.name, path) })
+            }
+            (Some(init), _) => Some(init.clone()),
+            (None, Role::In | Role::InOut) => Some(Init::Zeros),
+            (None, _) => None,
+        };
+        let arg = Arg {
+            name: spec.name.clone(),
+            dtype: spec.dtype,
+            dims,
+            role: spec.role,
+            init,
+            seed: None,
+            value,
+            tolerance: None,
+        };
+        if let Some(Number::Int(value)) = arg.value
+            && !fits(arg.dtype, value)
+        {
+            let limit = format!("which does not fit in `{}`", arg.dtype);
+            return Err(self.range(&format!("{}.value", spec.name), value, limit));
+        }
+        match arg.bytes() {
+            Some(_) => Ok(arg),
+            None => Err(self.range(&key, "more than 2^64 bytes", "which no memory holds")),
+        }
+    }
+
+    fn axes(
+        &self,
+        key: &str,
+        exprs: &[Expr],
+        row: &[i64],
+        most: [u32; 3],
+    ) -> Result<[u32; 3], KernelError> {
+        let mut axes = [1; 3];
+        for (i, (axis, expr)) in axes.iter_mut().zip(exprs).enumerate() {
+            let value = self.int(key, expr, row, Division::Truncating)?;
+            *axis = match u32::try_from(value) {
+                Ok(count) if (1..=most[i]).contains(&count) => count,
+                _ => {
+                    let limit =
+                        format!("but must be 1 to {} along {}", most[i], ["x", "y", "z"][i]);
+                    return Err(self.range(key, value, limit));
+                }
+            };
+        }
+        Ok(axes)
+    }
+
+    fn launch(&self, spec: &LaunchSpec, row: &[i64]) -> Result<Launch, KernelError> {
+        let grid_most = [MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ];
+        let grid = self.axes("launch.grid", &spec.grid, row, grid_most)?;
+        let block = self.axes("launch.block", &spec.block, row, [1024, 1024, 64])?;
+        let volume = |axes: [u32; 3]| axes.iter().map(|&n| u64::from(n)).product::<u64>();
+        if volume(block) > MAX_THREADS {
+            let value = format!("{} threads", volume(block));
+            return Err(self.range("launch.block", value, "but a block has at most 1024"));
+        }
+        let cluster = match &spec.cluster {
+            None => None,
+            Some(exprs) => {
+                let cluster = self.axes("launch.cluster", exprs, row, [16; 3])?;
+                if volume(cluster) > MAX_CLUSTER {
+                    let value = format!("{} blocks", volume(cluster));
+                    return Err(self.range(
+                        "launch.cluster",
+                        value,
+                        "but a cluster has at most 16",
+                    ));
+                }
+                if let Some(i) = (0..3).find(|&i| grid[i] % cluster[i] != 0) {
+                    let limit = format!("which does not divide the grid's {}", grid[i]);
+                    return Err(self.range("launch.cluster", cluster[i], limit));
+                }
+                Some(cluster)
+            }
+        };
+        let dynamic_shared = match &spec.shared {
+            None => 0,
+            Some(expr) => {
+                let value = self.int("launch.shared", expr, row, Division::Truncating)?;
+                u32::try_from(value).map_err(|_| {
+                    self.range("launch.shared", value, "but must be 0 to 4294967295 bytes")
+                })?
+            }
+        };
+        Ok(Launch { grid, block, cluster, dynamic_shared })
+    }
+}
+
+/// Whether a scalar of this dtype holds the whole number; floats round.
+fn fits(dtype: rgpu_case::Dtype, value: i64) -> bool {
+    use rgpu_case::Dtype::*;
+    match dtype {
+        I32 => i32::try_from(value).is_ok(),
+        I16 => i16::try_from(value).is_ok(),
+        I8 => i8::try_from(value).is_ok(),
+        U64 => value >= 0,
+        U32 => u32::try_from(value).is_ok(),
+        U16 => u16::try_from(value).is_ok(),
+        U8 => u8::try_from(value).is_ok(),
+        Bool => (0..=1).contains(&value),
+        I64 | F64 | F32 | F16 | Bf16 | E4m3 | E5m2 | E2m1 => true,
+    }
+}

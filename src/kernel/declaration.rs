@@ -1,0 +1,354 @@
+//! Finds the `__global__` functions of a CUDA source and reads their parameters.
+//!
+//! This is no C++ parser: comments, strings and preprocessor lines are blanked, and a declaration
+//! is read token by token. What it does not understand it says, so that a spec is never inferred
+//! from half a declaration.
+
+use rgpu_case::Dtype;
+
+/// A `__global__` function with a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// Whether it is a template.
+    pub(super) template: bool,
+    /// The number in `__launch_bounds__`, where it is a plain one.
+    pub(super) max_threads: Option<u32>,
+    pub(super) params: Vec<Param>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Param {
+    pub(super) name: String,
+    pub(super) kind: ParamKind,
+}
+
+/// What a parameter is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ParamKind {
+    Pointer {
+        dtype: Dtype,
+        constant: bool,
+    },
+    Scalar(Dtype),
+    /// A type that has no dtype; as written.
+    Other(String),
+}
+
+/// What a source file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) functions: Vec<Function>,
+    /// It has a `main` of its own.
+    pub(super) main: bool,
+    /// It defines `rgpu_launch`.
+    pub(super) host_entry: bool,
+    /// It asks for dynamic shared memory.
+    pub(super) dynamic_shared: bool,
+    /// It uses `threadIdx.y`, `blockIdx.z` and the like.
+    pub(super) several_axes: bool,
+}
+
+pub(super) fn scan(text: &str) -> Source {
+    let code = blank(text);
+    let tokens = tokens(&code);
+    let follows = |word: &str, next: &str| tokens.windows(2).any(|w| w[0] == word && w[1] == next);
+    let axis = |w: &[&str]| {
+        matches!(w[0], "threadIdx" | "blockIdx" | "blockDim" | "gridDim")
+            && w[1] == "."
+            && matches!(w[2], "y" | "z")
+    };
+    let mut source = Source {
+        functions: Vec::new(),
+        main: tokens.windows(3).any(|w| w[0] == "int" && w[1] == "main" && w[2] == "("),
+        host_entry: follows("rgpu_launch", "("),
+        dynamic_shared: follows("extern", "__shared__"),
+        several_axes: tokens.windows(3).any(axis),
+    };
+    for (at, _) in tokens.iter().enumerate().filter(|(_, token)| **token == "__global__") {
+        if let Some(function) = function(&tokens, at) {
+            let known = source.functions.iter().any(|f| f.name == function.name);
+            if !known {
+                source.functions.push(function);
+            }
+        }
+    }
+    source
+}
+
+/// `text` with comments, string and character literals and preprocessor lines replaced by spaces.
+fn blank(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    let mut line_start = true;
+    while let Some(c) = chars.next() {
+        match c {
+            '/' if chars.peek() == Some(&'/') => {
+                while chars.peek().is_some_and(|&c| c != '\n') {
+                    chars.next();
+                }
+            }
+            '/' if chars.peek() == Some(&'*') => {
+                chars.next();
+                let mut last = ' ';
+                for c in chars.by_ref() {
+                    if last == '*' && c == '/' {
+                        break;
+                    }
+                    last = c;
+                }
+                out.push(' ');
+            }
+            '"' | '\'' => {
+                while let Some(inner) = chars.next() {
+                    match inner {
+                        '\\' => {
+                            chars.next();
+                        }
+                        '\n' => break,
+                        inner if inner == c => break,
+                        _ => {}
+                    }
+                }
+                // `extern "C"` keeps a mark, so that a declaration's start is seen.
+                out.push_str(" \"\" ");
+            }
+            '#' if line_start => {
+                let mut last = ' ';
+                while let Some(&next) = chars.peek() {
+                    if next == '\n' && last != '\\' {
+                        break;
+                    }
+                    last = next;
+                    chars.next();
+                }
+            }
+            _ => out.push(c),
+        }
+        line_start = c == '\n' || (line_start && c.is_whitespace());
+    }
+    out
+}
+
+/// Identifiers and numbers as one token each; every other character alone.
+fn tokens(code: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = code.trim_start();
+    while let Some(c) = rest.chars().next() {
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let len = match word(c) {
+            true => rest.find(|c| !word(c)).unwrap_or(rest.len()),
+            false => c.len_utf8(),
+        };
+        let (token, after) = rest.split_at(len);
+        tokens.push(token);
+        rest = after.trim_start();
+    }
+    tokens
+}
+
+/// The index behind the bracket that closes the one at `open`.
+fn closing(tokens: &[&str], open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match *token {
+            "(" => depth += 1,
+            ")" => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn function(tokens: &[&str], global: usize) -> Option<Function> {
+    // Back to the end of what stood before: `template <…>` belongs to this declaration.
+    let start = tokens[..global]
+        .iter()
+        .rposition(|token| matches!(*token, ";" | "}" | "{"))
+        .map_or(0, |at| at + 1);
+    let template = tokens[start..global].contains(&"template");
+    let mut max_threads = None;
+    let mut at = global + 1;
+    loop {
+        let token = *tokens.get(at)?;
+        let next = tokens.get(at + 1).copied();
+        if next == Some("(") {
+            let end = closing(tokens, at + 1)?;
+            let inside = &tokens[at + 2..end - 1];
+            match token {
+                "__launch_bounds__" => {
+                    max_threads = inside.first().and_then(|n| n.parse().ok());
+                    at = end;
+                    continue;
+                }
+                token if token.starts_with("__") && token.ends_with("__") => {
+                    at = end;
+                    continue;
+                }
+                name => {
+                    // A declaration without a body is no kernel of this file.
+                    return (tokens.get(end) == Some(&"{") && super::is_identifier(name)).then(
+                        || Function {
+                            name: name.to_owned(),
+                            template,
+                            max_threads,
+                            params: params(inside),
+                        },
+                    );
+                }
+            }
+        }
+        if matches!(token, ";" | "{" | "}") {
+            return None;
+        }
+        at += 1;
+    }
+}
+
+fn params(tokens: &[&str]) -> Vec<Param> {
+    if tokens.is_empty() || tokens == ["void"] {
+        return Vec::new();
+    }
+    let mut depth = 0_i32;
+    tokens
+        .split(|token| {
+            match *token {
+                "<" | "(" | "[" => depth += 1,
+                ">" | ")" | "]" => depth -= 1,
+                _ => {}
+            }
+            *token == "," && depth == 0
+        })
+        .enumerate()
+        .map(|(i, tokens)| param(tokens, i))
+        .collect()
+}
+
+fn param(tokens: &[&str], index: usize) -> Param {
+    const QUALIFIERS: [&str; 6] =
+        ["restrict", "__restrict__", "__restrict", "__grid_constant__", "volatile", "register"];
+    let end = tokens.iter().position(|token| *token == "=").unwrap_or(tokens.len());
+    let mut words: Vec<&str> =
+        tokens[..end].iter().copied().filter(|token| !QUALIFIERS.contains(token)).collect();
+    let whole = words.join(" ");
+    // The name is the last identifier that is no type word; a parameter may have none.
+    let name = match words.last() {
+        Some(last)
+            if words.len() > 1
+                && super::is_identifier(last)
+                && dtype(&[last]).is_none()
+                && *last != "const" =>
+        {
+            let name = (*last).to_owned();
+            words.pop();
+            name
+        }
+        _ => format!("arg{index}"),
+    };
+    let stars = words.iter().filter(|word| **word == "*").count();
+    // `T const *p` and `const T *p` are constant; `T *const p` is not.
+    let before_star = words.iter().take_while(|word| **word != "*");
+    let constant = before_star.clone().any(|word| *word == "const");
+    let base: Vec<&str> = before_star.copied().filter(|word| *word != "const").collect();
+    let after_star = words.iter().skip_while(|word| **word != "*");
+    let plain = after_star.clone().all(|word| matches!(*word, "*" | "const"));
+    let kind = match (dtype(&base), stars) {
+        (Some(dtype), 1) if plain => ParamKind::Pointer { dtype, constant },
+        (Some(dtype), 0) => ParamKind::Scalar(dtype),
+        _ => ParamKind::Other(whole),
+    };
+    Param { name, kind }
+}
+
+fn dtype(words: &[&str]) -> Option<Dtype> {
+    let words: Vec<&str> = match words {
+        ["std", ":", ":", rest @ ..] => rest.to_vec(),
+        words => words.to_vec(),
+    };
+    Some(match words.join(" ").as_str() {
+        "double" => Dtype::F64,
+        "float" => Dtype::F32,
+        "__half" | "half" => Dtype::F16,
+        "__nv_bfloat16" | "nv_bfloat16" => Dtype::Bf16,
+        "__nv_fp8_e4m3" => Dtype::E4m3,
+        "__nv_fp8_e5m2" => Dtype::E5m2,
+        "long" | "long int" | "long long" | "long long int" | "signed long long" | "int64_t"
+        | "ptrdiff_t" | "ssize_t" => Dtype::I64,
+        "int" | "signed" | "signed int" | "int32_t" => Dtype::I32,
+        "short" | "short int" | "int16_t" => Dtype::I16,
+        "signed char" | "char" | "int8_t" => Dtype::I8,
+        "unsigned long"
+        | "unsigned long int"
+        | "unsigned long long"
+        | "unsigned long long int"
+        | "uint64_t"
+        | "size_t" => Dtype::U64,
+        "unsigned" | "unsigned int" | "uint32_t" | "uint" => Dtype::U32,
+        "unsigned short" | "uint16_t" | "ushort" => Dtype::U16,
+        "unsigned char" | "uint8_t" | "uchar" => Dtype::U8,
+        "bool" => Dtype::Bool,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Function {
+        let source = scan(text);
+        assert_eq!(source.functions.len(), 1, "{source:?}");
+        source.functions.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn pointers_scalars_and_attributes_are_read() {
+        let f = one(r#"
+            #include <cuda_fp16.h>
+            // __global__ void not_this(int x) {}
+            extern "C" __global__ void __launch_bounds__(128, 2)
+            axpy(const float *__restrict__ x, __half const* y, float* const z,
+                 unsigned long long n, float alpha = 1.0f) { z[0] = alpha; }
+        "#);
+        assert_eq!((f.name.as_str(), f.max_threads, f.template), ("axpy", Some(128), false));
+        let pointer = |dtype, constant| ParamKind::Pointer { dtype, constant };
+        let kinds: Vec<_> = f.params.iter().map(|p| (p.name.as_str(), p.kind.clone())).collect();
+        assert_eq!(
+            kinds,
+            [
+                ("x", pointer(Dtype::F32, true)),
+                ("y", pointer(Dtype::F16, true)),
+                ("z", pointer(Dtype::F32, false)),
+                ("n", ParamKind::Scalar(Dtype::U64)),
+                ("alpha", ParamKind::Scalar(Dtype::F32)),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_kept_as_written() {
+        let f = one("template <int N> __global__ void k(float4 *a, S<int, 2> s, float **p) {}");
+        assert!(f.template);
+        let kinds: Vec<_> = f.params.iter().map(|p| &p.kind).collect();
+        assert!(kinds.iter().all(|kind| matches!(kind, ParamKind::Other(_))), "{kinds:?}");
+    }
+
+    #[test]
+    fn declarations_without_a_body_do_not_count() {
+        let source = scan("__global__ void k(int n); __global__ void k(int n) {} int main() {}");
+        assert_eq!(source.functions.len(), 1);
+        assert!(source.main);
+    }
+
+    #[test]
+    fn hints_of_other_shapes_are_seen() {
+        let source = scan("extern __shared__ float s[]; int x = threadIdx.y;");
+        assert!(source.dynamic_shared && source.several_axes && !source.main);
+    }
+}

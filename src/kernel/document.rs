@@ -1,0 +1,190 @@
+//! A TOML document in which every value knows its line and key, and every key must be known.
+//!
+//! serde's derive would name an unknown key but not the one that was meant, nor where a value that
+//! parses but cannot be came from; so `kernel.toml` is read by hand through [`Table`].
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::KernelError;
+use crate::error::nearest;
+
+/// The file that a document came from, to place errors in it.
+pub(super) struct Origin<'a> {
+    pub(super) file: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl Origin<'_> {
+    pub(super) fn error(
+        &self,
+        span: Range<usize>,
+        key: &str,
+        problem: impl Into<String>,
+        hint: Option<String>,
+    ) -> KernelError {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        KernelError::Toml {
+            file: PathBuf::from(self.file),
+            line: before.matches('\n').count() + 1,
+            key: key.to_owned(),
+            problem: problem.into(),
+            hint,
+        }
+    }
+}
+
+/// A value with its key, for error messages.
+pub(super) struct Item<'a> {
+    pub(super) origin: &'a Origin<'a>,
+    pub(super) key: String,
+    pub(super) value: &'a Spanned<DeValue<'a>>,
+}
+
+impl<'a> Item<'a> {
+    pub(super) fn error(&self, problem: impl Into<String>) -> KernelError {
+        self.origin.error(self.value.span(), &self.key, problem, None)
+    }
+
+    pub(super) fn error_with(&self, problem: impl Into<String>, hint: String) -> KernelError {
+        self.origin.error(self.value.span(), &self.key, problem, Some(hint))
+    }
+
+    fn wrong_type(&self, wanted: &str) -> KernelError {
+        let found = self.value.get_ref().type_str();
+        self.error(format!("`{}` must be {wanted}, not a TOML {found}", self.key))
+    }
+
+    pub(super) fn text(&self) -> Result<&'a str, KernelError> {
+        match self.value.get_ref() {
+            DeValue::String(text) => Ok(text),
+            _ => Err(self.wrong_type("a string")),
+        }
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, KernelError> {
+        self.value.get_ref().as_bool().ok_or_else(|| self.wrong_type("true or false"))
+    }
+
+    /// A whole number, if this is one.
+    pub(super) fn as_integer(&self) -> Result<Option<i64>, KernelError> {
+        let DeValue::Integer(number) = self.value.get_ref() else { return Ok(None) };
+        i64::from_str_radix(number.as_str(), number.radix())
+            .map(Some)
+            .map_err(|_| self.error(format!("`{}` does not fit in 64 bits", self.key)))
+    }
+
+    pub(super) fn integer(&self) -> Result<i64, KernelError> {
+        self.as_integer()?.ok_or_else(|| self.wrong_type("a whole number"))
+    }
+
+    /// A finite number, whole or not.
+    pub(super) fn float(&self) -> Result<f64, KernelError> {
+        let value = match self.value.get_ref() {
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            _ => self.as_integer()?.map(|number| number as f64),
+        };
+        value.filter(|v: &f64| v.is_finite()).ok_or_else(|| self.wrong_type("a finite number"))
+    }
+
+    pub(super) fn is_float(&self) -> bool {
+        self.value.get_ref().is_float()
+    }
+
+    /// A table that may have the `known` keys.
+    pub(super) fn table(&self, known: &'static [&'static str]) -> Result<Table<'a>, KernelError> {
+        match self.value.get_ref() {
+            DeValue::Table(table) => {
+                Table::new(self.origin, &self.key, table, self.value.span(), known)
+            }
+            _ => Err(self.wrong_type("a table")),
+        }
+    }
+
+    /// Keys that the user chooses, with their values, in the order written.
+    pub(super) fn entries(&self) -> Result<Vec<(&'a str, Item<'a>)>, KernelError> {
+        let DeValue::Table(table) = self.value.get_ref() else {
+            return Err(self.wrong_type("a table"));
+        };
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        Ok(entries
+            .into_iter()
+            .map(|(key, value)| {
+                let name: &str = key.get_ref();
+                let key = format!("{}.{name}", self.key);
+                (name, Item { origin: self.origin, key, value })
+            })
+            .collect())
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<Item<'a>>, KernelError> {
+        let DeValue::Array(items) = self.value.get_ref() else {
+            return Err(self.wrong_type("a list"));
+        };
+        Ok(items
+            .iter()
+            .enumerate()
+            .map(|(i, value)| Item {
+                origin: self.origin,
+                key: format!("{}[{i}]", self.key),
+                value,
+            })
+            .collect())
+    }
+}
+
+/// A table all of whose keys are known.
+pub(super) struct Table<'a> {
+    origin: &'a Origin<'a>,
+    key: String,
+    table: &'a DeTable<'a>,
+    span: Range<usize>,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(
+        origin: &'a Origin<'a>,
+        key: &str,
+        table: &'a DeTable<'a>,
+        span: Range<usize>,
+        known: &'static [&'static str],
+    ) -> Result<Self, KernelError> {
+        let this = Self { origin, key: key.to_owned(), table, span };
+        let unknown = table
+            .keys()
+            .filter(|key| !known.contains(&key.get_ref().as_ref()))
+            .min_by_key(|key| key.span().start);
+        let Some(key) = unknown else { return Ok(this) };
+        let path = this.path(key.get_ref());
+        let near = nearest(key.get_ref(), known.iter().copied());
+        let hint = match near.first() {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known here: `{}`", known.join("`, `")),
+        };
+        Err(origin.error(key.span(), &path, format!("unknown key `{path}`"), Some(hint)))
+    }
+
+    fn path(&self, key: &str) -> String {
+        match self.key.is_empty() {
+            true => key.to_owned(),
+            false => format!("{}.{key}", self.key),
+        }
+    }
+
+    pub(super) fn error(&self, problem: impl Into<String>) -> KernelError {
+        self.origin.error(self.span.clone(), &self.key, problem, None)
+    }
+
+    pub(super) fn optional(&self, key: &str) -> Option<Item<'a>> {
+        let value = self.table.get(key)?;
+        Some(Item { origin: self.origin, key: self.path(key), value })
+    }
+
+    pub(super) fn required(&self, key: &str) -> Result<Item<'a>, KernelError> {
+        self.optional(key).ok_or_else(|| self.error(format!("`{}` is missing", self.path(key))))
+    }
+}

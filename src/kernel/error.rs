@@ -1,0 +1,164 @@
+//! What can be wrong with a kernel's description, and the [`Failure`] each becomes.
+
+use std::path::{Path, PathBuf};
+
+use super::expr::ExprError;
+use crate::error::{Exit, Failure, nearest};
+
+/// A kernel that cannot be found or described.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// No kernel of this name.
+    #[error("unknown kernel `{name}`")]
+    Unknown {
+        /// What was asked.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+        /// The folders searched.
+        searched: Vec<PathBuf>,
+    },
+    /// A file that is not there or not readable.
+    #[error("cannot read `{}`", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Which part of the description names it, e.g. `source`.
+        named_by: Option<&'static str>,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// kernel.toml is no TOML, or says something that cannot be.
+    #[error("{problem}")]
+    Toml {
+        /// The file.
+        file: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// The key, e.g. `arg[2].dtype`; empty for the document.
+        key: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// An expression has no value for these sizes.
+    #[error("`{key}` has no value for `{case}`")]
+    Value {
+        /// The key of kernel.toml.
+        key: String,
+        /// The data set.
+        case: String,
+        /// Why.
+        #[source]
+        source: ExprError,
+    },
+    /// A number of the launch or a shape is out of range.
+    #[error("`{key}` is {value} for `{case}`, {limit}")]
+    Range {
+        /// The key of kernel.toml.
+        key: String,
+        /// The data set.
+        case: String,
+        /// The number.
+        value: String,
+        /// What it must be, e.g. `but must be at least 1`.
+        limit: String,
+    },
+    /// `--problem-sizes` is wrong.
+    #[error("`--problem-sizes {given}`: {problem}")]
+    Sizes {
+        /// As given.
+        given: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A language that this version cannot run.
+    #[error("kernels in `{language}` cannot be run by this version of rgpu")]
+    Language {
+        /// The language.
+        language: String,
+        /// The file that asks for it.
+        file: PathBuf,
+    },
+    /// A bare source whose spec cannot be inferred.
+    #[error("`{}` needs a kernel.toml: {problem}", .file.display())]
+    NotInferred {
+        /// The source.
+        file: PathBuf,
+        /// Why.
+        problem: String,
+        /// What to do instead of `rgpu kernels new`, where something is better.
+        instead: Option<String>,
+    },
+}
+
+impl KernelError {
+    pub(super) fn unreadable(
+        path: &Path,
+        named_by: Option<&'static str>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Unreadable { path, named_by, source }
+    }
+}
+
+impl From<KernelError> for Failure {
+    fn from(error: KernelError) -> Self {
+        let failure = |code: &str| Failure::new(Exit::Config, code, error.to_string());
+        match &error {
+            KernelError::Unknown { name, known, searched } => {
+                let near = nearest(name, known.iter().map(String::as_str));
+                let failure = failure("unknown_kernel");
+                let failure = match near.is_empty() {
+                    true => failure.hint("`rgpu kernels list` shows the kernels there are"),
+                    false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
+                };
+                let folders: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
+                match folders.is_empty() {
+                    true => failure,
+                    false => failure.hint(format!("searched: {}", folders.join(", "))),
+                }
+            }
+            KernelError::Unreadable { path, named_by, source } => {
+                let failure = failure("missing_source").cause(source).file(path.display());
+                match named_by {
+                    Some(key) => failure.hint(format!("kernel.toml names it under `{key}`")),
+                    None => failure,
+                }
+            }
+            KernelError::Toml { file, line, key, hint, .. } => {
+                let mut failure =
+                    failure("bad_kernel_toml").file(format!("{}:{line}", file.display()));
+                if !key.is_empty() {
+                    failure = failure.cause(format!("at key `{key}`"));
+                }
+                match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            }
+            KernelError::Value { source, .. } => failure("bad_expression").because(source),
+            KernelError::Range { .. } => failure("bad_expression"),
+            KernelError::Sizes { hint, .. } => {
+                Failure::new(Exit::Usage, "bad_problem_sizes", error.to_string()).hint(hint)
+            }
+            KernelError::Language { file, .. } => failure("unknown_language")
+                .file(file.display())
+                .hint("this version runs `cuda` kernels; any program can be profiled with `rgpu profile -- PROGRAM`"),
+            KernelError::NotInferred { file, instead, .. } => {
+                let failure = failure("spec_not_inferred");
+                match instead {
+                    Some(hint) => failure.hint(hint),
+                    None => failure.hint(format!(
+                        "`rgpu kernels new {}` writes a kernel.toml to complete",
+                        file.display()
+                    )),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Finds kernels: by path, or by name in the folders that hold kernels.
+
+use std::path::{Path, PathBuf};
+
+use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
+
+/// Where kernels are looked for by name, in this order: `<project>/kernels`, each of
+/// `kernel_path`, then the folder of those that came with rgpu.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The project's folder.
+    pub project: PathBuf,
+    /// Further folders of kernel folders.
+    pub kernel_path: Vec<PathBuf>,
+    /// `<exe>/../share/rgpu/kernels`, where it exists.
+    pub shipped: Option<PathBuf>,
+}
+
+impl Places {
+    /// The folders, each once, in the order searched.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        let project = std::iter::once(self.project.join("kernels"));
+        for folder in project.chain(self.kernel_path.iter().cloned()).chain(self.shipped.clone()) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        folders
+    }
+}
+
+/// A kernel that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// Its spec.
+    pub spec: KernelSpec,
+    /// What had to be assumed, in words, to be printed; empty with a kernel.toml.
+    pub assumptions: Vec<String>,
+}
+
+/// A kernel of a list.
+#[derive(Debug)]
+pub struct Listed {
+    /// The folder's name, by which it is asked for.
+    pub name: String,
+    /// The folder.
+    pub folder: PathBuf,
+    /// Its spec, or what is wrong with it.
+    pub spec: Result<KernelSpec, KernelError>,
+}
+
+/// Finds `what`: a name, a kernel's folder, a kernel.toml, or a bare source.
+///
+/// # Errors
+/// [`KernelError`] for a kernel that is not there or not described well.
+pub fn find(what: &str, places: &Places) -> Result<Loaded, KernelError> {
+    let path = Path::new(what);
+    let looks_like_path = what.contains('/') || path.extension().is_some();
+    if !looks_like_path {
+        for folder in places.folders() {
+            let file = folder.join(what).join("kernel.toml");
+            if file.is_file() {
+                return load_toml(&file);
+            }
+        }
+    }
+    if path.join("kernel.toml").is_file() {
+        return load_toml(&path.join("kernel.toml"));
+    }
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("toml") => return load_toml(path),
+        Some("py") => {
+            return Err(KernelError::Language {
+                language: "python".to_owned(),
+                file: path.to_owned(),
+            });
+        }
+        Some(extension) => {
+            if let Some(language) = language_of(extension) {
+                return load_source(language, path);
+            }
+        }
+        None => {}
+    }
+    if path.is_dir() && looks_like_path {
+        return Err(KernelError::NotInferred {
+            file: path.to_owned(),
+            problem: "the folder has none".to_owned(),
+            instead: Some("`rgpu kernels new FILE.cu` writes one".to_owned()),
+        });
+    }
+    Err(KernelError::Unknown {
+        name: what.to_owned(),
+        known: list(places).into_iter().map(|kernel| kernel.name).collect(),
+        searched: places.folders(),
+    })
+}
+
+/// Every kernel of these places, by name; of two of one name, the one that [`find`] takes.
+pub fn list(places: &Places) -> Vec<Listed> {
+    let mut kernels: Vec<Listed> = Vec::new();
+    for folder in places.folders() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let file = entry.path().join("kernel.toml");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if file.is_file() && !kernels.iter().any(|kernel| kernel.name == name) {
+                let spec = load_toml(&file).map(|loaded| loaded.spec);
+                kernels.push(Listed { name, folder: entry.path(), spec });
+            }
+        }
+    }
+    kernels.sort_by(|a, b| a.name.cmp(&b.name));
+    kernels
+}
+
+/// A kernel.toml for the bare source `file`.
+///
+/// # Errors
+/// [`KernelError`] when it cannot be read, is in no known language, or holds no kernel.
+pub fn skeleton(file: &Path) -> Result<String, KernelError> {
+    let language = file
+        .extension()
+        .and_then(|extension| extension.to_str())
+        .and_then(language_of)
+        .ok_or_else(|| KernelError::Language {
+            language: file.extension().unwrap_or_default().to_string_lossy().into_owned(),
+            file: file.to_owned(),
+        })?;
+    let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
+    language.skeleton(file, &text)
+}
+
+fn language_of(extension: &str) -> Option<&'static dyn Language> {
+    LANGUAGES.iter().copied().find(|language| language.extension() == extension)
+}
+
+fn load_toml(file: &Path) -> Result<Loaded, KernelError> {
+    let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
+    Ok(Loaded { spec: read(file, &text)?, assumptions: Vec::new() })
+}
+
+/// A bare source; one that lies beside a kernel.toml naming it is that kernel.
+fn load_source(language: &dyn Language, file: &Path) -> Result<Loaded, KernelError> {
+    let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
+    let beside = file.parent().unwrap_or(Path::new("")).join("kernel.toml");
+    if beside.is_file()
+        && let Ok(loaded) = load_toml(&beside)
+        && loaded.spec.source.file_name() == file.file_name()
+    {
+        return Ok(loaded);
+    }
+    let (spec, assumptions) = language.infer(file, &text)?;
+    Ok(Loaded { spec, assumptions })
+}

@@ -1,0 +1,64 @@
+//! How to look at a kernel: the modes of `rgpu profile`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A way to look at a kernel or program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Hardware counters, by Nsight Compute.
+    Ncu,
+    /// A time line, by Nsight Systems.
+    Nsys,
+    /// Faults, by Compute Sanitizer.
+    Sanitizer,
+    /// Time alone.
+    Bench,
+    /// NVTX ranges alone.
+    Nvtx,
+    /// The reference check alone.
+    Verify,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 6] =
+        [Self::Ncu, Self::Nsys, Self::Sanitizer, Self::Bench, Self::Nvtx, Self::Verify];
+
+    /// The word on the command line and in kernel.toml.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ncu => "ncu",
+            Self::Nsys => "nsys",
+            Self::Sanitizer => "sanitizer",
+            Self::Bench => "bench",
+            Self::Nvtx => "nvtx",
+            Self::Verify => "verify",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that is no mode.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown mode `{0}`; there are `ncu`, `nsys`, `sanitizer`, `bench`, `nvtx`, `verify`")]
+pub struct UnknownMode(pub String);
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.name() == text)
+            .ok_or_else(|| UnknownMode(text.to_owned()))
+    }
+}

@@ -1,0 +1,456 @@
+//! `kernel.toml` → [`KernelSpec`]. The keys are described in `kernels/README.md`.
+
+use std::path::Path;
+
+use rgpu_case::{Dtype, Init, Number, Role, Tolerance};
+use toml::de::DeTable;
+
+use super::document::{Item, Origin, Table};
+use super::expr::{Expr, Grammar};
+use super::spec::{
+    ArgSpec, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue, Sizes, Work,
+};
+use super::{KernelError, LANGUAGES, Mode};
+
+/// The keys of the document.
+const KEYS: [&str; 12] = [
+    "name",
+    "language",
+    "source",
+    "entry",
+    "mode",
+    "arch",
+    "flags",
+    "arg",
+    "launch",
+    "sizes",
+    "reference",
+    "work",
+];
+
+/// Reads the `text` of the kernel.toml `file`. Files that it names must exist.
+///
+/// # Errors
+/// [`KernelError`] with the line and key of the first thing that is wrong.
+pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
+    let origin = Origin { file, text };
+    let document = DeTable::parse(text).map_err(|error| {
+        let problem = format!("not TOML: {}", error.message());
+        origin.error(error.span().unwrap_or(0..0), "", problem, None)
+    })?;
+    let top = Table::new(&origin, "", document.get_ref(), 0..0, &KEYS)?;
+    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+
+    let name = top.required("name")?;
+    let language = language(&top.required("language")?, file)?;
+    let source = existing_file(&top.required("source")?, &folder, "source")?;
+    let entry = entry(&top.required("entry")?)?;
+    let mode = top.optional("mode").map(|item| mode(&item)).transpose()?;
+    let arch = strings(top.optional("arch"), architecture)?;
+    let flags = strings(top.optional("flags"), |item| Ok(item.text()?.to_owned()))?;
+    let sizes = top.optional("sizes").map(|item| sizes(&item)).transpose()?.unwrap_or_default();
+    let args = match top.optional("arg") {
+        Some(item) => args(&item, &sizes.vars)?,
+        None => Vec::new(),
+    };
+    let launch = match (top.optional("launch"), &entry) {
+        (Some(item), Entry::Device(_)) => Some(launch(&item, &sizes.vars)?),
+        (Some(item), Entry::Host) => {
+            return Err(item.error("a host entry launches by itself: it takes no `[launch]`"));
+        }
+        (None, Entry::Device(_)) => {
+            return Err(top.error("`[launch]` is missing: a device entry needs `grid` and `block`"));
+        }
+        (None, Entry::Host) => None,
+    };
+    let reference = match top.optional("reference") {
+        Some(item) => Some(reference(&item, &folder)?),
+        None => None,
+    };
+    let work = match top.optional("work") {
+        Some(item) => work(&item, &sizes.vars)?,
+        None => Work::default(),
+    };
+    let spec = KernelSpec {
+        name: checked_name(&name)?,
+        language,
+        folder,
+        file: Some(file.to_owned()),
+        source,
+        entry,
+        mode,
+        arch,
+        flags,
+        args,
+        launch,
+        sizes,
+        reference,
+        work,
+    };
+    Ok(spec)
+}
+
+fn one_of<'a>(item: &Item<'a>, what: &str, names: &[&str]) -> Result<&'a str, KernelError> {
+    let text = item.text()?;
+    if names.contains(&text) {
+        return Ok(text);
+    }
+    let near = crate::error::nearest(text, names.iter().copied());
+    let hint = match near.first() {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known are `{}`", names.join("`, `")),
+    };
+    Err(item.error_with(format!("unknown {what} `{text}`"), hint))
+}
+
+fn checked_name(item: &Item<'_>) -> Result<String, KernelError> {
+    let text = item.text()?;
+    match super::valid_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(item.error(format!(
+            "`{text}` cannot be a kernel's name: letters, digits, `.`, `_` and `-`, at most 80"
+        ))),
+    }
+}
+
+fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
+    let text = item.text()?;
+    match super::is_identifier(text) {
+        true => Ok(text.to_owned()),
+        false => Err(item.error(format!("`{text}` is no identifier"))),
+    }
+}
+
+fn language(item: &Item<'_>, file: &Path) -> Result<&'static str, KernelError> {
+    let text = item.text()?;
+    if text == "python" {
+        return Err(KernelError::Language { language: text.to_owned(), file: file.to_owned() });
+    }
+    let names: Vec<&'static str> = LANGUAGES.iter().map(|language| language.name()).collect();
+    one_of(item, "language", &names)?;
+    // `one_of` lets only members pass.
+    Ok(names.into_iter().find(|name| *name == text).unwrap_or_default())
+}
+
+fn mode(item: &Item<'_>) -> Result<Mode, KernelError> {
+    let names = Mode::ALL.map(Mode::name);
+    let text = one_of(item, "mode", &names)?;
+    text.parse().map_err(|error: super::mode::UnknownMode| item.error(error.to_string()))
+}
+
+fn existing_file(
+    item: &Item<'_>,
+    folder: &Path,
+    key: &'static str,
+) -> Result<std::path::PathBuf, KernelError> {
+    let path = folder.join(item.text()?);
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_file() => Ok(path),
+        Ok(_) => Err(item.error(format!("`{}` is no file", path.display()))),
+        Err(error) => Err(KernelError::unreadable(&path, Some(key))(error)),
+    }
+}
+
+fn entry(item: &Item<'_>) -> Result<Entry, KernelError> {
+    let table = item.table(&["device", "host", "python"])?;
+    let (device, host) = (table.optional("device"), table.optional("host"));
+    let python = table.optional("python");
+    match (device, host, python) {
+        (Some(device), None, None) => identifier(&device).map(Entry::Device),
+        (None, Some(host), None) => match host.integer()? {
+            1 => Ok(Entry::Host),
+            other => Err(host.error(format!("host-entry ABI {other} is unknown; there is 1"))),
+        },
+        (None, None, Some(python)) => {
+            Err(python.error("a Python entry needs `language = \"python\"`"))
+        }
+        _ => Err(item.error("`entry` takes one of `device`, `host`")),
+    }
+}
+
+fn strings<T>(
+    item: Option<Item<'_>>,
+    read: impl Fn(&Item<'_>) -> Result<T, KernelError>,
+) -> Result<Vec<T>, KernelError> {
+    match item {
+        Some(item) => item.list()?.iter().map(read).collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn architecture(item: &Item<'_>) -> Result<String, KernelError> {
+    let text = item.text()?;
+    match super::valid_arch(text) {
+        true => Ok(text.to_owned()),
+        false => Err(item.error(format!("`{text}` is no architecture such as `sm_90a`"))),
+    }
+}
+
+fn expr(item: &Item<'_>, grammar: Grammar, vars: &[String]) -> Result<Expr, KernelError> {
+    if let Some(number) = item.as_integer()? {
+        return Ok(Expr::number(number));
+    }
+    let text = match grammar {
+        Grammar::Work if item.is_float() => item.float()?.to_string(),
+        _ => item.text()?.to_owned(),
+    };
+    Expr::parse(&text, grammar, vars).map_err(|error| {
+        let near = match &error {
+            super::expr::ExprError::UnknownVariable { name, .. } => {
+                crate::error::nearest(name, vars.iter().map(String::as_str)).first().copied()
+            }
+            _ => None,
+        };
+        match near {
+            Some(near) => item.error_with(error.to_string(), format!("did you mean `{near}`?")),
+            None => item.error(error.to_string()),
+        }
+    })
+}
+
+fn exprs(item: &Item<'_>, vars: &[String]) -> Result<Vec<Expr>, KernelError> {
+    item.list()?.iter().map(|item| expr(item, Grammar::Size, vars)).collect()
+}
+
+fn args(item: &Item<'_>, vars: &[String]) -> Result<Vec<ArgSpec>, KernelError> {
+    let mut args: Vec<ArgSpec> = Vec::new();
+    for item in item.list()? {
+        let arg = arg(&item, vars)?;
+        if args.iter().any(|other| other.name == arg.name) {
+            return Err(item.error(format!("the argument `{}` is there twice", arg.name)));
+        }
+        args.push(arg);
+    }
+    Ok(args)
+}
+
+fn arg(item: &Item<'_>, vars: &[String]) -> Result<ArgSpec, KernelError> {
+    let table = item.table(&["name", "dtype", "shape", "init", "role", "value"])?;
+    let name = identifier(&table.required("name")?)?;
+    let dtype = table.required("dtype")?;
+    let dtype: Dtype = one_of(&dtype, "dtype", &Dtype::ALL.map(Dtype::name))?
+        .parse()
+        .map_err(|error: rgpu_case::UnknownDtype| dtype.error(error.to_string()))?;
+    let role = table.required("role")?;
+    let role = match one_of(&role, "role", &["in", "out", "inout", "scalar"])? {
+        "in" => Role::In,
+        "out" => Role::Out,
+        "inout" => Role::InOut,
+        _ => Role::Scalar,
+    };
+    let (shape, init, value) =
+        (table.optional("shape"), table.optional("init"), table.optional("value"));
+
+    if role == Role::Scalar {
+        if let Some(item) = shape.or(init) {
+            return Err(item.error(format!("a scalar takes no `{}`, but `value`", item.key)));
+        }
+        let value = value.ok_or_else(|| item.error(format!("scalar `{name}` needs a `value`")))?;
+        let value = Some(scalar(&value, dtype, vars)?);
+        return Ok(ArgSpec { name, dtype, role, shape: Vec::new(), init: None, value });
+    }
+    if let Some(item) = value {
+        return Err(item.error("only a scalar takes `value`"));
+    }
+    let shape = shape.ok_or_else(|| item.error(format!("`{name}` needs a `shape`")))?;
+    let shape_exprs = exprs(&shape, vars)?;
+    if shape_exprs.is_empty() {
+        return Err(shape.error("a shape has at least one extent; a single value is a scalar"));
+    }
+    let init = match init {
+        Some(item) if role == Role::Out => {
+            return Err(item.error("an `out` starts poisoned: it takes no `init`"));
+        }
+        Some(item) => Some(fill(&item)?),
+        None => None,
+    };
+    Ok(ArgSpec { name, dtype, role, shape: shape_exprs, init, value: None })
+}
+
+fn scalar(item: &Item<'_>, dtype: Dtype, vars: &[String]) -> Result<ScalarValue, KernelError> {
+    if item.is_float() {
+        if !dtype.is_float() {
+            return Err(item.error(format!("`{dtype}` takes a whole number")));
+        }
+        return Ok(ScalarValue::Number(Number::Float(item.float()?)));
+    }
+    match item.as_integer()? {
+        Some(number) => Ok(ScalarValue::Number(Number::Int(number))),
+        None => expr(item, Grammar::Size, vars).map(ScalarValue::Expr),
+    }
+}
+
+fn fill(item: &Item<'_>) -> Result<Init, KernelError> {
+    let table = item.table(&["uniform", "normal", "ints", "const", "file"])?;
+    let uniform = table.optional("uniform");
+    let normal = table.optional("normal");
+    let ints = table.optional("ints");
+    let constant = table.optional("const");
+    let file = table.optional("file");
+    match (uniform, normal, ints, constant, file) {
+        (Some(item), None, None, None, None) => {
+            let [lo, hi] = pair(&item, |item| item.float())?;
+            match lo <= hi {
+                true => Ok(Init::Uniform { lo, hi }),
+                false => Err(item.error(format!("{lo} to {hi} is an empty range"))),
+            }
+        }
+        (None, Some(item), None, None, None) => {
+            let [mean, sd] = pair(&item, |item| item.float())?;
+            match sd >= 0.0 {
+                true => Ok(Init::Normal { mean, sd }),
+                false => Err(item.error(format!("a deviation of {sd} is below 0"))),
+            }
+        }
+        (None, None, Some(item), None, None) => {
+            let [lo, hi] = pair(&item, |item| item.integer())?;
+            match lo <= hi {
+                true => Ok(Init::Ints { lo, hi }),
+                false => Err(item.error(format!("{lo} to {hi} is an empty range"))),
+            }
+        }
+        (None, None, None, Some(item), None) => {
+            let value = match item.as_integer()? {
+                Some(number) => Number::Int(number),
+                None => Number::Float(item.float()?),
+            };
+            Ok(Init::Const { value })
+        }
+        (None, None, None, None, Some(item)) => {
+            let path = item.text()?;
+            let found = item.origin.file.parent().unwrap_or(Path::new("")).join(path);
+            match std::fs::metadata(&found) {
+                Ok(_) => Ok(Init::File { path: path.to_owned() }),
+                Err(error) => Err(KernelError::unreadable(&found, Some("init"))(error)),
+            }
+        }
+        _ => Err(item.error("`init` takes one of `uniform`, `normal`, `ints`, `const`, `file`")),
+    }
+}
+
+fn pair<T>(
+    item: &Item<'_>,
+    read: impl Fn(&Item<'_>) -> Result<T, KernelError>,
+) -> Result<[T; 2], KernelError> {
+    let values: Vec<T> = item.list()?.iter().map(read).collect::<Result<_, _>>()?;
+    values.try_into().map_err(|_| item.error(format!("`{}` takes two numbers", item.key)))
+}
+
+fn launch(item: &Item<'_>, vars: &[String]) -> Result<LaunchSpec, KernelError> {
+    let axes = |item: &Item<'_>| -> Result<Vec<Expr>, KernelError> {
+        let axes = exprs(item, vars)?;
+        match axes.len() {
+            1..=3 => Ok(axes),
+            n => Err(item.error(format!("`{}` has 1 to 3 values, not {n}", item.key))),
+        }
+    };
+    let table = item.table(&["grid", "block", "cluster", "shared"])?;
+    let spec = LaunchSpec {
+        grid: axes(&table.required("grid")?)?,
+        block: axes(&table.required("block")?)?,
+        cluster: table.optional("cluster").map(|item| axes(&item)).transpose()?,
+        shared: table
+            .optional("shared")
+            .map(|item| expr(&item, Grammar::Size, vars))
+            .transpose()?,
+    };
+    Ok(spec)
+}
+
+fn sizes(item: &Item<'_>) -> Result<Sizes, KernelError> {
+    let table = item.table(&["vars", "groups", "cases", "default"])?;
+    let list = table.required("vars")?;
+    let mut vars: Vec<String> = Vec::new();
+    for item in list.list()? {
+        let var = identifier(&item)?;
+        if vars.contains(&var) {
+            return Err(item.error(format!("the variable `{var}` is there twice")));
+        }
+        vars.push(var);
+    }
+    let groups = table.optional("groups").map(|item| item.boolean()).transpose()?.unwrap_or(false);
+    let mut cases = Vec::new();
+    if let Some(item) = table.optional("cases") {
+        for (name, item) in item.entries()? {
+            if !super::valid_name(name) {
+                return Err(item.error(format!(
+                    "`{name}` cannot be a case's name: letters, digits, `.`, `_` and `-`"
+                )));
+            }
+            let rows = match groups {
+                true => {
+                    item.list()?.iter().map(|item| row(item, &vars)).collect::<Result<_, _>>()?
+                }
+                false => vec![row(&item, &vars)?],
+            };
+            if rows.is_empty() {
+                return Err(item.error(format!("the case `{name}` has no group")));
+            }
+            cases.push(NamedCase { name: name.to_owned(), groups: rows });
+        }
+    }
+    let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    let default = match table.optional("default") {
+        Some(item) => Some(one_of(&item, "case", &names)?.to_owned()),
+        None if cases.len() == 1 => Some(cases[0].name.clone()),
+        None if vars.is_empty() => None,
+        None => return Err(table.error("`sizes.default` is missing: the name of one of the cases")),
+    };
+    Ok(Sizes { vars, groups, cases, default })
+}
+
+fn row(item: &Item<'_>, vars: &[String]) -> Result<Vec<i64>, KernelError> {
+    let entries = item.entries()?;
+    if let Some((name, item)) = entries.iter().find(|(name, _)| !vars.iter().any(|v| v == name)) {
+        return Err(item.error(format!("`{name}` is none of `sizes.vars`")));
+    }
+    vars.iter()
+        .map(|var| match entries.iter().find(|(name, _)| name == var) {
+            Some((_, item)) => item.integer(),
+            None => Err(item.error(format!("`{var}` is not given"))),
+        })
+        .collect()
+}
+
+fn reference(item: &Item<'_>, folder: &Path) -> Result<ReferenceSpec, KernelError> {
+    let table = item.table(&["source", "function", "tolerance"])?;
+    let spec = ReferenceSpec {
+        source: existing_file(&table.required("source")?, folder, "reference.source")?,
+        function: match table.optional("function") {
+            Some(item) => identifier(&item)?,
+            None => "rgpu_reference".to_owned(),
+        },
+        tolerance: match table.optional("tolerance") {
+            Some(item) => tolerance(&item)?,
+            None => Tolerance::default(),
+        },
+    };
+    Ok(spec)
+}
+
+fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {
+    let table = item.table(&["abs", "rel", "mismatch_fraction"])?;
+    let part = |key: &'static str, most: f64| match table.optional(key) {
+        None => Ok(0.0),
+        Some(item) => match item.float()? {
+            value if (0.0..=most).contains(&value) => Ok(value),
+            value => Err(item.error(format!("{value} is not between 0 and {most}"))),
+        },
+    };
+    let tolerance = Tolerance {
+        abs: part("abs", f64::MAX)?,
+        rel: part("rel", f64::MAX)?,
+        mismatch_fraction: part("mismatch_fraction", 1.0)?,
+    };
+    Ok(tolerance)
+}
+
+fn work(item: &Item<'_>, vars: &[String]) -> Result<Work, KernelError> {
+    let table = item.table(&["flops", "bytes"])?;
+    let part = |key| match table.optional(key) {
+        Some(item) => expr(&item, Grammar::Work, vars).map(Some),
+        None => Ok(None),
+    };
+    let work = Work { flops: part("flops")?, bytes: part("bytes")? };
+    Ok(work)
+}

@@ -1,0 +1,234 @@
+//! `--problem-sizes`: which data sets to run.
+//!
+//! ```text
+//! flag   := case { "|" case }                 the flag may be repeated: more cases
+//! case   := group { ";" group }               `groups = true`: one case of several groups
+//!                                             otherwise `;` parts cases, as `|` does
+//! group  := NAME | "all"                      a named case of kernel.toml; every one
+//!         | value { "," value }               positional, in the order of `vars` (also 64x32)
+//!         | VAR "=" value { "," VAR "=" value }
+//! value  := an expression without variables   16777216, 16_777_216, 4096*4096
+//! ```
+
+use super::expr::{Division, Expr, Grammar, Scope};
+use super::spec::{KernelSpec, NamedCase};
+use super::{KernelError, is_identifier};
+
+/// Which sizes to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// The default case of kernel.toml.
+    #[default]
+    Default,
+    /// Every named case.
+    All,
+    /// What `--problem-sizes` gave, each time it was given.
+    Given(Vec<String>),
+}
+
+/// The cases that `selection` asks for, each once.
+///
+/// # Errors
+/// [`KernelError::Sizes`] for what does not fit the grammar or the kernel's variables.
+pub fn select(spec: &KernelSpec, selection: &Selection) -> Result<Vec<NamedCase>, KernelError> {
+    match selection {
+        Selection::Default => Ok(vec![default_case(spec)]),
+        Selection::All if spec.sizes.cases.is_empty() => Ok(vec![default_case(spec)]),
+        Selection::All => Ok(spec.sizes.cases.clone()),
+        Selection::Given(flags) => {
+            let mut cases: Vec<NamedCase> = Vec::new();
+            for flag in flags {
+                let reader = Reader { spec, given: flag };
+                for case in reader.flag()? {
+                    let number = cases.len() + 1;
+                    cases.push(NamedCase { name: name_for(&case, spec, number), ..case });
+                }
+            }
+            let twice = cases
+                .iter()
+                .enumerate()
+                .find(|(i, case)| cases[..*i].iter().any(|other| other.name == case.name));
+            match twice {
+                Some((_, case)) => Err(KernelError::Sizes {
+                    given: flags.join(" | "),
+                    problem: format!("the case `{}` is there twice", case.name),
+                    hint: "name each case once".to_owned(),
+                }),
+                None => Ok(cases),
+            }
+        }
+    }
+}
+
+fn default_case(spec: &KernelSpec) -> NamedCase {
+    let named = spec.sizes.default.as_ref();
+    named
+        .and_then(|name| spec.sizes.cases.iter().find(|case| case.name == *name))
+        .cloned()
+        .unwrap_or_else(|| NamedCase { name: "default".to_owned(), groups: vec![Vec::new()] })
+}
+
+/// The name of a case that has none: `m=64,n=32`, groups joined with `+`; a long list of groups is
+/// named by its length and place.
+fn name_for(case: &NamedCase, spec: &KernelSpec, number: usize) -> String {
+    if !case.name.is_empty() {
+        return case.name.clone();
+    }
+    let group = |row: &Vec<i64>| {
+        let pairs = spec.sizes.vars.iter().zip(row).map(|(var, value)| format!("{var}={value}"));
+        pairs.collect::<Vec<_>>().join(",")
+    };
+    let name = case.groups.iter().map(group).collect::<Vec<_>>().join("+");
+    match name.len() {
+        0..=80 => name,
+        _ => format!("case{number}.{}groups", case.groups.len()),
+    }
+}
+
+struct Reader<'a> {
+    spec: &'a KernelSpec,
+    given: &'a str,
+}
+
+impl Reader<'_> {
+    fn error(&self, problem: impl Into<String>) -> KernelError {
+        let vars = &self.spec.sizes.vars;
+        let hint = match vars.is_empty() {
+            true => format!("`{}` has no size variables", self.spec.name),
+            false => {
+                let example: Vec<_> = vars.iter().map(|var| format!("{var}=1024")).collect();
+                let names: Vec<_> = self.spec.sizes.cases.iter().map(|c| c.name.as_str()).collect();
+                format!(
+                    "give `{}`, or one of the named cases: `{}`",
+                    example.join(","),
+                    names.join("`, `")
+                )
+            }
+        };
+        KernelError::Sizes { given: self.given.to_owned(), problem: problem.into(), hint }
+    }
+
+    fn flag(&self) -> Result<Vec<NamedCase>, KernelError> {
+        let mut cases = Vec::new();
+        for part in self.given.split('|') {
+            if self.spec.sizes.groups {
+                cases.extend(self.grouped(part)?);
+                continue;
+            }
+            for part in part.split(';') {
+                match self.named(part) {
+                    Some(named) => cases.extend(named),
+                    None => cases
+                        .push(NamedCase { name: String::new(), groups: vec![self.group(part)?] }),
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    fn grouped(&self, part: &str) -> Result<Vec<NamedCase>, KernelError> {
+        if let Some(named) = self.named(part) {
+            return Ok(named);
+        }
+        let groups = part.split(';').map(|group| self.group(group)).collect::<Result<_, _>>()?;
+        Ok(vec![NamedCase { name: String::new(), groups }])
+    }
+
+    fn named(&self, part: &str) -> Option<Vec<NamedCase>> {
+        let cases = &self.spec.sizes.cases;
+        match cases.iter().find(|case| case.name == part.trim()) {
+            Some(case) => Some(vec![case.clone()]),
+            None if part.trim() == "all" && !cases.is_empty() => Some(cases.clone()),
+            None => None,
+        }
+    }
+
+    fn group(&self, part: &str) -> Result<Vec<i64>, KernelError> {
+        let vars = &self.spec.sizes.vars;
+        let part = part.trim();
+        if part.is_empty() {
+            return Err(self.error("a case is empty"));
+        }
+        if is_identifier(part) {
+            return Err(self.error(format!("`{part}` is none of the named cases")));
+        }
+        let words = split(part);
+        let named = words.iter().filter(|word| word.contains('=')).count();
+        if named != 0 && named != words.len() {
+            return Err(self.error("either every value has a name or none has"));
+        }
+        if named == 0 {
+            if words.len() != vars.len() {
+                return Err(self.error(format!(
+                    "{} for the {} variables `{}`",
+                    plural(words.len(), "value"),
+                    vars.len(),
+                    vars.join("`, `")
+                )));
+            }
+            return words.iter().map(|word| self.value(word)).collect();
+        }
+        let mut row: Vec<Option<i64>> = vec![None; vars.len()];
+        for word in words {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            let at = vars.iter().position(|var| var == name.trim());
+            let Some(slot) = at.and_then(|at| row.get_mut(at)) else {
+                let near = crate::error::nearest(name.trim(), vars.iter().map(String::as_str));
+                let near = near.first().map(|n| format!("; did you mean `{n}`?"));
+                return Err(self.error(format!(
+                    "`{}` is no variable of `{}`{}",
+                    name.trim(),
+                    self.spec.name,
+                    near.unwrap_or_default()
+                )));
+            };
+            if slot.replace(self.value(value)?).is_some() {
+                return Err(self.error(format!("`{}` is given twice", name.trim())));
+            }
+        }
+        row.into_iter()
+            .zip(vars)
+            .map(|(value, var)| value.ok_or_else(|| self.error(format!("`{var}` is not given"))))
+            .collect()
+    }
+
+    fn value(&self, text: &str) -> Result<i64, KernelError> {
+        Expr::parse(text.trim(), Grammar::Size, &[])
+            .and_then(|expr| expr.int(Scope { vars: &[], values: &[] }, Division::Exact))
+            .map_err(|error| match error {
+                super::expr::ExprError::UnknownVariable { name, .. } => {
+                    self.error(format!("`{name}` is no number"))
+                }
+                error => self.error(error.to_string()),
+            })
+    }
+}
+
+fn plural(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The values of a group: parted by commas outside parentheses, or, as in `64x32`, by `x` between
+/// digits.
+fn split(part: &str) -> Vec<&str> {
+    let by_x: Vec<&str> = part.split('x').collect();
+    if by_x.len() > 1 && by_x.iter().all(|w| !w.is_empty() && w.bytes().all(|b| b.is_ascii_digit()))
+    {
+        return by_x;
+    }
+    let mut words = Vec::new();
+    let (mut depth, mut start) = (0_usize, 0);
+    for (at, c) in part.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                words.push(&part[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&part[start..]);
+    words
+}

@@ -1,0 +1,263 @@
+//! Kernels as a whole: the worked ones, mistakes in kernel.toml, sizes, bare sources.
+
+use std::path::{Path, PathBuf};
+
+use rgpu_case::{Number, Role};
+
+use super::*;
+use crate::error::Failure;
+
+fn places() -> Places {
+    Places {
+        project: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+        kernel_path: Vec::new(),
+        shipped: None,
+    }
+}
+
+fn vecadd() -> KernelSpec {
+    find::find("vecadd", &places()).unwrap().spec
+}
+
+fn failure(error: KernelError) -> String {
+    Failure::from(error).to_string().replace(env!("CARGO_MANIFEST_DIR"), "<repo>")
+}
+
+/// A folder with a kernel.toml made of vecadd's by replacing `from` with `to`.
+fn changed(from: &str, to: &str) -> Result<KernelSpec, KernelError> {
+    let folder = places().project.join("kernels/vecadd");
+    let text = std::fs::read_to_string(folder.join("kernel.toml")).unwrap();
+    assert!(text.contains(from), "{from}");
+    read(&folder.join("kernel.toml"), &text.replacen(from, to, 1))
+}
+
+#[test]
+fn every_worked_kernel_has_a_value_for_every_named_size() {
+    let kernels = find::list(&places());
+    assert!(kernels.len() >= 14, "{}", kernels.len());
+    for kernel in kernels {
+        let spec = kernel.spec.unwrap();
+        assert_eq!(spec.name, kernel.name);
+        let sets = spec.cases(&Selection::All).unwrap();
+        assert_eq!(sets.len(), spec.sizes.cases.len());
+        for set in sets {
+            assert_eq!(set.launch.is_some(), matches!(spec.entry, Entry::Device(_)));
+            assert!(set.flops.is_some() && set.bytes.is_some());
+        }
+    }
+}
+
+#[test]
+fn a_data_set_holds_numbers_only() {
+    let sets = vecadd().cases(&Selection::Given(vec!["n=1000; 4096*2".into()])).unwrap();
+    let names: Vec<_> = sets.iter().map(|set| set.name.as_str()).collect();
+    assert_eq!(names, ["n=1000", "n=8192"]);
+    let set = &sets[0];
+    assert_eq!(set.launch.as_ref().unwrap().grid, [4, 1, 1]);
+    assert_eq!(set.groups[0].args[2].dims, [1000]);
+    assert_eq!(set.groups[0].args[3].value, Some(Number::Int(1000)));
+    assert_eq!((set.flops, set.bytes), (Some(1000.0), Some(12000.0)));
+}
+
+#[test]
+fn sizes_are_positional_named_or_cases_of_kernel_toml() {
+    let matmul = find::find("tiled-matmul", &places()).unwrap().spec;
+    let names = |flags: &[&str]| -> Vec<String> {
+        let flags = flags.iter().map(|f| (*f).to_owned()).collect();
+        let sets = matmul.cases(&Selection::Given(flags)).unwrap();
+        sets.into_iter().map(|set| set.name).collect()
+    };
+    assert_eq!(names(&["64,32,16"]), ["m=64,n=32,k=16"]);
+    assert_eq!(
+        names(&["64x32x16 | tiny", "k=1,n=2,m=3"]),
+        ["m=64,n=32,k=16", "tiny", "m=3,n=2,k=1"]
+    );
+    assert_eq!(names(&["all"]), ["tiny", "odd", "large"]);
+    let default = matmul.cases(&Selection::Default).unwrap();
+    assert_eq!(default[0].name, "large");
+}
+
+#[test]
+fn groups_are_parted_by_semicolons_and_work_is_their_sum() {
+    let folder = places().project.join("kernels/vecadd");
+    let text = std::fs::read_to_string(folder.join("kernel.toml")).unwrap();
+    let start = text.find("[sizes]").unwrap();
+    let end = text.find("[reference]").unwrap();
+    let grouped = format!(
+        "{}[sizes]\nvars = [\"n\"]\ngroups = true\ncases.two = [{{ n = 10 }}, {{ n = 20 }}]\n\n{}",
+        &text[..start],
+        &text[end..]
+    );
+    let spec = read(&folder.join("kernel.toml"), &grouped).unwrap();
+    let sets = spec.cases(&Selection::Given(vec!["1;2;3|4".into(), "two".into()])).unwrap();
+    let shapes: Vec<_> = sets
+        .iter()
+        .map(|set| {
+            let sizes: Vec<_> = set.groups.iter().map(|g| g.sizes[0]).collect();
+            (set.name.as_str(), sizes, set.flops)
+        })
+        .collect();
+    assert_eq!(
+        shapes,
+        [
+            ("n=1+n=2+n=3", vec![1, 2, 3], Some(6.0)),
+            ("n=4", vec![4], Some(4.0)),
+            ("two", vec![10, 20], Some(30.0)),
+        ]
+    );
+}
+
+#[test]
+fn wrong_sizes_say_what_is_wrong_and_show_an_example() {
+    let matmul = find::find("tiled-matmul", &places()).unwrap().spec;
+    let message =
+        |flag: &str| failure(matmul.cases(&Selection::Given(vec![flag.to_owned()])).unwrap_err());
+    insta::assert_snapshot!(
+        ["64,32", "m=1,n=2", "m=1,n=2,q=3", "m=1,2,3", "m=1,m=2,n=3,k=4", "huge", "1,2,3+", ""]
+            .map(|flag| message(flag).lines().next().unwrap().to_owned())
+            .join("\n")
+    );
+    insta::assert_snapshot!(message("64,32"));
+    insta::assert_snapshot!(message("m=0,n=1,k=1"));
+}
+
+#[test]
+fn mistakes_in_kernel_toml_name_line_and_key() {
+    let cases = [
+        ("dtype = \"f32\"", "dtpye = \"f32\""),
+        ("dtype = \"f32\"", "dtype = \"f33\""),
+        ("shape = [\"n\"]", "shape = [\"m\"]"),
+        ("mode = \"ncu\"", "mode = \"nqu\""),
+        ("language = \"cuda\"", "language = \"cudda\""),
+        ("entry = { device = \"vecadd\" }", "entry = { host = 2 }"),
+        ("grid = [\"ceil_div(n, 256)\"]", "grid = [\"ceil_div(n 256)\"]"),
+        ("value = \"n\"", "value = 1.5"),
+        ("default = \"large\"", "default = \"big\""),
+        ("name = \"vecadd\"", "name = \"../vecadd\""),
+        ("role = \"out\"", "role = \"out\"\ninit = { ints = [0, 1] }"),
+        ("[launch]", "[lunch]"),
+        ("block = [256]", "block = [256"),
+        ("cases.tiny = { n = 1 }", "cases.tiny = { m = 1 }"),
+    ];
+    let messages: Vec<String> =
+        cases.iter().filter_map(|(from, to)| changed(from, to).err()).map(failure).collect();
+    assert_eq!(messages.len(), cases.len());
+    insta::assert_snapshot!(messages.join("\n\n"));
+}
+
+#[test]
+fn launches_that_no_gpu_takes_are_refused_with_their_numbers() {
+    let message = |from, to| {
+        let spec = changed(from, to).unwrap();
+        failure(spec.cases(&Selection::Default).unwrap_err())
+    };
+    insta::assert_snapshot!(
+        [
+            message("block = [256]", "block = [32, 64]"),
+            message("block = [256]", "block = [\"n\"]"),
+            message("block = [256]", "block = [256]\ncluster = [3]"),
+            message("shape = [\"n\"]", "shape = [\"n / 3\"]"),
+            message("shape = [\"n\"]", "shape = [\"n * n * n * n\"]"),
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn an_unknown_kernel_offers_the_nearest_names() {
+    let error = find::find("vecad", &places()).unwrap_err();
+    let text = failure(error);
+    assert!(text.contains("unknown kernel `vecad`") && text.contains("did you mean `vecadd`?"));
+}
+
+#[test]
+fn a_missing_source_is_named_with_its_key() {
+    let error = changed("source = \"vecadd.cu\"", "source = \"gone.cu\"").unwrap_err();
+    let text = failure(error);
+    assert!(text.contains("cannot read `<repo>/kernels/vecadd/gone.cu`"), "{text}");
+    assert!(text.contains("`source`"), "{text}");
+}
+
+#[test]
+fn python_kernels_are_refused_in_one_sentence() {
+    let error = changed("language = \"cuda\"", "language = \"python\"").unwrap_err();
+    assert!(failure(error).contains("kernels in `python` cannot be run by this version"));
+}
+
+#[test]
+fn kernels_are_found_by_folder_file_and_source() {
+    let folder = places().project.join("kernels/vecadd");
+    for path in [folder.clone(), folder.join("kernel.toml"), folder.join("vecadd.cu")] {
+        let loaded = find::find(path.to_str().unwrap(), &places()).unwrap();
+        assert_eq!(loaded.spec, vecadd_at(&folder), "{}", path.display());
+        assert!(loaded.assumptions.is_empty());
+    }
+}
+
+fn vecadd_at(folder: &Path) -> KernelSpec {
+    let file = folder.join("kernel.toml");
+    read(&file, &std::fs::read_to_string(&file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_bare_source_is_inferred_with_its_assumptions() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.cu");
+    let source = "__global__ void axpy(const float *x, float *y, float alpha, int n) {}";
+    std::fs::write(&file, source).unwrap();
+    let loaded = find::find(file.to_str().unwrap(), &places()).unwrap();
+    assert_eq!(loaded.spec.entry, Entry::Device("axpy".into()));
+    let roles: Vec<_> = loaded.spec.args.iter().map(|a| a.role).collect();
+    assert_eq!(roles, [Role::In, Role::InOut, Role::Scalar, Role::Scalar]);
+    let set = &loaded.spec.cases(&Selection::Default).unwrap()[0];
+    assert_eq!(set.launch.as_ref().unwrap().grid, [65536, 1, 1]);
+    insta::assert_snapshot!(loaded.assumptions.join("\n"), @r"
+    `n` is the number of elements of every array: 16777216
+    inputs, with random values: `x`
+    read and written, with random values before the launch: `y`
+    `alpha` is 1
+    blocks of 256 threads, enough of them for every element
+    there is no reference: results are not checked
+    ");
+}
+
+#[test]
+fn a_source_that_leaves_choices_open_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.cu");
+    let message = |source: &str| {
+        std::fs::write(&file, source).unwrap();
+        let error = find::find(file.to_str().unwrap(), &places()).unwrap_err();
+        failure(error).replace(folder.path().to_str().unwrap(), "<dir>")
+    };
+    insta::assert_snapshot!(
+        [
+            message("__global__ void k(float *a, int m, int n) {}"),
+            message("__global__ void k(float4 *a, int n) {}"),
+            message("__global__ void a() {} __global__ void b() {}"),
+            message("__global__ void k(float *a) { a[threadIdx.y] = 0; }"),
+            message("__global__ void k(float *a) {} int main() {}"),
+            message("void f() {}"),
+        ]
+        .join("\n\n")
+    );
+}
+
+#[test]
+fn a_skeleton_is_a_kernel_toml_that_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.cu");
+    for source in [
+        "__global__ void mm(const __half *a, float *c, int m, int n, float alpha) {}",
+        "template <int N> __global__ void t(float4 *a) { extern __shared__ int s[]; }",
+        "extern \"C\" int rgpu_launch(void *s, cudaStream_t t) { return 0; }",
+    ] {
+        std::fs::write(&file, source).unwrap();
+        let text = find::skeleton(&file).unwrap();
+        let spec = read(&folder.path().join("kernel.toml"), &text).unwrap();
+        spec.cases(&Selection::All).unwrap();
+    }
+    std::fs::write(&file, "__global__ void mm(const __half *a, float *c, int m, int n) {}")
+        .unwrap();
+    insta::assert_snapshot!(find::skeleton(&file).unwrap());
+}
