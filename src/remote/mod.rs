@@ -1,1 +1,64 @@
-//! Remotes.
+//! Remotes: the ways to an agent on a GPU host.
+//!
+//! Every transport does one thing: it brings up the agent and hands over a byte stream to it. What
+//! is said on that stream is the same everywhere ([`client`]), so a backend is small and none of
+//! them runs commands one by one: over a long link each extra command costs round trips.
+//!
+//! | module | what for |
+//! |---|---|
+//! | [`spec`], [`options`] | what the user's configuration and the front end say |
+//! | [`local`], [`ssh`] | the transports |
+//! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
+//! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
+//! | [`follow`] | a job followed to its end across cut links |
+
+pub mod client;
+pub mod deploy;
+pub mod error;
+pub mod fetch;
+mod fit;
+pub mod follow;
+pub mod limits;
+pub mod local;
+pub mod options;
+pub mod spec;
+pub mod ssh;
+pub mod stream;
+pub mod upload;
+
+pub use client::{JobMessage, Session, Streams};
+pub use error::RemoteError;
+pub use fetch::Wanted;
+pub use follow::Follow;
+pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
+pub use spec::RemoteSpec;
+pub use upload::{BlobSource, Submission, Transfer};
+
+/// A way to one host.
+#[async_trait::async_trait]
+pub trait Remote: Send + Sync {
+    /// The name under which the user knows it.
+    fn name(&self) -> &str;
+
+    /// `local`, `ssh` …
+    fn transport(&self) -> &'static str;
+
+    /// Brings up an agent and greets it.
+    ///
+    /// # Errors
+    /// [`RemoteError`] says which side failed.
+    async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError>;
+}
+
+/// A kind of remote.
+pub struct RemoteKind {
+    /// The scheme of its addresses.
+    pub scheme: &'static str,
+    /// How such an address is written.
+    pub form: &'static str,
+    /// Makes the remote; nothing is connected yet.
+    pub open: fn(&RemoteSpec) -> Result<Box<dyn Remote>, RemoteError>,
+}
+
+/// Every kind there is.
+pub static REMOTES: &[RemoteKind] = &[local::KIND];

@@ -1,0 +1,489 @@
+//! One conversation with an agent: requests up, answers and the followed job's messages down.
+//!
+//! A session follows one job at a time; requests may go out meanwhile. What a job sends while an
+//! answer is awaited waits in a queue. Every method that reads is cancel-safe but for `submit` and
+//! `fetch`, which may be repeated instead.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rgpu_protocol::frame::Kind;
+use rgpu_protocol::message::{Had, JobLine};
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{
+    BLOB_BYTES, Event, EventBody, FromAgent, Hello, PROTOCOL, Probe, Stream, ToAgent,
+};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::stream::{Ending, FrameReader, FrameWriter, Wire};
+use super::upload::INLINE_BYTES;
+use super::{RemoteError, RemoteSpec, limits};
+
+/// Inline artifacts that are kept until somebody asks for them, in bytes.
+const INLINE_KEPT: usize = 64 << 20;
+
+/// Opens further streams to agents on the host of a session.
+#[async_trait::async_trait]
+pub trait Streams: Send + Sync {
+    /// One more agent.
+    ///
+    /// # Errors
+    /// The host would not, or the link is gone.
+    async fn open(&self) -> Result<Wire, RemoteError>;
+
+    /// One round trip to the host.
+    fn round_trip(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// What a followed job sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobMessage {
+    /// An event.
+    Event(Event),
+    /// Bytes that a program printed; they come before the `output` event that names them.
+    Output {
+        /// The step.
+        step: String,
+        /// Which stream.
+        stream: Stream,
+        /// Offset in that stream.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What comes from an agent, with the bytes that belong to it.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    Job(JobMessage),
+    Piece { path: String, offset: u64, bytes: Vec<u8> },
+    Answer(FromAgent),
+}
+
+/// An announcement whose bytes have not all come.
+enum Expect {
+    Output { step: String, stream: Stream, offset: u64, len: u64 },
+    Piece { path: String, offset: u64, len: u64, stored: u64, zstd: bool, bytes: Vec<u8> },
+}
+
+/// Messages over one stream, without a memory of what they are about.
+pub(super) struct Conversation {
+    reader: FrameReader,
+    pub(super) writer: FrameWriter,
+    writing: JoinHandle<()>,
+    ending: Ending,
+    expect: Option<Expect>,
+}
+
+impl Conversation {
+    /// Greets the agent at the other end of `wire`, whose magic line was read already.
+    pub(super) async fn greet(wire: Wire) -> Result<(Self, Hello), RemoteError> {
+        let (writer, writing) = FrameWriter::spawn(wire.writer);
+        let mut this =
+            Self { reader: wire.reader, writer, writing, ending: wire.ending, expect: None };
+        let ours = Hello {
+            rgpu: PROTOCOL,
+            features: Vec::new(),
+            required: Vec::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        this.writer.message(&ours).await?;
+        let doing = "greeting the agent";
+        let frame = timeout(limits::ANSWER, this.reader.frame())
+            .await
+            .map_err(|_| RemoteError::Silent { doing, limit: limits::ANSWER })??
+            .ok_or_else(|| this.cut(doing))?;
+        let theirs: Hello =
+            serde_json::from_slice(&frame.body).map_err(|_| this.odd(&frame.body))?;
+        if theirs.rgpu != PROTOCOL {
+            return Err(RemoteError::Mismatch(format!(
+                "the agent speaks generation {}, this rgpu {PROTOCOL}",
+                theirs.rgpu
+            )));
+        }
+        if let Some(feature) = theirs.required.first() {
+            return Err(RemoteError::Mismatch(format!(
+                "the agent needs `{feature}`, which this rgpu does not have"
+            )));
+        }
+        Ok((this, theirs))
+    }
+
+    fn cut(&self, doing: &'static str) -> RemoteError {
+        let mut why = self.ending.words();
+        let last = self.ending.last_words(200);
+        if !last.is_empty() {
+            why = format!("{why}; its last words: {last}");
+        }
+        RemoteError::LinkCut { doing, why }
+    }
+
+    fn odd(&self, body: &[u8]) -> RemoteError {
+        let head = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+        RemoteError::Nonsense { what: format!("`{head}`") }
+    }
+
+    /// The next thing that comes, complete. Cancel-safe.
+    pub(super) async fn incoming(&mut self, doing: &'static str) -> Result<Incoming, RemoteError> {
+        loop {
+            let frame = match self.reader.frame().await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Err(self.cut(doing)),
+                Err(error) => return Err(error),
+            };
+            let incoming = match frame.kind {
+                Kind::Message => self.message(&frame.body)?,
+                Kind::Output | Kind::Blob => self.bytes(frame.kind, frame.body)?,
+            };
+            if let Some(incoming) = incoming {
+                return Ok(incoming);
+            }
+        }
+    }
+
+    /// Waits for an answer to a request, and hands job messages to `aside` meanwhile.
+    async fn answer(
+        &mut self,
+        doing: &'static str,
+        limit: Duration,
+        aside: &mut VecDeque<Incoming>,
+    ) -> Result<FromAgent, RemoteError> {
+        timeout(limit, async {
+            loop {
+                match self.incoming(doing).await? {
+                    Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+                        return Err(RemoteError::Refused { request, code, text });
+                    }
+                    // The keeper of the lease asks for these; nobody waits for the answer.
+                    Incoming::Answer(FromAgent::Done { request }) if request == "renew" => {}
+                    Incoming::Answer(answer) => return Ok(answer),
+                    other => aside.push_back(other),
+                }
+            }
+        })
+        .await
+        .map_err(|_| RemoteError::Silent { doing, limit })?
+    }
+
+    fn message(&mut self, body: &[u8]) -> Result<Option<Incoming>, RemoteError> {
+        if self.expect.is_some() {
+            return Err(RemoteError::Nonsense { what: "a message among announced bytes".into() });
+        }
+        match serde_json::from_slice(body).map_err(|_| self.odd(body))? {
+            FromAgent::Event { event, .. } => Ok(Some(Incoming::Job(JobMessage::Event(event)))),
+            FromAgent::Output { step, stream, offset, len, .. } => {
+                self.expect = (len > 0).then_some(Expect::Output { step, stream, offset, len });
+                Ok(None)
+            }
+            FromAgent::Data { path, offset, len, stored, zstd, .. } => {
+                if len > BLOB_BYTES || stored > BLOB_BYTES + (64 << 10) {
+                    return Err(RemoteError::Nonsense {
+                        what: format!("a piece of {len} bytes of `{path}`"),
+                    });
+                }
+                if stored == 0 {
+                    return Ok(Some(Incoming::Piece { path, offset, bytes: Vec::new() }));
+                }
+                let bytes = Vec::with_capacity(stored as usize);
+                self.expect = Some(Expect::Piece { path, offset, len, stored, zstd, bytes });
+                Ok(None)
+            }
+            FromAgent::Unknown => Ok(None),
+            answer => Ok(Some(Incoming::Answer(answer))),
+        }
+    }
+
+    fn bytes(&mut self, kind: Kind, body: Vec<u8>) -> Result<Option<Incoming>, RemoteError> {
+        match (kind, self.expect.take()) {
+            (Kind::Output, Some(Expect::Output { step, stream, offset, len }))
+                if body.len() as u64 <= len =>
+            {
+                let left = len - body.len() as u64;
+                if left > 0 {
+                    self.expect = Some(Expect::Output {
+                        step: step.clone(),
+                        stream,
+                        offset: offset + body.len() as u64,
+                        len: left,
+                    });
+                }
+                Ok(Some(Incoming::Job(JobMessage::Output { step, stream, offset, bytes: body })))
+            }
+            (Kind::Blob, Some(Expect::Piece { path, offset, len, stored, zstd, mut bytes }))
+                if (bytes.len() + body.len()) as u64 <= stored =>
+            {
+                bytes.extend_from_slice(&body);
+                if (bytes.len() as u64) < stored {
+                    self.expect = Some(Expect::Piece { path, offset, len, stored, zstd, bytes });
+                    return Ok(None);
+                }
+                let bytes = if zstd { unpack(&bytes, len, &path)? } else { bytes };
+                if bytes.len() as u64 != len {
+                    return Err(RemoteError::Nonsense {
+                        what: format!("{} bytes of `{path}` instead of {len}", bytes.len()),
+                    });
+                }
+                Ok(Some(Incoming::Piece { path, offset, bytes }))
+            }
+            _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
+        }
+    }
+}
+
+/// `len` bytes out of one zstd frame; never more memory than that.
+fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
+    zstd::bulk::decompress(bytes, len as usize).map_err(|error| RemoteError::Nonsense {
+        what: format!("a compressed piece of `{path}`: {error}"),
+    })
+}
+
+/// A conversation that knows what it is about.
+pub struct Session {
+    pub(super) talk: Conversation,
+    pub(super) streams: Arc<dyn Streams>,
+    /// The agent's greeting.
+    pub agent: Hello,
+    aside: VecDeque<Incoming>,
+    inline: HashMap<String, Vec<u8>>,
+    inline_bytes: usize,
+    job: Option<String>,
+    lease: Option<Lease>,
+}
+
+/// Renews a followed job's lease for as long as it exists.
+struct Lease(JoinHandle<()>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Session {
+    /// Greets the agent at the other end of `wire` and tells it the user's settings.
+    ///
+    /// # Errors
+    /// The agent does not answer, or is of another generation.
+    pub async fn start(
+        wire: Wire,
+        streams: Arc<dyn Streams>,
+        spec: &RemoteSpec,
+    ) -> Result<Self, RemoteError> {
+        let (talk, agent) = Conversation::greet(wire).await?;
+        if !spec.path.is_empty() || !spec.env.is_empty() {
+            let (path, env) = (spec.path.clone(), spec.env.clone());
+            talk.writer.message(&ToAgent::Setup { path, env }).await?;
+        }
+        Ok(Self {
+            talk,
+            streams,
+            agent,
+            aside: VecDeque::new(),
+            inline: HashMap::new(),
+            inline_bytes: 0,
+            job: None,
+            lease: None,
+        })
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) async fn ask(
+        &mut self,
+        request: &ToAgent,
+        doing: &'static str,
+        limit: Duration,
+    ) -> Result<FromAgent, RemoteError> {
+        self.talk.writer.message(request).await?;
+        self.talk.answer(doing, limit, &mut self.aside).await
+    }
+
+    /// What the agent knows of its host, with the answers to `probes`.
+    ///
+    /// # Errors
+    /// The link, or an agent that refuses.
+    pub async fn facts(&mut self, probes: Vec<Probe>) -> Result<AgentFacts, RemoteError> {
+        let request = ToAgent::Facts { probes };
+        match self.ask(&request, "asking for the host's facts", limits::FACTS).await? {
+            FromAgent::Facts { facts } => Ok(*facts),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// The user's jobs on this host, newest first.
+    ///
+    /// # Errors
+    /// The link, or an agent that refuses.
+    pub async fn jobs(&mut self) -> Result<Vec<JobLine>, RemoteError> {
+        match self.ask(&ToAgent::Jobs {}, "listing jobs", limits::ANSWER).await? {
+            FromAgent::Jobs { jobs } => Ok(jobs),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// Removes an ended job's folder from the host.
+    ///
+    /// # Errors
+    /// The link, or an agent that refuses: the job runs.
+    pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
+        let request = ToAgent::Forget { job: job.to_owned() };
+        match self.ask(&request, "removing a job", limits::ANSWER).await? {
+            FromAgent::Done { .. } => Ok(()),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// Follows a job from event `from_seq` and these offsets of its output on.
+    ///
+    /// # Errors
+    /// The link, or `no_such_job`.
+    pub async fn attach(
+        &mut self,
+        job: &str,
+        from_seq: u64,
+        had: Vec<Had>,
+    ) -> Result<(), RemoteError> {
+        let request =
+            ToAgent::Attach { job: job.to_owned(), from_seq, had, inline_bytes: INLINE_BYTES };
+        match self.ask(&request, "attaching to the job", limits::ANSWER).await? {
+            FromAgent::Following { job } => {
+                self.follows(job);
+                Ok(())
+            }
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// From now on `job` is the one that is followed.
+    pub(super) fn follows(&mut self, job: String) {
+        let writer = self.talk.writer.clone();
+        let renew = ToAgent::Renew { job: job.clone() };
+        self.job = Some(job);
+        self.lease = Some(Lease(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(limits::RENEW).await;
+                if writer.message(&renew).await.is_err() {
+                    return;
+                }
+            }
+        })));
+    }
+
+    /// The next message of the followed job. Cancel-safe. There is no time limit: a job may be
+    /// silent for as long as its own limits allow, and a dead link is noticed by its transport.
+    ///
+    /// # Errors
+    /// [`RemoteError::LinkCut`] when the stream ends; [`RemoteError::Refused`] when the agent
+    /// would not do what was asked without waiting ([`Session::cancel`], [`Session::stdin`]).
+    pub async fn next(&mut self) -> Result<JobMessage, RemoteError> {
+        loop {
+            let incoming = match self.aside.pop_front() {
+                Some(incoming) => incoming,
+                None => self.talk.incoming("following the job").await?,
+            };
+            match incoming {
+                Incoming::Job(message) => {
+                    if let JobMessage::Event(Event { body: EventBody::Ended { .. }, .. }) = &message
+                    {
+                        self.lease = None;
+                    }
+                    return Ok(message);
+                }
+                Incoming::Piece { path, offset: 0, bytes } => self.keep_inline(path, bytes),
+                Incoming::Piece { .. } => {}
+                // A renewal that comes too late says nothing that the job's events do not.
+                Incoming::Answer(FromAgent::Refused { request, .. }) if request == "renew" => {}
+                Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+                    return Err(RemoteError::Refused { request, code, text });
+                }
+                Incoming::Answer(_) => {}
+            }
+        }
+    }
+
+    fn keep_inline(&mut self, path: String, bytes: Vec<u8>) {
+        if self.inline_bytes + bytes.len() <= INLINE_KEPT {
+            self.inline_bytes += bytes.len();
+            self.inline.insert(path, bytes);
+        }
+    }
+
+    /// An artifact that came unasked, if it did.
+    pub(super) fn take_inline(&mut self, path: &str) -> Option<Vec<u8>> {
+        // Pieces may lie behind answers that were waited for since.
+        for incoming in &mut self.aside {
+            if let Incoming::Piece { path: of, offset: 0, bytes } = incoming
+                && of == path
+            {
+                return Some(std::mem::take(bytes));
+            }
+        }
+        let bytes = self.inline.remove(path)?;
+        self.inline_bytes -= bytes.len();
+        Some(bytes)
+    }
+
+    /// Puts a message aside that came while something else was awaited.
+    pub(super) fn put_aside(&mut self, incoming: Incoming) {
+        self.aside.push_back(incoming);
+    }
+
+    /// Asks the agent to stop the job and all that it started; its terminal event confirms.
+    ///
+    /// # Errors
+    /// The link.
+    pub async fn cancel(&mut self) -> Result<(), RemoteError> {
+        match &self.job {
+            Some(job) => self.talk.writer.message(&ToAgent::Cancel { job: job.clone() }).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends bytes to the running step's standard input; `None` ends it.
+    ///
+    /// # Errors
+    /// The link.
+    pub async fn stdin(&mut self, bytes: Option<&[u8]>) -> Result<(), RemoteError> {
+        let Some(job) = self.job.clone() else { return Ok(()) };
+        let Some(bytes) = bytes else {
+            return self.talk.writer.message(&ToAgent::Stdin { job, len: 0, eof: true }).await;
+        };
+        for piece in bytes.chunks(rgpu_protocol::frame::MAX_BODY) {
+            let message = ToAgent::Stdin { job: job.clone(), len: piece.len() as u64, eof: false };
+            self.talk.writer.announced(&message, Kind::Output, piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the job to its own limits.
+    ///
+    /// # Errors
+    /// The link, or `no_such_job`.
+    pub async fn detach(&mut self) -> Result<(), RemoteError> {
+        let Some(job) = self.job.take() else { return Ok(()) };
+        self.lease = None;
+        self.ask(&ToAgent::Detach { job }, "leaving the job", limits::ANSWER).await?;
+        Ok(())
+    }
+
+    /// Ends the conversation: what was sent is written out, the agent is given the chance to end.
+    pub async fn close(self) {
+        let Self { talk, lease, .. } = self;
+        drop(lease);
+        let Conversation { reader: _reader, writer, writing, .. } = talk;
+        drop(writer);
+        // A stream that will not close within its limit is dropped.
+        let _ = timeout(limits::CLOSE, writing).await;
+    }
+}
+
+/// An answer that fits no request.
+pub(super) fn unasked(answer: &FromAgent) -> RemoteError {
+    let mut what = format!("{answer:?}");
+    what.truncate(what.char_indices().nth(200).map_or(what.len(), |(at, _)| at));
+    RemoteError::Nonsense { what: format!("an answer to nothing: {what}") }
+}

@@ -1,0 +1,328 @@
+//! Bringing up the agent on a host.
+//!
+//! One command per connection, through whatever shell the user has there: a single quoted word
+//! that sh, bash, zsh, fish, csh and tcsh all read alike, handed to `/bin/sh`. It looks for the
+//! agent, under its sha256, in a list of folders and becomes it. Where none has it, the same
+//! command says so, takes a script and the program on its standard input, puts it into the first
+//! folder that can hold and run it, and becomes it: a cold start needs no second command.
+//!
+//! A folder must be the user's own and closed to others (0700); one in a place where everybody may
+//! write must not be a link. The program is written under another name, checked against its sha256
+//! and run once before it gets its name.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rgpu_protocol::Digest;
+use rgpu_protocol::frame::{FrameError, MAGIC, MAX_PREAMBLE};
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::fit::Needs;
+use super::stream::{FrameReader, Wire};
+use super::{RemoteError, RemoteSpec, Talk, limits};
+
+/// What the start command says when no folder has the agent: system, machine, C library.
+const ABSENT: &str = "rgpu-agent-absent-1";
+/// What the install script says when it is ready for the program's bytes.
+const SEND: &str = "rgpu-agent-send-1";
+/// What the install script says when no folder is left, with what was wrong with each.
+const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
+
+/// The start command's script. It stands in single quotes for a shell of any kind, so it holds no
+/// single quote, backslash, `!` or newline, and stays under csh's 1,024 bytes a word.
+const START: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" stdio;;esac;fi;done;echo "ABSENT $(uname -sm) $(getconf GNU_LIBC_VERSION 2>/dev/null||ldd --version 2>&1|head -n1)";IFS= read -r l&&eval "$l""#;
+
+/// The install script, one line, read by the start command. `$why` gathers what was wrong.
+const INSTALL: &str = concat!(
+    r#"umask 077;why=;for d in FOLDERS;do f=$d/bin/agent-SHA;t=$d/bin/.new.$$;"#,
+    r#"case $d in "$HOME"/*);;*)if [ -h "$d" ];then why="$why$d is a link; ";continue;fi;;esac;"#,
+    r#"mkdir -p "$d/bin" 2>/dev/null||{ why="$why$d cannot be made; ";continue;};"#,
+    r#"[ -O "$d" ]||{ why="$why$d belongs to somebody else; ";continue;};"#,
+    r#"case $(ls -ldL "$d") in d????-??-*);;*)why="$why$d may be written by others; ";continue;;esac;"#,
+    r#"chmod 700 "$d" "$d/bin";"#,
+    r#"printf '%s\n' '#!/bin/sh' 'exit 0' 2>/dev/null >"$t"&&chmod 700 "$t"&&"$t" 2>/dev/null||{ rm -f "$t";why="$why$d is full or may not run programs; ";continue;};"#,
+    r#"k=$(df -Pk "$d" 2>/dev/null|awk 'NR==2{print $4}');if [ -n "$k" ]&&[ "$k" -lt KILOS ];then rm -f "$t";why="$why$d has $k KiB left; ";continue;fi;"#,
+    r#"echo "SEND $d";head -c BYTES|(cat >"$t";r=$?;cat >/dev/null;exit $r)||{ rm -f "$t";why="$why$d is full; ";continue;};"#,
+    r#"if command -v sha256sum >/dev/null 2>&1;then case $(sha256sum <"$t") in SHA*);;*)rm -f "$t";why="$why$d got a damaged copy; ";continue;;esac;fi;"#,
+    r#"chmod 700 "$t";w=$("$t" version 2>&1 >/dev/null </dev/null)||{ rm -f "$t";why="$why$d: $w; ";continue;};"#,
+    r#"find "$d/bin" -name 'agent-*' -mtime +30 -exec rm -f {} + 2>/dev/null;"#,
+    r#"mv -f "$t" "$f"&&exec "$f" stdio;done;echo "NO_FOLDER $why";exit 126"#,
+);
+
+/// How the agent is started on one host.
+pub struct Start {
+    command: String,
+    install: String,
+    program: Vec<u8>,
+    needs: Needs,
+}
+
+impl Start {
+    /// For a remote, with the agent's program of this machine. Reads the program: blocks.
+    ///
+    /// # Errors
+    /// No program, or settings that no shell could be trusted with.
+    pub fn of(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
+        let program = std::fs::read(agent)
+            .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
+        let needs = Needs::read(&program).map_err(|why| RemoteError::Unfit {
+            why: format!("`{}` is no program for it: {why}", agent.display()),
+        })?;
+        let digest = Digest::from_bytes(&Sha256::digest(&program).into());
+        let folders = folders(spec)?;
+        let kilos = program.len() / 1024 + 1024;
+        let fill = |script: &str| {
+            script
+                .replace("SHA", digest.as_str())
+                .replace("ABSENT", ABSENT)
+                .replace("SEND", SEND)
+                .replace("NO_FOLDER", NO_FOLDER)
+                .replace("KILOS", &kilos.to_string())
+                .replace("BYTES", &program.len().to_string())
+                .replace("FOLDERS", &folders)
+        };
+        let mut command = String::from("exec ");
+        for word in &spec.via {
+            command.push_str(&any_shell_word(word)?);
+            command.push(' ');
+        }
+        command.push_str(&format!("/bin/sh -c '{}'", fill(START)));
+        Ok(Self { command, install: fill(INSTALL) + "\n", program, needs })
+    }
+
+    /// The command line for the host's login shell.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Talks with the start command until the agent's first line came.
+    ///
+    /// # Errors
+    /// The agent is not there and cannot be put there, or does not start.
+    pub async fn run(&self, mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
+        let mut sign = next_sign(&mut wire, talk, limits::AGENT_START).await?;
+        if let Sign::Absent(host) = &sign {
+            self.needs.check(host)?;
+            talk.verbose(&format!(
+                "the host has no agent of this version: sending {} bytes",
+                self.program.len()
+            ));
+            send(&mut wire, self.install.as_bytes(), limits::AGENT_START).await?;
+            sign = next_sign(&mut wire, talk, limits::AGENT_START).await?;
+        }
+        // A folder that turns out to be full after all has the next one ask again.
+        while let Sign::Send(folder) = &sign {
+            talk.verbose(&format!("putting the agent into `{folder}` on the host"));
+            send(&mut wire, &self.program, limits::AGENT_UPLOAD).await?;
+            sign = next_sign(&mut wire, talk, limits::AGENT_START).await?;
+        }
+        match sign {
+            Sign::Magic => Ok(wire),
+            Sign::NoFolder(tried) => Err(RemoteError::NoFolder { tried }),
+            Sign::Absent(_) | Sign::Send(_) => {
+                Err(RemoteError::Nonsense { what: "the start command began anew".to_owned() })
+            }
+        }
+    }
+}
+
+/// Waits for the first line of an agent that was started directly.
+///
+/// # Errors
+/// It does not start.
+pub async fn await_magic(mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
+    match next_sign(&mut wire, talk, limits::AGENT_START).await? {
+        Sign::Magic => Ok(wire),
+        _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),
+    }
+}
+
+/// Refuses settings that the kind of remote does not know.
+///
+/// # Errors
+/// Names the first of them.
+pub fn no_options(spec: &RemoteSpec, known: &[&str]) -> Result<(), RemoteError> {
+    match spec.options.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(RemoteError::Setting {
+            setting: key.clone(),
+            why: format!("a `{}` remote does not know it", spec.scheme()),
+        }),
+        None => Ok(()),
+    }
+}
+
+async fn send(wire: &mut Wire, bytes: &[u8], limit: Duration) -> Result<(), RemoteError> {
+    let doing = "sending the agent's program";
+    timeout(limit, async {
+        for piece in bytes.chunks(256 << 10) {
+            wire.writer.write_all(piece).await?;
+        }
+        wire.writer.flush().await
+    })
+    .await
+    .map_err(|_| RemoteError::Silent { doing, limit })?
+    .map_err(|error| RemoteError::LinkCut { doing, why: error.to_string() })
+}
+
+/// What the other end says before frames begin.
+#[derive(Debug, PartialEq, Eq)]
+enum Sign {
+    Magic,
+    Absent(String),
+    Send(String),
+    NoFolder(String),
+}
+
+async fn next_sign(wire: &mut Wire, talk: &dyn Talk, limit: Duration) -> Result<Sign, RemoteError> {
+    let waited = timeout(limit, until_sign(&mut wire.reader, talk)).await;
+    let ended = match waited {
+        Ok(Ok(Some(sign))) => return Ok(sign),
+        Ok(Ok(None)) => {
+            // Its exit status comes a moment after its output ends.
+            for _ in 0..50 {
+                if wire.ending.exit().is_some() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            match wire.ending.exit() {
+                Some(126) => "it may not be run there (status 126)".to_owned(),
+                Some(127) => "a command was not found (status 127)".to_owned(),
+                _ => wire.ending.words(),
+            }
+        }
+        Ok(Err(error)) => return Err(error),
+        Err(_) => format!("nothing came within {} s", limit.as_secs()),
+    };
+    let mut last = wire.ending.last_words(200);
+    if last.is_empty() {
+        last = tail(wire.reader.pending(), 200);
+    }
+    Err(RemoteError::AgentStart { ended, last })
+}
+
+/// Reads until a sign; what stands before it is shown and forgotten. `None`: the stream ended.
+async fn until_sign(
+    reader: &mut FrameReader,
+    talk: &dyn Talk,
+) -> Result<Option<Sign>, RemoteError> {
+    loop {
+        if let Some((before, len, sign)) = find_sign(reader.pending()) {
+            let preamble = String::from_utf8_lossy(&reader.pending()[..before]).into_owned();
+            if !preamble.trim().is_empty() {
+                talk.verbose(&format!("printed by the host's start-up files: {}", preamble.trim()));
+            }
+            reader.consume(before + len);
+            return Ok(Some(sign));
+        }
+        if reader.pending().len() > MAX_PREAMBLE + MAGIC.len() {
+            return Err(FrameError::NoMagic.into());
+        }
+        match reader.fill().await {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => {
+                let (doing, why) = ("starting the agent", error.to_string());
+                return Err(RemoteError::LinkCut { doing, why });
+            }
+        }
+    }
+}
+
+/// The first sign in `bytes`: how much stands before it, its own length, and what it says.
+fn find_sign(bytes: &[u8]) -> Option<(usize, usize, Sign)> {
+    let magic = bytes
+        .windows(MAGIC.len())
+        .position(|window| window == MAGIC)
+        .map(|at| (at, MAGIC.len(), Sign::Magic));
+    let spoken = [
+        (ABSENT, Sign::Absent as fn(String) -> Sign),
+        (SEND, Sign::Send),
+        (NO_FOLDER, Sign::NoFolder),
+    ]
+    .into_iter()
+    .filter_map(|(word, sign)| {
+        let at = bytes.windows(word.len()).position(|window| window == word.as_bytes())?;
+        let len = bytes[at..].iter().position(|&b| b == b'\n')? + 1;
+        let says = String::from_utf8_lossy(&bytes[at + word.len()..at + len]).trim().to_owned();
+        Some((at, len, sign(says)))
+    });
+    magic.into_iter().chain(spoken).min_by_key(|(at, ..)| *at)
+}
+
+fn tail(bytes: &[u8], n: usize) -> String {
+    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(n)..]).trim().to_owned()
+}
+
+/// The folders for the agent's program, best first, as words for `for d in`.
+fn folders(spec: &RemoteSpec) -> Result<String, RemoteError> {
+    let usual = r#""$HOME/.cache/rgpu" "/var/tmp/rgpu-$u" "/tmp/rgpu-$u""#;
+    let Some(own) = &spec.agent_folder else { return Ok(usual.to_owned()) };
+    let (home, rest) = match own.strip_prefix("~/") {
+        Some(rest) => ("$HOME/", rest),
+        None => ("", own.as_str()),
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_./@+,:=-".contains(&b);
+    if rest.is_empty() || !rest.bytes().all(plain) || (home.is_empty() && !rest.starts_with('/')) {
+        return Err(RemoteError::Setting {
+            setting: "agent_folder".to_owned(),
+            why: format!("`{own}` is not `/…` or `~/…` of letters, digits and `_./@+,:=-`"),
+        });
+    }
+    Ok(format!(r#""{home}{rest}" {usual}"#))
+}
+
+/// A word that sh, bash, zsh, fish, csh and tcsh all take for itself.
+fn any_shell_word(word: &str) -> Result<String, RemoteError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_./@+,:=-%".contains(&b);
+    if !word.is_empty() && word.bytes().all(plain) && !word.starts_with('=') {
+        return Ok(word.to_owned());
+    }
+    // fish reads `\` within single quotes, csh `!`; neither reads a newline there.
+    if word.contains(['\'', '\\', '!']) || word.chars().any(char::is_control) {
+        return Err(RemoteError::Setting {
+            setting: "via".to_owned(),
+            why: format!("{word:?} cannot be quoted for every shell"),
+        });
+    }
+    Ok(format!("'{word}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_command_is_one_word_for_every_shell() {
+        let agent = std::env::current_exe().unwrap();
+        let mut spec = RemoteSpec::new("x", "ssh://x");
+        spec.via = vec!["docker".into(), "exec".into(), "-i".into(), "a b".into()];
+        let start = Start::of(&spec, &agent).unwrap();
+        let rest = start.command().strip_prefix("exec docker exec -i 'a b' /bin/sh -c '").unwrap();
+        let script = rest.strip_suffix('\'').unwrap();
+        assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
+        assert!(script.len() < 1000, "{}", script.len());
+    }
+
+    #[test]
+    fn words_that_some_shell_would_misread_are_refused() {
+        assert_eq!(any_shell_word("exec").unwrap(), "exec");
+        assert_eq!(any_shell_word("").unwrap(), "''");
+        assert_eq!(any_shell_word("a;b").unwrap(), "'a;b'");
+        for bad in ["it's", "a\\b", "wow!", "a\nb"] {
+            assert!(any_shell_word(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_sign_is_found_behind_what_start_up_files_print() {
+        let bytes = b"hello\nrgpu-agent-absent-1 Linux x86_64 glibc 2.36\n";
+        assert_eq!(
+            find_sign(bytes),
+            Some((6, bytes.len() - 6, Sign::Absent("Linux x86_64 glibc 2.36".to_owned())))
+        );
+        assert_eq!(find_sign(&bytes[..30]), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! How reaching a host, talking to its agent or moving files can fail.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rgpu_protocol::Digest;
+use rgpu_protocol::frame::FrameError;
+
+use super::ssh::SshError;
+use crate::error::{Exit, Failure, Side};
+
+/// A failure between this machine and a job.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// The configured address or a setting of the remote cannot be right.
+    #[error("`{url}` is not the address of a remote: {why}")]
+    Address {
+        /// As configured.
+        url: String,
+        /// In words.
+        why: String,
+    },
+    /// A setting of the remote cannot be used.
+    #[error("the remote's setting `{setting}` cannot be used: {why}")]
+    Setting {
+        /// Its name.
+        setting: String,
+        /// In words.
+        why: String,
+    },
+    /// The agent's program is not on this machine.
+    #[error("the agent's program cannot be read at `{path}`")]
+    NoAgent {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A program of this machine could not be started.
+    #[error("cannot start `{program}`")]
+    Spawn {
+        /// Which.
+        program: String,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The ssh connection.
+    #[error(transparent)]
+    Ssh(#[from] SshError),
+    /// The agent that we have cannot run on that host.
+    #[error("the agent cannot run on the host: {why}")]
+    Unfit {
+        /// What does not match.
+        why: String,
+    },
+    /// The start command ended, or went silent, without the agent's first line.
+    #[error("the agent did not start on the host: {ended}")]
+    AgentStart {
+        /// How the command ended.
+        ended: String,
+        /// The last bytes it printed.
+        last: String,
+    },
+    /// No folder of the host could take the agent.
+    #[error("the host has no folder that can hold the agent's program")]
+    NoFolder {
+        /// What was wrong with each.
+        tried: String,
+    },
+    /// The stream ended.
+    #[error("the link was cut while {doing}")]
+    LinkCut {
+        /// What was going on.
+        doing: &'static str,
+        /// What is known of why.
+        why: String,
+    },
+    /// Nothing came for too long.
+    #[error("no answer in {} s while {doing}", limit.as_secs())]
+    Silent {
+        /// What was going on.
+        doing: &'static str,
+        /// The limit that ran out, see [`super::limits`].
+        limit: Duration,
+    },
+    /// The agent would not do it.
+    #[error("the agent refused to {request}: {text}")]
+    Refused {
+        /// What was asked.
+        request: String,
+        /// Its code, e.g. `facts_changed`.
+        code: String,
+        /// Its words.
+        text: String,
+    },
+    /// The other side needs something that this version cannot do, or the other way round.
+    #[error("this rgpu and the agent do not understand each other: {0}")]
+    Mismatch(String),
+    /// Not our frames.
+    #[error("the agent's stream is damaged")]
+    Frames(#[from] FrameError),
+    /// A frame in the right form with content that makes no sense here.
+    #[error("the agent's stream makes no sense: {what}")]
+    Nonsense {
+        /// What came, with its first bytes.
+        what: String,
+    },
+    /// The host's events or output do not join what came before.
+    #[error("the host's record has a gap: {what}")]
+    Gap {
+        /// Where.
+        what: String,
+    },
+    /// A file arrived, but not as its digest says.
+    #[error("`{path}` arrived damaged")]
+    Damaged {
+        /// Path on the host.
+        path: String,
+        /// What the host said.
+        want: Digest,
+        /// What came.
+        got: Digest,
+    },
+    /// Our own disk.
+    #[error("cannot write `{path}`")]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file of the bundle is gone from this machine.
+    #[error("cannot read a file to upload ({digest:?})")]
+    Blob {
+        /// Its digest.
+        digest: Digest,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The link stayed cut.
+    #[error("the host could not be reached again for {} s", after.as_secs())]
+    GaveUp {
+        /// How long it was tried.
+        after: Duration,
+        /// The last try.
+        #[source]
+        last: Box<RemoteError>,
+    },
+}
+
+impl RemoteError {
+    /// Whether trying again may help: the link, not what was said on it.
+    pub fn is_link(&self) -> bool {
+        match self {
+            Self::LinkCut { .. } | Self::Silent { .. } => true,
+            Self::Ssh(error) => error.is_link(),
+            _ => false,
+        }
+    }
+
+    /// The code under which `--json` names it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Address { .. } => "bad_address",
+            Self::Setting { .. } => "bad_setting",
+            Self::NoAgent { .. } => "agent_missing",
+            Self::Spawn { .. } => "spawn_failed",
+            Self::Ssh(error) => error.code(),
+            Self::Unfit { .. } => "agent_unfit",
+            Self::AgentStart { .. } => "agent_start",
+            Self::NoFolder { .. } => "no_folder",
+            Self::LinkCut { .. } => "link_cut",
+            Self::Silent { .. } => "no_answer",
+            Self::Refused { .. } => "refused",
+            Self::Mismatch(_) => "version_mismatch",
+            Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",
+            Self::Gap { .. } => "gap",
+            Self::Damaged { .. } => "damaged",
+            Self::Disk { .. } => "disk",
+            Self::Blob { .. } => "input_gone",
+            Self::GaveUp { .. } => "unreachable",
+        }
+    }
+
+    /// The side that failed and the exit status that goes with it.
+    fn blame(&self) -> (Side, Exit) {
+        match self {
+            Self::Address { .. } | Self::Setting { .. } => (Side::Local, Exit::Config),
+            Self::NoAgent { .. } | Self::Spawn { .. } => (Side::Local, Exit::Host),
+            Self::Disk { .. } => (Side::Local, Exit::Disk),
+            Self::Blob { .. } => (Side::Local, Exit::Config),
+            Self::Ssh(error) => error.blame(),
+            Self::LinkCut { .. } | Self::Silent { .. } | Self::Damaged { .. } => {
+                (Side::Transport, Exit::Host)
+            }
+            Self::GaveUp { .. } => (Side::Transport, Exit::Host),
+            _ => (Side::Host, Exit::Host),
+        }
+    }
+
+    /// As the front ends show it.
+    pub fn failure(&self, remote: &str, transport: &str) -> Failure {
+        let (side, exit) = self.blame();
+        let failure =
+            Failure::new(exit, self.code(), self.to_string()).side(side).on(remote, transport);
+        let failure = match self {
+            Self::Ssh(error) => return error.explain(failure, remote),
+            Self::AgentStart { last, .. } => failure
+                .cause(last)
+                .hint(format!("run `rgpu remote check {remote} -v` to see all that the host prints")),
+            Self::NoFolder { tried } => failure.cause(tried).hint(format!(
+                "name a folder of your own that may hold programs: `agent_folder` of [remote.{remote}]"
+            )),
+            Self::LinkCut { why, .. } => failure.cause(why),
+            Self::Damaged { want, got, .. } => {
+                failure.cause(format!("expected {want:?}, got {got:?}"))
+            }
+            Self::NoAgent { path, .. } => because(failure, self).hint(format!(
+                "build it with `cargo xtask dist`, or set RGPU_LIBEXEC to the folder above it (looked for `{}`)",
+                path.display()
+            )),
+            Self::Unfit { .. } => failure
+                .hint("build the portable agent with `cargo xtask dist`, which runs on glibc 2.17 and later"),
+            Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
+            Self::Refused { code, .. } if code == "facts_changed" => {
+                failure.hint(format!("run `rgpu doctor {remote} --fresh`"))
+            }
+            Self::GaveUp { .. } => {
+                because(failure, self).hint("the job goes on there: `rgpu runs attach latest`")
+            }
+            _ => because(failure, self),
+        };
+        failure
+    }
+}
+
+/// With the sources of `error`, but not its own words, which stand in the failure already.
+pub(super) fn because(failure: Failure, error: &dyn std::error::Error) -> Failure {
+    match error.source() {
+        Some(source) => failure.because(source),
+        None => failure,
+    }
+}

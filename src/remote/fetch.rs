@@ -1,0 +1,171 @@
+//! Artifacts on their way down.
+//!
+//! Pieces are asked for ahead, so that a long link stays full. A file is written beside its place
+//! under a name that holds its digest, so that a cut fetch goes on where it stopped; only a file
+//! whose digest is right gets its own name.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, ToAgent};
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+
+use super::client::{Incoming, Session, unasked};
+use super::upload::{Progress, Transfer};
+use super::{RemoteError, limits};
+
+/// Pieces asked for and not yet come.
+const AHEAD: u64 = 8;
+
+/// A file of a job, as its `artifact` event names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The job.
+    pub job: String,
+    /// Path in the job's folder.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// sha256.
+    pub digest: Digest,
+}
+
+impl Session {
+    /// Brings a file of a job to `dest`, whose folder must exist. May be repeated after a cut
+    /// link: what has come is not asked for again.
+    ///
+    /// The folder is not synced: do that once, after the last file.
+    ///
+    /// # Errors
+    /// The link, a refusal, our disk; [`RemoteError::Damaged`] when what came is not what was
+    /// named, and then nothing is left behind.
+    pub async fn fetch(
+        &mut self,
+        wanted: &Wanted,
+        dest: &Path,
+        progress: Progress<'_>,
+    ) -> Result<(), RemoteError> {
+        let mut part = Part::open(wanted, dest)?;
+        if part.len == 0
+            && let Some(bytes) = self.take_inline(&wanted.path)
+            && bytes.len() as u64 == wanted.size
+        {
+            part.add(&bytes)?;
+        }
+        let mut asked = part.len;
+        while part.len < wanted.size {
+            progress(Transfer { done: part.len, total: wanted.size });
+            while asked < wanted.size && asked < part.len + AHEAD * BLOB_BYTES {
+                let len = BLOB_BYTES.min(wanted.size - asked);
+                let (job, path) = (wanted.job.clone(), wanted.path.clone());
+                let request = ToAgent::Fetch { job, path, offset: asked, len };
+                self.talk.writer.message(&request).await?;
+                asked += len;
+            }
+            self.piece(wanted, &mut part).await?;
+        }
+        part.finish(wanted)?;
+        progress(Transfer { done: wanted.size, total: wanted.size });
+        Ok(())
+    }
+
+    /// Waits for the next piece of `wanted`.
+    async fn piece(&mut self, wanted: &Wanted, part: &mut Part) -> Result<(), RemoteError> {
+        let doing = "fetching a file";
+        loop {
+            let incoming = timeout(limits::STALL, self.talk.incoming(doing))
+                .await
+                .map_err(|_| RemoteError::Silent { doing, limit: limits::STALL })??;
+            match incoming {
+                Incoming::Piece { path, offset, bytes }
+                    if path == wanted.path && offset == part.len =>
+                {
+                    if bytes.is_empty() || part.len + bytes.len() as u64 > wanted.size {
+                        return Err(RemoteError::Nonsense {
+                            what: format!("{} bytes of `{path}` at {offset}", bytes.len()),
+                        });
+                    }
+                    return part.add(&bytes);
+                }
+                Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+                    return Err(RemoteError::Refused { request, code, text });
+                }
+                Incoming::Answer(FromAgent::Done { .. }) => {}
+                Incoming::Answer(other) => return Err(unasked(&other)),
+                other => self.put_aside(other),
+            }
+        }
+    }
+}
+
+/// A file that is not whole yet.
+struct Part {
+    file: File,
+    path: PathBuf,
+    dest: PathBuf,
+    hash: Sha256,
+    len: u64,
+}
+
+impl Part {
+    fn open(wanted: &Wanted, dest: &Path) -> Result<Self, RemoteError> {
+        let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let path = dest.with_file_name(format!(".{name}.{}.part", &wanted.digest.as_str()[..16]));
+        let disk = |source| RemoteError::Disk { path: path.clone(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(disk)?;
+        let mut hash = Sha256::new();
+        let mut len = 0;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut buffer).map_err(disk)? {
+                0 => break,
+                n => {
+                    hash.update(&buffer[..n]);
+                    len += n as u64;
+                }
+            }
+        }
+        if len > wanted.size {
+            // Not ours, or of a defect of ours: begin again.
+            file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).map_err(disk)?;
+            (hash, len) = (Sha256::new(), 0);
+        }
+        Ok(Self { file, path, dest: dest.to_owned(), hash, len })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<(), RemoteError> {
+        self.file.write_all(bytes).map_err(|source| self.disk(source))?;
+        self.hash.update(bytes);
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn disk(&self, source: io::Error) -> RemoteError {
+        RemoteError::Disk { path: self.path.clone(), source }
+    }
+
+    fn finish(self, wanted: &Wanted) -> Result<(), RemoteError> {
+        let got = Digest::from_bytes(&self.hash.clone().finalize().into());
+        if got != wanted.digest {
+            // What is wrong must not be taken up again.
+            let _ = fs::remove_file(&self.path);
+            return Err(RemoteError::Damaged {
+                path: wanted.path.clone(),
+                want: wanted.digest.clone(),
+                got,
+            });
+        }
+        self.file
+            .sync_all()
+            .and_then(|()| fs::rename(&self.path, &self.dest))
+            .map_err(|source| self.disk(source))
+    }
+}

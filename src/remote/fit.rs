@@ -1,0 +1,103 @@
+//! Whether the agent that we have can run on a host: asked before it is sent, since the dynamic
+//! loader's own words ("GLIBC_2.34 not found") tell nobody what to do.
+
+use goblin::elf::header::{EM_AARCH64, EM_X86_64};
+use goblin::elf::{Elf, header};
+
+use super::RemoteError;
+
+/// What a program needs of its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// As `uname -m` says it.
+    machine: &'static str,
+    /// The newest glibc symbol version it names; `None`: it is linked without glibc.
+    glibc: Option<(u32, u32)>,
+}
+
+impl Needs {
+    /// Of an ELF program.
+    pub(super) fn read(program: &[u8]) -> Result<Self, String> {
+        let elf = Elf::parse(program).map_err(|error| error.to_string())?;
+        let machine = match elf.header.e_machine {
+            EM_X86_64 => "x86_64",
+            EM_AARCH64 => "aarch64",
+            other => return Err(format!("it is for {}", header::machine_to_str(other))),
+        };
+        let versions = elf.verneed.iter().flat_map(|needs| {
+            needs.iter().flat_map(|need| {
+                need.iter().filter_map(|aux| elf.dynstrtab.get_at(aux.vna_name)).collect::<Vec<_>>()
+            })
+        });
+        let glibc = versions.filter_map(|v| version(v.strip_prefix("GLIBC_")?)).max();
+        // A glibc program without a versioned symbol does not exist; one without an interpreter
+        // is static.
+        Ok(Self { machine, glibc: elf.interpreter.and(glibc) })
+    }
+
+    /// Against what the start command says of the host: `Linux x86_64 glibc 2.36`.
+    pub(super) fn check(&self, host: &str) -> Result<(), RemoteError> {
+        let mut words = host.split_whitespace();
+        let (system, machine) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let libc: Vec<&str> = words.collect();
+        let unfit = |why: String| Err(RemoteError::Unfit { why });
+        if system != "Linux" {
+            return unfit(format!("the host runs `{system}`, and the agent needs Linux"));
+        }
+        if machine != self.machine {
+            return unfit(format!("the host is `{machine}`, this agent is for {}", self.machine));
+        }
+        let Some((major, minor)) = self.glibc else { return Ok(()) };
+        if libc.first().is_some_and(|word| word.contains("musl")) {
+            return unfit("the host has musl, this agent needs glibc".to_owned());
+        }
+        // `glibc 2.36`, or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9) 2.31`; where neither is to be
+        // had the loader has the last word.
+        match libc.last().and_then(|word| version(word)) {
+            Some(found) if found < (major, minor) => unfit(format!(
+                "the host has glibc {}.{}, this agent needs {major}.{minor}",
+                found.0, found.1
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_refused_for_what_it_lacks_and_for_nothing_else() {
+        let needs = Needs { machine: "x86_64", glibc: Some((2, 34)) };
+        for good in [
+            "Linux x86_64 glibc 2.34",
+            "Linux x86_64 ldd (Debian GLIBC 2.41-12) 2.41",
+            "Linux x86_64",
+        ] {
+            needs.check(good).unwrap();
+        }
+        for (bad, word) in [
+            ("Linux x86_64 glibc 2.31", "glibc 2.31"),
+            ("Linux aarch64 glibc 2.39", "aarch64"),
+            ("Linux x86_64 musl libc (x86_64)", "musl"),
+            ("Darwin arm64", "Darwin"),
+        ] {
+            assert!(needs.check(bad).unwrap_err().to_string().contains(word), "{bad}");
+        }
+        Needs { glibc: None, ..needs }.check("Linux x86_64 musl libc (x86_64)").unwrap();
+    }
+
+    #[test]
+    fn this_test_program_needs_what_it_was_built_for() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let needs = Needs::read(&own).unwrap();
+        assert_eq!(needs.machine, std::env::consts::ARCH);
+        assert!(Needs::read(b"no program").is_err());
+    }
+}

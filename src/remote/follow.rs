@@ -1,0 +1,385 @@
+//! A connection that outlives its links.
+//!
+//! Each request is repeated on a fresh link when the one it ran on is cut; a followed job is taken
+//! up by the number of its last event and by how much of its output has come. Nothing is lost and
+//! nothing comes twice; only standard input cannot be taken up, since nobody confirms it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rgpu_protocol::message::{Had, JobLine};
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{Event, EventBody, Hello, Probe, Stream};
+use tokio::time::Instant;
+
+use super::upload::{Progress, Submission, Uploaded};
+use super::{ConnectOptions, JobMessage, Remote, RemoteError, Session, Wanted, limits};
+
+/// A remote, connected for as long as it takes.
+pub struct Follow {
+    remote: Arc<dyn Remote>,
+    options: ConnectOptions,
+    session: Option<Session>,
+    linked_at: Instant,
+    job: Option<Job>,
+    outage: Option<Outage>,
+    patience: Duration,
+}
+
+/// What is known of the followed job.
+#[derive(Clone, Debug)]
+struct Job {
+    id: String,
+    seq: u64,
+    had: BTreeMap<(String, Stream), u64>,
+    ended: bool,
+    cancelled: bool,
+}
+
+/// A cut link.
+struct Outage {
+    since: Instant,
+    next_try: Instant,
+    wait: Duration,
+    last: Option<RemoteError>,
+    back: bool,
+}
+
+/// A link that held this long was a good one: the next cut begins a new outage. A link that comes
+/// back only to break at the same request does not, so that trying ends.
+const GOOD_LINK: Duration = Duration::from_secs(30);
+
+impl Follow {
+    /// Connects. A host that cannot be reached at the first try is an error at once.
+    ///
+    /// # Errors
+    /// As [`Remote::connect`].
+    pub async fn connect(
+        remote: Arc<dyn Remote>,
+        options: ConnectOptions,
+    ) -> Result<Self, RemoteError> {
+        let session = Some(remote.connect(&options).await?);
+        let patience = limits::RECONNECT;
+        let linked_at = Instant::now();
+        Ok(Self { remote, options, session, linked_at, job: None, outage: None, patience })
+    }
+
+    /// With another limit on how long a cut link is tried again.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The remote.
+    pub fn remote(&self) -> &dyn Remote {
+        &*self.remote
+    }
+
+    /// The agent's greeting, while the link is there.
+    pub fn agent(&self) -> Option<&Hello> {
+        self.session.as_ref().map(|session| &session.agent)
+    }
+
+    /// What the agent knows of its host, with the answers to `probes`.
+    ///
+    /// # Errors
+    /// As [`Session::facts`], or the link stayed cut.
+    pub async fn facts(&mut self, probes: &[Probe]) -> Result<AgentFacts, RemoteError> {
+        loop {
+            match self.linked().await?.facts(probes.to_vec()).await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The user's jobs on this host, newest first.
+    ///
+    /// # Errors
+    /// As [`Session::jobs`], or the link stayed cut.
+    pub async fn jobs(&mut self) -> Result<Vec<JobLine>, RemoteError> {
+        loop {
+            match self.linked().await?.jobs().await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Removes an ended job's folder from the host.
+    ///
+    /// # Errors
+    /// As [`Session::forget`], or the link stayed cut.
+    pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
+        loop {
+            match self.linked().await?.forget(job).await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Submits a plan, sends what the host lacks, and follows the job. A job followed before is
+    /// left alone.
+    ///
+    /// # Errors
+    /// As [`Session::submit`], or the link stayed cut.
+    pub async fn submit(
+        &mut self,
+        submission: &Submission,
+        progress: Progress<'_>,
+    ) -> Result<Uploaded, RemoteError> {
+        self.job = None;
+        let uploaded = loop {
+            match self.linked().await?.submit(submission, progress).await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => break answer?,
+            }
+        };
+        self.job = Some(Job::new(&submission.plan.job));
+        Ok(uploaded)
+    }
+
+    /// Follows a job that is there, from event `from_seq` and these offsets of its output on.
+    ///
+    /// # Errors
+    /// As [`Session::attach`], or the link stayed cut.
+    pub async fn attach(
+        &mut self,
+        job: &str,
+        from_seq: u64,
+        had: &[Had],
+    ) -> Result<(), RemoteError> {
+        let mut job = Job::new(job);
+        job.seq = from_seq.saturating_sub(1);
+        job.had = had.iter().map(|h| ((h.step.clone(), h.stream), h.bytes)).collect();
+        self.job = None;
+        loop {
+            match self.linked().await?.attach(&job.id, from_seq, job.had()).await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => {
+                    self.job = Some(job);
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// The followed job's next message; `None` after its terminal event. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`RemoteError::GaveUp`] when the link stayed cut: the job goes on there by itself.
+    pub async fn next(&mut self) -> Result<Option<JobMessage>, RemoteError> {
+        loop {
+            if self.job.as_ref().is_none_or(|job| job.ended) {
+                return Ok(None);
+            }
+            match self.linked().await?.next().await {
+                Ok(message) => {
+                    if let Some(job) = &mut self.job
+                        && let Some(message) = job.accept(message)?
+                    {
+                        return Ok(Some(message));
+                    }
+                }
+                Err(error) if error.is_link() => self.lost(error),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks for the followed job to be stopped, now or as soon as the link is back. Its terminal
+    /// event, which [`Follow::next`] brings, confirms.
+    pub async fn cancel(&mut self) {
+        if let Some(job) = &mut self.job {
+            job.cancelled = true;
+        }
+        if let Some(session) = &mut self.session
+            && let Err(error) = session.cancel().await
+        {
+            self.lost(error);
+        }
+    }
+
+    /// Sends bytes to the running step's standard input; `None` ends it. While the link is cut
+    /// they are refused.
+    ///
+    /// # Errors
+    /// The link.
+    pub async fn stdin(&mut self, bytes: Option<&[u8]>) -> Result<(), RemoteError> {
+        match &mut self.session {
+            Some(session) => session.stdin(bytes).await,
+            None => Err(RemoteError::LinkCut {
+                doing: "sending standard input",
+                why: "the link is not back yet".to_owned(),
+            }),
+        }
+    }
+
+    /// Brings a file of a job to `dest`, whose folder must exist.
+    ///
+    /// # Errors
+    /// As [`Session::fetch`], or the link stayed cut.
+    pub async fn fetch(
+        &mut self,
+        wanted: &Wanted,
+        dest: &Path,
+        progress: Progress<'_>,
+    ) -> Result<(), RemoteError> {
+        loop {
+            match self.linked().await?.fetch(wanted, dest, progress).await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Leaves the followed job to its own limits.
+    ///
+    /// # Errors
+    /// As [`Session::detach`], or the link stayed cut.
+    pub async fn detach(&mut self) -> Result<(), RemoteError> {
+        loop {
+            match self.linked().await?.detach().await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => {
+                    self.job = None;
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Ends the connection in good order.
+    pub async fn close(self) {
+        if let Some(session) = self.session {
+            session.close().await;
+        }
+    }
+
+    /// The link went.
+    fn lost(&mut self, error: RemoteError) {
+        self.session = None;
+        let now = Instant::now();
+        if self.linked_at.elapsed() > GOOD_LINK && self.outage.as_ref().is_some_and(|o| o.back) {
+            self.outage = None;
+        }
+        let outage = self.outage.get_or_insert(Outage {
+            since: now,
+            next_try: now,
+            wait: Duration::ZERO,
+            last: None,
+            back: false,
+        });
+        outage.back = false;
+        outage.wait = (outage.wait * 2).clamp(Duration::from_secs(1), limits::BACK_OFF);
+        outage.next_try = now + outage.wait;
+        self.options.talk.link_lost(&error, outage.wait);
+        outage.last = Some(error);
+    }
+
+    /// The session, made anew when the link was cut, with the followed job taken up.
+    async fn linked(&mut self) -> Result<&mut Session, RemoteError> {
+        while self.session.is_none() {
+            if let Some(outage) = &mut self.outage {
+                if outage.since.elapsed() >= self.patience
+                    && let Some(last) = outage.last.take()
+                {
+                    let (after, last) = (self.patience, Box::new(last));
+                    self.outage = None;
+                    return Err(RemoteError::GaveUp { after, last });
+                }
+                tokio::time::sleep_until(outage.next_try).await;
+            }
+            match self.again().await {
+                Ok(session) => {
+                    self.session = Some(session);
+                    self.linked_at = Instant::now();
+                    if let Some(outage) = &mut self.outage {
+                        outage.back = true;
+                        self.options.talk.link_back();
+                    }
+                }
+                Err(error) if error.is_link() => self.lost(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match &mut self.session {
+            Some(session) => Ok(session),
+            // The loop above ends only with a session.
+            None => Err(RemoteError::LinkCut { doing: "connecting", why: String::new() }),
+        }
+    }
+
+    async fn again(&self) -> Result<Session, RemoteError> {
+        let mut session = self.remote.connect(&self.options).await?;
+        if let Some(job) = self.job.as_ref().filter(|job| !job.ended) {
+            session.attach(&job.id, job.seq + 1, job.had()).await?;
+            if job.cancelled {
+                session.cancel().await?;
+            }
+        }
+        Ok(session)
+    }
+}
+
+impl Job {
+    fn new(id: &str) -> Self {
+        Self { id: id.to_owned(), seq: 0, had: BTreeMap::new(), ended: false, cancelled: false }
+    }
+
+    fn had(&self) -> Vec<Had> {
+        self.had
+            .iter()
+            .map(|((step, stream), bytes)| Had {
+                step: step.clone(),
+                stream: *stream,
+                bytes: *bytes,
+            })
+            .collect()
+    }
+
+    /// The message, without what came before; `None`: all of it did.
+    fn accept(&mut self, message: JobMessage) -> Result<Option<JobMessage>, RemoteError> {
+        match message {
+            JobMessage::Event(event) => self.accept_event(event),
+            JobMessage::Output { step, stream, offset, mut bytes } => {
+                let had = self.had.entry((step.clone(), stream)).or_default();
+                if offset > *had {
+                    return Err(RemoteError::Gap {
+                        what: format!(
+                            "{} of step `{step}` goes on at byte {offset} after {had}",
+                            stream.as_str()
+                        ),
+                    });
+                }
+                let known = (*had - offset).min(bytes.len() as u64);
+                bytes.drain(..known as usize);
+                let offset = offset + known;
+                *had += bytes.len() as u64;
+                Ok((!bytes.is_empty()).then_some(JobMessage::Output {
+                    step,
+                    stream,
+                    offset,
+                    bytes,
+                }))
+            }
+        }
+    }
+
+    fn accept_event(&mut self, event: Event) -> Result<Option<JobMessage>, RemoteError> {
+        if event.seq <= self.seq {
+            return Ok(None);
+        }
+        if event.seq > self.seq + 1 {
+            return Err(RemoteError::Gap {
+                what: format!("event {} comes after event {}", event.seq, self.seq),
+            });
+        }
+        self.seq = event.seq;
+        self.ended = matches!(event.body, EventBody::Ended { .. });
+        Ok(Some(JobMessage::Event(event)))
+    }
+}

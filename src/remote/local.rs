@@ -1,0 +1,102 @@
+//! This machine: the agent as a child process.
+
+use std::process::Stdio;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+
+use super::client::Streams;
+use super::deploy::{self, Start};
+use super::stream::{Ending, FrameReader, Wire};
+use super::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session};
+
+/// `local`.
+pub const KIND: RemoteKind = RemoteKind {
+    scheme: "local",
+    form: "local",
+    open: |spec| {
+        deploy::no_options(spec, &[])?;
+        Ok(Box::new(Local { spec: spec.clone() }))
+    },
+};
+
+/// This machine.
+struct Local {
+    spec: RemoteSpec,
+}
+
+#[async_trait::async_trait]
+impl Remote for Local {
+    fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    fn transport(&self) -> &'static str {
+        "local"
+    }
+
+    async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
+        let streams = LocalStreams { spec: self.spec.clone(), options: options.clone() };
+        let wire = streams.open().await?;
+        Session::start(wire, Arc::new(streams), &self.spec).await
+    }
+}
+
+struct LocalStreams {
+    spec: RemoteSpec,
+    options: ConnectOptions,
+}
+
+#[async_trait::async_trait]
+impl Streams for LocalStreams {
+    async fn open(&self) -> Result<Wire, RemoteError> {
+        if self.spec.via.is_empty() {
+            let mut command = Command::new(&self.options.agent);
+            command.arg("stdio");
+            return deploy::await_magic(child(command)?, &*self.options.talk).await;
+        }
+        // Into a container of this machine: as onto any other host.
+        let start = Start::of(&self.spec, &self.options.agent)?;
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(start.command());
+        start.run(child(command)?, &*self.options.talk).await
+    }
+}
+
+/// Starts a program as the other end of a wire. It ends by itself when its standard input does, and
+/// is killed with this process's runtime; the agent's jobs are not its children and go on.
+pub(super) fn child(mut command: Command) -> Result<Wire, RemoteError> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| RemoteError::Spawn { program: program.clone(), source })?;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(mut stderr)) = pipes else {
+        let source = std::io::Error::other("it has no pipes");
+        return Err(RemoteError::Spawn { program, source });
+    };
+    let ending = Ending::default();
+    let seen = ending.clone();
+    tokio::spawn(async move {
+        let mut buffer = [0; 4096];
+        while let Ok(n) = stderr.read(&mut buffer).await {
+            if n == 0 {
+                break;
+            }
+            seen.stderr(&buffer[..n]);
+        }
+        match child.wait().await {
+            Ok(status) => match status.code() {
+                Some(code) => seen.exited(code),
+                None => seen.ended(format!("it was ended by {status}")),
+            },
+            Err(error) => seen.ended(error.to_string()),
+        }
+    });
+    Ok(Wire { reader: FrameReader::new(Box::new(stdout)), writer: Box::new(stdin), ending })
+}

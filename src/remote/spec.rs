@@ -1,0 +1,83 @@
+//! A remote as the user's configuration has it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{REMOTES, Remote, RemoteError};
+
+/// One `[remote.NAME]` table. Only the user's own configuration may hold one: a project's file may
+/// name a remote, never define it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteSpec {
+    /// The table's name.
+    #[serde(skip)]
+    pub name: String,
+    /// `local`, `ssh://[user@]host[:port]`, or an alias of `~/.ssh/config`.
+    pub url: String,
+    /// Hosts to go through, as ssh's `ProxyJump`: `[user@]host[:port]`, comma separated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jump: Option<String>,
+    /// Key file to log in with, tried before those of `~/.ssh/config`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<PathBuf>,
+    /// An ssh configuration to read in place of `~/.ssh/config`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_config: Option<PathBuf>,
+    /// Folders on the host where tools are looked for before PATH.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
+    /// Environment of probes and steps on the host.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What the agent is started through, e.g. `["docker", "exec", "-i", "C"]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
+    /// Folder on the host for the agent's own program, in place of the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_folder: Option<String>,
+    /// Settings of one kind only; an unknown one is an error when the remote is opened.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+}
+
+impl RemoteSpec {
+    /// A remote at `url` with nothing else said.
+    pub fn new(name: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { name: name.into(), url: url.into(), ..Self::default() }
+    }
+
+    /// This machine.
+    pub fn local() -> Self {
+        Self::new("local", "local")
+    }
+
+    /// The scheme of the address; an alias of `~/.ssh/config` is `ssh`.
+    pub fn scheme(&self) -> &str {
+        match self.url.split_once("://") {
+            Some((scheme, _)) => scheme,
+            None if self.url == "local" => "local",
+            None => "ssh",
+        }
+    }
+
+    /// The remote, not yet connected.
+    ///
+    /// # Errors
+    /// An address or setting that cannot be right.
+    pub fn open(&self) -> Result<Box<dyn Remote>, RemoteError> {
+        match REMOTES.iter().find(|kind| kind.scheme == self.scheme()) {
+            Some(kind) => (kind.open)(self),
+            None => Err(RemoteError::Address {
+                url: self.url.clone(),
+                why: format!(
+                    "there is no kind `{}`; an address is {}",
+                    self.scheme(),
+                    REMOTES.iter().map(|kind| kind.form).collect::<Vec<_>>().join(" or ")
+                ),
+            }),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Hosts reached over ssh.
+
+mod error;
+
+pub use error::SshError;

@@ -1,0 +1,260 @@
+//! Frames on an asynchronous byte stream.
+//!
+//! Reading is cancel-safe: what has arrived lies in the reader's buffer, so a `select!` that drops
+//! a read loses nothing. Writing is done by a task of its own: an agent that is busy sending
+//! output, and so not reading, must never make the laptop stop reading too.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rgpu_protocol::frame::{self, FrameError, Kind};
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::RemoteError;
+
+/// Bytes asked of the transport at once.
+const READ: usize = 256 << 10;
+
+/// Bytes given to the transport at once.
+const WRITE: usize = 256 << 10;
+
+/// Groups of frames that may wait for the writing task, each a blob long at most.
+const QUEUE: usize = 2;
+
+/// The reading side of a transport.
+pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
+
+/// The writing side of a transport.
+pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// A byte stream to a program on a host (or here).
+pub struct Wire {
+    /// What it prints.
+    pub reader: FrameReader,
+    /// What it reads.
+    pub writer: BoxWrite,
+    /// How it ended, once it has.
+    pub ending: Ending,
+}
+
+/// What is known of a program at the other end beyond its standard output. Filled in by the
+/// transport as it learns it.
+#[derive(Clone, Debug, Default)]
+pub struct Ending(Arc<Mutex<EndingParts>>);
+
+#[derive(Debug, Default)]
+struct EndingParts {
+    how: Option<String>,
+    exit: Option<i32>,
+    stderr: Vec<u8>,
+}
+
+/// Bytes of standard error that are kept.
+const STDERR_KEPT: usize = 4 << 10;
+
+impl Ending {
+    fn parts(&self) -> std::sync::MutexGuard<'_, EndingParts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// More of the program's standard error.
+    pub fn stderr(&self, bytes: &[u8]) {
+        let mut parts = self.parts();
+        parts.stderr.extend_from_slice(bytes);
+        let over = parts.stderr.len().saturating_sub(STDERR_KEPT);
+        parts.stderr.drain(..over);
+    }
+
+    /// It exited with this status.
+    pub fn exited(&self, status: i32) {
+        let mut parts = self.parts();
+        parts.exit = Some(status);
+        parts.how = Some(format!("it exited with status {status}"));
+    }
+
+    /// It, or the connection, ended in another way.
+    pub fn ended(&self, how: impl Into<String>) {
+        self.parts().how.get_or_insert(how.into());
+    }
+
+    /// Its exit status, once known.
+    pub fn exit(&self) -> Option<i32> {
+        self.parts().exit
+    }
+
+    /// How it ended, in words.
+    pub fn words(&self) -> String {
+        self.parts().how.clone().unwrap_or_else(|| "the stream ended".to_owned())
+    }
+
+    /// The last `n` bytes of its standard error, as text.
+    pub fn last_words(&self, n: usize) -> String {
+        let parts = self.parts();
+        let from = parts.stderr.len().saturating_sub(n);
+        String::from_utf8_lossy(&parts.stderr[from..]).trim().to_owned()
+    }
+}
+
+/// A frame with its own body.
+#[derive(Debug)]
+pub struct OwnedFrame {
+    /// What the body is.
+    pub kind: Kind,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Cuts a byte stream into frames.
+pub struct FrameReader {
+    from: BoxRead,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` already given out.
+    used: usize,
+}
+
+impl FrameReader {
+    /// Over `from`.
+    pub fn new(from: BoxRead) -> Self {
+        Self { from, buffer: Vec::new(), used: 0 }
+    }
+
+    /// What has arrived and is not yet given out.
+    pub fn pending(&self) -> &[u8] {
+        &self.buffer[self.used..]
+    }
+
+    /// Takes `n` pending bytes away.
+    pub fn consume(&mut self, n: usize) {
+        self.used = (self.used + n).min(self.buffer.len());
+    }
+
+    /// Waits for more bytes; 0: the stream has ended.
+    ///
+    /// # Errors
+    /// The transport's own.
+    pub async fn fill(&mut self) -> std::io::Result<usize> {
+        if self.used > 0 {
+            self.buffer.drain(..self.used);
+            self.used = 0;
+        }
+        self.buffer.reserve(READ);
+        self.from.read_buf(&mut self.buffer).await
+    }
+
+    /// The next frame; `None`: the stream ended between two frames.
+    ///
+    /// # Errors
+    /// [`RemoteError::LinkCut`] when it ended within one, [`RemoteError::Frames`] when it is not
+    /// ours.
+    pub async fn frame(&mut self) -> Result<Option<OwnedFrame>, RemoteError> {
+        loop {
+            if let Some((frame, used)) = frame::parse(self.pending())? {
+                let owned = OwnedFrame { kind: frame.kind, body: frame.body.to_vec() };
+                self.consume(used);
+                return Ok(Some(owned));
+            }
+            let why = match self.fill().await {
+                Ok(0) if self.pending().is_empty() => return Ok(None),
+                Ok(0) => "the stream ended within a frame".to_owned(),
+                Ok(_) => continue,
+                Err(error) => error.to_string(),
+            };
+            return Err(RemoteError::LinkCut { doing: "reading from the agent", why });
+        }
+    }
+}
+
+/// Sends frames through a task of its own. Clones share the task; it ends, and closes the stream,
+/// when the last one is dropped.
+#[derive(Clone)]
+pub struct FrameWriter {
+    queue: mpsc::Sender<Vec<u8>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    written: AtomicU64,
+    failed: Mutex<Option<String>>,
+}
+
+impl FrameWriter {
+    /// Over `to`; must be called within a tokio runtime. The handle ends when all is written and
+    /// closed.
+    pub fn spawn(mut to: BoxWrite) -> (Self, JoinHandle<()>) {
+        let (queue, mut groups) = mpsc::channel::<Vec<u8>>(QUEUE);
+        let shared = Arc::new(Shared::default());
+        let seen = shared.clone();
+        let task = tokio::spawn(async move {
+            let result: std::io::Result<()> = async {
+                while let Some(group) = groups.recv().await {
+                    for piece in group.chunks(WRITE) {
+                        to.write_all(piece).await?;
+                        seen.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                    }
+                    // Flushed once nothing more is waiting.
+                    if groups.is_empty() {
+                        to.flush().await?;
+                    }
+                }
+                to.shutdown().await
+            }
+            .await;
+            if let Err(error) = result {
+                *seen.failed.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(error.to_string());
+            }
+        });
+        (Self { queue, shared }, task)
+    }
+
+    /// Bytes handed to the transport so far: whether a slow upload moves at all.
+    pub fn written(&self) -> u64 {
+        self.shared.written.load(Ordering::Relaxed)
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// [`RemoteError::LinkCut`] when the stream is gone.
+    pub async fn message<M: Serialize>(&self, message: &M) -> Result<(), RemoteError> {
+        self.announced(message, Kind::Blob, &[]).await
+    }
+
+    /// Sends a message and the bytes that it announces. They go as one: no other message gets
+    /// between them, and a dropped future has sent all of it or nothing.
+    ///
+    /// # Errors
+    /// [`RemoteError::LinkCut`] when the stream is gone.
+    pub async fn announced<M: Serialize>(
+        &self,
+        message: &M,
+        kind: Kind,
+        bytes: &[u8],
+    ) -> Result<(), RemoteError> {
+        let body = serde_json::to_vec(message)
+            .map_err(|error| RemoteError::Nonsense { what: error.to_string() })?;
+        if body.len() > frame::MAX_BODY {
+            return Err(FrameError::TooLong(body.len()).into());
+        }
+        let mut group = Vec::with_capacity(body.len() + bytes.len() + 64);
+        group.extend_from_slice(&frame::header(Kind::Message, body.len()));
+        group.extend_from_slice(&body);
+        for piece in bytes.chunks(frame::MAX_BODY) {
+            group.extend_from_slice(&frame::header(kind, piece.len()));
+            group.extend_from_slice(piece);
+        }
+        self.queue
+            .send(group)
+            .await
+            .map_err(|_| RemoteError::LinkCut { doing: "sending to the agent", why: self.failed() })
+    }
+
+    fn failed(&self) -> String {
+        let failed = self.shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.clone().unwrap_or_else(|| "the stream is closed".to_owned())
+    }
+}

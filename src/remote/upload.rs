@@ -1,0 +1,279 @@
+//! A plan and its files on their way up.
+//!
+//! `Submit` starts at once when the host has every blob: a warm job is one round trip. Otherwise
+//! the host names what is missing and the blobs go over, several streams wide where the link is
+//! long: sshd's receive window (2 MiB a channel) caps one stream at window / round trip.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rgpu_protocol::frame::Kind;
+use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Plan, ToAgent};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::{Conversation, Incoming, Session, unasked};
+use super::{RemoteError, limits};
+
+/// Artifacts up to this size ride with the job's terminal event.
+pub const INLINE_BYTES: u64 = 256 << 10;
+
+/// Beyond these, more streams are opened for an upload.
+const WIDE_BYTES: u64 = 4 << 20;
+const WIDE_RTT: Duration = Duration::from_millis(20);
+/// sshd's `MaxSessions` is 10 a connection by default.
+const WIDE_STREAMS: usize = 8;
+
+/// Blobs that one stream may have sent without their being confirmed.
+const AHEAD: usize = 3;
+
+/// Where the bytes of a bundle come from.
+pub trait BlobSource: Send + Sync {
+    /// The plain bytes of a blob, at most [`BLOB_BYTES`].
+    ///
+    /// # Errors
+    /// The file is gone, or cannot be read.
+    fn open(&self, digest: &Digest) -> io::Result<Vec<u8>>;
+}
+
+/// How far an upload or a fetch is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfer {
+    /// Plain bytes moved.
+    pub done: u64,
+    /// Plain bytes to move.
+    pub total: u64,
+}
+
+/// What hears of progress.
+pub type Progress<'a> = &'a (dyn Fn(Transfer) + Send + Sync);
+
+/// A plan with all that carrying it out needs.
+#[derive(Clone)]
+pub struct Submission {
+    /// The plan.
+    pub plan: Plan,
+    /// Its files.
+    pub blobs: Arc<dyn BlobSource>,
+    /// Values of its secrets.
+    pub secrets: BTreeMap<String, String>,
+}
+
+/// What an upload moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Blobs sent.
+    pub blobs: usize,
+    /// Their plain bytes.
+    pub bytes: u64,
+    /// Streams used.
+    pub streams: usize,
+}
+
+impl Session {
+    /// Submits a plan, sends what the host lacks, and follows the job from its first event.
+    ///
+    /// A plan whose job is there already is attached to, so this may be repeated after a cut link:
+    /// blobs that arrived whole are not sent again.
+    ///
+    /// # Errors
+    /// The link, a refusal (`facts_changed`, `disk_full` …), a file that cannot be read.
+    pub async fn submit(
+        &mut self,
+        submission: &Submission,
+        progress: Progress<'_>,
+    ) -> Result<Uploaded, RemoteError> {
+        let request = ToAgent::Submit {
+            plan: Box::new(submission.plan.clone()),
+            secrets: submission.secrets.clone(),
+            inline_bytes: INLINE_BYTES,
+        };
+        let mut uploaded = Uploaded::default();
+        loop {
+            match self.ask(&request, "submitting the plan", limits::ANSWER).await? {
+                FromAgent::Following { job } => {
+                    self.follows(job);
+                    return Ok(uploaded);
+                }
+                FromAgent::Missing { digests, .. } if uploaded.blobs == 0 => {
+                    uploaded = self.upload(submission, digests, progress).await?;
+                }
+                FromAgent::Missing { digests, .. } => {
+                    return Err(RemoteError::Nonsense {
+                        what: format!("{} blobs are missing that it confirmed", digests.len()),
+                    });
+                }
+                other => return Err(unasked(&other)),
+            }
+        }
+    }
+
+    async fn upload(
+        &mut self,
+        submission: &Submission,
+        mut digests: Vec<Digest>,
+        progress: Progress<'_>,
+    ) -> Result<Uploaded, RemoteError> {
+        let sizes = blob_sizes(&submission.plan);
+        digests.sort();
+        digests.dedup();
+        if let Some(foreign) = digests.iter().find(|digest| !sizes.contains_key(digest)) {
+            return Err(RemoteError::Nonsense {
+                what: format!("it asks for {foreign:?}, which is no part of the plan"),
+            });
+        }
+        let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();
+        let blobs = digests.len();
+        let work =
+            Arc::new(Work { left: Mutex::new(digests.into()), blobs: submission.blobs.clone() });
+        progress(Transfer { done: 0, total });
+
+        let (stored, mut confirmed) = mpsc::unbounded_channel();
+        let mut lanes = JoinSet::new();
+        if total > WIDE_BYTES && self.streams.round_trip() > WIDE_RTT {
+            for _ in 1..WIDE_STREAMS.min(blobs) {
+                let (streams, work, stored) = (self.streams.clone(), work.clone(), stored.clone());
+                lanes.spawn(async move {
+                    // A host that grants fewer streams is served by those that it grants.
+                    let Ok(wire) = streams.open().await else { return Ok(false) };
+                    let (mut talk, _) = Conversation::greet(wire).await?;
+                    lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(|()| true)
+                });
+            }
+        }
+
+        let mut aside = VecDeque::new();
+        let mut done = 0;
+        {
+            let own = lane(&mut self.talk, &work, &stored, &mut aside);
+            tokio::pin!(own);
+            let mut own_ended = false;
+            while !own_ended {
+                tokio::select! {
+                    result = &mut own => {
+                        result?;
+                        own_ended = true;
+                    }
+                    Some(digest) = confirmed.recv() => {
+                        done += sizes.get(&digest).copied().unwrap_or(0);
+                        progress(Transfer { done, total });
+                    }
+                }
+            }
+        }
+        drop(stored);
+        let mut streams = 1;
+        loop {
+            tokio::select! {
+                Some(digest) = confirmed.recv() => {
+                    done += sizes.get(&digest).copied().unwrap_or(0);
+                    progress(Transfer { done, total });
+                }
+                Some(ended) = lanes.join_next() => match ended {
+                    Ok(result) => streams += usize::from(result?),
+                    Err(error) => return Err(RemoteError::LinkCut {
+                        doing: "uploading",
+                        why: error.to_string(),
+                    }),
+                },
+                else => break,
+            }
+        }
+        aside.into_iter().for_each(|incoming| self.put_aside(incoming));
+        Ok(Uploaded { blobs, bytes: total, streams })
+    }
+}
+
+/// The blobs that are still to be sent.
+struct Work {
+    left: Mutex<VecDeque<Digest>>,
+    blobs: Arc<dyn BlobSource>,
+}
+
+impl Work {
+    fn take(&self) -> Option<Digest> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// A blob ready for the wire.
+struct Packed {
+    message: ToAgent,
+    bytes: Vec<u8>,
+}
+
+/// Reads a blob, and compresses it when that shrinks it by a tenth or more. Blocks.
+fn pack(blobs: &dyn BlobSource, digest: Digest) -> Result<Packed, RemoteError> {
+    let plain = blobs
+        .open(&digest)
+        .map_err(|source| RemoteError::Blob { digest: digest.clone(), source })?;
+    let size = plain.len() as u64;
+    if size > BLOB_BYTES {
+        let source = io::Error::other(format!("a blob of {size} bytes"));
+        return Err(RemoteError::Blob { digest, source });
+    }
+    let packed = zstd::bulk::compress(&plain, 1).ok().filter(|z| z.len() < plain.len() / 10 * 9);
+    let zstd = packed.is_some();
+    let bytes = packed.unwrap_or(plain);
+    Ok(Packed { message: ToAgent::Blob { digest, size, stored: bytes.len() as u64, zstd }, bytes })
+}
+
+/// Sends blobs over one stream until none is left and all are confirmed.
+async fn lane(
+    talk: &mut Conversation,
+    work: &Arc<Work>,
+    stored: &mpsc::UnboundedSender<Digest>,
+    aside: &mut VecDeque<Incoming>,
+) -> Result<(), RemoteError> {
+    let mut unconfirmed = 0_usize;
+    loop {
+        if unconfirmed < AHEAD
+            && let Some(digest) = work.take()
+        {
+            let work = work.clone();
+            let packed = tokio::task::spawn_blocking(move || pack(&*work.blobs, digest))
+                .await
+                .map_err(|error| RemoteError::Nonsense { what: error.to_string() })??;
+            talk.writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
+            unconfirmed += 1;
+            continue;
+        }
+        if unconfirmed == 0 {
+            return Ok(());
+        }
+        let before = talk.writer.written();
+        match timeout(limits::STALL, talk.incoming("uploading")).await {
+            Ok(incoming) => match incoming? {
+                Incoming::Answer(FromAgent::Stored { digest }) => {
+                    unconfirmed -= 1;
+                    // The receiver outlives every lane.
+                    let _ = stored.send(digest);
+                }
+                Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+                    return Err(RemoteError::Refused { request, code, text });
+                }
+                other => aside.push_back(other),
+            },
+            // Slow, but moving.
+            Err(_) if talk.writer.written() > before => {}
+            Err(_) => {
+                return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL });
+            }
+        }
+    }
+}
+
+/// The size of each blob of a plan: all pieces of a file are full but the last.
+fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
+    let mut sizes = HashMap::new();
+    for file in &plan.files {
+        for (digest, i) in file.blobs.iter().zip(0_u64..) {
+            let size = file.size.saturating_sub(i * BLOB_BYTES).min(BLOB_BYTES);
+            sizes.insert(digest.clone(), size);
+        }
+    }
+    sizes
+}
