@@ -1,2 +1,91 @@
-//! See the crate description; filled in by its own module files.
-fn main() {}
+//! `rgpu-runner`: runs one kernel on the GPU host as a Case says, and reports.
+//!
+//! Why a program of its own: tools want a process to start, and a kernel that crashes must take
+//! nothing else with it. It is built against an old glibc and opens libcuda at run time, so that
+//! one binary starts on hosts with and without a driver.
+//!
+//! The order of things: [`cli`] and [`input`] parse; [`data`] fills inputs with [`generate`];
+//! [`jobs`] do the work through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`stats`]
+//! judge; [`journal`] writes the `CaseReport`, under the [`ranges`] that tools see.
+//!
+//! Unsafe code is allowed per module, where it meets the driver or the user's libraries.
+
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+mod abi;
+mod cli;
+mod compare;
+mod data;
+mod fault;
+mod generate;
+mod host_memory;
+mod input;
+mod jobs;
+mod journal;
+mod library;
+mod poison;
+mod ranges;
+mod sampling;
+mod stats;
+
+use cli::{Args, Asked};
+use fault::{Fault, Outcome};
+use journal::Journal;
+use rgpu_case::{ErrorClass, Job};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::parse(std::env::args_os().skip(1)) {
+        Ok(Asked::Help) => {
+            print!("{}", cli::HELP);
+            ExitCode::SUCCESS
+        }
+        Ok(Asked::Version) => {
+            println!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Ok(Asked::Run(args)) => ExitCode::from(run(args)),
+        Err(text) => {
+            eprintln!("error: {text}\n\n{}", cli::HELP);
+            ExitCode::from(ErrorClass::Usage.exit_code())
+        }
+    }
+}
+
+fn run(args: Args) -> u8 {
+    let ranges = match ranges::Ranges::new(args.ranges.as_deref()) {
+        Ok(ranges) => ranges,
+        Err(fault) => {
+            journal::tell(&fault.0);
+            return fault.class().exit_code();
+        }
+    };
+    let journal = Journal::new(args.job, args.out.clone(), ranges);
+    // A panic is a defect of ours, but the report must say so all the same.
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&args, &journal)));
+    journal.finish(outcome.unwrap_or_else(|panic| Err(from_panic(&*panic))))
+}
+
+fn work(args: &Args, journal: &Journal) -> Outcome<()> {
+    let input = input::read(&args.case)?;
+    journal.name_kernel(&input.case.kernel);
+    println!(
+        "rgpu-runner {}: {} {}",
+        env!("CARGO_PKG_VERSION"),
+        args.job.name(),
+        input.case.kernel
+    );
+    match args.job {
+        Job::Cpu => jobs::cpu::run(&input, journal),
+        _ => Ok(()),
+    }
+}
+
+fn from_panic(panic: &(dyn std::any::Any + Send)) -> Fault {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    Fault::new(ErrorClass::Internal, format!("the runner panicked: {text}"))
+}

@@ -1,0 +1,88 @@
+//! `rgpu.h` in Rust: the structs given to host entries and references.
+
+use rgpu_case::{CASE_ABI, DataSet};
+use std::ffi::c_void;
+
+/// `rgpu_tensor`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Tensor {
+    data: *mut c_void,
+    bytes: u64,
+    dtype: u32,
+    rank: u32,
+    dims: *const u64,
+}
+
+/// `rgpu_case`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct RawCase {
+    abi: u32,
+    groups: u32,
+    nvars: u32,
+    nargs: u32,
+    sizes: *const i64,
+    args: *const Tensor,
+}
+
+/// A `rgpu_case` with everything it points to but the tensors' data.
+///
+/// Boxed parts keep their addresses when this is moved.
+#[derive(Debug)]
+pub(crate) struct AbiCase {
+    raw: Box<RawCase>,
+    _tensors: Vec<Tensor>,
+    _sizes: Vec<i64>,
+    _dims: Vec<Vec<u64>>,
+}
+
+impl AbiCase {
+    /// `data` has one address per argument, groups outermost, as `rgpu_case.args` has them.
+    pub(crate) fn new(set: &DataSet, data: &[*mut c_void]) -> AbiCase {
+        let args: Vec<_> = set.groups.iter().flat_map(|group| &group.args).collect();
+        let dims: Vec<Vec<u64>> = args.iter().map(|arg| arg.dims.clone()).collect();
+        let tensors: Vec<Tensor> = args
+            .iter()
+            .zip(&dims)
+            .zip(data)
+            .map(|((arg, dims), &data)| Tensor {
+                data,
+                bytes: arg.bytes().unwrap_or(0), // checked when the Case was read
+                dtype: arg.dtype.code(),
+                rank: dims.len() as u32,
+                dims: if dims.is_empty() { std::ptr::null() } else { dims.as_ptr() },
+            })
+            .collect();
+        let sizes: Vec<i64> = set.groups.iter().flat_map(|group| group.sizes.clone()).collect();
+        let raw = Box::new(RawCase {
+            abi: CASE_ABI,
+            groups: set.groups.len() as u32,
+            nvars: set.vars.len() as u32,
+            nargs: set.groups.first().map_or(0, |group| group.args.len()) as u32,
+            sizes: sizes.as_ptr(),
+            args: tensors.as_ptr(),
+        });
+        AbiCase { raw, _tensors: tensors, _sizes: sizes, _dims: dims }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const RawCase {
+        &*self.raw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    /// The layout that a C compiler gives the structs of `rgpu.h` on 64-bit Linux; the test of the
+    /// `cpu` job lets a real one read them.
+    #[test]
+    fn structs_have_the_layout_of_the_header() {
+        assert_eq!(size_of::<Tensor>(), 32);
+        assert_eq!((offset_of!(Tensor, dtype), offset_of!(Tensor, dims)), (16, 24));
+        assert_eq!(size_of::<RawCase>(), 32);
+        assert_eq!((offset_of!(RawCase, sizes), offset_of!(RawCase, args)), (16, 24));
+    }
+}

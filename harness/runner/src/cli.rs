@@ -1,0 +1,161 @@
+//! The command line: `rgpu-runner CASE.json JOB [options]`.
+
+use rgpu_case::Job;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Shown by `--help`.
+pub(crate) const HELP: &str = "\
+usage: rgpu-runner CASE.json verify|time|once|guard|cpu [options]
+
+  verify          compare the outputs with the reference, and two calls with each other
+  time            measure
+  once            warm up, then launch once per data set inside the range `timed`
+  guard           launch between canaries, on poisoned outputs
+  cpu             no driver: run and time the reference on the CPU
+
+  --out FILE      write the report (JSON); there from the start, replaced as the job goes on
+  --ranges FILE   log the NVTX ranges (JSON lines)
+  --strict        end with an error, before any timing, on a host that is not fit to measure on
+  --host-clock    time with the host's clock instead of CUDA events
+  --version
+
+exit status: 0 done; 1 wrong result; 2 usage; 3 bad case or missing file; 4 no driver; 5 module or
+library does not load; 6 launch refused or out of memory; 7 illegal access or crash; 8 host entry
+failed; 9 reference failed; 10 guard found something; 11 host unfit (--strict); 12 other CUDA
+error; 13 output not writable; 70 a defect of the runner
+";
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Args {
+    pub(crate) case: PathBuf,
+    pub(crate) job: Job,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) ranges: Option<PathBuf>,
+    pub(crate) unfit: Unfit,
+    pub(crate) clock: Clock,
+}
+
+/// What to do on a host that is not fit to measure on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// Say so and measure.
+    Warn,
+    /// Stop before any timing.
+    Refuse,
+}
+
+/// Which clock measures under `time`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    Events,
+    Host,
+}
+
+/// What the command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Run(Args),
+    Help,
+    Version,
+}
+
+/// Parses the arguments after the program's name; the error is one line for the user.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
+    let mut args = args.into_iter();
+    let (mut case, mut job, mut out, mut ranges) = (None, None, None, None);
+    let (mut unfit, mut clock) = (Unfit::Warn, Clock::Events);
+    while let Some(arg) = args.next() {
+        let mut file = |option: &str| {
+            args.next().map(PathBuf::from).ok_or_else(|| format!("`{option}` needs a file"))
+        };
+        match arg.to_str() {
+            Some("--help" | "-h") => return Ok(Asked::Help),
+            Some("--version") => return Ok(Asked::Version),
+            Some("--out") => out = Some(file("--out")?),
+            Some("--ranges") => ranges = Some(file("--ranges")?),
+            Some("--strict") => unfit = Unfit::Refuse,
+            Some("--host-clock") => clock = Clock::Host,
+            Some(option) if option.starts_with('-') => {
+                return Err(format!("unknown option `{option}`"));
+            }
+            _ if case.is_none() => case = Some(PathBuf::from(arg)),
+            Some(word) if job.is_none() => {
+                job = Some(job_named(word).ok_or_else(|| {
+                    format!("unknown job `{word}`; there are `verify`, `time`, `once`, `guard` and `cpu`")
+                })?);
+            }
+            _ => return Err(format!("one argument too many: `{}`", arg.to_string_lossy())),
+        }
+    }
+    let case = case.ok_or("the Case file is missing")?;
+    let job = job.ok_or("the job is missing")?;
+    Ok(Asked::Run(Args { case, job, out, ranges, unfit, clock }))
+}
+
+fn job_named(word: &str) -> Option<Job> {
+    [Job::Verify, Job::Time, Job::Once, Job::Guard, Job::Cpu]
+        .into_iter()
+        .find(|job| job.name() == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_words(line: &str) -> Result<Asked, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn options_may_stand_anywhere() {
+        let Ok(Asked::Run(args)) =
+            parse_words("--out r.json case.json --strict time --ranges l --host-clock")
+        else {
+            panic!("refused")
+        };
+        assert_eq!((args.job, args.unfit, args.clock), (Job::Time, Unfit::Refuse, Clock::Host));
+        assert_eq!(args.out, Some("r.json".into()));
+    }
+
+    #[test]
+    fn each_mistake_names_the_word() {
+        for (line, word) in [
+            ("case.json run", "`run`"),
+            ("case.json", "job"),
+            ("", "Case file"),
+            ("case.json time --fast", "`--fast`"),
+            ("case.json time --out", "`--out`"),
+            ("case.json time again", "`again`"),
+        ] {
+            assert!(parse_words(line).unwrap_err().contains(word), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_every_exit_status() {
+        use rgpu_case::ErrorClass::*;
+        for class in [
+            Usage,
+            BadCase,
+            MissingFile,
+            NoDriver,
+            Load,
+            OutOfMemory,
+            Launch,
+            IllegalAccess,
+            Crash,
+            HostEntry,
+            Reference,
+            WrongResult,
+            GuardFound,
+            HostUnfit,
+            Cuda,
+            Output,
+            Internal,
+        ] {
+            assert!(HELP.contains(&format!(" {} ", class.exit_code())), "{class:?}");
+        }
+    }
+}

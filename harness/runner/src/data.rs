@@ -1,0 +1,128 @@
+//! The contents of one data set in host memory, and references run on it.
+
+use crate::abi::AbiCase;
+use crate::compare::left_by_reference;
+use crate::fault::{Fault, Outcome};
+use crate::generate;
+use crate::host_memory::HostBuffer;
+use crate::library::ReferenceLibrary;
+use crate::poison::Poison;
+use rgpu_case::{Arg, DataSet, ErrorClass, Role};
+use std::ffi::c_void;
+use std::path::Path;
+
+/// A data set with its inputs filled. Arguments are flat, groups outermost.
+pub(crate) struct HostSet<'a> {
+    pub(crate) set: &'a DataSet,
+    pub(crate) args: Vec<HostArg<'a>>,
+}
+
+/// One argument.
+pub(crate) struct HostArg<'a> {
+    pub(crate) arg: &'a Arg,
+    pub(crate) group: usize,
+    /// Contents before a launch; absent for outputs and scalars.
+    pub(crate) initial: Option<HostBuffer>,
+    /// The value of a scalar, little-endian, in the first bytes; boxed so that its address stays.
+    pub(crate) scalar: Box<u64>,
+}
+
+impl<'a> HostSet<'a> {
+    pub(crate) fn fill(set: &'a DataSet, case_seed: u64, folder: &Path) -> Outcome<HostSet<'a>> {
+        let mut args = Vec::new();
+        for (group, members) in set.groups.iter().enumerate() {
+            for (position, arg) in members.args.iter().enumerate() {
+                let key = generate::key(case_seed, arg, group, position);
+                let initial = match arg.role {
+                    Role::In | Role::InOut => Some(generate::contents(arg, key, folder)?),
+                    Role::Out | Role::Scalar => None,
+                };
+                let bits = arg.value.map_or(0, |value| arg.dtype.encode(value));
+                args.push(HostArg { arg, group, initial, scalar: Box::new(bits.to_le()) });
+            }
+        }
+        Ok(HostSet { set, args })
+    }
+}
+
+impl HostArg<'_> {
+    pub(crate) fn bytes(&self) -> usize {
+        self.arg.bytes().unwrap_or(0) as usize // checked when the Case was read
+    }
+
+    /// What the tensor holds before a launch: its contents, or poison.
+    pub(crate) fn before_launch(&self, poison: Poison) -> Outcome<HostBuffer> {
+        match &self.initial {
+            Some(initial) => HostBuffer::copy_of(initial.bytes()),
+            None => {
+                let mut buffer = HostBuffer::new(self.bytes())?;
+                poison.fill(self.arg.dtype, buffer.bytes_mut());
+                Ok(buffer)
+            }
+        }
+    }
+}
+
+/// A reference about to run: copies of all tensors, so that it cannot spoil what the kernel gets.
+pub(crate) struct ReferenceRun<'a> {
+    host: &'a HostSet<'a>,
+    /// One per argument; absent for scalars.
+    pub(crate) buffers: Vec<Option<HostBuffer>>,
+    case: AbiCase,
+    _scalars: Vec<Box<u64>>,
+}
+
+impl<'a> ReferenceRun<'a> {
+    pub(crate) fn new(host: &'a HostSet<'a>) -> Outcome<ReferenceRun<'a>> {
+        let mut buffers = Vec::new();
+        let mut scalars = Vec::new();
+        let mut addresses: Vec<*mut c_void> = Vec::new();
+        for arg in &host.args {
+            if arg.arg.role == Role::Scalar {
+                let mut scalar = arg.scalar.clone();
+                addresses.push((&raw mut *scalar).cast());
+                scalars.push(scalar);
+                buffers.push(None);
+            } else {
+                let mut buffer = arg.before_launch(Poison::First)?;
+                addresses.push(buffer.bytes_mut().as_mut_ptr().cast());
+                buffers.push(Some(buffer));
+            }
+        }
+        let case = AbiCase::new(host.set, &addresses);
+        Ok(ReferenceRun { host, buffers, case, _scalars: scalars })
+    }
+
+    /// Gives `inout` tensors their first contents again; the rest need none between calls.
+    pub(crate) fn restore(&mut self) {
+        for (arg, buffer) in self.host.args.iter().zip(&mut self.buffers) {
+            if let (Role::InOut, Some(initial), Some(buffer)) =
+                (arg.arg.role, &arg.initial, buffer.as_mut())
+            {
+                buffer.bytes_mut().copy_from_slice(initial.bytes());
+            }
+        }
+    }
+
+    pub(crate) fn call(&self, library: &ReferenceLibrary) -> Outcome<()> {
+        library.run(&self.case)
+    }
+
+    /// Refuses a reference that left elements of an output unwritten: it would pass any kernel
+    /// that does the same.
+    pub(crate) fn check_complete(&self) -> Outcome<()> {
+        for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
+            let (Role::Out, Some(buffer)) = (arg.arg.role, buffer) else { continue };
+            let count = arg.arg.count().unwrap_or(0);
+            let left = left_by_reference(arg.arg.dtype, count, buffer.bytes());
+            if left > 0 {
+                let name = &arg.arg.name;
+                return Err(Fault::new(
+                    ErrorClass::Reference,
+                    format!("the reference left {left} of {count} elements of `{name}` unwritten"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

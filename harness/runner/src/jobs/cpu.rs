@@ -1,0 +1,84 @@
+//! `cpu`: no driver. The reference runs on the CPU under the ranges that the kernel would have.
+
+use crate::data::{HostSet, ReferenceRun};
+use crate::fault::{Fault, Outcome};
+use crate::input::Input;
+use crate::journal::Journal;
+use crate::library::ReferenceLibrary;
+use crate::sampling::{Sampling, describe};
+use rgpu_case::{DataSet, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
+use std::time::Instant;
+
+/// A plain reference is slow and its timing coarse: fewer samples do.
+const MIN_ITERS: u32 = 5;
+
+/// Runs and times the reference of every data set.
+pub(crate) fn run(input: &Input, journal: &Journal) -> Outcome<()> {
+    let (function, sets) = reference(input, journal)?;
+    let library = {
+        let _stage = journal.enter(Phase::Setup, None)?;
+        ReferenceLibrary::open(function, &input.folder)?
+    };
+    let plan = TimingPlan {
+        min_iters: input.case.timing.min_iters.min(MIN_ITERS),
+        ..input.case.timing.clone()
+    };
+    for set in sets {
+        run_set(input, journal, &library, set, &plan)?;
+    }
+    Ok(())
+}
+
+fn run_set(
+    input: &Input,
+    journal: &Journal,
+    library: &ReferenceLibrary,
+    set: &DataSet,
+    plan: &TimingPlan,
+) -> Outcome<()> {
+    let host = {
+        let _stage = journal.enter(Phase::Setup, Some(&set.name))?;
+        HostSet::fill(set, input.case.seed, &input.folder)?
+    };
+    let mut run = ReferenceRun::new(&host)?;
+    {
+        let _stage = journal.enter(Phase::Warmup, Some(&set.name))?;
+        let start = Instant::now();
+        run.call(library)?;
+        let ns = start.elapsed().as_nanos() as f64;
+        journal.record(&set.name, |report| report.reference_ns = Some(ns));
+        run.check_complete()?;
+    }
+    let stage = journal.enter(Phase::Timed, Some(&set.name))?;
+    let mut sampling = Sampling::start(plan);
+    while sampling.wanted() > 0 {
+        run.restore();
+        let start = Instant::now();
+        run.call(library)?;
+        sampling.push(&[start.elapsed().as_nanos() as f64], None);
+    }
+    drop(stage);
+    if let Some(timing) = sampling.finish(TimingSource::Cpu, None, false) {
+        println!("cpu {}: reference {}", set.name, describe(&timing));
+        journal.record(&set.name, |report| report.timing = Some(timing));
+    }
+    Ok(())
+}
+
+/// The host function and the data sets it is meant for.
+fn reference<'a>(
+    input: &'a Input,
+    journal: &Journal,
+) -> Outcome<(&'a HostFunction, &'a [DataSet])> {
+    match &input.case.reference {
+        Some(Reference::HostLibrary(function)) => Ok((function, &input.case.data_sets)),
+        Some(Reference::DeviceKernel { check, small, .. }) => {
+            journal.gap("the reference is a GPU kernel: its check ran on the small sizes instead");
+            Ok((check, small))
+        }
+        None => Err(Fault::new(
+            ErrorClass::Reference,
+            "the kernel has no reference, so nothing can run without a GPU",
+        )),
+    }
+}

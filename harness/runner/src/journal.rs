@@ -1,0 +1,197 @@
+//! The report in the making, and the talk on standard output.
+//!
+//! The file is written when the job begins, whenever it enters a phase, and at the end. Until the
+//! end it holds the error that will be true if nothing more is written: a signal that kills the
+//! process (a crash in a host entry, a time limit) leaves a report that says where it was.
+
+use crate::fault::{Fault, Outcome};
+use crate::ranges::{Range, Ranges};
+use rgpu_case::{
+    CASE_ABI, CaseReport, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase, RunError,
+};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+/// Collects what a job finds.
+pub(crate) struct Journal {
+    report: RefCell<CaseReport>,
+    place: RefCell<(Option<Phase>, Option<String>)>,
+    ranges: Ranges,
+    out: Option<PathBuf>,
+}
+
+/// An open phase of a data set.
+pub(crate) struct Stage<'a> {
+    // Fields drop in this order: the inner range closes first.
+    _data_set: Option<Range<'a>>,
+    _phase: Range<'a>,
+}
+
+impl Journal {
+    pub(crate) fn new(job: Job, out: Option<PathBuf>, ranges: Ranges) -> Journal {
+        let report = CaseReport {
+            abi: CASE_ABI,
+            runner: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: String::new(),
+            job,
+            data_sets: Vec::new(),
+            device: None,
+            warnings: Vec::new(),
+            gaps: Vec::new(),
+            error: None,
+        };
+        Journal { report: RefCell::new(report), place: RefCell::default(), ranges, out }
+    }
+
+    pub(crate) fn name_kernel(&self, kernel: &str) {
+        self.report.borrow_mut().kernel = kernel.to_owned();
+    }
+
+    pub(crate) fn set_device(&self, device: DeviceFacts) {
+        let [major, minor] = device.compute_capability;
+        println!(
+            "device: {} (sm_{major}{minor}), driver {}, CUDA {}.{}",
+            device.name,
+            device.driver.as_deref().unwrap_or("unknown"),
+            device.cuda_version / 1000,
+            device.cuda_version % 1000 / 10
+        );
+        self.report.borrow_mut().device = Some(device);
+    }
+
+    pub(crate) fn warn(&self, warning: HostWarning) {
+        println!("warning: {}", warning.text);
+        self.report.borrow_mut().warnings.push(warning);
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<HostWarning> {
+        self.report.borrow().warnings.clone()
+    }
+
+    /// Notes what could not be read; the same sentence only once.
+    pub(crate) fn gap(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut report = self.report.borrow_mut();
+        if !report.gaps.contains(&text) {
+            println!("gap: {text}");
+            report.gaps.push(text);
+        }
+    }
+
+    /// Adds to the report of a data set.
+    pub(crate) fn record(&self, data_set: &str, change: impl FnOnce(&mut DataSetReport)) {
+        let mut report = self.report.borrow_mut();
+        let known = report.data_sets.iter().position(|set| set.name == data_set);
+        let index = known.unwrap_or_else(|| {
+            let name = data_set.to_owned();
+            report.data_sets.push(DataSetReport { name, ..DataSetReport::default() });
+            report.data_sets.len() - 1
+        });
+        change(&mut report.data_sets[index]);
+    }
+
+    /// Opens the ranges of a phase and notes the place for errors.
+    pub(crate) fn enter(&self, phase: Phase, data_set: Option<&str>) -> Outcome<Stage<'_>> {
+        *self.place.borrow_mut() = (Some(phase), data_set.map(str::to_owned));
+        if let Some(name) = data_set {
+            self.record(name, |_| {});
+        }
+        let text = match data_set {
+            Some(name) => format!("the process ended during `{}` of `{name}`", phase.name()),
+            None => format!("the process ended during `{}`", phase.name()),
+        };
+        let ended = Fault::new(ErrorClass::Crash, text + " without a word: a signal, most likely");
+        self.write(Some(&self.placed(ended)))?;
+        let outer = self.ranges.push(phase.name());
+        let inner = data_set.map(|name| self.ranges.push(name));
+        Ok(Stage { _data_set: inner, _phase: outer })
+    }
+
+    /// Fills in where an error happened: the last phase entered.
+    fn placed(&self, fault: Fault) -> RunError {
+        let mut error = *fault.0;
+        let place = self.place.borrow();
+        error.phase = error.phase.or(place.0);
+        error.data_set = error.data_set.or_else(|| place.1.clone());
+        error
+    }
+
+    /// Writes the last report and says how it ended; gives the exit status.
+    pub(crate) fn finish(&self, outcome: Outcome<()>) -> u8 {
+        let error = outcome.err().map(|fault| self.placed(fault));
+        let written = self.write(error.as_ref());
+        let failed = error.or_else(|| written.err().map(|fault| *fault.0));
+        match failed {
+            None => 0,
+            Some(error) => {
+                tell(&error);
+                error.class.exit_code()
+            }
+        }
+    }
+
+    fn write(&self, error: Option<&RunError>) -> Outcome<()> {
+        let Some(out) = &self.out else { return Ok(()) };
+        let mut report = self.report.borrow().clone();
+        report.error = error.cloned();
+        let unwritable = |e: &dyn std::fmt::Display| {
+            let text = format!("cannot write the report `{}`: {e}", out.display());
+            Fault::new(ErrorClass::Output, text)
+        };
+        let mut bytes = serde_json::to_vec_pretty(&report).map_err(|e| unwritable(&e))?;
+        bytes.push(b'\n');
+        // Beside the target, then renamed: a reader sees the old report or the new one.
+        let part = part_of(out);
+        std::fs::write(&part, bytes)
+            .and_then(|()| std::fs::rename(&part, out))
+            .map_err(|e| unwritable(&e))
+    }
+}
+
+/// Prints an error as the runner's last word.
+pub(crate) fn tell(error: &RunError) {
+    eprintln!("error: {}", error.text);
+    match (error.phase, &error.data_set) {
+        (Some(phase), Some(name)) => eprintln!("  during `{}` of `{name}`", phase.name()),
+        (Some(phase), None) => eprintln!("  during `{}`", phase.name()),
+        _ => {}
+    }
+}
+
+fn part_of(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &Path) -> CaseReport {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_report_exists_from_the_first_phase_on_and_names_the_place() {
+        let out = std::env::temp_dir().join(format!("rgpu-runner-journal-{}", std::process::id()));
+        let journal = Journal::new(Job::Time, Some(out.clone()), Ranges::new(None).unwrap());
+        let stage = journal.enter(Phase::Timed, Some("n=4")).unwrap();
+        let error = read(&out).error.unwrap();
+        assert_eq!((error.class, error.phase), (ErrorClass::Crash, Some(Phase::Timed)));
+        assert_eq!(error.data_set.as_deref(), Some("n=4"));
+        drop(stage);
+        assert_eq!(journal.finish(Err(Fault::new(ErrorClass::Launch, "no"))), 6);
+        assert_eq!(read(&out).error.unwrap().data_set.as_deref(), Some("n=4"));
+        assert_eq!(journal.finish(Ok(())), 0);
+        assert_eq!(read(&out).error, None);
+        std::fs::remove_file(&out).unwrap();
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_written_is_the_error() {
+        let out = PathBuf::from("/nowhere/report.json");
+        let journal = Journal::new(Job::Time, Some(out), Ranges::new(None).unwrap());
+        assert_eq!(journal.finish(Ok(())), ErrorClass::Output.exit_code());
+    }
+}

@@ -1,0 +1,133 @@
+//! The user's shared libraries: references and host entries.
+
+#![allow(unsafe_code)] // calls into libraries whose types only `rgpu.h` states
+
+use crate::abi::{AbiCase, RawCase};
+use crate::fault::{Fault, Outcome};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
+use rgpu_case::{ErrorClass, HostFunction};
+use std::ffi::{c_int, c_void};
+use std::path::Path;
+
+type ReferenceFn = unsafe extern "C" fn(*const RawCase) -> c_int;
+type PrepareFn = unsafe extern "C" fn(*const RawCase, *mut *mut c_void) -> c_int;
+type LaunchFn = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type FinishFn = unsafe extern "C" fn(*mut c_void);
+
+/// A loaded reference.
+pub(crate) struct ReferenceLibrary {
+    call: ReferenceFn,
+    name: String,
+    _library: Library,
+}
+
+impl ReferenceLibrary {
+    pub(crate) fn open(function: &HostFunction, folder: &Path) -> Outcome<ReferenceLibrary> {
+        let library = open(&folder.join(&function.library))?;
+        let name = function.function.clone();
+        // SAFETY: `rgpu.h` gives a reference this signature.
+        let call = unsafe { symbol::<ReferenceFn>(&library, &function.library, &name)? };
+        Ok(ReferenceLibrary { call: *call, name, _library: library })
+    }
+
+    /// Runs on host pointers.
+    pub(crate) fn run(&self, case: &AbiCase) -> Outcome<()> {
+        // SAFETY: the case and the buffers it names live until the call returns, and are laid out
+        // as `rgpu.h` states; the rest is the user's code, which nothing can vouch for.
+        let status = unsafe { (self.call)(case.as_ptr()) };
+        match status {
+            0 => Ok(()),
+            code => {
+                let text = format!("the reference `{}` returned {code}", self.name);
+                Err(Fault::new(ErrorClass::Reference, text).from_call(&self.name, code.into()))
+            }
+        }
+    }
+}
+
+/// A loaded host entry.
+pub(crate) struct EntryLibrary {
+    prepare: PrepareFn,
+    launch: LaunchFn,
+    finish: FinishFn,
+    _library: Library,
+}
+
+impl EntryLibrary {
+    pub(crate) fn open(path: &str, folder: &Path) -> Outcome<EntryLibrary> {
+        let library = open(&folder.join(path))?;
+        // SAFETY: `rgpu.h` gives the three functions these signatures.
+        unsafe {
+            let prepare = *symbol::<PrepareFn>(&library, path, "rgpu_prepare")?;
+            let launch = *symbol::<LaunchFn>(&library, path, "rgpu_launch")?;
+            let finish = *symbol::<FinishFn>(&library, path, "rgpu_finish")?;
+            Ok(EntryLibrary { prepare, launch, finish, _library: library })
+        }
+    }
+
+    /// Runs `rgpu_prepare` on device pointers. The case must outlive the state, which
+    /// [`EntryState`] takes care of.
+    pub(crate) fn prepare(&self, case: AbiCase) -> Outcome<EntryState<'_>> {
+        let mut state = std::ptr::null_mut();
+        // SAFETY: the case lives until `rgpu_finish` has returned (`EntryState` owns it).
+        let status = unsafe { (self.prepare)(case.as_ptr(), &mut state) };
+        match status {
+            0 => Ok(EntryState { library: self, state, _case: case }),
+            code => Err(entry_fault("rgpu_prepare", code)),
+        }
+    }
+}
+
+/// What `rgpu_prepare` made; finished when dropped.
+pub(crate) struct EntryState<'a> {
+    library: &'a EntryLibrary,
+    state: *mut c_void,
+    _case: AbiCase,
+}
+
+impl EntryState<'_> {
+    /// Runs `rgpu_launch` on a `CUstream`.
+    pub(crate) fn launch(&self, stream: *mut c_void) -> Outcome<()> {
+        // SAFETY: the state comes from this library's `rgpu_prepare`, and the stream is alive.
+        match unsafe { (self.library.launch)(self.state, stream) } {
+            0 => Ok(()),
+            code => Err(entry_fault("rgpu_launch", code)),
+        }
+    }
+}
+
+impl Drop for EntryState<'_> {
+    fn drop(&mut self) {
+        // SAFETY: called once, with the state that `rgpu_prepare` gave.
+        unsafe { (self.library.finish)(self.state) }
+    }
+}
+
+fn entry_fault(call: &str, code: c_int) -> Fault {
+    let text = format!("`{call}` returned {code}");
+    Fault::new(ErrorClass::HostEntry, text).from_call(call, code.into())
+}
+
+fn open(path: &Path) -> Outcome<Library> {
+    if !path.exists() {
+        let text = format!("the library `{}` is missing", path.display());
+        return Err(Fault::new(ErrorClass::MissingFile, text));
+    }
+    // SAFETY: its initialisers are the user's code, which the user asked to run. RTLD_LOCAL keeps
+    // two libraries that both define `rgpu_reference` apart; RTLD_NOW tells unresolved symbols
+    // here instead of in the middle of a launch.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
+        let text = format!("cannot load the library `{}`: {e}", path.display());
+        Fault::new(ErrorClass::Load, text)
+    })
+}
+
+/// # Safety
+/// `T` must be the type that the library gives the symbol.
+unsafe fn symbol<T>(library: &Library, path: &str, name: &str) -> Outcome<Symbol<T>> {
+    // SAFETY: the caller vouches for the type.
+    unsafe { library.get::<T>(name) }.map_err(|_| {
+        let text = format!("the library `{path}` has no function `{name}` (is it `extern \"C\"`?)");
+        Fault::new(ErrorClass::Load, text)
+    })
+}

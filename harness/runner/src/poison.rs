@@ -1,0 +1,84 @@
+//! Bytes that outputs hold before a launch, so that an element nobody wrote is seen.
+//!
+//! Two patterns per dtype. For floats with a NaN both are NaNs, and not the one that the GPU's
+//! arithmetic produces (`0x7fffffff`), so that a result computed from poison cannot look
+//! unwritten. An element counts as unwritten only when it holds the first pattern after a launch
+//! on the first, and the second after a launch on the second: no value that a kernel computes can
+//! be mistaken for it.
+
+use rgpu_case::Dtype;
+
+/// Which of the two patterns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Poison {
+    First,
+    Second,
+}
+
+impl Poison {
+    /// The bits of one poisoned element.
+    pub(crate) fn bits(self, dtype: Dtype) -> u64 {
+        let all = u64::MAX >> (64 - dtype.bits());
+        match (dtype, self) {
+            (Dtype::E4m3, Poison::First) => 0xff,
+            (Dtype::E4m3, Poison::Second) => 0x7f, // its only other NaN
+            (Dtype::E2m1, Poison::First) => 0xf,
+            (Dtype::E2m1, Poison::Second) => 0x7,
+            (_, Poison::First) if dtype.is_float() => all,
+            (_, Poison::Second) if dtype.is_float() => all - 1,
+            (_, Poison::First) => 0xa5a5_a5a5_a5a5_a5a5 & all,
+            (_, Poison::Second) => 0x5a5a_5a5a_5a5a_5a5a & all,
+        }
+    }
+
+    /// Fills a tensor.
+    pub(crate) fn fill(self, dtype: Dtype, bytes: &mut [u8]) {
+        let bits = self.bits(dtype);
+        if dtype.bits() == 4 {
+            bytes.fill((bits | bits << 4) as u8);
+            return;
+        }
+        let width = dtype.bits() as usize / 8;
+        for element in bytes.chunks_exact_mut(width) {
+            element.copy_from_slice(&bits.to_le_bytes()[..width]);
+        }
+    }
+}
+
+/// Whether a single launch on the first pattern tells an unwritten element: the dtype is wide
+/// enough, or the pattern is a NaN that results do not have.
+pub(crate) fn tells_alone(dtype: Dtype) -> bool {
+    dtype.bits() >= 16 || matches!(dtype, Dtype::E4m3 | Dtype::E5m2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn float_poison_is_nan_wherever_the_format_has_two() {
+        for dtype in Dtype::ALL.into_iter().filter(|d| d.is_float() && *d != Dtype::E2m1) {
+            for poison in [Poison::First, Poison::Second] {
+                assert!(dtype.decode(poison.bits(dtype)).as_f64().is_nan(), "{dtype} {poison:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_two_patterns_differ_for_every_dtype() {
+        for dtype in Dtype::ALL {
+            assert_ne!(Poison::First.bits(dtype), Poison::Second.bits(dtype), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn filling_reaches_every_element() {
+        for dtype in Dtype::ALL {
+            let mut bytes = vec![0; dtype.bytes_for(6).unwrap() as usize];
+            Poison::Second.fill(dtype, &mut bytes);
+            for i in 0..6 {
+                assert_eq!(dtype.bits_at(&bytes, i), Some(Poison::Second.bits(dtype)));
+            }
+        }
+    }
+}

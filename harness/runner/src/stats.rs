@@ -1,0 +1,120 @@
+//! Statistics of samples: median, its interval, spread.
+//!
+//! Times of a GPU kernel are neither normal nor symmetric, so nothing here assumes a distribution.
+//! The interval comes from order statistics: the number of samples below the true median is
+//! binomial with p = 1/2, so `[x(k), x(n+1-k)]` covers it with probability
+//! `1 - 2 P(Bin(n, 1/2) < k)`; `k` is the largest that keeps 95 %.
+
+/// What a set of samples says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) ci95: [f64; 2],
+    pub(crate) min: f64,
+    pub(crate) mad: f64,
+}
+
+impl Summary {
+    /// `None` for no samples.
+    pub(crate) fn of(samples: &[f64]) -> Option<Summary> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let median = median_of_sorted(&sorted)?;
+        let mut distances: Vec<f64> = sorted.iter().map(|x| (x - median).abs()).collect();
+        distances.sort_by(f64::total_cmp);
+        let rank = interval_rank(sorted.len());
+        Some(Summary {
+            median,
+            ci95: [sorted[rank - 1], sorted[sorted.len() - rank]],
+            min: sorted[0],
+            mad: median_of_sorted(&distances)?,
+        })
+    }
+
+    /// Half the interval's width as a fraction of the median.
+    pub(crate) fn relative_half_width(&self) -> f64 {
+        match self.median > 0.0 {
+            true => (self.ci95[1] - self.ci95[0]) / 2.0 / self.median,
+            false => f64::INFINITY,
+        }
+    }
+}
+
+/// The median of unsorted values.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    median_of_sorted(&sorted)
+}
+
+fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// The rank `k` (from 1) of the interval's lower end; 1 when even the whole range covers less than
+/// 95 % (fewer than 6 samples).
+fn interval_rank(n: usize) -> usize {
+    // The terms are summed as logarithms: 2^-n underflows from n = 1075 on.
+    let mut log_term = -(n as f64) * std::f64::consts::LN_2;
+    let mut below = log_term.exp();
+    let mut rank = 1;
+    for k in 1..=n / 2 {
+        // `below` is P(Bin < k); the interval of rank k covers 1 - 2 * below.
+        if 2.0 * below > 0.05 {
+            break;
+        }
+        rank = k;
+        log_term += ((n - k + 1) as f64).ln() - (k as f64).ln();
+        below += log_term.exp();
+    }
+    rank
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranks from tables of the sign test (Conover, "Practical Nonparametric Statistics").
+    #[test]
+    fn ranks_agree_with_published_tables() {
+        for (n, rank) in [(6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6), (30, 10), (50, 18)] {
+            assert_eq!(interval_rank(n), rank, "n = {n}");
+        }
+    }
+
+    #[test]
+    fn the_rank_of_many_samples_follows_the_normal_approximation() {
+        let n = 10_000;
+        let approximate = n as f64 / 2.0 - 1.96 * (n as f64).sqrt() / 2.0;
+        assert!((interval_rank(n) as f64 - approximate).abs() < 2.0);
+    }
+
+    #[test]
+    fn few_samples_give_their_whole_range() {
+        let summary = Summary::of(&[3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(summary.ci95, [1.0, 3.0]);
+        assert_eq!((summary.median, summary.min, summary.mad), (2.0, 1.0, 1.0));
+        assert_eq!(Summary::of(&[]), None);
+    }
+
+    #[test]
+    fn an_even_count_takes_the_mean_of_the_middle_pair() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+    }
+
+    #[test]
+    fn one_far_outlier_moves_neither_median_nor_interval() {
+        let mut samples: Vec<f64> = (0..99).map(|i| 100.0 + f64::from(i % 3)).collect();
+        let before = Summary::of(&samples).unwrap();
+        samples[50] = 1e9;
+        let after = Summary::of(&samples).unwrap();
+        assert!((before.median - after.median).abs() <= 1.0);
+        assert!(after.ci95[1] < 103.0);
+        assert!(after.relative_half_width() < 0.02);
+    }
+}
