@@ -227,7 +227,7 @@ pub struct GuardFinding {
     /// Byte offset from the start of the argument; negative before it, at or beyond its size
     /// after it.
     pub offset: i64,
-    /// Bytes (for `unwritten`: elements) concerned.
+    /// Bytes that were overwritten, or elements concerned where `kind` speaks of results.
     pub count: u64,
 }
 

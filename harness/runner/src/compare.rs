@@ -34,6 +34,23 @@ impl Results<'_> {
             })
     }
 
+    /// How many elements differ between the launches by more than the tolerance, and the first of
+    /// them: sums in another order may differ in their last bits and be right.
+    pub(crate) fn differing(&self, default: &Tolerance) -> (u64, Option<usize>) {
+        let dtype = self.arg.dtype;
+        let tolerance = self.arg.tolerance.as_ref().unwrap_or(default);
+        let mut all = (0..self.elements()).filter(|&i| {
+            let (first, second) = (dtype.bits_at(self.first, i), dtype.bits_at(self.second, i));
+            let (Some(first), Some(second)) = (first, second) else { return false };
+            let wanted = dtype.decode(second);
+            first != second
+                && !Error::between(dtype.decode(first), wanted).within(tolerance, wanted)
+                && !self.unwritten(i)
+        });
+        let first = all.next();
+        (u64::from(first.is_some()) + all.count() as u64, first)
+    }
+
     /// How many elements neither launch wrote, and the first of them.
     pub(crate) fn unwritten_elements(&self) -> (u64, Option<usize>) {
         let mut all = (0..self.elements()).filter(|&i| self.unwritten(i));
@@ -273,6 +290,15 @@ mod tests {
         let arg = arg(Dtype::F32, &[2]);
         let (first, second) = (bytes(&[1.0, 2.0]), bytes(&[1.0, 2.5]));
         assert!(!Results { arg: &arg, group: 0, first: &first, second: &second }.bit_equal());
+    }
+
+    #[test]
+    fn differences_within_the_tolerance_are_no_differing_elements() {
+        let arg = arg(Dtype::F32, &[3]);
+        let (first, second) = (bytes(&[1.0, 2.0, 3.0]), bytes(&[1.0, 2.001, 4.0]));
+        let results = Results { arg: &arg, group: 0, first: &first, second: &second };
+        assert_eq!(results.differing(&tolerance(0.01, 0.0)), (1, Some(2)));
+        assert_eq!(results.differing(&tolerance(0.0, 0.0)), (2, Some(1)));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 mod abi;
 mod cli;
 mod compare;
+mod cuda;
 mod data;
 mod fault;
 mod generate;
@@ -22,7 +23,9 @@ mod host_memory;
 mod input;
 mod jobs;
 mod journal;
+mod judge;
 mod library;
+mod nvml;
 mod poison;
 mod ranges;
 mod sampling;
@@ -30,6 +33,7 @@ mod stats;
 
 use cli::{Args, Asked};
 use fault::{Fault, Outcome};
+use jobs::Session;
 use journal::Journal;
 use rgpu_case::{ErrorClass, Job};
 use std::process::ExitCode;
@@ -75,9 +79,16 @@ fn work(args: &Args, journal: &Journal) -> Outcome<()> {
         args.job.name(),
         input.case.kernel
     );
+    if args.job == Job::Cpu {
+        return jobs::cpu::run(&input, journal);
+    }
+    let session = Session::open(&input, journal)?;
     match args.job {
-        Job::Cpu => jobs::cpu::run(&input, journal),
-        _ => Ok(()),
+        Job::Verify => jobs::verify::run(&session),
+        Job::Time => jobs::time::run(&session, args.clock, args.unfit),
+        Job::Once => jobs::once::run(&session),
+        Job::Guard => jobs::guard::run(&session),
+        Job::Cpu => Ok(()), // done above, without a session
     }
 }
 

@@ -1,3 +1,10 @@
 //! The jobs. Each is a process of its own, so that a crash in one leaves the others' reports.
 
 pub(crate) mod cpu;
+pub(crate) mod guard;
+pub(crate) mod once;
+mod session;
+pub(crate) mod time;
+pub(crate) mod verify;
+
+pub(crate) use session::Session;

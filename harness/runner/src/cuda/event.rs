@@ -1,0 +1,50 @@
+//! CUDA events.
+
+#![allow(unsafe_code)] // driver calls
+
+use super::{Gpu, driver::call};
+use crate::fault::Outcome;
+use cudarc::driver::sys::CUevent;
+
+/// A point on the stream.
+pub(crate) struct Event<'g> {
+    gpu: &'g Gpu,
+    event: CUevent,
+}
+
+impl<'g> Event<'g> {
+    pub(crate) fn new(gpu: &'g Gpu) -> Outcome<Event<'g>> {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: `event` is a live local; flags 0 keep timing on.
+        unsafe { call!(gpu.driver, cuEventCreate(&mut event, 0))? };
+        Ok(Event { gpu, event })
+    }
+
+    pub(crate) fn record(&self) -> Outcome<()> {
+        // SAFETY: event and stream are alive.
+        unsafe { call!(self.gpu.driver, cuEventRecord(self.event, self.gpu.stream)) }
+    }
+
+    /// Waits until the stream has passed this point; a fault of the kernel shows here.
+    pub(crate) fn wait(&self) -> Outcome<()> {
+        // SAFETY: the event is alive.
+        unsafe { call!(self.gpu.driver, cuEventSynchronize(self.event)) }
+    }
+
+    /// Nanoseconds from `earlier` to here. Both must have been passed.
+    pub(crate) fn since_ns(&self, earlier: &Event<'_>) -> Outcome<f64> {
+        let mut ms = 0f32;
+        // SAFETY: both events are alive, and `ms` is a live local.
+        unsafe {
+            call!(self.gpu.driver, cuEventElapsedTime(&mut ms, earlier.event, self.event))?;
+        }
+        Ok(f64::from(ms) * 1e6)
+    }
+}
+
+impl Drop for Event<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, destroyed only here; fails harmlessly after a fault.
+        let _ = unsafe { (self.gpu.driver.cuEventDestroy_v2)(self.event) };
+    }
+}

@@ -1,0 +1,312 @@
+//! Modules, functions and launches.
+
+#![allow(unsafe_code)] // driver calls
+
+use super::{Gpu, driver::call, symbols};
+use crate::fault::{Fault, Outcome, bad_case};
+use cudarc::driver::sys::{
+    CUfunction, CUfunction_attribute, CUjit_option, CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttributeValue, CUlaunchConfig, CUmodule,
+};
+use rgpu_case::{ErrorClass, Launch};
+use std::ffi::{CString, c_int, c_void};
+use std::path::Path;
+
+/// Room for what the driver's compiler says about PTX.
+const LOG_BYTES: usize = 16 * 1024;
+
+/// Parameters that a kernel may have beyond those of the Case before it reads stray pointers; only
+/// for drivers that cannot tell the number of parameters.
+const SPARE_PARAMETERS: usize = 64;
+
+/// A loaded module. Never unloaded: it lives as long as the process.
+pub(crate) struct Module<'g> {
+    gpu: &'g Gpu,
+    module: CUmodule,
+    symbols: Vec<String>,
+}
+
+/// A kernel, ready to launch.
+pub(crate) struct Function<'g> {
+    gpu: &'g Gpu,
+    function: CUfunction,
+    name: String,
+}
+
+impl<'g> Module<'g> {
+    pub(crate) fn load(gpu: &'g Gpu, path: &Path) -> Outcome<Module<'g>> {
+        let shown = path.display();
+        let mut image = std::fs::read(path).map_err(|e| {
+            Fault::new(ErrorClass::MissingFile, format!("cannot read the module `{shown}`: {e}"))
+        })?;
+        let symbols = symbols::kernels(&image);
+        image.push(0); // PTX must end with a NUL
+        let mut module = std::ptr::null_mut();
+        let mut log = vec![0u8; LOG_BYTES];
+        let mut options = [
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        let mut values: [*mut c_void; 2] =
+            [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES)];
+        // SAFETY: the image ends with a NUL, and the two options get the value kinds that cuda.h
+        // asks for: a buffer, and its size in the pointer itself.
+        let loaded = unsafe {
+            call!(
+                gpu.driver,
+                cuModuleLoadDataEx(
+                    &mut module,
+                    image.as_ptr().cast(),
+                    options.len() as u32,
+                    options.as_mut_ptr(),
+                    values.as_mut_ptr(),
+                )
+            )
+        };
+        loaded.map_err(|mut fault| {
+            let said = log.split(|&byte| byte == 0).next().unwrap_or_default();
+            let said = String::from_utf8_lossy(said);
+            if !said.trim().is_empty() {
+                fault.0.text += &format!("; the driver's compiler says: {}", said.trim());
+            }
+            let [major, minor] = gpu.facts.compute_capability;
+            fault.while_doing(format_args!("module `{shown}` on sm_{major}{minor}"))
+        })?;
+        Ok(Module { gpu, module, symbols })
+    }
+
+    /// Finds a kernel by its symbol, or by its plain name if only one kernel has it.
+    ///
+    /// The symbols are searched first, since a failing driver call would be a finding of
+    /// compute-sanitizer's.
+    pub(crate) fn function(&self, name: &str) -> Outcome<Function<'g>> {
+        let named = |name: &str| {
+            let function = self.get(name)?;
+            Ok(Function { gpu: self.gpu, function, name: name.to_owned() })
+        };
+        if self.symbols.iter().any(|symbol| symbol == name) {
+            return named(name);
+        }
+        match symbols::matching(&self.symbols, name).as_slice() {
+            [only] => named(only),
+            [] if self.symbols.is_empty() => {
+                named(name).map_err(|fault| fault.while_doing(format_args!("kernel `{name}`")))
+            }
+            [] => named(name).map_err(|fault| {
+                let there = list(&self.symbols);
+                fault.while_doing(format_args!("kernel `{name}` (the module has {there})"))
+            }),
+            several => Err(bad_case(format!(
+                "kernel `{name}` is ambiguous, name one symbol of {}",
+                list(several)
+            ))),
+        }
+    }
+
+    fn get(&self, name: &str) -> Outcome<CUfunction> {
+        let name = CString::new(name).map_err(|_| bad_case("a kernel name holds a NUL"))?;
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the module is loaded, and the name is a C string.
+        unsafe {
+            call!(self.gpu.driver, cuModuleGetFunction(&mut function, self.module, name.as_ptr()))?;
+        }
+        Ok(function)
+    }
+}
+
+fn list(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(8).map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > shown.len() { ", …" } else { "" };
+    shown.join(", ") + more
+}
+
+/// Whether driver calls may be made that fail when all is well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probing {
+    /// They may: no tool looks.
+    Thorough,
+    /// They may not: compute-sanitizer reports every failing call of the program it runs.
+    Quiet,
+}
+
+/// Values of a kernel's parameters.
+pub(crate) struct KernelArgs {
+    _values: Vec<u64>,
+    _spare: Box<[u64; 512]>,
+    pointers: Vec<*mut c_void>,
+    /// Name and size in bytes of each.
+    sizes: Vec<(String, usize)>,
+}
+
+impl KernelArgs {
+    /// Each parameter as (name, size in bytes, little-endian value): a device pointer or a scalar.
+    pub(crate) fn new(parameters: Vec<(String, usize, u64)>) -> KernelArgs {
+        let mut values: Vec<u64> = parameters.iter().map(|(_, _, value)| *value).collect();
+        // As large as any parameter of a kernel, in case the driver copies from it.
+        let mut spare = Box::new([0u64; 512]);
+        let first = values.as_mut_ptr();
+        // `add` stays within the vector, whose buffer does not move when the vector does.
+        let mut pointers: Vec<*mut c_void> =
+            (0..values.len()).map(|i| first.wrapping_add(i).cast()).collect();
+        pointers.extend(std::iter::repeat_n(spare.as_mut_ptr().cast(), SPARE_PARAMETERS));
+        let sizes = parameters.into_iter().map(|(name, size, _)| (name, size)).collect();
+        KernelArgs { _values: values, _spare: spare, pointers, sizes }
+    }
+}
+
+impl Function<'_> {
+    /// Refuses arguments that the kernel does not take, and a launch that cannot work, in words
+    /// that a bare `CUDA_ERROR_INVALID_VALUE` would not give; raises the limits that the launch
+    /// needs.
+    pub(crate) fn prepare(
+        &self,
+        launch: &Launch,
+        args: &KernelArgs,
+        probing: Probing,
+    ) -> Outcome<()> {
+        self.check_parameters(args, probing)?;
+        let refused = |text: String| {
+            Fault::new(ErrorClass::Launch, format!("kernel `{}`: {text}", self.name))
+        };
+        let shape = launch.grid.iter().chain(&launch.block).chain(launch.cluster.iter().flatten());
+        if shape.clone().any(|&n| n == 0) {
+            return Err(refused("a grid, block or cluster extent is 0".into()));
+        }
+        use CUfunction_attribute::*;
+        let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
+        let most = self.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        if threads > u64::from(most) {
+            return Err(refused(format!("{threads} threads in a block, it allows {most}")));
+        }
+        if launch.dynamic_shared > 0 {
+            let fixed = self.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+            let room = self.gpu.shared_limit.saturating_sub(fixed);
+            let asked = launch.dynamic_shared;
+            if asked > room {
+                return Err(refused(format!(
+                    "{asked} bytes of dynamic shared memory, this GPU leaves it {room}"
+                )));
+            }
+            self.set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, asked as c_int)?;
+        }
+        if let Some(cluster) = launch.cluster {
+            if self.gpu.driver.cuLaunchKernelEx.is_none() {
+                return Err(refused("clusters need driver 520 (CUDA 11.8) or newer".into()));
+            }
+            for axis in 0..3 {
+                if launch.grid[axis] % cluster[axis] != 0 {
+                    let (grid, cluster) = (launch.grid, cluster);
+                    return Err(refused(format!("grid {grid:?} is no multiple of {cluster:?}")));
+                }
+            }
+            if cluster.iter().product::<u32>() > 8 {
+                self.set(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues a launch.
+    pub(crate) fn launch(&self, launch: &Launch, args: &KernelArgs) -> Outcome<()> {
+        let Gpu { driver, stream, .. } = *self.gpu;
+        let [gx, gy, gz] = launch.grid;
+        let [bx, by, bz] = launch.block;
+        let shared = launch.dynamic_shared;
+        let parameters = args.pointers.as_ptr().cast_mut();
+        let none = std::ptr::null_mut();
+        let Some(([cx, cy, cz], launch_ex)) = launch.cluster.zip(driver.cuLaunchKernelEx) else {
+            // SAFETY: `parameters` has a live 8-byte value for each parameter (`check_parameters`),
+            // which the driver copies before it returns.
+            return unsafe {
+                call!(
+                    driver,
+                    cuLaunchKernel(
+                        self.function,
+                        gx,
+                        gy,
+                        gz,
+                        bx,
+                        by,
+                        bz,
+                        shared,
+                        stream,
+                        parameters,
+                        none
+                    )
+                )
+            };
+        };
+        // SAFETY: all-zero bytes are a valid value of this union of plain numbers and pointers.
+        let mut value: CUlaunchAttributeValue = unsafe { std::mem::zeroed() };
+        value.clusterDim.x = cx;
+        value.clusterDim.y = cy;
+        value.clusterDim.z = cz;
+        let mut attribute = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value,
+        };
+        let config = CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: shared,
+            hStream: stream,
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: as above; config and attribute live until the call returns.
+        let code = unsafe { launch_ex(&config, self.function, parameters, none) };
+        driver.check("cuLaunchKernelEx", code)
+    }
+
+    /// Compares number and sizes of the parameters, where the driver can tell them (12.4 on).
+    fn check_parameters(&self, args: &KernelArgs, probing: Probing) -> Outcome<()> {
+        let Some(info) = self.gpu.driver.cuFuncGetParamInfo else { return Ok(()) };
+        let most = match probing {
+            Probing::Quiet => args.sizes.len(),
+            Probing::Thorough => usize::MAX,
+        };
+        let mut takes = Vec::new();
+        while takes.len() < most {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: both are live locals; an index beyond the last gives an error.
+            if unsafe { info(self.function, takes.len(), &mut offset, &mut size) } != 0 {
+                break;
+            }
+            takes.push(size);
+        }
+        let kernel = &self.name;
+        if takes.len() != args.sizes.len() {
+            return Err(bad_case(format!(
+                "kernel `{kernel}` takes {} parameters, the case has {} arguments",
+                takes.len(),
+                args.sizes.len()
+            )));
+        }
+        for (i, (taken, (name, given))) in takes.iter().zip(&args.sizes).enumerate() {
+            if taken != given {
+                return Err(bad_case(format!(
+                    "parameter {i} of kernel `{kernel}` has {taken} bytes, argument `{name}` {given}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn attribute(&self, which: CUfunction_attribute) -> Outcome<u32> {
+        let mut value = 0;
+        // SAFETY: `value` is a live local.
+        unsafe { call!(self.gpu.driver, cuFuncGetAttribute(&mut value, which, self.function))? };
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+
+    fn set(&self, which: CUfunction_attribute, value: c_int) -> Outcome<()> {
+        // SAFETY: the function belongs to a loaded module.
+        unsafe { call!(self.gpu.driver, cuFuncSetAttribute(self.function, which, value)) }
+            .map_err(|fault| fault.with_class(ErrorClass::Launch))
+    }
+}

@@ -1,0 +1,113 @@
+//! Device memory.
+
+#![allow(unsafe_code)] // driver calls
+
+use super::{Gpu, driver::call};
+use crate::fault::Outcome;
+use cudarc::driver::sys::CUdeviceptr;
+
+/// Device memory for one tensor, with `margin` bytes of our own on each side.
+pub(crate) struct Buffer<'g> {
+    gpu: &'g Gpu,
+    base: CUdeviceptr,
+    size: usize,
+    margin: usize,
+}
+
+impl<'g> Buffer<'g> {
+    /// `margin` must be a multiple of 256, which keeps the data aligned.
+    pub(crate) fn new(gpu: &'g Gpu, size: usize, margin: usize) -> Outcome<Buffer<'g>> {
+        let mut base = 0;
+        let total = (size + 2 * margin).max(1);
+        // SAFETY: `base` is a live local.
+        unsafe { call!(gpu.driver, cuMemAlloc_v2(&mut base, total)) }
+            .map_err(|fault| fault.while_doing(format_args!("cannot allocate {total} bytes")))?;
+        Ok(Buffer { gpu, base, size, margin })
+    }
+
+    /// Address of the data.
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.base + self.margin as u64
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Fills the data; waits.
+    pub(crate) fn upload(&self, bytes: &[u8]) -> Outcome<()> {
+        self.write(self.margin, &bytes[..bytes.len().min(self.size)])
+    }
+
+    /// Reads the data; waits for earlier work on the stream.
+    pub(crate) fn download(&self, bytes: &mut [u8]) -> Outcome<()> {
+        let size = bytes.len().min(self.size);
+        self.read(self.margin, &mut bytes[..size])
+    }
+
+    /// Fills both margins; `bytes` has the length of one.
+    pub(crate) fn upload_margins(&self, bytes: &[u8]) -> Outcome<()> {
+        let bytes = &bytes[..bytes.len().min(self.margin)];
+        self.write(0, bytes)?;
+        self.write(self.margin + self.size, bytes)
+    }
+
+    /// Reads the margins before and after the data.
+    pub(crate) fn download_margins(&self) -> Outcome<[Vec<u8>; 2]> {
+        let mut margins = [vec![0; self.margin], vec![0; self.margin]];
+        self.read(0, &mut margins[0])?;
+        self.read(self.margin + self.size, &mut margins[1])?;
+        Ok(margins)
+    }
+
+    /// Enqueues a copy of another buffer's data.
+    pub(crate) fn copy_from(&self, other: &Buffer<'_>) -> Outcome<()> {
+        let size = self.size.min(other.size);
+        if size == 0 {
+            return Ok(());
+        }
+        let stream = self.gpu.stream;
+        // SAFETY: both ranges lie within live allocations of at least `size` bytes.
+        unsafe {
+            call!(
+                self.gpu.driver,
+                cuMemcpyDtoDAsync_v2(self.address(), other.address(), size, stream)
+            )
+        }
+    }
+
+    /// Enqueues a memset of the data.
+    pub(crate) fn set(&self, byte: u8) -> Outcome<()> {
+        let stream = self.gpu.stream;
+        // SAFETY: the range is this allocation's own.
+        unsafe { call!(self.gpu.driver, cuMemsetD8Async(self.address(), byte, self.size, stream)) }
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Outcome<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let to = self.base + offset as u64;
+        // SAFETY: callers keep `offset + bytes.len()` within the allocation.
+        unsafe { call!(self.gpu.driver, cuMemcpyHtoD_v2(to, bytes.as_ptr().cast(), bytes.len())) }
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Outcome<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let from = self.base + offset as u64;
+        // SAFETY: as in `write`.
+        unsafe {
+            call!(self.gpu.driver, cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), from, bytes.len()))
+        }
+    }
+}
+
+impl Drop for Buffer<'_> {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`, freed only here. After a fault of the kernel the context is
+        // gone and the call fails, which frees nothing and matters no more.
+        let _ = unsafe { (self.gpu.driver.cuMemFree_v2)(self.base) };
+    }
+}

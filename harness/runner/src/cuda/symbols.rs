@@ -1,0 +1,85 @@
+//! Names of the kernels in a module, for a plain name given in place of a mangled one.
+//!
+//! PTX: the word after each `.entry`. A cubin (ELF): sections `.text.NAME`, found as strings, since
+//! the section name table holds them NUL-terminated. A compressed fatbin shows nothing; there the
+//! exact symbol is needed.
+
+/// Kernel symbols in the order found, each once.
+pub(crate) fn kernels(image: &[u8]) -> Vec<String> {
+    let is_elf = image.starts_with(b"\x7fELF");
+    let marker: &[u8] = if is_elf { b"\0.text." } else { b".entry" };
+    let mut names: Vec<String> = Vec::new();
+    for start in find_all(image, marker) {
+        let rest = &image[start + marker.len()..];
+        let rest = if is_elf { rest } else { rest.trim_ascii_start() };
+        let is_name = |&&c: &&u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$' | b'.');
+        let name: Vec<u8> = rest.iter().take_while(is_name).copied().collect();
+        let name = String::from_utf8_lossy(&name).into_owned();
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Symbols whose plain name (without scope, template arguments and parameters) is `plain`.
+pub(crate) fn matching(symbols: &[String], plain: &str) -> Vec<String> {
+    symbols.iter().filter(|symbol| plain_name(symbol) == Some(plain)).cloned().collect()
+}
+
+/// The innermost identifier of an Itanium-mangled name, or the name itself if it is not mangled.
+fn plain_name(symbol: &str) -> Option<&str> {
+    let Some(mut rest) = symbol.strip_prefix("_Z") else { return Some(symbol) };
+    if let Some(nested) = rest.strip_prefix('N') {
+        rest = nested.trim_start_matches(['r', 'V', 'K']);
+    }
+    let mut last = None;
+    loop {
+        // Internal linkage is marked by an `L` before the length.
+        let here = rest.strip_prefix('L').unwrap_or(rest);
+        let digits = here.len() - here.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let Ok(length) = here[..digits].parse::<usize>() else { return last };
+        let end = digits.checked_add(length)?;
+        last = Some(here.get(digits..end)?);
+        rest = here.get(end..)?;
+    }
+}
+
+fn find_all<'a>(haystack: &'a [u8], needle: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    haystack.windows(needle.len()).enumerate().filter(move |(_, w)| *w == needle).map(|(i, _)| i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_names_come_out_of_mangled_ones() {
+        for (symbol, plain) in [
+            ("vecadd", "vecadd"),
+            ("_Z6vecaddPKfS0_Pfi", "vecadd"),
+            ("_ZN3app6detail6reduceIfLi4EEEvPT_", "reduce"),
+            ("_ZN12_GLOBAL__N_14stepEv", "step"),
+            ("_ZL5localv", "local"),
+        ] {
+            assert_eq!(plain_name(symbol), Some(plain), "{symbol}");
+        }
+        assert_eq!(plain_name("_Z99x"), None);
+    }
+
+    #[test]
+    fn kernels_are_found_in_ptx() {
+        let ptx =
+            b".version 8.0\n.visible .entry _Z6vecaddPf(\n.param .u64 p)\n{}\n.entry plain()\n";
+        let symbols = kernels(ptx);
+        assert_eq!(symbols, ["_Z6vecaddPf", "plain"]);
+        assert_eq!(matching(&symbols, "vecadd"), ["_Z6vecaddPf"]);
+    }
+
+    #[test]
+    fn kernels_are_found_in_the_section_names_of_a_cubin() {
+        let image = b"\x7fELF....\0.text._Z1kIfEvv\0.nv.info._Z1kIfEvv\0.text._Z1kIdEvv\0";
+        assert_eq!(kernels(image), ["_Z1kIfEvv", "_Z1kIdEvv"]);
+        assert_eq!(matching(&kernels(image), "k").len(), 2);
+    }
+}

@@ -1,0 +1,189 @@
+//! `guard`: the sanitizer's last rung. Launches between canaries and on poisoned outputs.
+//!
+//! Three launches on the same inputs: the first and third with one set of canaries and poison, the
+//! second with another. A canary that changed is a write out of bounds; an output that the poison
+//! or the canaries shine through is a read of memory that is not the kernel's; a first and third
+//! launch that differ (beyond the tolerance) are a race. All of that is "found"; none of it found says nothing.
+
+use super::Session;
+use super::session::{DeviceSet, Prepared, Target};
+use crate::compare::Results;
+use crate::cuda::Probing;
+use crate::fault::{Fault, Outcome};
+use crate::host_memory::HostBuffer;
+use crate::poison::Poison;
+use rgpu_case::{DataSet, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
+
+/// Bytes of canary on each side of a buffer.
+const MARGIN: usize = 64 * 1024;
+
+pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
+    let target = session.target()?;
+    let mut first = None;
+    for set in &session.input.case.data_sets {
+        let report = guard(session, &target, set)?;
+        for finding in &report.findings {
+            let text = describe(finding);
+            println!("guard {}: {text}", set.name);
+            if first.is_none() {
+                let mut fault = Fault::new(ErrorClass::GuardFound, text);
+                fault.0.data_set = Some(set.name.clone());
+                first = Some(fault);
+            }
+        }
+        if report.findings.is_empty() {
+            println!("guard {}: nothing seen, which does not mean clean", set.name);
+        }
+        session.journal.record(&set.name, |entry| entry.guard = Some(report));
+    }
+    first.map_or(Ok(()), Err)
+}
+
+fn guard(session: &Session<'_>, target: &Target<'_>, set: &DataSet) -> Outcome<GuardReport> {
+    let setup = session.journal.enter(Phase::Setup, Some(&set.name))?;
+    let host = session.fill(set)?;
+    let device = DeviceSet::new(&session.gpu, &host, MARGIN)?;
+    device.fill(Poison::First)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, Probing::Quiet)?;
+    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    drop(setup);
+    let _stage = session.journal.enter(Phase::Verify, Some(&set.name))?;
+    let mut findings = Vec::new();
+    let mut runs = Vec::new();
+    for poison in [Poison::First, Poison::Second, Poison::First] {
+        runs.push(guarded_launch(session, &device, &prepared, poison, &mut findings)?);
+    }
+    for (i, arg) in host.args.iter().enumerate() {
+        let [Some(first), Some(second), Some(third)] = [&runs[0][i], &runs[1][i], &runs[2][i]]
+        else {
+            continue;
+        };
+        let between = |second: &'_ HostBuffer| {
+            let results = Results {
+                arg: arg.arg,
+                group: arg.group,
+                first: first.bytes(),
+                second: second.bytes(),
+            };
+            (results.unwritten_elements(), results.differing(&session.input.case.tolerance))
+        };
+        let ((_, _), repeated) = between(third);
+        let (unwritten, stray) = between(second);
+        let stray = if repeated.0 > 0 { (0, None) } else { stray };
+        for (kind, (count, index)) in [
+            (GuardKind::Unwritten, unwritten),
+            (GuardKind::NotRepeatable, repeated),
+            (GuardKind::ReadsStray, stray),
+        ] {
+            if let Some(index) = index {
+                let offset = (index * arg.arg.dtype.bits() as usize / 8) as i64;
+                push(&mut findings, (kind, arg.arg.name.clone(), arg.group, offset, count));
+            }
+        }
+    }
+    Ok(GuardReport { launches: 3, findings })
+}
+
+fn guarded_launch(
+    session: &Session<'_>,
+    device: &DeviceSet<'_>,
+    prepared: &Prepared<'_>,
+    poison: Poison,
+    findings: &mut Vec<GuardFinding>,
+) -> Outcome<Vec<Option<HostBuffer>>> {
+    let canary = canary(poison);
+    device.fill(poison)?;
+    for (_, buffer) in device.tensors() {
+        buffer.upload_margins(&canary)?;
+    }
+    prepared.launch()?;
+    session.gpu.synchronize()?;
+    for (i, buffer) in device.tensors() {
+        let arg = &device.host.args[i];
+        let [before, after] = buffer.download_margins()?;
+        let mut add = |kind, offset: i64, count| {
+            push(findings, (kind, arg.arg.name.clone(), arg.group, offset, count));
+        };
+        if let Some((offset, count)) = difference(&before, &canary) {
+            add(GuardKind::WriteBefore, offset as i64 - MARGIN as i64, count);
+        }
+        if let Some((offset, count)) = difference(&after, &canary) {
+            add(GuardKind::WriteAfter, (buffer.size() + offset) as i64, count);
+        }
+    }
+    for (i, offset, count) in device.changed_inputs()? {
+        let arg = &device.host.args[i];
+        let name = arg.arg.name.clone();
+        push(findings, (GuardKind::InputWritten, name, arg.group, offset as i64, count as u64));
+    }
+    device.outputs()
+}
+
+/// Adds a finding unless an earlier launch gave one of this kind for this argument.
+fn push(
+    findings: &mut Vec<GuardFinding>,
+    (kind, arg, group, offset, count): (GuardKind, String, usize, i64, u64),
+) {
+    let known = findings.iter().any(|f| f.kind == kind && f.arg == arg && f.group == group);
+    if !known {
+        findings.push(GuardFinding { kind, arg, group, offset, count });
+    }
+}
+
+/// The first differing byte and the number of differing bytes.
+fn difference(left: &[u8], right: &[u8]) -> Option<(usize, u64)> {
+    let mut differing = left.iter().zip(right).enumerate().filter(|(_, (l, r))| l != r);
+    let (first, _) = differing.next()?;
+    Some((first, 1 + differing.count() as u64))
+}
+
+/// Bytes that differ between the two poisons everywhere, and from their neighbours.
+fn canary(poison: Poison) -> Vec<u8> {
+    let base = match poison {
+        Poison::First => 0xc5u8,
+        Poison::Second => 0x3a,
+    };
+    (0..MARGIN).map(|i| base ^ (i as u8).wrapping_mul(31)).collect()
+}
+
+fn describe(finding: &GuardFinding) -> String {
+    let GuardFinding { kind, arg, group, offset, count } = finding;
+    let place = if *group > 0 { format!("`{arg}` of group {group}") } else { format!("`{arg}`") };
+    match kind {
+        GuardKind::WriteBefore => {
+            format!("write before {place}: {count} bytes, the first at byte {offset}")
+        }
+        GuardKind::WriteAfter => {
+            format!("write beyond {place}: {count} bytes, the first at byte {offset}")
+        }
+        GuardKind::Unwritten => format!("{count} elements of {place} were never written"),
+        GuardKind::InputWritten => {
+            format!("input {place} was written: {count} bytes, the first at byte {offset}")
+        }
+        GuardKind::NotRepeatable => format!(
+            "{count} elements of {place} differ between two launches on the same memory, the first \
+             at byte {offset} (a race, most often)"
+        ),
+        GuardKind::ReadsStray => format!(
+            "{count} elements of {place} depend on memory that the kernel may not read \
+             (uninitialised, or beyond an argument), the first at byte {offset}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_canaries_differ_in_every_byte() {
+        let (first, second) = (canary(Poison::First), canary(Poison::Second));
+        assert_eq!(difference(&first, &second), Some((0, MARGIN as u64)));
+    }
+
+    #[test]
+    fn differences_give_the_first_byte_and_the_count() {
+        assert_eq!(difference(&[1, 2, 3, 4], &[1, 0, 3, 0]), Some((1, 2)));
+        assert_eq!(difference(&[1], &[1]), None);
+    }
+}

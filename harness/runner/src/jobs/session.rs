@@ -1,0 +1,267 @@
+//! What all jobs on a GPU share: the device, the entry, and a data set in device memory.
+
+use crate::abi::AbiCase;
+use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, Probing};
+use crate::data::HostSet;
+use crate::fault::{Fault, Outcome, bad_case};
+use crate::host_memory::HostBuffer;
+use crate::input::Input;
+use crate::journal::Journal;
+use crate::judge;
+use crate::library::{EntryLibrary, EntryState};
+use crate::nvml::Nvml;
+use crate::poison::Poison;
+use rgpu_case::{DataSet, Entry, ErrorClass, Launch, Phase, Role};
+use std::ffi::c_void;
+use std::time::Instant;
+
+/// An open device and what the Case wants with it.
+pub(crate) struct Session<'a> {
+    pub(crate) input: &'a Input,
+    pub(crate) journal: &'a Journal,
+    pub(crate) gpu: Gpu,
+    pub(crate) nvml: Option<Nvml>,
+}
+
+impl<'a> Session<'a> {
+    /// Opens driver and device, and judges the GPU before the first context of ours is on it.
+    pub(crate) fn open(input: &'a Input, journal: &'a Journal) -> Outcome<Session<'a>> {
+        let _stage = journal.enter(Phase::Setup, None)?;
+        let mut found = Gpu::find(Driver::open()?)?;
+        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| journal.gap(text)).ok();
+        if let Some(nvml) = &nvml {
+            found.facts.driver = nvml.driver_version();
+            if nvml.mig {
+                found.facts.uuid = found.facts.uuid.replacen("GPU-", "MIG-", 1);
+            }
+            let others = nvml.other_processes();
+            if others.is_none() {
+                journal.gap("NVML does not tell which processes use the GPU");
+            }
+            let facts = judge::AtRest {
+                mig: nvml.mig,
+                is_virtual: nvml.is_virtual(),
+                power_limits: nvml.power_limits(),
+                other_processes: others.unwrap_or_default(),
+            };
+            for warning in judge::at_rest(&facts) {
+                journal.warn(warning);
+            }
+        }
+        journal.set_device(found.facts.clone());
+        Ok(Session { input, journal, gpu: found.open()?, nvml })
+    }
+
+    /// Under `--strict`: stops if the host has raised a warning so far.
+    pub(crate) fn refuse_if_unfit(&self) -> Outcome<()> {
+        let warnings = self.journal.warnings();
+        if warnings.is_empty() {
+            return Ok(());
+        }
+        let texts: Vec<&str> = warnings.iter().map(|warning| warning.text.as_str()).collect();
+        let text = format!("the host is not fit to measure on: {}", texts.join("; "));
+        Err(Fault::new(ErrorClass::HostUnfit, text))
+    }
+
+    /// Loads the entry.
+    pub(crate) fn target(&self) -> Outcome<Target<'_>> {
+        let _stage = self.journal.enter(Phase::Setup, None)?;
+        let folder = &self.input.folder;
+        Ok(match &self.input.case.entry {
+            Entry::Device { module, function } => {
+                let module = Module::load(&self.gpu, &folder.join(module))?;
+                Target::Device(module.function(function)?)
+            }
+            Entry::Host { library } => Target::Host(EntryLibrary::open(library, folder)?),
+        })
+    }
+
+    /// Fills a data set on the host.
+    pub(crate) fn fill<'s>(&self, set: &'s DataSet) -> Outcome<HostSet<'s>> {
+        HostSet::fill(set, self.input.case.seed, &self.input.folder)
+    }
+}
+
+/// What is launched.
+pub(crate) enum Target<'g> {
+    Device(Function<'g>),
+    Host(EntryLibrary),
+}
+
+/// A target bound to a data set in device memory.
+pub(crate) enum Prepared<'t> {
+    Device { function: &'t Function<'t>, launch: Launch, args: KernelArgs },
+    Host { state: EntryState<'t>, gpu: &'t Gpu },
+}
+
+impl<'t> Target<'t> {
+    /// Binds, and gives the time that `rgpu_prepare` took.
+    pub(crate) fn prepare(
+        &'t self,
+        gpu: &'t Gpu,
+        device: &DeviceSet<'_>,
+        probing: Probing,
+    ) -> Outcome<(Prepared<'t>, Option<f64>)> {
+        match self {
+            Target::Device(function) => {
+                let launch = device.host.set.launch.as_ref();
+                Ok((bind(function, launch, device, probing)?, None))
+            }
+            Target::Host(library) => {
+                let case = AbiCase::new(device.host.set, &device.addresses());
+                gpu.synchronize()?;
+                let start = Instant::now();
+                let state = library.prepare(case)?;
+                gpu.synchronize()?;
+                let ns = start.elapsed().as_nanos() as f64;
+                Ok((Prepared::Host { state, gpu }, Some(ns)))
+            }
+        }
+    }
+}
+
+/// Binds a kernel to a data set.
+pub(crate) fn bind<'t>(
+    function: &'t Function<'t>,
+    launch: Option<&Launch>,
+    device: &DeviceSet<'_>,
+    probing: Probing,
+) -> Outcome<Prepared<'t>> {
+    let launch = launch.ok_or_else(|| bad_case("a kernel needs a launch shape"))?.clone();
+    let args = device.kernel_args();
+    function.prepare(&launch, &args, probing)?;
+    Ok(Prepared::Device { function, launch, args })
+}
+
+impl Prepared<'_> {
+    /// Enqueues one launch.
+    pub(crate) fn launch(&self) -> Outcome<()> {
+        match self {
+            Prepared::Device { function, launch, args } => function.launch(launch, args),
+            Prepared::Host { state, gpu } => state.launch(gpu.stream.cast()).map_err(|fault| {
+                // The entry's own number says little when the GPU has faulted meanwhile.
+                match gpu.synchronize() {
+                    Err(cuda) => cuda.while_doing(&fault.0.text),
+                    Ok(()) => fault,
+                }
+            }),
+        }
+    }
+}
+
+/// A data set in device memory.
+pub(crate) struct DeviceSet<'a> {
+    pub(crate) host: &'a HostSet<'a>,
+    /// One per argument; absent for scalars.
+    buffers: Vec<Option<Buffer<'a>>>,
+    /// First contents of `inout` tensors, for restoring without a copy from the host.
+    pristine: Vec<Option<Buffer<'a>>>,
+}
+
+impl<'a> DeviceSet<'a> {
+    /// Allocates with `margin` bytes around each tensor; nothing is filled.
+    pub(crate) fn new(
+        gpu: &'a Gpu,
+        host: &'a HostSet<'a>,
+        margin: usize,
+    ) -> Outcome<DeviceSet<'a>> {
+        let mut buffers = Vec::new();
+        let mut pristine = Vec::new();
+        for arg in &host.args {
+            let is_tensor = arg.arg.role != Role::Scalar;
+            let tensor = is_tensor.then(|| Buffer::new(gpu, arg.bytes(), margin)).transpose()?;
+            let kept = (arg.arg.role == Role::InOut)
+                .then(|| Buffer::new(gpu, arg.bytes(), 0))
+                .transpose()?;
+            if let (Some(kept), Some(initial)) = (&kept, &arg.initial) {
+                kept.upload(initial.bytes())?;
+            }
+            buffers.push(tensor);
+            pristine.push(kept);
+        }
+        Ok(DeviceSet { host, buffers, pristine })
+    }
+
+    /// Fills inputs and poisons outputs.
+    pub(crate) fn fill(&self, poison: Poison) -> Outcome<()> {
+        for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
+            match (buffer, &arg.initial) {
+                (Some(buffer), Some(initial)) => buffer.upload(initial.bytes())?,
+                (Some(buffer), None) => buffer.upload(arg.before_launch(poison)?.bytes())?,
+                (None, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues the copies that give `inout` tensors their first contents again.
+    pub(crate) fn restore(&self) -> Outcome<()> {
+        for (buffer, pristine) in self.buffers.iter().zip(&self.pristine) {
+            if let (Some(buffer), Some(pristine)) = (buffer, pristine) {
+                buffer.copy_from(pristine)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All tensors with their index.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (usize, &Buffer<'a>)> {
+        let indexed = self.buffers.iter().enumerate();
+        indexed.filter_map(|(i, buffer)| Some((i, buffer.as_ref()?)))
+    }
+
+    /// Reads the outputs; absent for other arguments.
+    pub(crate) fn outputs(&self) -> Outcome<Vec<Option<HostBuffer>>> {
+        let read = |(i, buffer): (usize, &Option<Buffer<'a>>)| match buffer {
+            Some(buffer) if self.host.args[i].arg.role.is_output() => {
+                let mut bytes = HostBuffer::new(buffer.size())?;
+                buffer.download(bytes.bytes_mut())?;
+                Ok(Some(bytes))
+            }
+            _ => Ok(None),
+        };
+        self.buffers.iter().enumerate().map(read).collect()
+    }
+
+    /// Indices of `in` tensors that no longer hold their contents, each with the first changed
+    /// byte and the number of changed bytes.
+    pub(crate) fn changed_inputs(&self) -> Outcome<Vec<(usize, usize, usize)>> {
+        let mut changed = Vec::new();
+        for (i, buffer) in self.tensors() {
+            let arg = &self.host.args[i];
+            let (Role::In, Some(initial)) = (arg.arg.role, &arg.initial) else { continue };
+            let mut now = HostBuffer::new(buffer.size())?;
+            buffer.download(now.bytes_mut())?;
+            if now.bytes() == initial.bytes() {
+                continue;
+            }
+            let pairs = now.bytes().iter().zip(initial.bytes());
+            let mut differing = pairs.enumerate().filter(|(_, (a, b))| a != b).map(|(i, _)| i);
+            let first = differing.next().unwrap_or(0);
+            changed.push((i, first, 1 + differing.count()));
+        }
+        Ok(changed)
+    }
+
+    /// Device pointers of tensors and host pointers of scalars, as the host-entry ABI has them.
+    pub(crate) fn addresses(&self) -> Vec<*mut c_void> {
+        let address = |(i, buffer): (usize, &Option<Buffer<'_>>)| match buffer {
+            // A device address, which only the GPU follows.
+            Some(buffer) => std::ptr::without_provenance_mut(buffer.address() as usize),
+            None => std::ptr::from_ref::<u64>(&self.host.args[i].scalar).cast_mut().cast(),
+        };
+        self.buffers.iter().enumerate().map(address).collect()
+    }
+
+    fn kernel_args(&self) -> KernelArgs {
+        let parameter = |(i, buffer): (usize, &Option<Buffer<'_>>)| {
+            let arg = &self.host.args[i];
+            let name = arg.arg.name.clone();
+            match buffer {
+                Some(buffer) => (name, 8, buffer.address()),
+                None => (name, arg.bytes(), *arg.scalar),
+            }
+        };
+        KernelArgs::new(self.buffers.iter().enumerate().map(parameter).collect())
+    }
+}

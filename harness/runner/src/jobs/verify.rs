@@ -1,0 +1,237 @@
+//! `verify`: two launches on the same inputs, each on its own poison, against the reference.
+
+use super::Session;
+use super::session::{DeviceSet, Target, bind};
+use crate::compare::{Results, passes};
+use crate::cuda::{Function, Module, Probing};
+use crate::data::{HostSet, ReferenceRun};
+use crate::fault::{Fault, Outcome};
+use crate::host_memory::HostBuffer;
+use crate::library::ReferenceLibrary;
+use crate::poison::Poison;
+use rgpu_case::{Checked, Correctness, DataSet, ErrorClass, Phase, Reference, Tolerance};
+use std::time::Instant;
+
+/// What gives the expected outputs.
+enum Expected<'g> {
+    Nothing,
+    Host(ReferenceLibrary),
+    Device(Function<'g>),
+}
+
+/// Outputs of one data set by argument; absent for what is none.
+type Outputs = Vec<Option<HostBuffer>>;
+
+/// Verifies every data set; the first that is wrong becomes the error once all are done.
+pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
+    let target = session.target()?;
+    let folder = &session.input.folder;
+    let module;
+    let expected = match &session.input.case.reference {
+        None => {
+            session.journal.gap("the kernel has no reference: its values were not checked");
+            Expected::Nothing
+        }
+        Some(Reference::HostLibrary(function)) => {
+            Expected::Host(ReferenceLibrary::open(function, folder)?)
+        }
+        Some(Reference::DeviceKernel { module: path, function, check, small }) => {
+            let _stage = session.journal.enter(Phase::Setup, None)?;
+            module = Module::load(&session.gpu, &folder.join(path))?;
+            let function = module.function(function)?;
+            let check = ReferenceLibrary::open(check, folder)?;
+            for set in small {
+                check_reference(session, &function, &check, set)?;
+            }
+            Expected::Device(function)
+        }
+    };
+    let mut wrong = None;
+    for set in &session.input.case.data_sets {
+        let correctness = verify(session, &target, &expected, set)?;
+        let verdict = describe(&correctness);
+        println!("verify {}: {verdict}", set.name);
+        if !correctness.passed && wrong.is_none() {
+            let mut fault = Fault::new(
+                ErrorClass::WrongResult,
+                format!("the kernel is wrong on `{}`: {verdict}", set.name),
+            );
+            fault.0.data_set = Some(set.name.clone());
+            wrong = Some(fault);
+        }
+        session.journal.record(&set.name, |report| report.correctness = Some(correctness));
+    }
+    wrong.map_or(Ok(()), Err)
+}
+
+fn verify(
+    session: &Session<'_>,
+    target: &Target<'_>,
+    expected: &Expected<'_>,
+    set: &DataSet,
+) -> Outcome<Correctness> {
+    let setup = session.journal.enter(Phase::Setup, Some(&set.name))?;
+    let host = session.fill(set)?;
+    let device = DeviceSet::new(&session.gpu, &host, 0)?;
+    device.fill(Poison::First)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, Probing::Thorough)?;
+    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    drop(setup);
+
+    let _stage = session.journal.enter(Phase::Verify, Some(&set.name))?;
+    prepared.launch()?;
+    session.gpu.synchronize()?;
+    let first = device.outputs()?;
+    let changed = device.changed_inputs()?;
+    device.fill(Poison::Second)?;
+    prepared.launch()?;
+    session.gpu.synchronize()?;
+    let second = device.outputs()?;
+    drop(prepared);
+
+    let wanted = match expected {
+        Expected::Nothing => None,
+        Expected::Host(library) => Some(host_reference(session, library, &host)?),
+        Expected::Device(function) => Some(device_reference(session, function, &host)?),
+    };
+    let (outputs, bit_equal, passed) =
+        compare(&host, &first, &second, wanted.as_ref(), &session.input.case.tolerance);
+    let changed_inputs: Vec<String> =
+        changed.iter().map(|&(i, ..)| host.args[i].arg.name.clone()).collect();
+    Ok(Correctness {
+        passed: passed && changed_inputs.is_empty(),
+        outputs,
+        bit_equal,
+        changed_inputs,
+    })
+}
+
+/// Gives the comparisons, whether both launches are bit-equal, and whether all passes. Without
+/// wanted outputs there is nothing to compare and nothing fails.
+fn compare(
+    host: &HostSet<'_>,
+    first: &Outputs,
+    second: &Outputs,
+    wanted: Option<&Outputs>,
+    tolerance: &Tolerance,
+) -> (Vec<Checked>, bool, bool) {
+    let mut outputs = Vec::new();
+    let (mut bit_equal, mut passed) = (true, true);
+    for (i, arg) in host.args.iter().enumerate() {
+        let (Some(first), Some(second)) = (&first[i], &second[i]) else { continue };
+        let results = Results {
+            arg: arg.arg,
+            group: arg.group,
+            first: first.bytes(),
+            second: second.bytes(),
+        };
+        bit_equal &= results.bit_equal();
+        if let Some(wanted) = wanted.and_then(|wanted| wanted[i].as_ref()) {
+            let checked = results.check(wanted.bytes(), tolerance);
+            passed &= passes(&checked, arg.arg, tolerance);
+            outputs.push(checked);
+        }
+    }
+    (outputs, bit_equal, passed)
+}
+
+fn host_reference(
+    session: &Session<'_>,
+    library: &ReferenceLibrary,
+    host: &HostSet<'_>,
+) -> Outcome<Outputs> {
+    let run = ReferenceRun::new(host)?;
+    let start = Instant::now();
+    run.call(library)?;
+    let ns = start.elapsed().as_nanos() as f64;
+    session.journal.record(&host.set.name, |report| report.reference_ns = Some(ns));
+    run.check_complete()?;
+    Ok(run.buffers)
+}
+
+fn device_reference(
+    session: &Session<'_>,
+    function: &Function<'_>,
+    host: &HostSet<'_>,
+) -> Outcome<Outputs> {
+    let device = DeviceSet::new(&session.gpu, host, 0)?;
+    device.fill(Poison::First)?;
+    let launch = host.set.reference_launch.as_ref();
+    let blame = |fault: Fault| fault.while_doing("the reference kernel");
+    let prepared = bind(function, launch, &device, Probing::Thorough).map_err(blame)?;
+    let start = Instant::now();
+    prepared.launch().map_err(blame)?;
+    session.gpu.synchronize().map_err(blame)?;
+    let ns = start.elapsed().as_nanos() as f64;
+    session.journal.record(&host.set.name, |report| report.reference_ns = Some(ns));
+    device.outputs()
+}
+
+/// Trusts a reference kernel only after it agrees with the host function.
+fn check_reference(
+    session: &Session<'_>,
+    function: &Function<'_>,
+    check: &ReferenceLibrary,
+    set: &DataSet,
+) -> Outcome<()> {
+    let host = session.fill(set)?;
+    let run = ReferenceRun::new(&host)?;
+    run.call(check)?;
+    run.check_complete()?;
+    let device = DeviceSet::new(&session.gpu, &host, 0)?;
+    device.fill(Poison::First)?;
+    let launch = set.reference_launch.as_ref();
+    let prepared = bind(function, launch, &device, Probing::Thorough)?;
+    prepared.launch()?;
+    session.gpu.synchronize()?;
+    let got = device.outputs()?;
+    let (outputs, _, passed) =
+        compare(&host, &got, &got, Some(&run.buffers), &session.input.case.tolerance);
+    if passed {
+        return Ok(());
+    }
+    let verdict =
+        describe(&Correctness { passed, outputs, bit_equal: true, changed_inputs: Vec::new() });
+    Err(Fault::new(
+        ErrorClass::Reference,
+        format!(
+            "the reference kernel disagrees with its host function on `{}`: {verdict}",
+            set.name
+        ),
+    ))
+}
+
+/// One line: what failed first, or the largest errors.
+fn describe(correctness: &Correctness) -> String {
+    let mut parts = Vec::new();
+    for name in &correctness.changed_inputs {
+        parts.push(format!("input `{name}` was changed"));
+    }
+    for output in &correctness.outputs {
+        let name = &output.name;
+        if output.unwritten > 0 {
+            let (left, all) = (output.unwritten, output.elements);
+            parts.push(format!("{left} of {all} elements of `{name}` were never written"));
+        }
+        let Some(first) = &output.first_mismatch else {
+            parts.push(format!(
+                "`{name}` agrees, largest error {:.3e} absolute, {:.3e} relative",
+                output.max_abs_error, output.max_rel_error
+            ));
+            continue;
+        };
+        parts.push(format!(
+            "{} of {} elements of `{name}` are beyond the tolerance, first at {:?}: got {}, \
+             expected {}",
+            output.mismatches, output.elements, first.coordinates, first.actual, first.expected
+        ));
+    }
+    if correctness.outputs.is_empty() {
+        parts.push("nothing to compare with".to_owned());
+    }
+    parts.push(match correctness.bit_equal {
+        true => "two calls are bit-equal".to_owned(),
+        false => "two calls differ in their bits".to_owned(),
+    });
+    parts.join("; ")
+}

@@ -1,0 +1,120 @@
+//! Whether this host is fit to measure on. Pure: facts in, warnings out.
+
+use rgpu_case::{ClockPolicy, ClockReading, HostWarning, WarningKind};
+
+/// A locked clock may differ by this fraction (NVML rounds to the GPU's steps of 7.5 or 15 MHz).
+const CLOCK_TOLERANCE: f64 = 0.02;
+
+/// What is known before a context is made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AtRest {
+    pub(crate) mig: bool,
+    pub(crate) is_virtual: Option<bool>,
+    /// Enforced and default, in mW.
+    pub(crate) power_limits: Option<(u32, u32)>,
+    pub(crate) other_processes: Vec<u32>,
+}
+
+/// Judges the GPU before anything runs on it.
+pub(crate) fn at_rest(facts: &AtRest) -> Vec<HostWarning> {
+    let mut warnings = Vec::new();
+    let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
+    if facts.mig {
+        warn(
+            WarningKind::MigSlice,
+            "the device is a MIG slice: it shares clocks and power with the other slices".into(),
+        );
+    }
+    if facts.is_virtual == Some(true) {
+        let text = "the GPU is a virtual one: others may share its time";
+        warn(WarningKind::VirtualGpu, text.into());
+    }
+    if let Some((enforced, default)) = facts.power_limits
+        && enforced < default
+    {
+        warn(
+            WarningKind::PowerLimit,
+            format!("the power limit is {} W, the default {} W", enforced / 1000, default / 1000),
+        );
+    }
+    if !facts.other_processes.is_empty() {
+        let pids: Vec<String> = facts.other_processes.iter().map(u32::to_string).collect();
+        warn(
+            WarningKind::OtherProcesses,
+            format!("other processes use the GPU: {}", pids.join(", ")),
+        );
+    }
+    warnings
+}
+
+/// Judges a reading taken while the kernel runs.
+pub(crate) fn under_load(reading: &ClockReading, policy: &ClockPolicy) -> Vec<HostWarning> {
+    let mut warnings = Vec::new();
+    let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
+    let clock = reading.sm_mhz.map_or("unknown".to_owned(), |mhz| format!("{mhz} MHz"));
+    for reason in &reading.throttle {
+        let (kind, what) = match reason.as_str() {
+            "sw_power_cap" | "hw_power_brake" => (WarningKind::PowerLimit, "power holds"),
+            "sw_thermal" | "hw_thermal" => (WarningKind::ThermalLimit, "temperature holds"),
+            _ => (WarningKind::Clocks, "the driver holds"),
+        };
+        warn(kind, format!("{what} the SM clock down (`{reason}`); it is {clock} under load"));
+    }
+    if let (ClockPolicy::Locked { sm_mhz: asked }, Some(found)) = (policy, reading.sm_mhz) {
+        let off = (f64::from(found) - f64::from(*asked)).abs() / f64::from((*asked).max(1));
+        if off > CLOCK_TOLERANCE {
+            let text = format!("the SM clock is {found} MHz under load, asked is {asked} MHz");
+            warn(WarningKind::Clocks, text);
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(warnings: &[HostWarning]) -> Vec<WarningKind> {
+        warnings.iter().map(|warning| warning.kind).collect()
+    }
+
+    #[test]
+    fn a_whole_idle_gpu_at_its_default_limit_raises_nothing() {
+        let facts = AtRest {
+            is_virtual: Some(false),
+            power_limits: Some((700_000, 700_000)),
+            ..AtRest::default()
+        };
+        assert_eq!(at_rest(&facts), []);
+        let reading = ClockReading { sm_mhz: Some(1980), ..ClockReading::default() };
+        assert_eq!(under_load(&reading, &ClockPolicy::AsFound), []);
+    }
+
+    #[test]
+    fn each_defect_has_its_own_kind_and_its_values() {
+        let facts = AtRest {
+            mig: true,
+            is_virtual: Some(true),
+            power_limits: Some((300_000, 700_000)),
+            other_processes: vec![17, 23],
+        };
+        let warnings = at_rest(&facts);
+        use WarningKind::*;
+        assert_eq!(kinds(&warnings), [MigSlice, VirtualGpu, PowerLimit, OtherProcesses]);
+        assert!(warnings[2].text.contains("300 W") && warnings[3].text.contains("17, 23"));
+    }
+
+    #[test]
+    fn throttling_and_a_clock_off_the_policy_are_told_apart() {
+        let reading = ClockReading {
+            sm_mhz: Some(1200),
+            throttle: vec!["sw_power_cap".into(), "hw_thermal".into(), "hw_slowdown".into()],
+            ..ClockReading::default()
+        };
+        let warnings = under_load(&reading, &ClockPolicy::Locked { sm_mhz: 1500 });
+        use WarningKind::*;
+        assert_eq!(kinds(&warnings), [PowerLimit, ThermalLimit, Clocks, Clocks]);
+        let steps = ClockReading { sm_mhz: Some(1485), ..ClockReading::default() };
+        assert_eq!(under_load(&steps, &ClockPolicy::Locked { sm_mhz: 1500 }), []);
+    }
+}

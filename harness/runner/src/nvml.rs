@@ -1,0 +1,210 @@
+//! NVML: clocks, temperature, throttling, power limits and who else uses the GPU.
+//!
+//! Opened at run time; a host without it (or a container that hides it) loses these facts and
+//! nothing else. Each value that a GPU does not give is simply absent.
+
+#![allow(unsafe_code, non_snake_case)] // calls by NVML's own names
+
+use libloading::Library;
+use rgpu_case::ClockReading;
+use std::ffi::{CStr, CString, c_char, c_uint, c_ulonglong, c_void};
+
+type Handle = *mut c_void;
+type GetUint = unsafe extern "C" fn(Handle, *mut c_uint) -> c_uint;
+type GetProcesses = unsafe extern "C" fn(Handle, *mut c_uint, *mut ProcessInfo) -> c_uint;
+
+/// `nvmlProcessInfo_t` of the `_v2` and `_v3` calls.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct ProcessInfo {
+    pid: c_uint,
+    used_memory: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
+const CLOCK_SM: c_uint = 1;
+const CLOCK_MEM: c_uint = 2;
+
+/// Bits of `nvmlClocksEventReasons` that slow the GPU; idle (1) and a clock set by the user (2)
+/// are none.
+const THROTTLE: [(c_ulonglong, &str); 7] = [
+    (0x4, "sw_power_cap"),
+    (0x8, "hw_slowdown"),
+    (0x10, "sync_boost"),
+    (0x20, "sw_thermal"),
+    (0x40, "hw_thermal"),
+    (0x80, "hw_power_brake"),
+    (0x100, "display_clock"),
+];
+
+/// NVML, and the device asked about.
+pub(crate) struct Nvml {
+    library: Library,
+    device: Handle,
+    /// The device is a MIG slice.
+    pub(crate) mig: bool,
+}
+
+impl Nvml {
+    /// Opens NVML for the device with this UUID (`GPU-…`, as from CUDA, which does not tell a MIG
+    /// slice's from a GPU's). The error is a sentence for the report's gaps.
+    pub(crate) fn open(uuid: &str) -> Result<Nvml, String> {
+        // SAFETY: NVML's initialisers are safe to run.
+        let library = unsafe { Library::new("libnvidia-ml.so.1") }
+            .map_err(|e| format!("NVML is missing, so clocks and throttling are unknown: {e}"))?;
+        let mut nvml = Nvml { library, device: std::ptr::null_mut(), mig: false };
+        // SAFETY: signature from nvml.h.
+        unsafe {
+            let init = nvml
+                .symbol::<unsafe extern "C" fn() -> c_uint>(c"nvmlInit_v2")
+                .ok_or("NVML has no `nvmlInit_v2`")?;
+            nvml.check("nvmlInit", init())?;
+        }
+        match nvml.by_uuid(uuid) {
+            Ok(device) => nvml.device = device,
+            Err(gpu) => {
+                let mig = uuid.replacen("GPU-", "MIG-", 1);
+                nvml.device = nvml.by_uuid(&mig).map_err(|_| gpu)?;
+                nvml.mig = true;
+            }
+        }
+        Ok(nvml)
+    }
+
+    fn by_uuid(&self, uuid: &str) -> Result<Handle, String> {
+        type F = unsafe extern "C" fn(*const c_char, *mut Handle) -> c_uint;
+        let text = CString::new(uuid).map_err(|_| "a UUID holds a NUL".to_owned())?;
+        let mut device = std::ptr::null_mut();
+        // SAFETY: signature from nvml.h; the string and the handle are live.
+        unsafe {
+            let get = self.symbol::<F>(c"nvmlDeviceGetHandleByUUID").ok_or("NVML is too old")?;
+            self.check("nvmlDeviceGetHandleByUUID", get(text.as_ptr(), &mut device))?;
+        }
+        Ok(device)
+    }
+
+    /// # Safety
+    /// `F` must be the type of the symbol.
+    unsafe fn symbol<F: Copy>(&self, name: &CStr) -> Option<F> {
+        // SAFETY: the caller vouches for the type.
+        unsafe { self.library.get::<F>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
+    }
+
+    fn check(&self, call: &str, code: c_uint) -> Result<(), String> {
+        if code == 0 {
+            return Ok(());
+        }
+        type F = unsafe extern "C" fn(c_uint) -> *const c_char;
+        // SAFETY: signature from nvml.h; the answer is a static string.
+        let words = unsafe {
+            let text = self.symbol::<F>(c"nvmlErrorString").map(|f| f(code));
+            let text = text.filter(|text| !text.is_null());
+            text.map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
+        };
+        Err(format!("`{call}` failed ({code}): {}", words.unwrap_or_else(|| "no words".into())))
+    }
+
+    /// A value of the device; `None` where NVML or the GPU does not give it.
+    fn uint(&self, name: &CStr) -> Option<u32> {
+        let mut value = 0;
+        // SAFETY: every function asked through here is `(device, unsigned *)` in nvml.h.
+        let code = unsafe { self.symbol::<GetUint>(name)?(self.device, &mut value) };
+        (code == 0).then_some(value)
+    }
+
+    fn uint_of(&self, name: &CStr, which: c_uint) -> Option<u32> {
+        type F = unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> c_uint;
+        let mut value = 0;
+        // SAFETY: every function asked through here is `(device, enum, unsigned *)` in nvml.h.
+        let code = unsafe { self.symbol::<F>(name)?(self.device, which, &mut value) };
+        (code == 0).then_some(value)
+    }
+
+    fn throttle_reasons(&self) -> Option<Vec<String>> {
+        type F = unsafe extern "C" fn(Handle, *mut c_ulonglong) -> c_uint;
+        let mut bits = 0;
+        // SAFETY: both names have this signature in nvml.h; the first is the newer.
+        let code = unsafe {
+            let get = self
+                .symbol::<F>(c"nvmlDeviceGetCurrentClocksEventReasons")
+                .or_else(|| self.symbol::<F>(c"nvmlDeviceGetCurrentClocksThrottleReasons"))?;
+            get(self.device, &mut bits)
+        };
+        (code == 0).then(|| {
+            let set = THROTTLE.iter().filter(|(bit, _)| bits & bit != 0);
+            set.map(|(_, name)| (*name).to_owned()).collect()
+        })
+    }
+
+    /// Clocks, temperature, power and throttle reasons now.
+    pub(crate) fn reading(&self) -> ClockReading {
+        ClockReading {
+            first_sample: 0,
+            sm_mhz: self.uint_of(c"nvmlDeviceGetClockInfo", CLOCK_SM),
+            mem_mhz: self.uint_of(c"nvmlDeviceGetClockInfo", CLOCK_MEM),
+            temperature_c: self.uint_of(c"nvmlDeviceGetTemperature", 0),
+            power_mw: self.uint(c"nvmlDeviceGetPowerUsage"),
+            throttle: self.throttle_reasons().unwrap_or_default(),
+        }
+    }
+
+    /// Enforced and default power limit in mW.
+    pub(crate) fn power_limits(&self) -> Option<(u32, u32)> {
+        let enforced = self
+            .uint(c"nvmlDeviceGetEnforcedPowerLimit")
+            .or_else(|| self.uint(c"nvmlDeviceGetPowerManagementLimit"))?;
+        Some((enforced, self.uint(c"nvmlDeviceGetPowerManagementDefaultLimit")?))
+    }
+
+    /// Whether this is a vGPU (passing a whole GPU through to a virtual machine is none).
+    pub(crate) fn is_virtual(&self) -> Option<bool> {
+        // NVML_GPU_VIRTUALIZATION_MODE_VGPU
+        self.uint(c"nvmlDeviceGetVirtualizationMode").map(|mode| mode == 2)
+    }
+
+    /// Process ids on the GPU besides our own. Ask before making a context: in a container NVML
+    /// gives the ids of the host, among which our own cannot be told.
+    pub(crate) fn other_processes(&self) -> Option<Vec<u32>> {
+        let mut pids = self.processes(c"nvmlDeviceGetComputeRunningProcesses")?;
+        pids.extend(self.processes(c"nvmlDeviceGetGraphicsRunningProcesses").unwrap_or_default());
+        pids.retain(|&pid| pid != std::process::id());
+        pids.sort_unstable();
+        pids.dedup();
+        Some(pids)
+    }
+
+    fn processes(&self, name: &CStr) -> Option<Vec<u32>> {
+        let name = name.to_str().ok()?;
+        let versions = [format!("{name}_v3\0"), format!("{name}_v2\0")];
+        let mut infos = [ProcessInfo::default(); 64];
+        let mut count = infos.len() as c_uint;
+        let code = versions.iter().find_map(|name| {
+            let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
+            // SAFETY: both versions have this signature and layout in nvml.h; `count` holds the
+            // length of `infos`.
+            unsafe {
+                Some(self.symbol::<GetProcesses>(name)?(
+                    self.device,
+                    &mut count,
+                    infos.as_mut_ptr(),
+                ))
+            }
+        })?;
+        // 7: more processes than fit; the 64 that do are enough to warn.
+        let count = (count as usize).min(infos.len());
+        matches!(code, 0 | 7).then(|| infos[..count].iter().map(|info| info.pid).collect())
+    }
+
+    /// Version of the kernel driver, such as `570.124.06`.
+    pub(crate) fn driver_version(&self) -> Option<String> {
+        type F = unsafe extern "C" fn(*mut c_char, c_uint) -> c_uint;
+        let mut text: [c_char; 96] = [0; 96];
+        // SAFETY: NVML writes at most 95 characters and a NUL.
+        unsafe {
+            let code = self.symbol::<F>(c"nvmlSystemGetDriverVersion")?(text.as_mut_ptr(), 95);
+            (code == 0).then(|| CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned())
+        }
+    }
+}
