@@ -1,0 +1,17 @@
+# The phases of nixpkgs' buildRustPackage that matter to our flake: build, check, install, fixup.
+for input in $nativeBuildInputs; do PATH=$input/bin:$PATH; done
+export HOME=$TMPDIR CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$TMPDIR/target} CARGO_NET_OFFLINE=true
+cp -r --no-preserve=mode "$src" source
+cd source
+cmp Cargo.lock "$lock"
+
+cargo build --locked --profile "$buildType" $cargoBuildFlags
+if [ -n "$doCheck" ]; then cargo test --locked --profile "$checkProfile" $cargoTestFlags; fi
+
+built=$CARGO_TARGET_DIR/$buildType
+mkdir -p "$out/bin" "$out/lib"
+find "$built" -maxdepth 1 -type f -executable ! -name '*.so' -exec install -m755 -t "$out/bin" {} +
+find "$built" -maxdepth 1 -type f -name '*.so' -exec install -m755 -t "$out/lib" {} +
+eval "$postInstall"
+eval "$postFixup"
+true

@@ -1,0 +1,19 @@
+# buildRustPackage with the host's cargo, offline: the crates must be in CARGO_HOME already.
+{ lib, drv }:
+{ pname, version, src, cargoLock, nativeBuildInputs ? [ ]
+, buildType ? "release", cargoBuildFlags ? [ ]
+, doCheck ? true, checkType ? buildType, cargoTestFlags ? [ ]
+, postInstall ? "", postFixup ? "", meta ? { } }:
+(drv {
+  name = "${pname}-${version}";
+  inherit src nativeBuildInputs buildType cargoBuildFlags cargoTestFlags postInstall postFixup;
+  lock = cargoLock.lockFile;
+  checkProfile = if checkType == "debug" then "dev" else checkType;
+  doCheck = if doCheck then "1" else "";
+  CARGO_HOME = builtins.getEnv "CARGO_HOME";
+  RUSTUP_HOME = builtins.getEnv "RUSTUP_HOME";
+  # Compiled dependencies may be shared with the builds before; our own crates never are, since
+  # they lie elsewhere.
+  CARGO_TARGET_DIR = builtins.getEnv "NIXPKGS_STUB_TARGET";
+  args = [ "-eu" ./build-rust.sh ];
+}) // { inherit meta pname version; }
