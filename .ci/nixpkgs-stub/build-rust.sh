@@ -1,6 +1,6 @@
 # The phases of nixpkgs' buildRustPackage that matter to our flake: build, check, install, fixup.
 for input in $nativeBuildInputs; do PATH=$input/bin:$PATH; done
-export HOME=$TMPDIR CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$TMPDIR/target} CARGO_NET_OFFLINE=true
+export HOME=$TMPDIR CARGO_TERM_COLOR=never CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$TMPDIR/target} CARGO_NET_OFFLINE=true
 cp -r --no-preserve=mode "$src" source
 cd source
 cmp Cargo.lock "$lock"
