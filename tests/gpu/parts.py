@@ -1,0 +1,265 @@
+"""What a user does, part by part, with what must come of it. Each part stands alone once `remote` has run."""
+
+import math
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from proxy import Proxy
+
+CORRECT = ["vecadd", "tiled-matmul", "softmax", "reduce", "transpose-conflicts", "transpose-padded",
+           "uncoalesced", "spill", "divergent", "nested-regions", "host-entry"]
+# The faulty kernels: the tool that finds each, the kind of cause, and text of the lines it may point at.
+FAULTY = {
+    "oob": ("memcheck", "out_of_bounds", ["c[i] = a[i] + b[i]"]),
+    "race": ("racecheck", "race", ["= x[start", "y[start"]),
+    "uninit": ("initcheck", "uninitialized", ["atomicAdd", "out[threadIdx.x] ="]),
+    "bad-barrier": ("synccheck", "barrier", ["__syncthreads();"]),
+}
+# What our own rules must find in a full ncu profile.
+TRAITS = {"transpose-conflicts": "bank_conflicts", "uncoalesced": "uncoalesced", "spill": "spills",
+          "divergent": "divergence"}
+REMOTE = "h200"
+
+
+def finite(x):
+    return isinstance(x, (int, float)) and math.isfinite(x)
+
+
+def add_remote(s, name, port=None):
+    address = f"ssh://{s.ssh['GPU_SSH_USER']}@{s.ssh['GPU_SSH_HOST']}:{port or s.ssh['GPU_SSH_PORT']}"
+    return s.rgpu("remote", "add", name, address, "--identity", s.ssh["GPU_SSH_KEY"], "--accept-new",
+                  *(["--default"] if name == REMOTE else []))
+
+
+def remote(s):
+    listed = s.rgpu("remote", "list")
+    s.check("the remote is listed", REMOTE in listed.stdout, listed.stdout)
+    add_remote(s, "spare")
+    s.rgpu("remote", "default", "spare")
+    s.rgpu("remote", "default", REMOTE)
+    s.rgpu("remote", "remove", "spare")
+    s.check("a removed remote is gone", "spare" not in s.rgpu("remote", "list").stdout)
+    s.rgpu("remote", "check", REMOTE)
+    warm = s.rgpu("remote", "check", REMOTE)
+    s.check("a second check takes less than 3 s", warm.seconds < 3, f"{warm.seconds:.2f} s")
+
+    gpus = s.rgpu("exec", "--remote", REMOTE, "--", "nvidia-smi", "-L")
+    s.check("a bare command's output comes through alone", gpus.stdout.startswith("GPU 0: "), gpus.stdout[:200])
+    s.rgpu("exec", "--remote", REMOTE, "--", "sh", "-c", "exit 7", expect=7)
+    both = s.rgpu("exec", "--remote", REMOTE, "--", "sh", "-c", "echo out; echo err >&2")
+    s.check("stdout and stderr stay apart", both.stdout == "out\n" and "err" in both.stderr, both.stdout)
+
+    names = s.rgpu("kernels", "list").stdout
+    s.check("every worked kernel is listed", all(k in names for k in [*CORRECT, *FAULTY]), names)
+    s.rgpu("kernels", "show", "vecadd")
+    (s.project / "mine.cu").write_text((s.project / "kernels/vecadd/vecadd.cu").read_text())
+    s.rgpu("kernels", "new", "mine.cu")
+    unknown = s.rgpu("profile", "--kernel", "vecad", "--remote", REMOTE, expect=3)
+    s.check("an unknown kernel names the nearest", "vecadd" in unknown.stderr, unknown.stderr)
+    unknown = s.rgpu("profile", "--kernel", "vecadd", "--remote", "h20", expect=(2, 3))
+    s.check("an unknown remote names the nearest", REMOTE in unknown.stderr, unknown.stderr)
+    dry = s.rgpu("profile", "--kernel", "vecadd", "--mode", "ncu", "--remote", REMOTE, "--dry-run")
+    s.check("a dry run prints the tool's command", "ncu" in dry.stdout + dry.stderr, dry.stdout[:300])
+
+
+def doctor(s):
+    text = s.rgpu("doctor", REMOTE, timeout=300)
+    said = text.stdout + text.stderr
+    for tool in ("ncu", "nsys", "compute-sanitizer"):
+        s.check(f"doctor speaks of {tool}", tool in said, said[-400:])
+    s.check("doctor's JSON is JSON", s.rgpu("doctor", REMOTE, "--json", timeout=300).json)
+
+
+def bench(s):
+    p = s.profile("--kernel", "vecadd", "--mode", "bench", "--problem-sizes", "n=16777216", "--remote", REMOTE)
+    timing = p.get("timing") or {}
+    s.top_rung("bench", p)
+    s.check("vecadd is right", (p.get("correctness") or {}).get("verdict") == "right", str(p.get("correctness")))
+    rate = timing.get("bytes_per_s") or 0
+    s.check("vecadd moves 0.5 to 8 TB/s", 0.5e12 < rate < 8e12, str(timing), note=f"{rate / 1e12:.2f} TB/s")
+    low, high = timing.get("ci95_ns") or (0, 0)
+    s.check("the median lies in its interval", 0 < low <= timing.get("median_ns", 0) <= high, str(timing))
+    s.check("CUDA events timed it", timing.get("clock") == "cuda_events", str(timing.get("clock")))
+    for kernel in ("tiled-matmul", "softmax", "reduce", "host-entry"):
+        p = s.profile("--kernel", kernel, "--mode", "bench", "--remote", REMOTE)
+        timing = p.get("timing") or {}
+        s.check(f"{kernel} has a time", (timing.get("median_ns") or 0) > 1000, str(timing),
+                note=f"{(timing.get('median_ns') or 0) / 1000:.1f} us, {timing.get('samples')} samples")
+    s.check("host-entry's set-up is timed apart", (timing.get("prepare_ns") or 0) > 0, str(timing))
+
+
+def verify(s):
+    for kernel in CORRECT:
+        p = s.profile("--kernel", kernel, "--mode", "verify", "--remote", REMOTE)
+        whole = p.get("correctness") or {}
+        cases = {c["name"]: c.get("correctness") or {} for c in p.get("cases", [])}
+        wrong = {name: c for name, c in cases.items() if c.get("verdict") != "right"}
+        s.check(f"{kernel} is right at every named size", whole.get("verdict") == "right" and len(cases) >= 3 and not wrong,
+                str(wrong or whole), note=", ".join(cases))
+        s.check(f"{kernel} gives the same bits twice", whole.get("bit_equal") is True, str(whole))
+    s.profile("--kernel", "race", "--mode", "verify", "--remote", REMOTE, expect=6)
+
+
+def launches_of(p, kernel):
+    return [launch for launch in p.get("launches", []) if launch.get("kernel", "").split("(")[0] == kernel]
+
+
+def ncu(s):
+    p = s.profile("--kernel", "tiled-matmul", "--mode", "ncu", "--set", "full", "--remote", REMOTE)
+    s.top_rung("ncu --set full", p)
+    launches = launches_of(p, "tiled_matmul")
+    if s.check("tiled_matmul was profiled", launches, str(p)[:300]):
+        launch = launches[0]
+        numbers = [m["value"] for m in launch["metrics"].values() if not isinstance(m["value"], str)]
+        s.check("over 500 finite metrics", len(numbers) > 500 and all(map(finite, numbers)), str(len(numbers)),
+                note=str(len(numbers)))
+        s.check("a duration of 50 us to 50 ms", 5e4 < (launch.get("duration_ns") or 0) < 5e7, str(launch.get("duration_ns")),
+                note=f"{(launch.get('duration_ns') or 0) / 1000:.1f} us")
+        sm = launch["metrics"].get("sm__throughput.avg.pct_of_peak_sustained_elapsed", {}).get("value")
+        s.check("SM throughput in percent", finite(sm) and 0 < sm <= 100, str(sm), note=f"{sm} %")
+        s.check("stalls and a class", launch.get("stalls") and launch.get("classification"), str(launch.get("stalls"))[:200])
+    s.check("the compiled code is described", p.get("code"), str(p.get("code")))
+    s.check("the report came back", any(a["path"].endswith((".ncu-rep", ".ncu-repz")) for a in p.get("artifacts", [])))
+
+    for kernel, finding in TRAITS.items():
+        p = s.profile("--kernel", kernel, "--mode", "ncu", "--remote", REMOTE)
+        ids = [f["id"] for f in p.get("findings", [])]
+        s.check(f"{kernel}: `{finding}` is found", finding in ids, str(ids))
+    ids = [f["id"] for f in s.profile("--kernel", "transpose-padded", "--remote", REMOTE).get("findings", [])]
+    s.check("transpose-padded has no bank conflicts", ids is not None and "bank_conflicts" not in ids, str(ids))
+
+    p = s.profile("--kernel", "nested-regions", "--mode", "ncu", "--set", "minimal", "--nvtx-include", "A::A1", "--remote", REMOTE)
+    names = {launch["kernel"].split("(")[0] for launch in p.get("launches", [])}
+    s.check("A::A1 selects the matrix product alone", names == {"matrix_product"}, str(names))
+    p = s.profile("--kernel", "vecadd", "--mode", "ncu", "--section", "LaunchStats", "--metrics",
+                  "dram__bytes_read.sum,nosuch__metric.sum", "--remote", REMOTE)
+    launches = launches_of(p, "vecadd")
+    s.check("a metric that was asked for is there", launches and finite(
+        launches[0]["metrics"].get("dram__bytes_read.sum", {}).get("value")))
+    s.check("a metric that this GPU lacks is listed", any("nosuch__metric" in g["text"] for g in p.get("gaps", [])), str(p.get("gaps")))
+    wrong = s.rgpu("profile", "--kernel", "vecadd", "--mode", "ncu", "--section", "SpeedOfLigth", "--remote", REMOTE, expect=(2, 3))
+    s.check("an unknown section names the nearest", "SpeedOfLight" in wrong.stderr, wrong.stderr)
+
+    (s.project / "mine.cu").write_text((s.project / "kernels/vecadd/vecadd.cu").read_text())
+    p = s.profile("--kernel", "mine.cu", "--mode", "ncu", "--set", "minimal", "--remote", REMOTE)
+    s.check("a bare .cu is profiled", launches_of(p, "vecadd"), str(p.get("launches"))[:200])
+    p = s.profile("--remote", REMOTE, "--", drivers(s) / "showcase", "vecadd")
+    s.check("a program is profiled as it is", launches_of(p, "vecadd"), str(p.get("launches"))[:200])
+    s.rgpu("runs", "list")
+    s.rgpu("runs", "show", "latest")
+
+
+def drivers(s):
+    folder = s.work / "bin"
+    if not (folder / "faulty").exists():
+        subprocess.run([Path(__file__).parent / "drivers/build", folder], check=True)
+    return folder
+
+
+def nsys(s):
+    p = s.profile("--kernel", "softmax", "--mode", "nsys", "--remote", REMOTE)
+    s.top_rung("nsys", p)
+    sums = {k["kernel"].split("(")[0]: k for k in p.get("kernels", [])}
+    s.check("softmax has GPU time", (sums.get("softmax") or {}).get("total_ns", 0) > 1000, str(sums),
+            note=f"{(sums.get('softmax') or {}).get('total_ns', 0) / 1000:.1f} us")
+    s.check("copies are counted", p.get("copies"), str(p.get("copies")))
+
+    p = s.profile("--kernel", "nested-regions", "--mode", "nsys", "--remote", REMOTE)
+    # The runner puts ranges of its own around ours.
+    regions = {name: r for r in p.get("regions", [])
+               for name in ["::".join(r["path"][i:]) for i in range(len(r["path"]))] if name in ("A", "A::A1", "B")}
+    s.check("A, A::A1 and B are there", len(regions) == 3, str([r["path"] for r in p.get("regions", [])]))
+    if len(regions) == 3:
+        count = {name: {k["kernel"].split("(")[0]: k["launches"] for k in r["kernels"]} for name, r in regions.items()}
+        n = regions["B"]["instances"]
+        s.check("each region has its kernels", count == {"A": {"vector_add": n, "matrix_product": n},
+                "A::A1": {"matrix_product": n}, "B": {"vector_add": 5 * n}}, str(count), note=f"{n} instances")
+        s.check("each region has GPU time", all((r.get("gpu_ns") or 0) > 0 for r in regions.values()), str(regions)[:300])
+    p = s.profile("--remote", REMOTE, "--mode", "nsys", "--", drivers(s) / "regions")
+    s.check("a program's kernels are listed", {"vecadd", "tiled_matmul"} <= {k["kernel"].split("(")[0] for k in p.get("kernels", [])},
+            str(p.get("kernels"))[:300])
+    p = s.profile("--kernel", "nested-regions", "--mode", "nvtx", "--remote", REMOTE)
+    s.check("the NVTX rung sees the regions", any(r["path"][-1] == "A1" for r in p.get("regions", [])), str(p.get("regions"))[:300])
+
+
+def sanitizer(s):
+    for kernel, (tool, kind, texts) in FAULTY.items():
+        p = s.profile("--kernel", kernel, "--mode", "sanitizer", "--tool", tool, "--remote", REMOTE, expect=1)
+        result = next((r for r in p.get("sanitizer", []) if r["tool"] == tool), {})
+        causes = result.get("causes", [])
+        s.check(f"{tool} finds {kernel}", result.get("verdict") == "found" and any(c["kind"] == kind for c in causes),
+                str(result)[:300], note=f"{result.get('errors')} errors, {len(causes)} causes")
+        source = next((s.project / "kernels" / kernel).glob("*.cu")).read_text().splitlines()
+        lines = {i + 1 for i, text in enumerate(source) if any(t in text for t in texts)}
+        places = {(Path(c.get("file") or "").name, c.get("line")) for c in causes}
+        s.check(f"{kernel}: file and line", any(line in lines for _, line in places) or
+                (kernel == "uninit" and any(name.endswith((".hpp", ".h", ".cu")) for name, _ in places)), f"{places} against {lines}")
+    p = s.profile("--kernel", "vecadd", "--mode", "sanitizer", "--tool", "all", "--remote", REMOTE)
+    s.top_rung("sanitizer", p)
+    verdicts = {r["tool"]: r["verdict"] for r in p.get("sanitizer", [])}
+    s.check("vecadd is clean under all four", verdicts == dict.fromkeys(
+        ("memcheck", "racecheck", "initcheck", "synccheck"), "clean"), str(verdicts))
+
+
+def wait_for(path, words, seconds):
+    """Waits until a line of the event file holds every word."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if path.exists() and any(all(w in line for w in words) for line in path.read_text(errors="replace").splitlines()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def running_ncu():
+    """Command lines of ncu still there: what a cancelled job must not leave behind."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            argv = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else [b""]
+        except OSError:
+            continue
+        if argv[0].endswith(b"/ncu"):
+            found.append(b" ".join(argv).decode(errors="replace"))
+    return found
+
+
+def cutlink(s):
+    proxy = Proxy(2223, (s.ssh["GPU_SSH_HOST"], int(s.ssh["GPU_SSH_PORT"])))
+    add_remote(s, "cut", 2223)
+    s.rgpu("remote", "check", "cut")
+    rung = ('"rung_started"', "ncu")
+
+    for what, seconds in (("a second", 1), ("8 seconds", 8)):
+        events = s.work / f"events-{seconds}.jsonl"
+        before = proxy.connections
+        going = s.start("profile", "--kernel", "vecadd", "--mode", "ncu", "--remote", "cut", "--json", "--events", events)
+        s.check("ncu starts", wait_for(events, rung, 90))
+        proxy.cut()
+        time.sleep(seconds)
+        proxy.restore()
+        ended = s.finish(going)
+        s.check(f"a link cut for {what} ends with a whole profile", ended.status == 0 and launches_of(ended.json, "vecadd"),
+                f"status {ended.status}: {ended.stderr[-400:]}", note=f"{ended.seconds:.1f} s")
+        s.check("the link was taken up again", proxy.connections > before + 1)
+
+    events = s.work / "events-killed.jsonl"
+    going = s.start("profile", "--kernel", "vecadd", "--mode", "ncu", "--remote", "cut", "--events", events)
+    s.check("ncu starts", wait_for(events, rung, 90))
+    going["child"].kill()
+    s.finish(going)
+    attached = s.rgpu("runs", "attach", "latest", "--json")
+    s.check("a killed laptop attaches and gets the whole profile", launches_of(attached.json, "vecadd"), attached.stdout[:300])
+
+    events = s.work / "events-cancelled.jsonl"
+    going = s.start("profile", "--kernel", "tiled-matmul", "--mode", "ncu", "--remote", "cut", "--events", events)
+    s.check("ncu starts", wait_for(events, rung, 90))
+    going["child"].send_signal(signal.SIGINT)
+    ended = s.finish(going, 60)
+    s.check("Ctrl-C cancels", ended.status == 130, f"status {ended.status}: {ended.stderr[-300:]}", note=f"{ended.seconds:.1f} s")
+    s.check("and leaves nothing running", not running_ncu(), str(running_ncu()))
+
+
+PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, cutlink)}
