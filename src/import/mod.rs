@@ -1,3 +1,42 @@
 //! From the exact mirror of a foreign file to the model, one file for each kind of artifact.
+//!
+//! An importer reads one artifact of the run folder and returns what it says as an [`Imported`];
+//! the engine adds that to the run's profile ([`Imported::add_to`]) and looks at its refusals,
+//! which are the laptop's own reasons to send another rung. To add a kind of artifact: write the
+//! file, add its line to [`IMPORTERS`].
 
+mod imported;
+mod region_tree;
+mod source;
+
+pub mod cubin;
 pub mod ncu;
+pub mod nsys;
+pub mod nvtx;
+pub mod ranges;
+pub mod sanitizer;
+
+pub use imported::{Imported, Refusal};
+pub use source::{ImportError, Source};
+
+/// How one kind of artifact is imported.
+#[derive(Clone, Copy, Debug)]
+pub struct Importer {
+    /// The kind, as plans name it in their artifacts.
+    pub kind: &'static str,
+    /// Whether a file without a plan is of this kind, by its name and its first bytes.
+    pub recognises: fn(name: &str, head: &[u8]) -> bool,
+    /// Reads it.
+    pub import: fn(&Source<'_>) -> Result<Imported, ImportError>,
+}
+
+/// Every kind of artifact.
+pub static IMPORTERS: &[Importer] = &[
+    ncu::IMPORTER,
+    nsys::IMPORTER,
+    sanitizer::LOG_IMPORTER,
+    sanitizer::XML_IMPORTER,
+    cubin::IMPORTER,
+    nvtx::IMPORTER,
+    ranges::IMPORTER,
+];

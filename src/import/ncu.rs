@@ -12,10 +12,9 @@ mod stalls;
 
 use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Problem};
 
-use crate::model::Launch;
+use super::{Imported, Importer};
 use crate::model::profile::Gap;
 use metrics::Absent;
-pub use refusal::Refusal;
 
 /// What was asked of ncu, as far as the report must answer it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,22 +23,18 @@ pub struct Asked<'a> {
     pub metrics: &'a [String],
 }
 
-/// What a report gives.
-#[derive(Clone, Debug, Default)]
-pub struct Imported {
-    /// One for each result, in the report's order.
-    pub launches: Vec<Launch>,
-    /// What is missing and why.
-    pub gaps: Vec<Gap>,
-    /// Why the rung is worth less than the tool said, worst first.
-    pub refusals: Vec<Refusal>,
-    /// The version of ncu that collected the report, as the report says it.
-    pub tool_version: Option<String>,
-    /// The clock policy under which it was collected, in ncu's words.
-    pub clock_control: Option<String>,
-    /// The profiled GPU's name.
-    pub device: Option<String>,
-}
+/// `ncu_rep`: a report, compressed or not.
+pub(super) const IMPORTER: Importer = Importer {
+    kind: "ncu_rep",
+    recognises: |name, head| {
+        head.starts_with(b"NVR\0") || name.ends_with(".ncu-rep") || name.ends_with(".ncu-repz")
+    },
+    import: |source| {
+        let bytes = source.bytes()?;
+        import(&bytes, source.from, &source.asked, &Limits::default())
+            .map_err(|cause| source.broken(cause))
+    },
+};
 
 /// Imports the report in `bytes`; `from` is its path in the run folder.
 pub fn import(
@@ -69,6 +64,7 @@ pub fn import(
         tool_version: session.version("Nsight Compute").map(str::to_owned),
         clock_control: Some(session.settings.clock_control.clone()).filter(|text| !text.is_empty()),
         device: session.devices.first().map(|device| device.name.clone()),
+        ..Imported::default()
     })
 }
 

@@ -9,5 +9,6 @@ pub mod cubin;
 pub mod ncu_rep;
 pub mod nsys_sqlite;
 pub mod nvtx_log;
+pub mod range_log;
 pub mod sanitizer;
 pub mod units;

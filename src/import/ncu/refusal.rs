@@ -2,18 +2,8 @@
 
 use super::Asked;
 use super::metrics::Absent;
+use crate::import::Refusal;
 use crate::model::{Launch, Value};
-
-/// A reason of the laptop's own to take another rung.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// `empty_report`, `nan_counters` or `unknown_metric`.
-    pub code: &'static str,
-    /// In words.
-    pub text: String,
-    /// The metrics to leave out next time, for `unknown_metric`.
-    pub metrics: Vec<String>,
-}
 
 /// Metrics that need no hardware counter: they are there even where counters are refused.
 const WITHOUT_COUNTERS: &[&str] = &[

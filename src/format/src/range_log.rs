@@ -1,0 +1,81 @@
+//! Reader of the range log that rgpu's runner writes where no tool records its NVTX ranges.
+//!
+//! JSON lines. The first is `{"rgpu_ranges":1,"clock":"unix_ns","pid":…}`; each other one is a
+//! range that has ended: `{"domain":"rgpu","path":["timed","n=1024"],"start_ns":…,"end_ns":…}` in
+//! nanoseconds since 1970. Inner ranges come before the outer ones that hold them, so in a log that
+//! was cut off the outermost ranges may be missing.
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Everything in one log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeLog {
+    /// The runner's process.
+    pub pid: u32,
+    /// All ranges, inner ones first.
+    pub ranges: Vec<LoggedRange>,
+    /// Lines that are no range; the last line may be cut short.
+    pub broken_lines: u64,
+}
+
+/// A range that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct LoggedRange {
+    /// NVTX domain.
+    pub domain: String,
+    /// Names, outermost first.
+    pub path: Vec<String>,
+    /// Start.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+}
+
+/// Why a log could not be read.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum RangeLogError {
+    /// The first line is not the runner's.
+    #[error("not a range log of the runner: it starts with `{start}`")]
+    NotALog {
+        /// The first bytes.
+        start: String,
+    },
+    /// Written by a newer runner.
+    #[error("range log of format {format}; this reader knows format 1")]
+    NewerFormat {
+        /// The format it claims.
+        format: u32,
+    },
+}
+
+#[derive(Deserialize)]
+struct Header {
+    rgpu_ranges: u32,
+    #[serde(default)]
+    pid: u32,
+}
+
+/// Reads a log. Broken lines are counted, not fatal.
+///
+/// # Errors
+/// [`RangeLogError`] when it is another kind of file, or of a newer format.
+pub fn read(data: &[u8]) -> Result<RangeLog, RangeLogError> {
+    let mut lines = data.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let first = lines.next().unwrap_or_default();
+    let header: Header = serde_json::from_slice(first).map_err(|_| {
+        let start = String::from_utf8_lossy(&first[..first.len().min(60)]).into_owned();
+        RangeLogError::NotALog { start }
+    })?;
+    if header.rgpu_ranges != 1 {
+        return Err(RangeLogError::NewerFormat { format: header.rgpu_ranges });
+    }
+    let mut log = RangeLog { pid: header.pid, ..RangeLog::default() };
+    for line in lines {
+        match serde_json::from_slice(line) {
+            Ok(range) => log.ranges.push(range),
+            Err(_) => log.broken_lines += 1,
+        }
+    }
+    Ok(log)
+}

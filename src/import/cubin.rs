@@ -1,0 +1,93 @@
+//! Cubins to the profile's code: one entry for each kernel.
+
+use rgpu_format::cubin::{self, Cubin, Kernel, Stack};
+
+use super::{Imported, Importer};
+use crate::model::KernelCode;
+use crate::model::profile::Gap;
+
+/// `cubin`: compiled code.
+pub(super) const IMPORTER: Importer = Importer {
+    kind: "cubin",
+    recognises: |_, head| cubin::is_cubin(head),
+    import: |source| {
+        let cubin = cubin::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+        Ok(import(&cubin, source.from))
+    },
+};
+
+/// Imports a cubin; `from` is its path in the run folder.
+pub fn import(cubin: &Cubin, from: &str) -> Imported {
+    let compiler = match (&cubin.producer, cubin.toolkit) {
+        (Some(producer), Some(toolkit)) => format!("{} {toolkit}", producer.tool),
+        (None, Some(toolkit)) => format!("ptxas {toolkit}"),
+        _ => String::new(),
+    };
+    let mut imported = Imported::default();
+    for kernel in &cubin.kernels {
+        if kernel.registers.is_none() {
+            imported.gaps.push(Gap {
+                code: "no_register_count".to_owned(),
+                text: format!(
+                    "{from}: the cubin does not say how many registers `{}` uses",
+                    kernel.name
+                ),
+            });
+        }
+        imported.code.push(code(kernel, cubin, &compiler, from));
+    }
+    if cubin.kernels.is_empty() {
+        let text = format!("{from}: the cubin holds no kernel");
+        imported.gaps.push(Gap { code: "no_kernels".to_owned(), text });
+    }
+    imported.tool_version = cubin.toolkit.map(|t| t.to_string());
+    imported
+}
+
+fn code(kernel: &Kernel, cubin: &Cubin, compiler: &str, from: &str) -> KernelCode {
+    let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    KernelCode {
+        symbol: kernel.name.clone(),
+        name: None,
+        arch: cubin.sm.to_string(),
+        registers: kernel.registers.unwrap_or(0),
+        stack_bytes: match kernel.stack {
+            Some(Stack::Bytes(bytes)) => Some(bytes),
+            Some(Stack::Unbounded) | None => None,
+        },
+        spill_store_bytes: kernel.spills.map(|s| small(s.store_bytes)),
+        spill_load_bytes: kernel.spills.map(|s| small(s.load_bytes)),
+        shared_bytes: small(kernel.shared_bytes),
+        constant_bytes: small(
+            kernel.constants.iter().map(|c| c.bytes).fold(0, u64::saturating_add),
+        ),
+        barriers: kernel.barriers,
+        max_threads: kernel
+            .required_block
+            .or(kernel.max_threads)
+            .map(|block| block.iter().fold(1, |product, n| n.saturating_mul(product))),
+        code_bytes: kernel.code_bytes,
+        compiler: compiler.to_owned(),
+        from: from.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::Source;
+    use std::path::Path;
+
+    #[test]
+    fn a_cubins_kernels_become_code_with_their_spills() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures/cubin/13.5/facts/sm_90a.cubin");
+        let imported = (IMPORTER.import)(&Source::new(&path, "cubin/facts.cubin")).unwrap();
+        assert!(imported.gaps.is_empty());
+        let code = imported.code.iter().find(|c| c.symbol.contains("spilling")).unwrap();
+        assert_eq!((code.arch.as_str(), code.compiler.as_str()), ("sm_90a", "ptxas 13.5"));
+        assert_eq!((code.spill_store_bytes, code.spill_load_bytes), (Some(288), Some(316)));
+        assert_eq!((code.registers, code.stack_bytes), (32, Some(152)));
+        assert_eq!((code.max_threads, code.from.as_str()), (Some(1024), "cubin/facts.cubin"));
+    }
+}

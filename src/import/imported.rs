@@ -1,0 +1,149 @@
+//! What an importer returns, and how it joins the profile.
+
+use crate::model::launch::Launch;
+use crate::model::profile::{Gap, Profile};
+use crate::model::sanitizer::SanitizerResult;
+use crate::model::timeline::{CopySum, KernelSum};
+use crate::model::{KernelCode, Region};
+
+/// What one artifact says.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// Launches in time order, numbered from 0 within the artifact.
+    pub launches: Vec<Launch>,
+    /// Launches summed by kernel, longest first; empty where the launches say it all.
+    pub kernels: Vec<KernelSum>,
+    /// Copies and fills summed by kind.
+    pub copies: Vec<CopySum>,
+    /// NVTX regions, parents before children.
+    pub regions: Vec<Region>,
+    /// Results of sanitizer tools.
+    pub sanitizer: Vec<SanitizerResult>,
+    /// Compiled code.
+    pub code: Vec<KernelCode>,
+    /// What is missing and why.
+    pub gaps: Vec<Gap>,
+    /// Why the rung is worth less than the tool said, worst first.
+    pub refusals: Vec<Refusal>,
+    /// The version of the tool that made the artifact, as the artifact says it.
+    pub tool_version: Option<String>,
+    /// The clock policy under which it was collected, in the tool's words.
+    pub clock_control: Option<String>,
+    /// The GPU's name.
+    pub device: Option<String>,
+}
+
+/// A reason of the laptop's own to take another rung.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// `empty_report`, `nan_counters`, `unknown_metric`, `no_gpu_rows`.
+    pub code: &'static str,
+    /// In words.
+    pub text: String,
+    /// The metrics to leave out next time, for `unknown_metric`.
+    pub metrics: Vec<String>,
+}
+
+impl Imported {
+    /// Adds everything but the refusals to `profile`.
+    ///
+    /// Launches are numbered on; sums by kernel are taken from the artifact where it has them, else
+    /// made from its launches where the profile has none yet. A second result of the same
+    /// sanitizer tool replaces the first.
+    pub fn add_to(self, profile: &mut Profile) {
+        let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
+        let sums = match self.kernels {
+            sums if !sums.is_empty() => sums,
+            _ if profile.kernels.is_empty() => kernel_sums(&self.launches),
+            _ => Vec::new(),
+        };
+        profile.kernels.extend(sums);
+        profile.launches.extend(self.launches.into_iter().map(|mut launch| {
+            launch.id = launch.id.saturating_add(first);
+            launch
+        }));
+        profile.copies.extend(self.copies);
+        profile.regions.extend(self.regions);
+        for result in self.sanitizer {
+            match profile.sanitizer.iter_mut().find(|r| r.tool == result.tool) {
+                Some(earlier) => *earlier = result,
+                None => profile.sanitizer.push(result),
+            }
+        }
+        profile.code.extend(self.code);
+        profile.gaps.extend(self.gaps);
+    }
+}
+
+/// Sums by kernel, longest first, of the launches that have a duration.
+pub(super) fn kernel_sums(launches: &[Launch]) -> Vec<KernelSum> {
+    let mut sums: Vec<KernelSum> = Vec::new();
+    let mut at: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
+    for launch in launches {
+        let Some(duration) = launch.duration_ns else { continue };
+        let ns = duration.max(0.0).round() as u64;
+        let index = *at.entry(&launch.kernel).or_insert_with(|| {
+            sums.push(KernelSum {
+                kernel: launch.kernel.clone(),
+                min_ns: u64::MAX,
+                ..KernelSum::default()
+            });
+            sums.len() - 1
+        });
+        let sum = &mut sums[index];
+        sum.launches += 1;
+        sum.total_ns = sum.total_ns.saturating_add(ns);
+        sum.min_ns = sum.min_ns.min(ns);
+        sum.max_ns = sum.max_ns.max(ns);
+    }
+    sums.sort_by(|a, b| b.total_ns.cmp(&a.total_ns));
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(id: u32, kernel: &str, ns: f64) -> Launch {
+        let kernel = kernel.to_owned();
+        Launch { id, kernel, duration_ns: Some(ns), ..Launch::default() }
+    }
+
+    #[test]
+    fn a_second_artifacts_launches_are_numbered_on() {
+        let mut profile = Profile::default();
+        let one = Imported { launches: vec![launch(0, "a", 5.0)], ..Imported::default() };
+        one.clone().add_to(&mut profile);
+        one.add_to(&mut profile);
+        assert_eq!(profile.launches.iter().map(|l| l.id).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn launches_are_summed_by_kernel_longest_first() {
+        let launches = [launch(0, "a", 1.0), launch(1, "b", 7.0), launch(2, "a", 3.0)];
+        let mut profile = Profile::default();
+        Imported { launches: launches.to_vec(), ..Imported::default() }.add_to(&mut profile);
+        let sums: Vec<_> = profile
+            .kernels
+            .iter()
+            .map(|k| (k.kernel.as_str(), k.launches, k.total_ns, k.min_ns, k.max_ns))
+            .collect();
+        assert_eq!(sums, [("b", 1, 7, 7, 7), ("a", 2, 4, 1, 3)]);
+    }
+
+    #[test]
+    fn the_later_result_of_a_sanitizer_tool_counts() {
+        let result = |verdict: &str| SanitizerResult {
+            tool: "memcheck".to_owned(),
+            verdict: verdict.to_owned(),
+            ..SanitizerResult::default()
+        };
+        let mut profile = Profile::default();
+        for verdict in ["unknown", "found"] {
+            let sanitizer = vec![result(verdict)];
+            Imported { sanitizer, ..Imported::default() }.add_to(&mut profile);
+        }
+        assert_eq!(profile.sanitizer.len(), 1);
+        assert_eq!(profile.sanitizer[0].verdict, "found");
+    }
+}

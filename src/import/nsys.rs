@@ -1,0 +1,57 @@
+//! Traces of Nsight Systems to launches, copies and regions.
+//!
+//! GPU work belongs to the region in which it was *launched*: each GPU row is joined to its API
+//! call by process and correlation id, and the call's thread and time decide. So a kernel that runs
+//! long after its range has closed still counts to it, as users mean it.
+
+mod attribute;
+mod trace;
+
+use std::path::Path;
+
+use rgpu_format::nsys_sqlite::{Diagnostic, NsysSqlite, NsysSqliteError};
+
+use super::{Imported, Importer, Refusal};
+use crate::model::profile::Gap;
+
+/// `nsys_sqlite`: what `nsys export --type sqlite` makes of a report.
+pub(super) const IMPORTER: Importer = Importer {
+    kind: "nsys_sqlite",
+    recognises: |name, head| head.starts_with(b"SQLite format 3\0") || name.ends_with(".sqlite"),
+    import: |source| {
+        source.size()?;
+        import_sqlite(source.path, source.from).map_err(|cause| source.broken(cause))
+    },
+};
+
+/// Launches beyond this number are only summed: a profile is one JSON document.
+const MAX_LAUNCHES: usize = 10_000;
+
+/// Imports an export; `from` is its path in the run folder.
+///
+/// # Errors
+/// [`NsysSqliteError`] for another file, or a damaged one.
+pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteError> {
+    let file = NsysSqlite::open(path)?;
+    let mut imported = Imported::default();
+    attribute::add(&trace::read(&file, MAX_LAUNCHES)?, from, &mut imported);
+    imported.gaps.extend(file.diagnostics()?.iter().filter_map(diagnostic));
+    imported.device = file.gpus()?.into_iter().find_map(|gpu| gpu.name);
+    if !file.has_gpu_rows() {
+        imported.refusals.push(Refusal {
+            code: "no_gpu_rows",
+            text: format!("{from}: nsys traced no work on a GPU"),
+            ..Refusal::default()
+        });
+    }
+    Ok(imported)
+}
+
+/// Warnings and errors of nsys itself; its progress notes are left out.
+fn diagnostic(diagnostic: &Diagnostic) -> Option<Gap> {
+    const WARNING: i64 = 2;
+    (diagnostic.severity.is_none_or(|severity| severity >= WARNING)).then(|| Gap {
+        code: "nsys_diagnostic".to_owned(),
+        text: diagnostic.text.trim().to_owned(),
+    })
+}

@@ -1,0 +1,222 @@
+//! A trace in memory: what attribution needs of every row, and no more.
+
+use std::collections::HashMap;
+
+use rgpu_format::nsys_sqlite::{
+    CopyKind, Kernel, NsysSqlite, NsysSqliteError, NvtxEvent, NvtxKind, Strings,
+};
+
+use crate::import::region_tree::{Kind, Range, part};
+
+/// All that is needed of a trace.
+#[derive(Default)]
+pub(super) struct Trace {
+    /// Work on the GPU, in time order.
+    pub(super) work: Vec<Work>,
+    /// Names of kernels, which [`What::Kernel`] numbers.
+    pub(super) kernels: Vec<String>,
+    /// The first kernels in time order, as the file has them, with their index in `work`.
+    pub(super) first_kernels: Vec<(usize, Kernel)>,
+    /// Mangled names by string id.
+    pub(super) strings: Strings,
+    /// NVTX ranges.
+    pub(super) ranges: Vec<Range>,
+    /// API calls by process and correlation id, where they put work on the GPU.
+    pub(super) calls: HashMap<(u64, i64), Call>,
+    /// The earliest moment in the trace.
+    pub(super) first_ns: i64,
+    /// Ranges that were still open at the end.
+    pub(super) open_ranges: u64,
+}
+
+/// Where and when the host asked for some work.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    pub(super) thread: u64,
+    pub(super) at_ns: i64,
+}
+
+/// One piece of work on a GPU.
+pub(super) struct Work {
+    pub(super) what: What,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: i64,
+    pub(super) process: u64,
+    pub(super) correlation: Option<i64>,
+}
+
+/// What the GPU did.
+#[derive(Clone, Copy)]
+pub(super) enum What {
+    /// A kernel, by the number of its name and of its row.
+    Kernel { name: usize, row: u64 },
+    /// A copy.
+    Copy { kind: CopyKind, bytes: u64 },
+    /// A fill.
+    Set { bytes: u64 },
+    /// A whole CUDA graph.
+    Graph,
+}
+
+impl Work {
+    pub(super) fn ns(&self) -> u64 {
+        u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
+    }
+}
+
+/// The process part of nsys's ids of processes and threads: all but the lowest 24 bits.
+fn process(global: Option<i64>) -> u64 {
+    global.unwrap_or(0).cast_unsigned() & !0xff_ffff
+}
+
+/// Reads the trace; the first `keep` kernels in full.
+pub(super) fn read(file: &NsysSqlite, keep: usize) -> Result<Trace, NsysSqliteError> {
+    let mut trace = Trace { strings: file.strings()?, ..Trace::default() };
+    read_work(file, &mut trace)?;
+    trace.work.sort_by_key(|work| work.start_ns);
+    read_first_kernels(file, &mut trace, keep)?;
+    trace.first_ns = trace.work.first().map_or(i64::MAX, |work| work.start_ns);
+    read_calls(file, &mut trace)?;
+    read_ranges(file, &mut trace)?;
+    if trace.first_ns == i64::MAX {
+        trace.first_ns = 0;
+    }
+    Ok(trace)
+}
+
+fn read_work(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteError> {
+    let mut numbers: HashMap<Option<i64>, usize> = HashMap::new();
+    let mut row = 0;
+    file.kernels(|k| {
+        let id = k.demangled.or(k.short);
+        let name = *numbers.entry(id).or_insert_with(|| {
+            let name = id.and_then(|id| trace.strings.get(id)).unwrap_or("(unnamed)");
+            trace.kernels.push(name.to_owned());
+            trace.kernels.len() - 1
+        });
+        trace.work.push(Work {
+            what: What::Kernel { name, row },
+            start_ns: k.start_ns,
+            end_ns: k.end_ns,
+            process: process(k.global_pid),
+            correlation: k.correlation,
+        });
+        row += 1;
+    })?;
+    let work = &mut trace.work;
+    file.memcpys(|c| {
+        work.push(Work {
+            what: What::Copy { kind: c.kind, bytes: c.bytes },
+            start_ns: c.start_ns,
+            end_ns: c.end_ns,
+            process: process(c.global_pid),
+            correlation: c.correlation,
+        });
+    })?;
+    file.memsets(|s| {
+        work.push(Work {
+            what: What::Set { bytes: s.bytes },
+            start_ns: s.start_ns,
+            end_ns: s.end_ns,
+            process: process(s.global_pid),
+            correlation: s.correlation,
+        });
+    })?;
+    file.graph_launches(|g| {
+        work.push(Work {
+            what: What::Graph,
+            start_ns: g.start_ns,
+            end_ns: g.end_ns,
+            process: process(g.global_pid),
+            correlation: g.correlation,
+        });
+    })?;
+    Ok(())
+}
+
+/// A second look at the kernels' table, for the facts of the first `keep` in time order.
+fn read_first_kernels(
+    file: &NsysSqlite,
+    trace: &mut Trace,
+    keep: usize,
+) -> Result<(), NsysSqliteError> {
+    let mut wanted: HashMap<u64, usize> = HashMap::new();
+    for (index, work) in trace.work.iter().enumerate() {
+        if let What::Kernel { row, .. } = work.what {
+            wanted.insert(row, index);
+            if wanted.len() == keep {
+                break;
+            }
+        }
+    }
+    let mut row = 0;
+    file.kernels(|kernel| {
+        if let Some(index) = wanted.get(&row) {
+            trace.first_kernels.push((*index, kernel));
+        }
+        row += 1;
+    })?;
+    trace.first_kernels.sort_by_key(|(index, _)| *index);
+    Ok(())
+}
+
+fn read_calls(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteError> {
+    let none = Call { thread: 0, at_ns: i64::MIN };
+    for work in &trace.work {
+        if let Some(correlation) = work.correlation {
+            trace.calls.insert((work.process, correlation), none);
+        }
+    }
+    let (calls, first_ns) = (&mut trace.calls, &mut trace.first_ns);
+    file.api_calls(|call| {
+        *first_ns = call.start_ns.min(*first_ns);
+        let (Some(tid), Some(correlation)) = (call.global_tid, call.correlation) else { return };
+        if let Some(found) = calls.get_mut(&(process(Some(tid)), correlation)) {
+            *found = Call { thread: tid.cast_unsigned(), at_ns: call.start_ns };
+        }
+    })?;
+    trace.calls.retain(|_, call| call.at_ns != i64::MIN);
+    Ok(())
+}
+
+fn read_ranges(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteError> {
+    let mut domains: HashMap<(u64, i64), String> = HashMap::new();
+    let mut last_ns = i64::MIN;
+    file.nvtx_events(|event| {
+        last_ns = last_ns.max(event.start_ns).max(event.end_ns.unwrap_or(i64::MIN));
+        if let (NvtxKind::Domain, Some(id)) = (event.kind, event.domain)
+            && let Some(name) = event.name(&trace.strings)
+        {
+            domains.insert((process(event.global_tid), id), name.to_owned());
+        }
+    })?;
+    last_ns = trace.work.iter().map(|work| work.end_ns).fold(last_ns, i64::max);
+    file.nvtx_events(|event| {
+        let Some(kind) = range_kind(&event) else { return };
+        let process = process(event.global_tid);
+        let domain = event.domain.filter(|id| *id != 0);
+        let domain = domain.map(|id| match domains.get(&(process, id)) {
+            Some(name) => name.clone(),
+            None => format!("domain {id}"),
+        });
+        trace.first_ns = trace.first_ns.min(event.start_ns);
+        trace.open_ranges += u64::from(event.end_ns.is_none());
+        trace.ranges.push(Range {
+            kind,
+            process,
+            thread: event.global_tid.unwrap_or(0).cast_unsigned(),
+            start_ns: event.start_ns,
+            end_ns: event.end_ns.unwrap_or(last_ns),
+            part: part(domain.as_deref(), event.name(&trace.strings)),
+        });
+    })?;
+    Ok(())
+}
+
+fn range_kind(event: &NvtxEvent) -> Option<Kind> {
+    match event.kind {
+        NvtxKind::PushPop => Some(Kind::PushPop),
+        NvtxKind::StartEnd => Some(Kind::StartEnd),
+        _ => None,
+    }
+}

@@ -1,0 +1,192 @@
+//! The NVTX collector's log to regions, in host time.
+
+use std::collections::HashMap;
+
+use rgpu_format::nvtx_log::{self, EventKind, NvtxLog, Session};
+
+use super::region_tree::{Kind, Range, Tree, part};
+use super::{Imported, Importer};
+use crate::model::profile::Gap;
+
+/// `nvtx_log`: what the collector writes inside a program.
+pub(super) const IMPORTER: Importer = Importer {
+    kind: "nvtx_log",
+    recognises: |_, head| head.starts_with(b"{\"event\":\"opened\""),
+    import: |source| {
+        let log = nvtx_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+        Ok(import(&log, source.from))
+    },
+};
+
+/// Imports a log; `from` is its path in the run folder.
+pub fn import(log: &NvtxLog, from: &str) -> Imported {
+    let mut paired = Paired::default();
+    for (number, session) in (0u64..).zip(&log.sessions) {
+        paired.session(number, session);
+    }
+    let tree = Tree::build(&paired.ranges, &[], |_, _| {});
+    Imported {
+        regions: tree.regions(from).into_iter().map(|(_, region)| region).collect(),
+        gaps: gaps(log, &paired, from),
+        ..Imported::default()
+    }
+}
+
+/// Ranges with both their ends.
+#[derive(Default)]
+struct Paired {
+    ranges: Vec<Range>,
+    /// Ranges that never ended.
+    open: u64,
+    /// Pops and ends of ranges that never began.
+    stray: u64,
+}
+
+impl Paired {
+    fn session(&mut self, number: u64, session: &Session) {
+        let last = session.events.iter().map(|event| event.ns).max().unwrap_or(0);
+        let last = session.closed.as_ref().map_or(last, |closed| closed.ns.max(last));
+        // Indices into `ranges` of what is open; push and pop nest per thread and domain.
+        let mut stacks: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
+        let mut started: HashMap<u64, usize> = HashMap::new();
+        for event in &session.events {
+            let kind = match event.kind {
+                EventKind::Push => Kind::PushPop,
+                EventKind::Start => Kind::StartEnd,
+                EventKind::Pop => {
+                    let stack = stacks.get_mut(&(event.tid, event.domain));
+                    self.finish(stack.and_then(Vec::pop), event.ns);
+                    continue;
+                }
+                EventKind::End => {
+                    let range = event.id.and_then(|id| started.remove(&id));
+                    self.finish(range, event.ns);
+                    continue;
+                }
+                EventKind::Mark => continue,
+            };
+            let domain = session.domains.get(&event.domain).map(String::as_str);
+            let index = self.ranges.len();
+            self.ranges.push(Range {
+                kind,
+                process: number,
+                thread: event.tid,
+                start_ns: nanos(event.ns),
+                end_ns: nanos(last),
+                part: part(domain, event.message.as_deref()),
+            });
+            match (kind, event.id) {
+                (Kind::PushPop, _) => {
+                    stacks.entry((event.tid, event.domain)).or_default().push(index);
+                }
+                (Kind::StartEnd, Some(id)) => drop(started.insert(id, index)),
+                (Kind::StartEnd, None) => {}
+            }
+        }
+        let open = stacks.values().map(Vec::len).sum::<usize>() + started.len();
+        self.open += open as u64;
+    }
+
+    fn finish(&mut self, range: Option<usize>, ns: u64) {
+        match range {
+            Some(index) => self.ranges[index].end_ns = nanos(ns),
+            None => self.stray += 1,
+        }
+    }
+}
+
+fn nanos(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+fn gaps(log: &NvtxLog, paired: &Paired, from: &str) -> Vec<Gap> {
+    let closed = log.sessions.iter().filter_map(|session| session.closed.as_ref());
+    let dropped: u64 = closed.map(|closed| closed.dropped).fold(0, u64::saturating_add);
+    let cut = log.sessions.iter().filter(|session| session.closed.is_none()).count();
+    let place = log.first_broken.unwrap_or(0);
+    let all = [
+        (
+            log.broken_lines > 0,
+            "damaged_report",
+            format!(
+                "{from}: {} lines cannot be read, the first at offset {place}",
+                log.broken_lines
+            ),
+        ),
+        (
+            dropped > 0,
+            "dropped_events",
+            format!("{from}: {dropped} ranges and marks were left out, the log was full"),
+        ),
+        (
+            cut > 0,
+            "unfinished_log",
+            format!(
+                "{from}: the program ended without closing the log; its last 100 ms may be missing"
+            ),
+        ),
+        (
+            paired.open > 0,
+            "open_ranges",
+            format!(
+                "{from}: {} NVTX ranges never ended; they count until the log's end",
+                paired.open
+            ),
+        ),
+        (
+            paired.stray > 0,
+            "stray_ends",
+            format!("{from}: {} pops or ends close ranges that never began", paired.stray),
+        ),
+    ];
+    let gaps = all.into_iter().filter(|(holds, ..)| *holds);
+    gaps.map(|(_, code, text)| Gap { code: code.to_owned(), text }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = r#"{"event":"opened","format":1,"pid":7,"ppid":1,"ns":100,"unix_ns":1}
+{"event":"push","ns":110,"tid":7,"domain":0,"level":0,"message":"A"}
+{"event":"domain","domain":1,"name":"rgpu"}
+{"event":"start","ns":115,"tid":7,"domain":1,"id":1,"message":"whole"}
+{"event":"push","ns":120,"tid":7,"domain":0,"level":1,"message":"A1"}
+{"event":"pop","ns":130,"tid":7,"domain":0,"level":1}
+{"event":"end","ns":140,"tid":8,"domain":1,"id":1}
+{"event":"pop","ns":150,"tid":7,"domain":0,"level":0}
+"#;
+
+    fn regions(log: &str) -> (Vec<(String, String, u64)>, Vec<String>) {
+        let imported = import(&nvtx_log::read(log.as_bytes()).unwrap(), "raw/nvtx.jsonl.7");
+        assert!(imported.regions.iter().all(|region| region.gpu_ns.is_none()));
+        (
+            imported.regions.iter().map(|r| (r.display(), r.kind.clone(), r.host_ns)).collect(),
+            imported.gaps.into_iter().map(|gap| gap.code).collect(),
+        )
+    }
+
+    #[test]
+    fn ranges_become_regions_in_host_time() {
+        let closed = format!("{LOG}{}\n", r#"{"event":"closed","ns":160,"events":6}"#);
+        let (regions, gaps) = regions(&closed);
+        let owned = |path: &str, kind: &str, ns| (path.to_owned(), kind.to_owned(), ns);
+        let expected = [
+            owned("A", "push_pop", 40),
+            owned("A::A1", "push_pop", 10),
+            owned("rgpu@whole", "start_end", 25),
+        ];
+        assert_eq!(regions, expected);
+        assert!(gaps.is_empty(), "{gaps:?}");
+    }
+
+    #[test]
+    fn a_killed_program_leaves_open_ranges_that_are_named() {
+        let cut: String = LOG.lines().take(5).map(|line| format!("{line}\n")).collect();
+        let (regions, gaps) = regions(&cut);
+        assert_eq!(regions.len(), 3);
+        assert_eq!(gaps, ["unfinished_log", "open_ranges"]);
+        let stray = format!("{LOG}{}\n", r#"{"event":"pop","ns":160,"tid":7,"domain":0}"#);
+        assert_eq!(self::regions(&stray).1, ["unfinished_log", "stray_ends"]);
+    }
+}

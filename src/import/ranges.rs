@@ -1,0 +1,78 @@
+//! The runner's own range log to regions, in host time.
+
+use std::collections::HashMap;
+
+use rgpu_format::range_log::{self, RangeLog};
+
+use super::region_tree::part;
+use super::{Imported, Importer};
+use crate::model::Region;
+use crate::model::profile::Gap;
+
+/// `range_log`: what the runner writes where no tool records ranges.
+pub(super) const IMPORTER: Importer = Importer {
+    kind: "range_log",
+    recognises: |_, head| head.starts_with(b"{\"rgpu_ranges\""),
+    import: |source| {
+        let log = range_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+        Ok(import(&log, source.from))
+    },
+};
+
+/// Imports a log; `from` is its path in the run folder.
+pub fn import(log: &RangeLog, from: &str) -> Imported {
+    let mut regions: Vec<(u64, Region)> = Vec::new();
+    let mut by_path: HashMap<Vec<String>, usize> = HashMap::new();
+    for range in &log.ranges {
+        let path: Vec<String> =
+            range.path.iter().map(|name| part(Some(&range.domain), Some(name))).collect();
+        let index = *by_path.entry(path.clone()).or_insert_with(|| {
+            let region = Region {
+                path,
+                kind: "push_pop".to_owned(),
+                from: from.to_owned(),
+                ..Region::default()
+            };
+            regions.push((range.start_ns, region));
+            regions.len() - 1
+        });
+        let (start, region) = &mut regions[index];
+        *start = range.start_ns.min(*start);
+        region.instances += 1;
+        let ns = range.end_ns.saturating_sub(range.start_ns);
+        region.host_ns = region.host_ns.saturating_add(ns);
+    }
+    // By time; at the same moment the outer range has the shorter path.
+    regions.sort_by_key(|(start, region)| (*start, region.path.len()));
+    let gaps = (log.broken_lines > 0).then(|| Gap {
+        code: "damaged_report".to_owned(),
+        text: format!("{from}: {} lines are no ranges", log.broken_lines),
+    });
+    Imported {
+        regions: regions.into_iter().map(|(_, region)| region).collect(),
+        gaps: gaps.into_iter().collect(),
+        ..Imported::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_summed_by_path_outer_first() {
+        let log = br#"{"rgpu_ranges":1,"clock":"unix_ns","pid":5}
+{"domain":"rgpu","path":["timed","n=1"],"start_ns":12,"end_ns":15}
+{"domain":"rgpu","path":["timed","n=1"],"start_ns":16,"end_ns":20}
+{"domain":"rgpu","path":["timed"],"start_ns":12,"end_ns":30}
+{"domain":"rg"#;
+        let imported = import(&range_log::read(log).unwrap(), "raw/ranges.jsonl");
+        let regions: Vec<_> =
+            imported.regions.iter().map(|r| (r.display(), r.instances, r.host_ns)).collect();
+        let expected =
+            [("rgpu@timed".to_owned(), 1, 18), ("rgpu@timed::rgpu@n=1".to_owned(), 2, 7)];
+        assert_eq!(regions, expected);
+        assert_eq!(imported.regions[0].gpu_ns, None);
+        assert_eq!(imported.gaps.len(), 1);
+    }
+}

@@ -1,0 +1,325 @@
+//! Ranges to regions: the tree of paths, and which ranges were open at a moment.
+//!
+//! Push/pop ranges nest by thread: a range lies inside those of its thread that were open when it
+//! began, whatever their domains, and its region is the path of names. Start/end ranges may cross,
+//! so each name is a region of its own, for all threads of the process.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use crate::model::Region;
+
+/// `push_pop` or `start_end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    PushPop,
+    StartEnd,
+}
+
+/// A range of time with a name.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) kind: Kind,
+    /// Whose ranges nest together.
+    pub(super) process: u64,
+    pub(super) thread: u64,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: i64,
+    /// `name`, or `domain@name`.
+    pub(super) part: String,
+}
+
+/// A moment on a thread: an API call that put work on the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) process: u64,
+    pub(super) thread: u64,
+    pub(super) at_ns: i64,
+}
+
+/// The part of a path that names a range.
+pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
+    let name = name.unwrap_or("(unnamed)");
+    match domain {
+        Some(domain) if !domain.is_empty() => format!("{domain}@{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Deeper ranges count to their ancestor of this depth, so that a hostile file cannot make paths
+/// that are longer than the file.
+const MAX_DEPTH: usize = 64;
+/// More start/end ranges than this at one moment are not looked at.
+const MAX_OPEN: usize = 256;
+
+/// One region.
+#[derive(Debug)]
+pub(super) struct Node {
+    parent: Option<usize>,
+    depth: usize,
+    part: String,
+    kind: Kind,
+    instances: u64,
+    host_ns: u64,
+}
+
+/// All regions of a trace. A node's parent always has the smaller number.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    by_path: HashMap<(Option<usize>, Kind, String), usize>,
+}
+
+impl Tree {
+    /// Builds the tree. For each moment, `inside` gets its index and the regions it lies in: the
+    /// innermost push/pop region first, without its ancestors, then start/end regions.
+    pub(super) fn build(
+        ranges: &[Range],
+        moments: &[Moment],
+        mut inside: impl FnMut(usize, &[usize]),
+    ) -> Tree {
+        let mut tree = Tree::default();
+        let mut found: Vec<Vec<usize>> = vec![Vec::new(); moments.len()];
+        tree.sweep(Kind::PushPop, ranges, moments, &mut found);
+        tree.sweep(Kind::StartEnd, ranges, moments, &mut found);
+        for (index, nodes) in found.iter().enumerate() {
+            inside(index, nodes);
+        }
+        tree
+    }
+
+    /// One pass over ranges and moments in the order of time, thread by thread (push/pop) or
+    /// process by process (start/end).
+    fn sweep(
+        &mut self,
+        kind: Kind,
+        ranges: &[Range],
+        moments: &[Moment],
+        found: &mut [Vec<usize>],
+    ) {
+        let lane = |process: u64, thread: u64| match kind {
+            Kind::PushPop => (process, thread),
+            Kind::StartEnd => (process, 0),
+        };
+        let mut by_start: Vec<usize> =
+            (0..ranges.len()).filter(|i| ranges[*i].kind == kind).collect();
+        by_start.sort_by_key(|i| {
+            let r = &ranges[*i];
+            (lane(r.process, r.thread), r.start_ns, Reverse(r.end_ns))
+        });
+        let mut by_time: Vec<usize> = (0..moments.len()).collect();
+        by_time.sort_by_key(|i| (lane(moments[*i].process, moments[*i].thread), moments[*i].at_ns));
+        let mut by_time = by_time.into_iter().peekable();
+        let mut current = None;
+        // Ends and regions of the open ranges, outermost first.
+        let mut open: Vec<(i64, usize)> = Vec::new();
+        let mut see = |moment: usize, open: &mut Vec<(i64, usize)>, tree: &Tree| {
+            let at = moments[moment].at_ns;
+            tree.close(kind, open, at);
+            match kind {
+                Kind::PushPop => found[moment].extend(open.last().map(|(_, node)| *node)),
+                Kind::StartEnd => {
+                    for (_, node) in open.iter() {
+                        if !found[moment].contains(node) {
+                            found[moment].push(*node);
+                        }
+                    }
+                }
+            }
+        };
+        for index in by_start {
+            let range = &ranges[index];
+            let place = (lane(range.process, range.thread), range.start_ns);
+            while let Some(moment) = by_time.next_if(|i| {
+                let m = &moments[*i];
+                (lane(m.process, m.thread), m.at_ns) < place
+            }) {
+                let m = &moments[moment];
+                if current == Some(lane(m.process, m.thread)) {
+                    see(moment, &mut open, self);
+                }
+            }
+            if current != Some(place.0) {
+                open.clear();
+                current = Some(place.0);
+            }
+            self.close(kind, &mut open, range.start_ns);
+            let parent = match kind {
+                Kind::PushPop => open.last().map(|(_, node)| *node),
+                Kind::StartEnd => None,
+            };
+            let node = self.enter(parent, range);
+            if kind == Kind::PushPop || open.len() < MAX_OPEN {
+                open.push((range.end_ns, node));
+            }
+        }
+        for moment in by_time {
+            let m = &moments[moment];
+            if current == Some(lane(m.process, m.thread)) {
+                see(moment, &mut open, self);
+            }
+        }
+    }
+
+    /// Drops the ranges that have ended at `now`. Push/pop ranges of two domains may cross, so an
+    /// outer one can end before an inner one.
+    fn close(&self, kind: Kind, open: &mut Vec<(i64, usize)>, now: i64) {
+        match kind {
+            Kind::PushPop => {
+                while open.last().is_some_and(|(end, _)| *end <= now) {
+                    open.pop();
+                }
+            }
+            Kind::StartEnd => open.retain(|(end, _)| *end > now),
+        }
+    }
+
+    /// The region of a range below `parent`; counts the instance.
+    fn enter(&mut self, parent: Option<usize>, range: &Range) -> usize {
+        let depth = parent.map_or(0, |p| self.nodes[p].depth + 1);
+        match parent {
+            Some(parent) if depth >= MAX_DEPTH => parent,
+            _ => {
+                let key = (parent, range.kind, range.part.clone());
+                let next = self.nodes.len();
+                let node = *self.by_path.entry(key).or_insert(next);
+                if node == next {
+                    self.nodes.push(Node {
+                        parent,
+                        depth,
+                        part: range.part.clone(),
+                        kind: range.kind,
+                        instances: 0,
+                        host_ns: 0,
+                    });
+                }
+                self.nodes[node].instances += 1;
+                let ns = u64::try_from(range.end_ns.saturating_sub(range.start_ns)).unwrap_or(0);
+                self.nodes[node].host_ns = self.nodes[node].host_ns.saturating_add(ns);
+                node
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A region and everything around it, innermost first.
+    pub(super) fn ancestry(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(Some(node), |n| self.nodes[*n].parent)
+    }
+
+    /// The path of a region, outermost first.
+    pub(super) fn path(&self, node: usize) -> Vec<String> {
+        let mut parts: Vec<String> =
+            self.ancestry(node).map(|n| self.nodes[n].part.clone()).collect();
+        parts.reverse();
+        parts
+    }
+
+    /// All regions, each before its children, without GPU times.
+    pub(super) fn regions(&self, from: &str) -> Vec<(usize, Region)> {
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        let mut todo: Vec<usize> = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            match node.parent {
+                Some(parent) => children[parent].push(index),
+                None => todo.push(index),
+            }
+        }
+        todo.reverse();
+        let mut regions = Vec::with_capacity(self.nodes.len());
+        while let Some(index) = todo.pop() {
+            todo.extend(children[index].iter().rev());
+            let node = &self.nodes[index];
+            let kind = match node.kind {
+                Kind::PushPop => "push_pop",
+                Kind::StartEnd => "start_end",
+            };
+            regions.push((
+                index,
+                Region {
+                    path: self.path(index),
+                    kind: kind.to_owned(),
+                    instances: node.instances,
+                    host_ns: node.host_ns,
+                    from: from.to_owned(),
+                    ..Region::default()
+                },
+            ));
+        }
+        regions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(kind: Kind, thread: u64, start_ns: i64, end_ns: i64, part: &str) -> Range {
+        Range { kind, process: 1, thread, start_ns, end_ns, part: part.to_owned() }
+    }
+
+    fn paths(tree: &Tree) -> Vec<(String, u64, u64)> {
+        let regions = tree.regions("").into_iter();
+        regions.map(|(_, r)| (r.display(), r.instances, r.host_ns)).collect()
+    }
+
+    fn inside(ranges: &[Range], moments: &[Moment]) -> Vec<Vec<String>> {
+        let mut all = Vec::new();
+        let tree = Tree::build(ranges, moments, |_, nodes| all.push(nodes.to_vec()));
+        all.iter().map(|nodes| nodes.iter().map(|n| tree.path(*n).join("/")).collect()).collect()
+    }
+
+    #[test]
+    fn push_pop_ranges_nest_by_thread_and_sum_by_path() {
+        use Kind::PushPop;
+        let ranges = [
+            range(PushPop, 1, 0, 100, "A"),
+            range(PushPop, 1, 10, 20, "A1"),
+            range(PushPop, 1, 30, 50, "A1"),
+            range(PushPop, 2, 15, 25, "A1"),
+            range(PushPop, 1, 100, 130, "B"),
+        ];
+        let tree = Tree::build(&ranges, &[], |_, _| {});
+        let expected = [
+            ("A".to_owned(), 1, 100),
+            ("A::A1".to_owned(), 2, 30),
+            ("B".to_owned(), 1, 30),
+            ("A1".to_owned(), 1, 10),
+        ];
+        assert_eq!(paths(&tree), expected);
+    }
+
+    #[test]
+    fn a_moment_lies_in_the_innermost_range_of_its_thread_and_in_every_open_start_end_range() {
+        let ranges = [
+            range(Kind::PushPop, 1, 0, 100, "A"),
+            range(Kind::PushPop, 1, 10, 20, "A1"),
+            range(Kind::StartEnd, 2, 5, 15, "S"),
+            range(Kind::StartEnd, 2, 12, 90, "T"),
+        ];
+        let at = |thread, at_ns| Moment { process: 1, thread, at_ns };
+        let moments = [at(1, 9), at(1, 14), at(1, 20), at(3, 14), at(1, 100), at(2, 200)];
+        let got = inside(&ranges, &moments);
+        let expected: [&[&str]; 6] =
+            [&["A", "S"], &["A/A1", "S", "T"], &["A", "T"], &["S", "T"], &[], &[]];
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn another_process_has_ranges_of_its_own() {
+        let ranges = [range(Kind::StartEnd, 1, 0, 100, "S"), range(Kind::PushPop, 1, 0, 100, "A")];
+        let moments = [Moment { process: 2, thread: 1, at_ns: 50 }];
+        assert_eq!(inside(&ranges, &moments), [Vec::<String>::new()]);
+    }
+
+    #[test]
+    fn absurdly_deep_ranges_count_to_an_ancestor() {
+        let ranges: Vec<Range> =
+            (0..1000).map(|n| range(Kind::PushPop, 1, n, 10_000 - n, "x")).collect();
+        let tree = Tree::build(&ranges, &[], |_, _| {});
+        assert_eq!(tree.len(), MAX_DEPTH);
+    }
+}

@@ -1,0 +1,251 @@
+//! Logs and XML of compute-sanitizer to results by tool and cause.
+//!
+//! The log makes the verdict, since only the log has the tool's own summary; the XML of the same
+//! run, where it lies beside the log under the same name (`memcheck.log`, `memcheck.xml`), gives
+//! whole paths and names of causes. The tool is the file's stem.
+
+use rgpu_format::sanitizer::{
+    self, AbortKind, Hazard, Kind, Log, Place, Record, Tool, UnknownReason, Verdict,
+};
+
+use super::{ImportError, Imported, Importer, Source};
+use crate::model::profile::Gap;
+use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
+
+/// `sanitizer_log`: what the tool printed.
+pub(super) const LOG_IMPORTER: Importer = Importer {
+    kind: "sanitizer_log",
+    recognises: |_, head| head.starts_with(b"========= COMPUTE-SANITIZER"),
+    import: import_log_file,
+};
+
+/// `sanitizer_xml`: what it saved.
+pub(super) const XML_IMPORTER: Importer = Importer {
+    kind: "sanitizer_xml",
+    recognises: |_, head| {
+        head.windows(ROOT.len()).take(512).any(|window| window == ROOT.as_bytes())
+    },
+    import: import_xml_file,
+};
+
+const ROOT: &str = "<ComputeSanitizerOutput";
+
+fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
+    let log = sanitizer::read_log(&source.bytes()?);
+    let xml_path = source.path.with_extension("xml");
+    let mut gaps = Vec::new();
+    let mut records = None;
+    if xml_path.is_file() {
+        let xml = Source { path: &xml_path, ..*source };
+        match sanitizer::read_xml(&xml.bytes()?) {
+            // As many records as the log has: the same run. Else the log stands alone.
+            Ok(report) if report.records.len() == log.records.len() => {
+                records = Some(report.records);
+            }
+            Ok(report) => gaps.push(Gap {
+                code: "sanitizer_xml_differs".to_owned(),
+                text: format!(
+                    "{}: the log has {} records and the XML beside it {}; paths are those of the log",
+                    source.from,
+                    log.records.len(),
+                    report.records.len()
+                ),
+            }),
+            Err(e) => gaps.push(Gap {
+                code: "sanitizer_xml_broken".to_owned(),
+                text: format!("the XML beside {}: {e}", source.from),
+            }),
+        }
+    }
+    let tool = tool_of(source, &log);
+    let mut result = import_log(&log, tool, source.from);
+    if let Some(exact) = records {
+        name_files(&mut result, &log.records, &exact);
+    }
+    Ok(Imported { sanitizer: vec![result], gaps, ..Imported::default() })
+}
+
+fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
+    if source.path.with_extension("log").is_file() {
+        // Imported with the log, which alone makes the verdict.
+        return Ok(Imported::default());
+    }
+    let report = sanitizer::read_xml(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+    let log = Log { records: report.records, ..Log::default() };
+    let mut result = import_log(&log, tool_of(source, &log), source.from);
+    if log.records.is_empty() {
+        result.note = "the XML alone cannot tell a clean run from one that checked nothing".into();
+    }
+    let gaps = report.broken.map(|(offset, cause)| Gap {
+        code: "damaged_report".to_owned(),
+        text: format!("{}: broken at offset {offset}: {cause}", source.from),
+    });
+    Ok(Imported {
+        sanitizer: vec![result],
+        gaps: gaps.into_iter().collect(),
+        ..Imported::default()
+    })
+}
+
+/// The tool by the file's stem, else by what the log holds.
+fn tool_of(source: &Source<'_>, log: &Log) -> Tool {
+    let stem = source.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let races = log.summaries.iter().any(|s| matches!(s, sanitizer::Summary::Races { .. }));
+    let by_records = log.records.iter().find_map(|record| match record.kind {
+        Kind::Race | Kind::Hazard => Some(Tool::Racecheck),
+        Kind::Uninitialized | Kind::UnusedMemory => Some(Tool::Initcheck),
+        Kind::Synchronization => Some(Tool::Synccheck),
+        _ => None,
+    });
+    let words = stem.split(['.', '-', '_']);
+    words
+        .filter_map(|word| word.parse().ok())
+        .next()
+        .or(races.then_some(Tool::Racecheck))
+        .or(by_records)
+        .unwrap_or(Tool::Memcheck)
+}
+
+/// Imports a log as a run of `tool`; `from` is its path in the run folder.
+pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
+    let verdict = sanitizer::verdict(log, tool);
+    let mut note = match verdict {
+        Verdict::Unknown(UnknownReason::NoSummary) => format!("{tool} ended without its summary"),
+        Verdict::Unknown(UnknownReason::Aborted(kind)) => abort_words(log, kind),
+        Verdict::Clean | Verdict::Found { .. } => String::new(),
+    };
+    if log.not_printed > 0 {
+        note = format!("{} more errors were counted and not printed", log.not_printed);
+    }
+    SanitizerResult {
+        tool: tool.name().to_owned(),
+        verdict: match verdict {
+            Verdict::Clean => "clean",
+            Verdict::Found { .. } => "found",
+            Verdict::Unknown(_) => "unknown",
+        }
+        .to_owned(),
+        errors: match verdict {
+            Verdict::Clean => Some(0),
+            Verdict::Found { errors, .. } => Some(errors),
+            Verdict::Unknown(_) => None,
+        },
+        causes: causes(&log.records),
+        note,
+        from: from.to_owned(),
+    }
+}
+
+fn abort_words(log: &Log, kind: AbortKind) -> String {
+    let abort = log.aborts.iter().find(|abort| abort.kind == kind);
+    abort.map(|abort| abort.text.clone()).unwrap_or_default()
+}
+
+fn causes(records: &[Record]) -> Vec<SanitizerCause> {
+    let groups = sanitizer::group(records);
+    groups
+        .iter()
+        .map(|group| {
+            let record = &records[group.first];
+            let count = group.repeats.iter().map(|index| reports(&records[*index])).sum::<u64>();
+            let place = place(record);
+            SanitizerCause {
+                kind: kind(record).to_owned(),
+                text: record.message.lines().next().unwrap_or_default().to_owned(),
+                kernel: record.kernel().unwrap_or_default().to_owned(),
+                file: place.and_then(|p| p.file.clone()),
+                line: place.and_then(|p| p.line),
+                count: reports(record).saturating_add(count),
+                block: record.position.map(|p| p.block),
+                thread: record.position.map(|p| p.thread),
+                details: details(record),
+                follow_ups: group.follow_ups.len() as u64,
+            }
+        })
+        .collect()
+}
+
+/// How many hazards a record of racecheck's analysis stands for; else 1.
+fn reports(record: &Record) -> u64 {
+    let hazards = record.race.iter().filter_map(|side| side.hazards);
+    hazards.fold(0, u64::saturating_add).max(1)
+}
+
+fn place(record: &Record) -> Option<&Place> {
+    record.place.as_ref().or_else(|| record.race.first().map(|side| &side.place))
+}
+
+fn kind(record: &Record) -> &'static str {
+    match (record.kind, record.problem.as_deref()) {
+        (Kind::InvalidAccess, Some(p)) if p.contains("out of bounds") => "out_of_bounds",
+        (Kind::InvalidAccess, Some(p)) if p.contains("misaligned") => "misaligned",
+        (Kind::InvalidAccess, _) => "invalid_access",
+        (Kind::Api, _) => "api_error",
+        (Kind::Leak, _) => "leak",
+        (Kind::Uninitialized, _) => "uninitialized",
+        (Kind::UnusedMemory, _) => "unused_memory",
+        (Kind::HostAccess, _) => "host_access",
+        (Kind::Synchronization, _) => "barrier",
+        (Kind::Race | Kind::Hazard, _) => "race",
+        (Kind::Other, _) => "other",
+    }
+}
+
+/// The rest in words: the nearest allocation, the other accesses of a race, where the host was.
+fn details(record: &Record) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(address), Some(problem)) = (record.address, &record.problem) {
+        lines.push(format!("address 0x{address:x} is {problem}"));
+    }
+    if let Some(near) = &record.allocation {
+        let distance = near.distance_bytes.map(|n| format!("{n} bytes ")).unwrap_or_default();
+        let size = near.bytes.map(|n| format!(" of {n} bytes")).unwrap_or_default();
+        lines.push(format!("{distance}{} the nearest allocation{size}", near.relation));
+    }
+    if let Some(hazard) = record.hazard {
+        let order = match hazard {
+            Hazard::Raw => "read after write",
+            Hazard::War => "write after read",
+            Hazard::Waw => "write after write",
+        };
+        lines.push(order.to_owned());
+    }
+    for side in &record.race {
+        let direction = side.direction.map_or("access", |d| match d {
+            sanitizer::Direction::Read => "read",
+            sanitizer::Direction::Write => "write",
+            sanitizer::Direction::Atomic => "atomic",
+        });
+        let file = side.place.file.as_deref().unwrap_or("unknown file");
+        let line = side.place.line.map(|n| format!(":{n}")).unwrap_or_default();
+        let hazards = side.hazards.map(|n| format!(", {n} hazards")).unwrap_or_default();
+        lines.push(format!("{direction} at {file}{line}{hazards}"));
+    }
+    let host = record.host_stack.iter().find_map(|frame| frame.function.as_deref());
+    lines.extend(host.map(|function| format!("called from {function}")));
+    lines.extend(record.details.iter().cloned());
+    lines
+}
+
+/// The log strips paths, the XML does not: takes the whole path where both speak of one line.
+fn name_files(result: &mut SanitizerResult, log: &[Record], exact: &[Record]) {
+    for cause in &mut result.causes {
+        let Some(name) = cause.file.as_deref() else { continue };
+        let whole = log.iter().zip(exact).find_map(|(short, whole)| {
+            let same = place(short)?;
+            let whole = place(whole)?;
+            let file = whole.file.as_deref()?;
+            let hit = same.file.as_deref() == Some(name)
+                && same.line == cause.line
+                && whole.line == cause.line
+                && file.ends_with(name);
+            hit.then(|| file.to_owned())
+        });
+        if whole.is_some() {
+            cause.file = whole;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

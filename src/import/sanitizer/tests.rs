@@ -1,0 +1,76 @@
+use super::*;
+use std::path::{Path, PathBuf};
+
+fn fixture(case: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sanitizer/synthetic").join(case)
+}
+
+fn import(case: &str, tool: Tool) -> SanitizerResult {
+    let log = sanitizer::read_log(&std::fs::read(fixture(case)).unwrap());
+    import_log(&log, tool, "raw/x.log")
+}
+
+#[test]
+fn one_bad_write_is_one_cause_with_its_follow_ups() {
+    let result = import("memcheck-oob/log.txt", Tool::Memcheck);
+    assert_eq!((result.verdict.as_str(), result.errors), ("found", Some(7)));
+    assert_eq!(result.causes.len(), 2);
+    let cause = &result.causes[0];
+    assert_eq!((cause.kind.as_str(), cause.count, cause.follow_ups), ("out_of_bounds", 2, 1));
+    assert_eq!((cause.file.as_deref(), cause.line), (Some("bad.cu"), Some(2)));
+    assert_eq!((cause.thread, cause.block), (Some([63, 0, 0]), Some([0, 0, 0])));
+    assert_eq!(cause.details[1], "1 bytes after the nearest allocation of 252 bytes");
+    assert!(result.note.contains("3 more errors"));
+}
+
+#[test]
+fn a_race_counts_its_hazards_and_names_every_access() {
+    let result = import("racecheck/log.txt", Tool::Racecheck);
+    let cause = &result.causes[0];
+    assert_eq!((cause.kind.as_str(), cause.count, cause.line), ("race", 256, Some(9)));
+    assert_eq!(cause.details[1], "read at race.cu:11, 34 hazards");
+}
+
+#[test]
+fn no_summary_and_an_abnormal_end_are_unknown_in_the_tools_words() {
+    let never = import("aborted/log.txt", Tool::Memcheck);
+    assert_eq!((never.verdict.as_str(), never.errors), ("unknown", None));
+    assert!(never.note.contains("terminated before first instrumented API call"));
+    let wrong_tool = import("clean/log.txt", Tool::Racecheck);
+    assert_eq!(wrong_tool.note, "racecheck ended without its summary");
+    assert_eq!(import("clean/log.txt", Tool::Initcheck).verdict, "clean");
+}
+
+#[test]
+fn the_xml_beside_the_log_gives_whole_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memcheck.log");
+    let log = "========= COMPUTE-SANITIZER\n\
+        ========= Invalid __global__ write of size 4 bytes\n\
+        =========     at oob(int *, int)+0x80 in bad.cu:2\n\
+        ========= \n\
+        ========= ERROR SUMMARY: 1 error\n";
+    std::fs::write(&path, log).unwrap();
+    let xml = std::fs::read_to_string(fixture("memcheck-oob/report.xml")).unwrap();
+    let one = xml.find("</record>").unwrap() + "</record>".len();
+    let xml = format!("{}</ComputeSanitizerOutput>", &xml[..one]);
+    std::fs::write(path.with_extension("xml"), xml).unwrap();
+    let imported = (LOG_IMPORTER.import)(&Source::new(&path, "raw/memcheck.log")).unwrap();
+    assert!(imported.gaps.is_empty(), "{:?}", imported.gaps);
+    assert_eq!(imported.sanitizer[0].tool, "memcheck");
+    assert_eq!(imported.sanitizer[0].causes[0].file.as_deref(), Some("/src/bad.cu"));
+    let xml_path = path.with_extension("xml");
+    let again = (XML_IMPORTER.import)(&Source::new(&xml_path, "raw/memcheck.xml")).unwrap();
+    assert!(again.sanitizer.is_empty());
+}
+
+#[test]
+fn an_xml_alone_is_never_clean() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("synccheck.xml");
+    std::fs::write(&path, "<ComputeSanitizerOutput></ComputeSanitizerOutput>").unwrap();
+    let imported = (XML_IMPORTER.import)(&Source::new(&path, "raw/synccheck.xml")).unwrap();
+    let result = &imported.sanitizer[0];
+    assert_eq!((result.tool.as_str(), result.verdict.as_str()), ("synccheck", "unknown"));
+    assert!(result.note.contains("cannot tell a clean run"));
+}

@@ -1,0 +1,93 @@
+//! The file that an importer is given.
+
+use std::error::Error;
+use std::path::Path;
+
+use super::ncu::Asked;
+
+/// One artifact on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Where it lies.
+    pub path: &'a Path,
+    /// Its path in the run folder, for `from` fields and messages.
+    pub from: &'a str,
+    /// What was asked of the tool, as far as the artifact must answer it.
+    pub asked: Asked<'a>,
+    /// Larger files are refused.
+    pub max_bytes: u64,
+}
+
+/// Larger files are refused unless the user raises it.
+const DEFAULT_MAX_BYTES: u64 = 4 << 30;
+
+impl<'a> Source<'a> {
+    /// A file of which nothing in particular was asked.
+    pub fn new(path: &'a Path, from: &'a str) -> Source<'a> {
+        Source { path, from, asked: Asked::default(), max_bytes: DEFAULT_MAX_BYTES }
+    }
+
+    /// The whole file.
+    ///
+    /// # Errors
+    /// [`ImportError::Read`] or [`ImportError::TooLarge`].
+    pub fn bytes(&self) -> Result<Vec<u8>, ImportError> {
+        self.size()?;
+        std::fs::read(self.path).map_err(|cause| self.unreadable(cause))
+    }
+
+    /// The file's size, within the limit.
+    ///
+    /// # Errors
+    /// [`ImportError::Read`] or [`ImportError::TooLarge`].
+    pub fn size(&self) -> Result<u64, ImportError> {
+        let bytes = std::fs::metadata(self.path).map_err(|cause| self.unreadable(cause))?.len();
+        if bytes > self.max_bytes {
+            let from = self.from.to_owned();
+            return Err(ImportError::TooLarge { from, bytes, limit: self.max_bytes });
+        }
+        Ok(bytes)
+    }
+
+    /// The error for a file whose reader gave up.
+    pub fn broken(&self, cause: impl Error + Send + Sync + 'static) -> ImportError {
+        ImportError::Format { from: self.from.to_owned(), cause: Box::new(cause) }
+    }
+
+    fn unreadable(&self, cause: std::io::Error) -> ImportError {
+        ImportError::Read { from: self.from.to_owned(), cause }
+    }
+}
+
+/// Why an artifact could not be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file cannot be read.
+    #[error("cannot read `{from}`")]
+    Read {
+        /// Path in the run folder.
+        from: String,
+        /// What the system says.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The file is larger than allowed.
+    #[error("`{from}` has {bytes} bytes; the limit is {limit}")]
+    TooLarge {
+        /// Path in the run folder.
+        from: String,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The bytes are not what the kind promises.
+    #[error("cannot understand `{from}`")]
+    Format {
+        /// Path in the run folder.
+        from: String,
+        /// What its reader says, with the offset.
+        #[source]
+        cause: Box<dyn Error + Send + Sync>,
+    },
+}
