@@ -1,0 +1,26 @@
+//! Any bytes as an ncu report: no panic, no unbounded memory, and what was salvaged can be read.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rgpu_format::ncu_rep::{Limits, NcuReport};
+
+fuzz_target!(|file: &[u8]| {
+    let limits = Limits { max_size: 1 << 22 };
+    let Ok((report, problems)) = NcuReport::read(file, &limits) else { return };
+    for problem in problems {
+        let _ = problem.to_string();
+    }
+    for result in report.results() {
+        for metric in result.metrics() {
+            let _ = (metric.unit(), metric.value().number(), metric.instances().count());
+            assert!(result.metric(metric.name()).is_some());
+        }
+        let _ = (result.rules().count(), result.nvtx());
+        for section in result.sections() {
+            let _ = section.raw();
+        }
+    }
+    for source in report.sources() {
+        let _ = source.function_at(u64::MAX);
+    }
+});
