@@ -16,39 +16,46 @@ fn table() -> &'static HashMap<&'static str, &'static str> {
     CELL.get_or_init(|| TABLE.lines().filter_map(|line| line.split_once('\t')).collect())
 }
 
-/// The base unit of a metric, in NVIDIA's spelling (`byte`, `byte/s`, `inst/cycle`, `%`, `ns`).
+/// The base unit of a metric, in NVIDIA's spelling (`byte`, `byte/s`, `inst/cycle`, `%`, `ns`, `hz`).
 ///
 /// Nothing for metrics without a unit (ratios, enumerations) and for counters that the table lacks.
 pub fn metric_unit(name: &str) -> Option<Cow<'static, str>> {
     if let Some(unit) = table().get(name) {
         return Some(Cow::Borrowed(unit));
     }
-    let (base, suffix) = split(name);
+    let (group, base, suffix) = split(name);
     if suffix.split('.').any(|part| part.starts_with("pct")) {
         return Some(Cow::Borrowed("%"));
     }
     let last = suffix.rsplit('.').next().unwrap_or_default();
-    // A ratio's own unit is in the table under its whole name, if it has one.
     if last == "ratio" || last == "max_rate" {
-        return None;
+        // A ratio's own unit is in the table under its whole name, if it has one.
+        return table().get(format!("{base}.ratio").as_str()).copied().map(Cow::Borrowed);
     }
-    let unit = *table().get(base)?;
-    if last == "per_second" {
-        return Some(Cow::Owned(format!("{unit}/s")));
+    let whole = name.get(..group.len() + base.len()).unwrap_or(name);
+    let unit = *table().get(whole).or_else(|| table().get(base))?;
+    let per_cycle = last.starts_with("per_cycle") || last.starts_with("peak_sustained");
+    match unit {
+        // ncu knows no unit for this one, though it does without the group.
+        "" => None,
+        "cycle" if last == "per_second" => Some(Cow::Borrowed("hz")),
+        "cycle" if per_cycle => None,
+        // Counted in every cycle: warps for each cycle are the warps that are there.
+        _ if per_cycle && base.contains("__warps_") => Some(Cow::Borrowed(unit)),
+        _ if per_cycle => Some(Cow::Owned(format!("{unit}/cycle"))),
+        _ if last == "per_second" => Some(Cow::Owned(format!("{unit}/s"))),
+        _ => Some(Cow::Borrowed(unit)),
     }
-    if last.starts_with("per_cycle") || last.starts_with("peak_sustained") {
-        return Some(Cow::Owned(format!("{unit}/cycle")));
-    }
-    Some(Cow::Borrowed(unit))
 }
 
-/// The base and the rest. PM sampling puts a group before the base: `TPC.TriageCompute.sm__…`.
-fn split(name: &str) -> (&str, &str) {
-    let from = name.find("__").unwrap_or(0);
-    match name.get(from..).and_then(|rest| rest.find('.')) {
-        Some(dot) => name.split_at(from + dot),
-        None => (name, ""),
-    }
+/// The group, the base and the rest: PM sampling puts a group of counters before the base, as in
+/// `TPC.TriageCompute.sm__cycles_active.avg`.
+fn split(name: &str) -> (&str, &str, &str) {
+    let mark = name.find("__").unwrap_or(name.len());
+    let start = name.get(..mark).and_then(|before| before.rfind('.')).map_or(0, |dot| dot + 1);
+    let (group, rest) = name.split_at(start);
+    let (base, suffix) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
+    (group, base, suffix)
 }
 
 #[cfg(test)]
@@ -71,6 +78,8 @@ mod tests {
         assert_eq!(unit("launch__registers_per_thread"), "register/thread");
         assert_eq!(unit("lts__t_sector_hit_rate.pct"), "%");
         assert_eq!(unit("SM_A.TriageAC.sm__cycles_active.avg"), "cycle");
+        assert_eq!(unit("sm__cycles_elapsed.avg.per_second"), "hz");
+        assert_eq!(unit("sm__warps_active.avg.per_cycle_active"), "warp");
         assert_eq!(unit("launch__waves_per_multiprocessor"), "");
         assert_eq!(unit("nobody__knows.sum"), "");
     }

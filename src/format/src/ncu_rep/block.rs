@@ -11,7 +11,7 @@ use super::wire::Message;
 const KNOWN_VERSION: u64 = 7;
 
 /// Most processes kept: a bound for damaged files.
-const PROCESSES: usize = 4096;
+const PROCESSES: usize = 256;
 
 /// Names of the messages, for problems.
 const HEADER: &str = "block header";
@@ -116,8 +116,9 @@ impl Index {
             4 => field.message().map(|table| self.add_strings(table, notes)),
             5 => field.varint().map(|size| payload_size = size),
             6 => field.message().map(|message| {
+                // Every block repeats the process that its entries belong to.
                 let process = Process::read(message, notes);
-                if self.processes.len() < PROCESSES {
+                if self.processes.len() < PROCESSES && !self.processes.contains(&process) {
                     self.processes.push(process);
                 }
             }),

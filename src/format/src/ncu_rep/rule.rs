@@ -66,7 +66,7 @@ impl MessageKind {
     }
 }
 
-/// A metric that a rule looked at.
+/// A metric that a rule looked at: 1 the message's number, 2 name, 3 value, 4 severity, 5 text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FocusMetric {
     /// NVIDIA's name.
@@ -75,7 +75,7 @@ pub struct FocusMetric {
     pub value: f64,
     /// 0 default, 1 low, 2 high.
     pub severity: u64,
-    /// What the rule wants, such as `Increase the number of …`.
+    /// Why it matters, or what the rule wants.
     pub info: String,
 }
 
@@ -99,18 +99,19 @@ pub enum SpeedupScope {
     Unknown,
 }
 
-/// A place in the code; `address` is absolute, as in the source counters.
+/// A place in the code: 1 kind, 2 line, 3 address (absolute, as in the source counters), 4 text,
+/// 5 type, 6 file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceMarker {
-    /// 1 SASS, 2 source line.
+    /// 0 an instruction, 1 a source line.
     pub kind: u64,
-    /// The line, for source markers.
+    /// The line, for source lines.
     pub line: u64,
-    /// The instruction's address, for SASS markers.
+    /// The address, for instructions.
     pub address: u64,
     /// What the rule says there.
     pub text: String,
-    /// The file, for source markers.
+    /// The file, for source lines.
     pub file: String,
 }
 
@@ -166,10 +167,11 @@ impl FocusMetric {
     fn read(message: Message<'_>, notes: &mut Notes) -> Self {
         let mut metric = FocusMetric::default();
         notes.walk(message, "focus metric", |_, field| match field.number {
-            1 => field.text().map(|text| metric.name = text.into_owned()),
-            2 => field.double().map(|value| metric.value = value),
-            3 => field.varint().map(|severity| metric.severity = severity),
-            4 => field.text().map(|text| metric.info = text.into_owned()),
+            1 => field.varint().map(|_| ()),
+            2 => field.text().map(|text| metric.name = text.into_owned()),
+            3 => field.double().map(|value| metric.value = value),
+            4 => field.varint().map(|severity| metric.severity = severity),
+            5 => field.text().map(|text| metric.info = text.into_owned()),
             _ => None,
         });
         metric

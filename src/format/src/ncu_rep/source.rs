@@ -77,15 +77,20 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// `SourceFiles` is either one file or a list of them, by version; both have text under 1.
+    /// `SourceFiles`: 1 repeated {1 path, 2 content}.
     fn add_files(&mut self, message: Message<'a>, notes: &mut Notes) {
-        let mut file = SourceFile::default();
-        notes.walk(message, "source file", |_, field| match field.number {
-            1 => field.text().map(|path| file.path = path.into_owned()),
-            2 => field.message().map(|content| file.content = content.bytes()),
+        notes.walk(message, "source files", |notes, field| match field.number {
+            1 => field.message().map(|message| {
+                let mut file = SourceFile::default();
+                notes.walk(message, "source file", |_, field| match field.number {
+                    1 => field.text().map(|path| file.path = path.into_owned()),
+                    2 => field.message().map(|content| file.content = content.bytes()),
+                    _ => None,
+                });
+                self.files.push(file);
+            }),
             _ => None,
         });
-        self.files.push(file);
     }
 
     pub(super) fn merge(&mut self, other: Source<'a>) {

@@ -6,6 +6,7 @@ mod cubin;
 mod damage;
 mod fixture;
 mod ncu_rep;
+mod ncu_rep_fixtures;
 mod nsys_sqlite;
 mod nvtx_log;
 mod sanitizer;

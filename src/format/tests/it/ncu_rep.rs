@@ -38,7 +38,10 @@ fn sample() -> Vec<u8> {
         );
     let item = Pb::new()
         .message(1, Pb::new().text(1, "see @section:X:Other@").varint(2, 4).text(4, "Title"))
-        .message(8, Pb::new().text(1, "sm__x.sum").double(2, 3.5).varint(3, 2).text(4, "less"))
+        .message(
+            8,
+            Pb::new().varint(1, 0).text(2, "sm__x.sum").double(3, 3.5).varint(4, 2).text(5, "less"),
+        )
         .message(10, Pb::new().varint(1, 2).double(2, 12.5));
     let rule = Pb::new()
         .text(1, "SOLBottleneck")

@@ -1,0 +1,148 @@
+//! The reader of ncu reports against what ncu itself prints of them.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+
+use crate::damage::flip_bits;
+use crate::fixture;
+use rgpu_format::ncu_rep::{Limits, Metric, MetricValue, NcuReport, NcuResult};
+
+fn cases() -> Vec<PathBuf> {
+    let reports = fixture::files("ncu", "report.ncu-repz");
+    let cases: Vec<_> =
+        reports.iter().filter_map(|report| Some(report.parent()?.to_path_buf())).collect();
+    assert!(cases.len() > 10, "the fixtures are not where this test looks");
+    cases
+}
+
+/// ncu's CSV: quoted cells, quotes doubled, no line breaks inside.
+fn csv(text: &str) -> Vec<Vec<String>> {
+    let row = |line: &str| {
+        let mut cells = vec![String::new()];
+        let mut quoted = false;
+        let mut chars = line.chars().peekable();
+        while let Some(c) = chars.next() {
+            match c {
+                '"' if quoted && chars.peek() == Some(&'"') => {
+                    cells.last_mut().unwrap().push(chars.next().unwrap())
+                }
+                '"' => quoted = !quoted,
+                ',' if !quoted => cells.push(String::new()),
+                c => cells.last_mut().unwrap().push(c),
+            }
+        }
+        cells
+    };
+    text.lines().filter(|line| line.starts_with('"')).map(row).collect()
+}
+
+/// Whether `cell` is `value` within the digits that ncu printed.
+fn prints(cell: &str, value: &MetricValue<'_>) -> bool {
+    match value {
+        MetricValue::Missing => cell == "no data" || cell.is_empty(),
+        MetricValue::Text(text) => cell == text,
+        value => {
+            let value = value.number().unwrap();
+            if value.is_nan() {
+                return cell == "nan";
+            }
+            let plain = cell.replace(',', "");
+            let decimals = plain.split_once('.').map_or(0, |(_, digits)| digits.len() as i32);
+            let Ok(printed) = plain.parse::<f64>() else { return false };
+            (printed - value).abs() <= 0.5001 * 10_f64.powi(-decimals) + value.abs() * 1e-12
+        }
+    }
+}
+
+/// Of metrics with one name, the first is the one that ncu prints.
+fn by_name<'a>(result: &NcuResult<'a>) -> HashMap<String, Metric<'a>> {
+    let mut metrics = HashMap::new();
+    for metric in result.metrics() {
+        metrics.entry(metric.name().to_owned()).or_insert(metric);
+    }
+    metrics
+}
+
+#[test]
+fn every_metric_and_unit_equals_what_ncu_prints() {
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let Ok(text) = fs::read_to_string(case.join("raw.csv")) else { continue };
+        let rows = csv(&text);
+        let file = fs::read(case.join("report.ncu-repz")).unwrap();
+        let (report, problems) = NcuReport::read(&file, &Limits::default()).unwrap();
+        assert!(problems.is_empty(), "{}: {problems:?}", case.display());
+        let results: Vec<_> = report.results().collect();
+        assert_eq!(results.len(), rows.len() - 2, "{}", case.display());
+        for (result, row) in results.iter().zip(&rows[2..]) {
+            let metrics = by_name(result);
+            for ((name, unit), cell) in rows[0].iter().zip(&rows[1]).zip(row) {
+                let Some(metric) = metrics.get(name) else { continue };
+                compared += 1;
+                if !prints(cell, metric.value()) {
+                    wrong.push(format!("{name}: {cell:?} against {:?}", metric.value()));
+                }
+                if metric.unit().unwrap_or_default() != unit.as_str() {
+                    wrong.push(format!("{name}: unit {unit:?} against {:?}", metric.unit()));
+                }
+            }
+            // Names of parts, for the front end; ncu prints the parts.
+            let printed: HashSet<_> = rows[0].iter().collect();
+            let silent = metrics.keys().filter(|name| !printed.contains(name));
+            wrong.extend(silent.filter(|name| !name.contains(':')).cloned());
+        }
+    }
+    wrong.sort();
+    wrong.dedup();
+    assert!(wrong.is_empty(), "{} of {compared}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn every_recorded_report_is_read_without_a_problem_or_an_unknown_field() {
+    for case in cases() {
+        let file = fs::read(case.join("report.ncu-repz")).unwrap();
+        let (report, problems) = NcuReport::read(&file, &Limits::default()).unwrap();
+        assert!(problems.is_empty(), "{}: {problems:?}", case.display());
+        assert_eq!(report.unknown_fields().total(), 0, "{}", case.display());
+        assert!(report.results().count() > 0, "{}", case.display());
+        assert_eq!(report.session().devices[0].name, "NVIDIA H200");
+        assert!(report.session().command_line.contains("ncu "));
+        for result in report.results() {
+            // Samples add up: nothing was skipped among the instances.
+            let Some(total) = result.metric("smsp__pcsamp_sample_count") else { continue };
+            let sum: u64 = total.instances().filter_map(|i| i.value.integer()).sum();
+            assert_eq!(Some(sum), total.value().integer(), "{}", case.display());
+        }
+    }
+}
+
+#[test]
+fn a_real_report_cut_anywhere_keeps_the_results_before_the_cut() {
+    let case = cases().into_iter().find(|case| case.ends_with("regions")).unwrap();
+    let packed = fs::read(case.join("report.ncu-repz")).unwrap();
+    let whole = zstd::decode_all(packed.as_slice()).unwrap();
+    let mut before = 0;
+    for cut in (0..whole.len()).step_by(9973) {
+        let Ok((report, _)) = NcuReport::read(&whole[..cut], &Limits::default()) else { continue };
+        let results = report.results().count();
+        assert!(results >= before);
+        before = results;
+    }
+    assert_eq!(before, 6, "the last of seven results ends with the file");
+}
+
+#[test]
+fn a_real_report_with_any_byte_damaged_is_read_without_panic() {
+    let case = cases().into_iter().find(|case| case.ends_with("unknown-metric")).unwrap();
+    let packed = fs::read(case.join("report.ncu-repz")).unwrap();
+    let whole = zstd::decode_all(packed.as_slice()).unwrap();
+    flip_bits(&whole, 1000, |damaged| {
+        let Ok((report, _)) = NcuReport::read(damaged, &Limits::default()) else { return };
+        for result in report.results() {
+            result.metrics().for_each(|metric| drop(metric.unit()));
+        }
+    });
+}
