@@ -69,19 +69,18 @@ pub(crate) struct ReferenceRun<'a> {
     /// One per argument; absent for scalars.
     pub(crate) buffers: Vec<Option<HostBuffer>>,
     case: AbiCase,
-    _scalars: Vec<Box<u64>>,
+    /// One per argument, pointed to by `case`.
+    _scalars: Vec<u64>,
 }
 
 impl<'a> ReferenceRun<'a> {
     pub(crate) fn new(host: &'a HostSet<'a>) -> Outcome<ReferenceRun<'a>> {
+        let mut scalars: Vec<u64> = host.args.iter().map(|arg| *arg.scalar).collect();
         let mut buffers = Vec::new();
-        let mut scalars = Vec::new();
         let mut addresses: Vec<*mut c_void> = Vec::new();
-        for arg in &host.args {
+        for (arg, scalar) in host.args.iter().zip(&mut scalars) {
             if arg.arg.role == Role::Scalar {
-                let mut scalar = arg.scalar.clone();
-                addresses.push((&raw mut *scalar).cast());
-                scalars.push(scalar);
+                addresses.push(std::ptr::from_mut(scalar).cast());
                 buffers.push(None);
             } else {
                 let mut buffer = arg.before_launch(Poison::First)?;

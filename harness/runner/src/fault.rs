@@ -22,7 +22,7 @@ impl Fault {
     }
 
     /// Names the call that failed and its numeric answer.
-    pub(crate) fn from_call(mut self, call: &str, code: i64) -> Fault {
+    pub(crate) fn at_call(mut self, call: &str, code: i64) -> Fault {
         self.0.call = Some(call.to_owned());
         self.0.code = Some(code);
         self

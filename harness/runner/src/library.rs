@@ -39,7 +39,7 @@ impl ReferenceLibrary {
             0 => Ok(()),
             code => {
                 let text = format!("the reference `{}` returned {code}", self.name);
-                Err(Fault::new(ErrorClass::Reference, text).from_call(&self.name, code.into()))
+                Err(Fault::new(ErrorClass::Reference, text).at_call(&self.name, code.into()))
             }
         }
     }
@@ -105,7 +105,7 @@ impl Drop for EntryState<'_> {
 
 fn entry_fault(call: &str, code: c_int) -> Fault {
     let text = format!("`{call}` returned {code}");
-    Fault::new(ErrorClass::HostEntry, text).from_call(call, code.into())
+    Fault::new(ErrorClass::HostEntry, text).at_call(call, code.into())
 }
 
 fn open(path: &Path) -> Outcome<Library> {

@@ -1,5 +1,7 @@
 //! The runner as a process, on a machine without a driver, with references built by `cc`.
 
+#![allow(clippy::unwrap_used)]
+
 use rgpu_case::{CaseReport, ErrorClass, Phase, TimingSource};
 use std::path::Path;
 use std::process::{Command, Output};

@@ -121,11 +121,15 @@ impl Driver {
         let call = call.trim_end_matches("_v2");
         let name = self.text_of(self.cuGetErrorName, code);
         let words = self.text_of(self.cuGetErrorString, code);
-        let text = match (name, words) {
+        let mut text = match (name, words) {
             (Some(name), Some(words)) => format!("`{call}` failed: {name} ({code}), {words}"),
             _ => format!("`{call}` failed with code {code}, which this driver cannot name"),
         };
-        Err(Fault::new(classify(call, code), text).from_call(call, code.into()))
+        let class = classify(call, code);
+        if matches!(class, ErrorClass::IllegalAccess | ErrorClass::Crash) {
+            text += "; a kernel launched before did it, the call only reports it";
+        }
+        Err(Fault::new(class, text).at_call(call, code.into()))
     }
 
     fn text_of(

@@ -194,7 +194,7 @@ impl Function<'_> {
                 return Err(refused("clusters need driver 520 (CUDA 11.8) or newer".into()));
             }
             for axis in 0..3 {
-                if launch.grid[axis] % cluster[axis] != 0 {
+                if !launch.grid[axis].is_multiple_of(cluster[axis]) {
                     let (grid, cluster) = (launch.grid, cluster);
                     return Err(refused(format!("grid {grid:?} is no multiple of {cluster:?}")));
                 }

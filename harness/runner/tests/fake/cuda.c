@@ -1,0 +1,158 @@
+/* A libcuda that runs "kernels" on the CPU, for machines without a GPU.
+ *
+ * Device memory is malloc, a launch runs at once. A module is a text file: its first line is the
+ * path of a shared library, the rest names kernels as PTX does (`.entry NAME`). A kernel is a C
+ * function `void NAME(void **parameters, const unsigned *grid)`; `NAME_sizes`, ended by 0, holds
+ * the sizes of its parameters.
+ *
+ * FAKE_CUDA_FAIL=call:code makes one call fail. FAKE_CUDA_LOG=FILE gets one line per launch. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef unsigned CUresult;
+typedef unsigned long long CUdeviceptr;
+struct function { void (*run)(void **, const unsigned *); const size_t *sizes; char name[128]; };
+struct event { double ns; };
+
+static CUresult sticky;
+
+/* Called by kernels: what an illegal access does to the context. */
+void fake_fault(CUresult code) { sticky = code; }
+
+static CUresult result_of(const char *call) {
+  const char *fail = getenv("FAKE_CUDA_FAIL");
+  size_t n = strlen(call);
+  if (fail && strncmp(fail, call, n) == 0 && fail[n] == ':') return (CUresult)atoi(fail + n + 1);
+  return sticky;
+}
+#define ENTER() \
+  do { \
+    CUresult r = result_of(__func__); \
+    if (r) return r; \
+  } while (0)
+
+CUresult cuInit(unsigned flags) { ENTER(); return flags; }
+CUresult cuDriverGetVersion(int *v) { ENTER(); *v = 12080; return 0; }
+CUresult cuGetErrorName(CUresult e, const char **s) {
+  if (e == 700) *s = "CUDA_ERROR_ILLEGAL_ADDRESS";
+  else if (e == 100) *s = "CUDA_ERROR_NO_DEVICE";
+  else if (e == 2) *s = "CUDA_ERROR_OUT_OF_MEMORY";
+  else if (e == 209) *s = "CUDA_ERROR_NO_BINARY_FOR_GPU";
+  else if (e == 500) *s = "CUDA_ERROR_NOT_FOUND";
+  else return 1;
+  return 0;
+}
+CUresult cuGetErrorString(CUresult e, const char **s) { *s = "in the driver's words"; return e == 9999; }
+CUresult cuDeviceGetCount(int *n) { ENTER(); *n = 1; return 0; }
+CUresult cuDeviceGet(int *d, int i) { ENTER(); *d = i; return 0; }
+CUresult cuDeviceGetName(char *s, int n, int d) { ENTER(); snprintf(s, n, "Fake GPU %d", d); return 0; }
+CUresult cuDeviceGetUuid_v2(unsigned char *u, int d) { ENTER(); memset(u, 0x11 + d, 16); return 0; }
+CUresult cuDeviceGetAttribute(int *v, int which, int d) {
+  ENTER();
+  (void)d;
+  *v = which == 75 ? 9 : which == 38 ? 1 << 20 : which == 97 ? 100000 : which == 16 ? 4 : 0;
+  return 0;
+}
+CUresult cuDeviceTotalMem_v2(size_t *n, int d) { ENTER(); *n = (size_t)1 << 30; return d; }
+CUresult cuDevicePrimaryCtxRetain(void **c, int d) { ENTER(); *c = c; return d; }
+CUresult cuCtxSetCurrent(void *c) { ENTER(); return c == 0; }
+CUresult cuStreamCreate(void **s, unsigned f) { ENTER(); *s = s; return f; }
+CUresult cuStreamSynchronize(void *s) { ENTER(); return s == 0; }
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1e9 + t.tv_nsec;
+}
+CUresult cuEventCreate(struct event **e, unsigned f) { ENTER(); *e = calloc(1, sizeof **e); return f; }
+CUresult cuEventDestroy_v2(struct event *e) { free(e); return 0; }
+CUresult cuEventRecord(struct event *e, void *s) { ENTER(); e->ns = now(); return s == 0; }
+CUresult cuEventSynchronize(struct event *e) { ENTER(); return e->ns == 0; }
+CUresult cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
+  ENTER();
+  *ms = (float)((b->ns - a->ns) / 1e6);
+  return 0;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+  ENTER();
+  void *q;
+  if (posix_memalign(&q, 512, n)) return 2;
+  *p = (CUdeviceptr)(uintptr_t)q;
+  return 0;
+}
+CUresult cuMemFree_v2(CUdeviceptr p) { free((void *)(uintptr_t)p); return 0; }
+CUresult cuMemcpyHtoD_v2(CUdeviceptr p, const void *q, size_t n) { ENTER(); memcpy((void *)(uintptr_t)p, q, n); return 0; }
+CUresult cuMemcpyDtoH_v2(void *q, CUdeviceptr p, size_t n) { ENTER(); memcpy(q, (void *)(uintptr_t)p, n); return 0; }
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr a, CUdeviceptr b, size_t n, void *s) {
+  ENTER();
+  memcpy((void *)(uintptr_t)a, (void *)(uintptr_t)b, n);
+  return s == 0;
+}
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char c, size_t n, void *s) {
+  ENTER();
+  memset((void *)(uintptr_t)p, c, n);
+  return s == 0;
+}
+
+CUresult cuModuleLoadDataEx(void **m, const char *image, unsigned n, int *options, void **values) {
+  if (result_of(__func__) && n == 2 && options[0] == 5) strcpy(values[0], "ptxas: line 7: no such word");
+  ENTER();
+  char path[4096];
+  snprintf(path, sizeof path, "%.*s", (int)strcspn(image, "\n"), image);
+  *m = dlopen(path, RTLD_NOW);
+  return *m ? 0 : 200;
+}
+CUresult cuModuleGetFunction(struct function **f, void *m, const char *name) {
+  ENTER();
+  void *run = dlsym(m, name);
+  if (!run) return 500;
+  *f = calloc(1, sizeof **f);
+  memcpy(&(*f)->run, &run, sizeof run);
+  snprintf((*f)->name, sizeof (*f)->name, "%s", name);
+  char sizes[160];
+  snprintf(sizes, sizeof sizes, "%s_sizes", name);
+  (*f)->sizes = dlsym(m, sizes);
+  return 0;
+}
+CUresult cuFuncGetAttribute(int *v, int which, struct function *f) {
+  ENTER();
+  *v = which == 0 ? 1024 : 0;
+  return f == 0;
+}
+CUresult cuFuncSetAttribute(struct function *f, int which, int v) { ENTER(); return !f || !which || !v; }
+CUresult cuFuncGetParamInfo(struct function *f, size_t i, size_t *offset, size_t *size) {
+  size_t n = 0;
+  while (f->sizes && f->sizes[n]) ++n;
+  if (i >= n) return 1;
+  *offset = 8 * i;
+  *size = f->sizes[i];
+  return 0;
+}
+static CUresult launch(struct function *f, const unsigned *grid, unsigned cluster, void **parameters) {
+  const char *log = getenv("FAKE_CUDA_LOG");
+  FILE *out = log ? fopen(log, "a") : 0;
+  if (out) fprintf(out, "%s grid %u cluster %u\n", f->name, grid[0], cluster), fclose(out);
+  f->run(parameters, grid);
+  return 0;
+}
+CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, void *s, void **p, void **extra) {
+  ENTER();
+  unsigned grid[3] = {gx, gy, gz};
+  (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+  return s ? launch(f, grid, 0, p) : 1;
+}
+struct attribute { int id; char pad[4]; unsigned cluster[16]; };
+struct config { unsigned grid[3], block[3], shared; void *stream; struct attribute *attributes; unsigned count; };
+CUresult cuLaunchKernelEx(const struct config *c, struct function *f, void **p, void **extra) {
+  ENTER();
+  (void)extra;
+  if (c->count != 1 || c->attributes->id != 4) return 1;
+  return launch(f, c->grid, c->attributes->cluster[0], p);
+}

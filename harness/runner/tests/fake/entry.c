@@ -1,0 +1,23 @@
+/* A host entry on the fake driver, whose device memory is the host's. */
+#include <stdlib.h>
+#include "rgpu.h"
+
+struct state { const float *a, *b; float *y; int64_t n; int launches; };
+
+int rgpu_prepare(const rgpu_case *c, void **out) {
+  struct state *s = calloc(1, sizeof *s);
+  s->a = rgpu_arg(c, 0, 0)->data;
+  s->b = rgpu_arg(c, 0, 1)->data;
+  s->y = rgpu_arg(c, 0, 2)->data;
+  s->n = *(const int32_t *)rgpu_arg(c, 0, 3)->data;
+  *out = s;
+  return s->n == rgpu_size(c, 0, 0) ? 0 : 4;
+}
+int rgpu_launch(void *state, cudaStream_t stream) {
+  struct state *s = state;
+  if (!stream) return 5;
+  if (getenv("FAKE_ENTRY_FAIL")) return 77;
+  for (int64_t i = 0; i < s->n; ++i) s->y[i] = s->a[i] + s->b[i];
+  return 0;
+}
+void rgpu_finish(void *state) { free(state); }

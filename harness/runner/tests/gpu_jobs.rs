@@ -1,0 +1,444 @@
+//! Every GPU job as a process, on a fake driver and a fake NVML (`fake/`) built by `cc`.
+//!
+//! What a real driver does is shown elsewhere, on a GPU; here are the paths around it: what is
+//! launched how often, what is restored and compared, and what each failure leaves behind.
+
+#![allow(clippy::unwrap_used)]
+
+use rgpu_case::{
+    Case, CaseReport, ErrorClass, GuardKind, Launch, Phase, Reference, Role, TimingSource,
+    WarningKind,
+};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder with the fakes, a case of two data sets and a reference.
+struct Bench {
+    folder: tempfile::TempDir,
+    case: Case,
+    env: Vec<(&'static str, String)>,
+}
+
+impl Bench {
+    fn new(function: &str) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        for (library, built) in fakes() {
+            std::fs::copy(built, at.join(library)).unwrap();
+        }
+        let module = format!(
+            "{}\n.entry _Z6vecaddPKfS0_Pfi(\n.entry wrong(\n",
+            at.join("kernels.so").display()
+        );
+        std::fs::write(at.join("module.ptx"), module).unwrap();
+        let case = serde_json::from_str(&case_text(function)).unwrap();
+        Bench { folder, case, env: Vec::new() }
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Bench {
+        self.env.push((name, value.into()));
+        self
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Case)) -> Bench {
+        change(&mut self.case);
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a job; gives the output and the report.
+    fn run(&self, args: &[&str]) -> (Output, CaseReport) {
+        std::fs::write(self.path("case.json"), serde_json::to_vec(&self.case).unwrap()).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_rgpu-runner"))
+            .arg("case.json")
+            .args(args)
+            .args(["--out", "report.json"])
+            .current_dir(self.folder.path())
+            .env("LD_LIBRARY_PATH", self.folder.path())
+            .env("FAKE_CUDA_LOG", self.path("launches.log"))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .output()
+            .unwrap();
+        let report = std::fs::read(self.path("report.json")).unwrap();
+        (output, serde_json::from_slice(&report).unwrap())
+    }
+
+    fn launches(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.path("launches.log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+/// The fakes, built once for all tests and again when a source is newer.
+fn fakes() -> Vec<(&'static str, PathBuf)> {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rgpu-runner-fakes");
+    std::fs::create_dir_all(&built).unwrap();
+    let links = format!("-L{}", built.display());
+    [
+        ("libcuda.so.1", "cuda.c", vec!["-Wl,-soname,libcuda.so.1", "-ldl"]),
+        ("libnvidia-ml.so.1", "nvml.c", vec![]),
+        ("kernels.so", "kernels.c", vec![links.as_str(), "-l:libcuda.so.1"]),
+        ("reference.so", "reference.c", vec![]),
+        ("entry.so", "entry.c", vec![]),
+    ]
+    .map(|(library, source, flags)| (library, build(&built, library, source, &flags)))
+    .into()
+}
+
+/// Compiles into a file of its own, then renames: tests run side by side.
+fn build(folder: &Path, library: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = crate_folder.join("tests/fake").join(source);
+    let target = folder.join(library);
+    let age = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
+    let header = age(&crate_folder.join("include/rgpu.h"));
+    if age(&target).is_some() && age(&target) >= age(&source).max(header) {
+        return target;
+    }
+    let own = tempfile::Builder::new().tempfile_in(folder).unwrap().into_temp_path();
+    let mut command = Command::new("cc");
+    command.args(["-O1", "-shared", "-fPIC", "-Wall", "-I"]).arg(crate_folder.join("include"));
+    command.arg("-o").arg(&own).arg(source).args(flags);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    own.persist(&target).unwrap();
+    target
+}
+
+fn case_text(function: &str) -> String {
+    let set = |n: u64| {
+        format!(
+            r#"{{"name":"n={n}","vars":["n"],"groups":[{{"sizes":[{n}],"args":[
+            {{"name":"a","dtype":"f32","dims":[{n}],"role":"in","init":{{"uniform":{{"lo":-1,"hi":1}}}}}},
+            {{"name":"b","dtype":"f32","dims":[{n}],"role":"in","init":{{"normal":{{"mean":0,"sd":1}}}}}},
+            {{"name":"y","dtype":"f32","dims":[{n}],"role":"out"}},
+            {{"name":"n","dtype":"i32","role":"scalar","value":{n}}}]}}],
+            "launch":{{"grid":[4,1,1],"block":[256,1,1]}}}}"#
+        )
+    };
+    format!(
+        r#"{{"abi":1,"kernel":"vecadd","entry":{{"device":{{"module":"module.ptx","function":"{function}"}}}},
+        "data_sets":[{},{}],"reference":{{"host_library":{{"library":"reference.so"}}}},
+        "timing":{{"warmup":2,"max_seconds":0.3}}}}"#,
+        set(5),
+        set(1000)
+    )
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_right_kernel_is_verified_on_every_data_set_by_its_plain_name() {
+    let bench = Bench::new("vecadd");
+    let (output, report) = bench.run(&["verify"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(report.data_sets.len(), 2);
+    for set in &report.data_sets {
+        let correctness = set.correctness.as_ref().unwrap();
+        assert!(correctness.passed && correctness.bit_equal);
+        assert_eq!(correctness.outputs[0].max_abs_error, 0.0);
+    }
+    let device = report.device.unwrap();
+    assert_eq!((device.name.as_str(), device.compute_capability), ("Fake GPU 0", [9, 0]));
+    assert_eq!(device.driver.as_deref(), Some("570.1"));
+    assert_eq!(bench.launches().len(), 4);
+}
+
+#[test]
+fn a_wrong_kernel_ends_with_the_first_wrong_element_after_all_data_sets() {
+    let (output, report) = Bench::new("wrong").run(&["verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    let correctness = report.data_sets[1].correctness.as_ref().unwrap();
+    let checked = &correctness.outputs[0];
+    assert_eq!((checked.mismatches, checked.first_mismatch.as_ref().unwrap().index), (1, 2));
+    let error = report.error.unwrap();
+    assert_eq!((error.class, error.data_set.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
+    assert!(error.text.contains("1 of 5 elements of `y`"), "{}", error.text);
+}
+
+#[test]
+fn unwritten_elements_and_changed_inputs_are_wrong_results() {
+    let (output, report) = Bench::new("short_by_one").run(&["verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    let correctness = report.data_sets[0].correctness.as_ref().unwrap();
+    assert_eq!(correctness.outputs[0].unwritten, 1);
+    assert!(correctness.bit_equal);
+
+    let (output, report) = Bench::new("spoils_input").run(&["verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(report.data_sets[0].correctness.as_ref().unwrap().changed_inputs, ["a"]);
+}
+
+#[test]
+fn a_changing_kernel_is_not_bit_equal() {
+    let (_, report) = Bench::new("never_the_same").run(&["verify"]);
+    assert!(!report.data_sets[0].correctness.as_ref().unwrap().bit_equal);
+}
+
+/// `y += a + b`: wrong as soon as a launch sees what an earlier one left.
+fn accumulating() -> Bench {
+    Bench::new("adds_to_output").change(|case| {
+        for set in &mut case.data_sets {
+            let y = &mut set.groups[0].args[2];
+            y.role = Role::InOut;
+            y.init = Some(rgpu_case::Init::Ints { lo: 1, hi: 4 });
+            y.dims.push(1);
+        }
+    })
+}
+
+#[test]
+fn inout_tensors_are_filled_again_before_each_launch() {
+    let (output, report) = accumulating().run(&["verify"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(report.data_sets[0].correctness.as_ref().unwrap().bit_equal);
+}
+
+#[test]
+fn time_gives_samples_with_clocks_and_an_interval() {
+    let bench = Bench::new("vecadd");
+    let (output, report) = bench.run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for set in &report.data_sets {
+        let timing = set.timing.as_ref().unwrap();
+        assert_eq!(timing.source, TimingSource::Events);
+        assert!(timing.samples >= 1 && timing.sample_ns.len() >= timing.samples);
+        assert!(timing.ci95_ns[0] <= timing.median_ns && timing.median_ns <= timing.ci95_ns[1]);
+        assert!(timing.l2_flushed && timing.overhead_ns.is_some());
+        assert_eq!(timing.clocks[0].sm_mhz, Some(1980));
+        assert_eq!(timing.clocks[0].throttle, [""; 0]);
+    }
+    assert_eq!(report.warnings, []);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("time n=1000: median"));
+}
+
+#[test]
+fn fixed_iterations_and_the_host_clock_are_obeyed() {
+    let bench = Bench::new("vecadd").change(|case| case.timing.iters = Some(17));
+    let (_, report) = bench.run(&["time", "--host-clock"]);
+    let timing = report.data_sets[1].timing.as_ref().unwrap();
+    assert_eq!((timing.source, timing.sample_ns.len()), (TimingSource::Host, 17));
+}
+
+#[test]
+fn once_launches_the_warm_up_and_one_more_and_nothing_else() {
+    let bench = Bench::new("vecadd");
+    let (output, _) = bench.run(&["once", "--ranges", "ranges.jsonl"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(bench.launches().len(), 2 * (2 + 1));
+    let ranges = std::fs::read_to_string(bench.path("ranges.jsonl")).unwrap();
+    assert_eq!(ranges.matches(r#""path":["timed","n=1000"]"#).count(), 1);
+}
+
+#[test]
+fn a_host_under_other_load_is_warned_of_and_refused_before_any_timing_under_strict() {
+    let busy = || {
+        Bench::new("vecadd")
+            .with("FAKE_NVML_PID", "4242")
+            .with("FAKE_NVML_LIMIT", "300000")
+            .with("FAKE_NVML_THROTTLE", "0x44")
+    };
+    let (output, report) = busy().run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let kinds: Vec<WarningKind> = report.warnings.iter().map(|w| w.kind).collect();
+    use WarningKind::*;
+    assert_eq!(kinds, [PowerLimit, OtherProcesses, PowerLimit, ThermalLimit]);
+    assert!(report.data_sets[0].timing.as_ref().unwrap().discarded.is_empty());
+
+    let bench = busy();
+    let (output, report) = bench.run(&["time", "--strict"]);
+    assert_eq!(output.status.code(), Some(11));
+    assert_eq!(report.error.unwrap().class, ErrorClass::HostUnfit);
+    assert_eq!(bench.launches(), [""; 0]);
+}
+
+#[test]
+fn a_clock_off_the_policy_is_refused_after_warm_up_and_before_timing() {
+    let bench = Bench::new("vecadd").with("FAKE_NVML_MHZ", "1200").change(|case| {
+        case.policies.clocks = rgpu_case::ClockPolicy::Locked { sm_mhz: 1500 };
+    });
+    let (output, report) = bench.run(&["time", "--strict"]);
+    assert_eq!(output.status.code(), Some(11));
+    assert_eq!(report.warnings[0].kind, WarningKind::Clocks);
+    assert!(report.data_sets.iter().all(|set| set.timing.is_none()));
+}
+
+#[test]
+fn an_illegal_access_names_the_call_and_leaves_a_whole_report() {
+    for job in ["verify", "time", "once", "guard"] {
+        let (output, report) = Bench::new("crashes").run(&[job]);
+        assert_eq!(output.status.code(), Some(7), "{job}: {}", stderr(&output));
+        let error = report.error.unwrap();
+        assert_eq!((error.class, error.code), (ErrorClass::IllegalAccess, Some(700)), "{job}");
+        assert!(error.text.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{job}: {}", error.text);
+        assert!(error.text.contains("a kernel launched before did it"), "{job}: {}", error.text);
+        assert!(error.phase.is_some() && error.data_set.as_deref() == Some("n=5"), "{job}");
+    }
+}
+
+#[test]
+fn guard_finds_what_each_faulty_kernel_does() {
+    for (function, kind, arg, offset) in [
+        ("writes_beyond", GuardKind::WriteAfter, "y", 20),
+        ("reads_beyond", GuardKind::ReadsStray, "y", 16),
+        ("short_by_one", GuardKind::Unwritten, "y", 16),
+        ("spoils_input", GuardKind::InputWritten, "a", 0),
+        ("never_the_same", GuardKind::NotRepeatable, "y", 0),
+        ("adds_to_output", GuardKind::ReadsStray, "y", 0),
+    ] {
+        let (output, report) = Bench::new(function).run(&["guard"]);
+        assert_eq!(output.status.code(), Some(10), "{function}: {}", stderr(&output));
+        let findings = &report.data_sets[0].guard.as_ref().unwrap().findings;
+        let first = &findings[0];
+        assert_eq!(
+            (first.kind, first.arg.as_str(), first.offset),
+            (kind, arg, offset),
+            "{function}"
+        );
+        assert_eq!(findings.len(), 1, "{function}: {findings:?}");
+        assert_eq!(report.error.unwrap().class, ErrorClass::GuardFound);
+    }
+}
+
+#[test]
+fn guard_says_nothing_seen_and_never_clean_of_a_right_kernel() {
+    let (output, report) = Bench::new("vecadd").run(&["guard"]);
+    assert!(output.status.success());
+    assert_eq!(report.data_sets[0].guard.as_ref().unwrap().findings, []);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("does not mean clean"));
+}
+
+#[test]
+fn a_host_entry_is_prepared_once_per_data_set_and_its_status_is_shown() {
+    let entry = || {
+        Bench::new("-").change(|case| {
+            case.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+        })
+    };
+    for job in ["verify", "time", "once", "guard"] {
+        let (output, report) = entry().run(&[job]);
+        assert!(output.status.success(), "{job}: {}", stderr(&output));
+        assert!(report.data_sets[0].prepare_ns.unwrap() > 0.0);
+    }
+    let (output, report) = entry().with("FAKE_ENTRY_FAIL", "1").run(&["verify"]);
+    assert_eq!(output.status.code(), Some(8));
+    let error = report.error.unwrap();
+    assert_eq!((error.call.as_deref(), error.code), (Some("rgpu_launch"), Some(77)));
+}
+
+#[test]
+fn a_reference_kernel_is_checked_on_small_sets_before_it_is_trusted() {
+    let with_reference = |function: &str| {
+        let bench = Bench::new("vecadd");
+        let function = function.to_owned();
+        bench.change(|case| {
+            let launch =
+                Launch { grid: [1; 3], block: [32, 1, 1], cluster: None, dynamic_shared: 0 };
+            for set in &mut case.data_sets {
+                set.reference_launch = Some(launch.clone());
+            }
+            let Some(Reference::HostLibrary(check)) = case.reference.take() else { return };
+            let small = vec![case.data_sets[0].clone()];
+            let module = "module.ptx".to_owned();
+            case.reference = Some(Reference::DeviceKernel { module, function, check, small });
+        })
+    };
+    let (output, _) = with_reference("_Z6vecaddPKfS0_Pfi").run(&["verify"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let (output, report) = with_reference("wrong").run(&["verify"]);
+    assert_eq!(output.status.code(), Some(9));
+    assert!(report.error.unwrap().text.contains("disagrees with its host function"));
+}
+
+#[test]
+fn a_cluster_is_launched_by_the_extended_call() {
+    let bench = Bench::new("vecadd").change(|case| {
+        case.data_sets[0].launch.as_mut().unwrap().cluster = Some([2, 1, 1]);
+    });
+    let (output, _) = bench.run(&["once"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(bench.launches()[0].ends_with("grid 4 cluster 2"));
+    assert!(bench.launches()[5].ends_with("grid 4 cluster 0"));
+}
+
+#[test]
+fn launches_that_cannot_work_are_refused_in_words() {
+    let refusal = |change: fn(&mut Launch)| {
+        let bench = Bench::new("vecadd");
+        let bench = bench.change(|case| change(case.data_sets[0].launch.as_mut().unwrap()));
+        let (output, report) = bench.run(&["once"]);
+        assert_eq!(output.status.code(), Some(6));
+        report.error.unwrap().text
+    };
+    assert!(refusal(|l| l.block = [2048, 1, 1]).contains("2048 threads in a block"));
+    assert!(refusal(|l| l.grid = [0, 1, 1]).contains("is 0"));
+    assert!(refusal(|l| l.dynamic_shared = 200_000).contains("leaves it 100000"));
+    assert!(refusal(|l| l.cluster = Some([3, 1, 1])).contains("no multiple"));
+}
+
+#[test]
+fn arguments_that_the_kernel_does_not_take_are_refused_by_name() {
+    let (output, report) = Bench::new("vecadd")
+        .change(|case| case.data_sets[0].groups[0].args[3].dtype = rgpu_case::Dtype::I64)
+        .run(&["verify"]);
+    assert_eq!(output.status.code(), Some(3));
+    let text = report.error.unwrap().text;
+    assert!(text.contains("parameter 3") && text.contains("argument `n` 8"), "{text}");
+    let (_, report) = Bench::new("vecadd")
+        .change(|case| drop(case.data_sets[0].groups[0].args.pop()))
+        .run(&["verify"]);
+    assert!(report.error.unwrap().text.contains("takes 4 parameters, the case has 3"));
+}
+
+#[test]
+fn each_driver_failure_has_its_class_and_names_its_call() {
+    for (fail, code, class, word) in [
+        ("cuInit:100", 4, ErrorClass::NoDriver, "`cuInit` failed: CUDA_ERROR_NO_DEVICE (100)"),
+        ("cuMemAlloc_v2:2", 6, ErrorClass::OutOfMemory, "`cuMemAlloc` failed"),
+        ("cuModuleLoadDataEx:209", 5, ErrorClass::Load, "no such word"),
+        ("cuModuleGetFunction:500", 5, ErrorClass::Load, "`cuModuleGetFunction`"),
+        ("cuLaunchKernel:9999", 6, ErrorClass::Launch, "code 9999, which this driver cannot name"),
+    ] {
+        let (output, report) = Bench::new("vecadd").with("FAKE_CUDA_FAIL", fail).run(&["once"]);
+        let error = report.error.unwrap();
+        assert_eq!((output.status.code(), error.class), (Some(code), class), "{fail}");
+        assert!(error.text.contains(word), "{fail}: {}", error.text);
+        assert!(stderr(&output).contains(word), "{fail}");
+    }
+}
+
+#[test]
+fn an_unknown_kernel_is_answered_with_those_of_the_module() {
+    let (output, report) = Bench::new("vecsub").run(&["once"]);
+    assert_eq!(output.status.code(), Some(5));
+    let text = report.error.unwrap().text;
+    assert!(text.contains("`vecsub`") && text.contains("`_Z6vecaddPKfS0_Pfi`"), "{text}");
+}
+
+#[test]
+fn without_nvml_the_clocks_are_a_gap_and_the_job_goes_on() {
+    let bench = Bench::new("vecadd");
+    std::fs::remove_file(bench.path("libnvidia-ml.so.1")).unwrap();
+    let (output, report) = bench.run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(report.gaps[0].contains("NVML is missing"));
+    assert_eq!(report.data_sets[0].timing.as_ref().unwrap().clocks, []);
+}
+
+#[test]
+fn without_a_driver_every_gpu_job_ends_with_its_own_status() {
+    let bench = Bench::new("vecadd");
+    std::fs::remove_file(bench.path("libcuda.so.1")).unwrap();
+    for job in ["verify", "time", "once", "guard"] {
+        let (output, report) = bench.run(&[job]);
+        assert_eq!(output.status.code(), Some(4), "{job}");
+        let error = report.error.unwrap();
+        assert_eq!((error.class, error.phase), (ErrorClass::NoDriver, Some(Phase::Setup)));
+        assert!(error.text.contains("there is no NVIDIA driver"), "{}", error.text);
+    }
+}
