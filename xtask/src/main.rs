@@ -66,7 +66,8 @@ fn dispatch(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             setup::test(&workspace, rest)?;
         }
         "dist" if rest.is_empty() => dist::everything(&workspace)?,
-        "schemas" if rest_is("--check") => schemas::write(&workspace, !rest.is_empty())?,
+        "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
+        "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
         "gpu" => command::run(
             std::process::Command::new(workspace.root.join("tests/gpu/run"))
                 .args(rest)

@@ -6,6 +6,10 @@ use crate::workspace::Workspace;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::process::Command;
+
+/// The documents that rgpu writes; `rgpu schema` knows the same names.
+const NAMES: &[&str] = &["profile", "run", "env", "inputs", "plan", "error"];
 
 /// The schemas could not be made, or lag behind.
 #[derive(Debug, thiserror::Error)]
@@ -21,22 +25,26 @@ pub(crate) enum SchemaError {
     Outdated { path: PathBuf },
 }
 
-/// Writes every schema, or with `only_compare` says which one is out of date.
-pub(crate) fn write(workspace: &Workspace, only_compare: bool) -> Result<(), SchemaError> {
-    let rgpu = |arguments: &[&str]| {
-        let mut rgpu = workspace.cargo();
-        rgpu.args(["run", "--quiet", "--package", "rgpu", "--", "schema"]).args(arguments);
-        command::output(&mut rgpu)
-    };
-    for name in rgpu(&[])?.split_whitespace() {
+/// What to do with the schemas.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Write,
+    Compare,
+}
+
+/// Writes every schema, or says which one is out of date.
+pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> {
+    command::run(workspace.cargo().args(["build", "--quiet", "--package", "rgpu"]))?;
+    for name in NAMES {
         let path = workspace.root.join(format!("schemas/{name}.json"));
-        let schema = rgpu(&[name])?;
-        if only_compare {
-            if !fs::read_to_string(&path).is_ok_and(|there| there == schema) {
-                return Err(SchemaError::Outdated { path });
+        let mut rgpu = Command::new(workspace.target.join("debug/rgpu"));
+        let schema = command::output(rgpu.args(["schema", name]))?;
+        match mode {
+            Mode::Write => {
+                fs::write(&path, schema).map_err(|source| SchemaError::Write { path, source })?;
             }
-        } else {
-            fs::write(&path, schema).map_err(|source| SchemaError::Write { path, source })?;
+            Mode::Compare if fs::read_to_string(&path).is_ok_and(|there| there == schema) => {}
+            Mode::Compare => return Err(SchemaError::Outdated { path }),
         }
     }
     Ok(())
