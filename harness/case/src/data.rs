@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One problem size ("case" in `--problem-sizes`): all data that one launch works on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataSet {
-    /// Unique in the Case, and the name of the NVTX range around the launch, such as `n=1024`.
-    /// Letters, digits and `_ - . = x + ,` only: no NVTX filter operator.
+    /// Unique in the Case, such as `n=1024`. Letters, digits and `_ - . = + ,` only.
     pub name: String,
     /// Names of the size variables, in the order of [`Group::sizes`].
     #[serde(default)]
@@ -26,6 +25,14 @@ pub struct DataSet {
     /// Bytes that one launch must move at least, summed over groups; absent when not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
+}
+
+impl DataSet {
+    /// The name of the NVTX range around this data set: the name without `,` and `+`, which are
+    /// operators in ncu's range filters.
+    pub fn range_name(&self) -> String {
+        self.name.replace(',', " ").replace('+', "&")
+    }
 }
 
 /// One group: its sizes and its own arguments.

@@ -77,7 +77,7 @@ fn check(case: &Case) -> Outcome<()> {
 }
 
 fn check_data_set(data: &DataSet) -> Outcome<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.=x+,".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.=+,".contains(c);
     if data.name.is_empty() || !data.name.chars().all(plain) {
         return Err(bad_case("the name may hold letters, digits and `_-.=+,` only"));
     }

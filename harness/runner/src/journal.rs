@@ -7,10 +7,21 @@
 use crate::fault::{Fault, Outcome};
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
-    CASE_ABI, CaseReport, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase, RunError,
+    CASE_ABI, CaseReport, DataSet, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase,
+    RunError,
 };
 use std::cell::RefCell;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+/// Prints a line for whoever watches. A reader that went away must not end the job, as `println!`
+/// would.
+macro_rules! say {
+    ($($words:tt)*) => {
+        $crate::journal::print_line(format_args!($($words)*))
+    };
+}
+pub(crate) use say;
 
 /// Collects what a job finds.
 pub(crate) struct Journal {
@@ -49,7 +60,7 @@ impl Journal {
 
     pub(crate) fn set_device(&self, device: DeviceFacts) {
         let [major, minor] = device.compute_capability;
-        println!(
+        say!(
             "device: {} (sm_{major}{minor}), driver {}, CUDA {}.{}",
             device.name,
             device.driver.as_deref().unwrap_or("unknown"),
@@ -60,7 +71,7 @@ impl Journal {
     }
 
     pub(crate) fn warn(&self, warning: HostWarning) {
-        println!("warning: {}", warning.text);
+        say!("warning: {}", warning.text);
         self.report.borrow_mut().warnings.push(warning);
     }
 
@@ -73,7 +84,7 @@ impl Journal {
         let text = text.into();
         let mut report = self.report.borrow_mut();
         if !report.gaps.contains(&text) {
-            println!("gap: {text}");
+            say!("gap: {text}");
             report.gaps.push(text);
         }
     }
@@ -91,19 +102,20 @@ impl Journal {
     }
 
     /// Opens the ranges of a phase and notes the place for errors.
-    pub(crate) fn enter(&self, phase: Phase, data_set: Option<&str>) -> Outcome<Stage<'_>> {
-        *self.place.borrow_mut() = (Some(phase), data_set.map(str::to_owned));
-        if let Some(name) = data_set {
+    pub(crate) fn enter(&self, phase: Phase, data_set: Option<&DataSet>) -> Outcome<Stage<'_>> {
+        let name = data_set.map(|set| set.name.as_str());
+        *self.place.borrow_mut() = (Some(phase), name.map(str::to_owned));
+        if let Some(name) = name {
             self.record(name, |_| {});
         }
-        let text = match data_set {
+        let text = match name {
             Some(name) => format!("the process ended during `{}` of `{name}`", phase.name()),
             None => format!("the process ended during `{}`", phase.name()),
         };
         let ended = Fault::new(ErrorClass::Crash, text + " without a word: a signal, most likely");
         self.write(Some(&self.placed(ended)))?;
         let outer = self.ranges.push(phase.name());
-        let inner = data_set.map(|name| self.ranges.push(name));
+        let inner = data_set.map(|set| self.ranges.push(&set.range_name()));
         Ok(Stage { _data_set: inner, _phase: outer })
     }
 
@@ -148,14 +160,19 @@ impl Journal {
     }
 }
 
+/// What `say!` calls.
+pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 /// Prints an error as the runner's last word.
 pub(crate) fn tell(error: &RunError) {
-    eprintln!("error: {}", error.text);
-    match (error.phase, &error.data_set) {
-        (Some(phase), Some(name)) => eprintln!("  during `{}` of `{name}`", phase.name()),
-        (Some(phase), None) => eprintln!("  during `{}`", phase.name()),
-        _ => {}
-    }
+    let place = match (error.phase, &error.data_set) {
+        (Some(phase), Some(name)) => format!("\n  during `{}` of `{name}`", phase.name()),
+        (Some(phase), None) => format!("\n  during `{}`", phase.name()),
+        _ => String::new(),
+    };
+    let _ = writeln!(std::io::stderr(), "error: {}{place}", error.text);
 }
 
 fn part_of(out: &Path) -> PathBuf {
@@ -176,7 +193,8 @@ mod tests {
     fn a_report_exists_from_the_first_phase_on_and_names_the_place() {
         let out = std::env::temp_dir().join(format!("rgpu-runner-journal-{}", std::process::id()));
         let journal = Journal::new(Job::Time, Some(out.clone()), Ranges::new(None).unwrap());
-        let stage = journal.enter(Phase::Timed, Some("n=4")).unwrap();
+        let set = crate::input::tests::vecadd(4).data_sets.remove(0);
+        let stage = journal.enter(Phase::Timed, Some(&set)).unwrap();
         let error = read(&out).error.unwrap();
         assert_eq!((error.class, error.phase), (ErrorClass::Crash, Some(Phase::Timed)));
         assert_eq!(error.data_set.as_deref(), Some("n=4"));

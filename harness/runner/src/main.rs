@@ -34,7 +34,7 @@ mod stats;
 use cli::{Args, Asked};
 use fault::{Fault, Outcome};
 use jobs::Session;
-use journal::Journal;
+use journal::{Journal, say};
 use rgpu_case::{ErrorClass, Job};
 use std::process::ExitCode;
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Asked::Version) => {
-            println!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
+            say!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
         Ok(Asked::Run(args)) => ExitCode::from(run(args)),

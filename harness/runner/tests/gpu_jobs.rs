@@ -236,6 +236,33 @@ fn once_launches_the_warm_up_and_one_more_and_nothing_else() {
 }
 
 #[test]
+fn range_names_hold_no_operator_of_ncus_filters() {
+    let bench = Bench::new("vecadd").change(|case| case.data_sets[0].name = "n=5,k=1+n=2".into());
+    let (_, report) = bench.run(&["once", "--ranges", "ranges.jsonl"]);
+    assert_eq!(report.data_sets[0].name, "n=5,k=1+n=2");
+    let ranges = std::fs::read_to_string(bench.path("ranges.jsonl")).unwrap();
+    assert!(ranges.contains(r#""path":["timed","n=5 k=1&n=2"]"#), "{ranges}");
+}
+
+#[test]
+fn a_reader_that_went_away_does_not_end_the_job() {
+    let bench = Bench::new("vecadd");
+    bench.run(&["once"]);
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!(
+            "{{ {} case.json once --out late.json; echo $? > status; }} | true",
+            env!("CARGO_BIN_EXE_rgpu-runner")
+        ))
+        .current_dir(bench.folder.path())
+        .env("LD_LIBRARY_PATH", bench.folder.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_eq!(std::fs::read_to_string(bench.path("status")).unwrap().trim(), "0");
+}
+
+#[test]
 fn a_host_under_other_load_is_warned_of_and_refused_before_any_timing_under_strict() {
     let busy = || {
         Bench::new("vecadd")

@@ -1,13 +1,13 @@
 //! Names of the kernels in a module, for a plain name given in place of a mangled one.
 //!
-//! PTX: the word after each `.entry`. A cubin (ELF): sections `.text.NAME`, found as strings, since
-//! the section name table holds them NUL-terminated. A compressed fatbin shows nothing; there the
+//! PTX: the word after each `.entry`. A cubin (ELF): sections `.text.NAME`, found as strings in the
+//! section name table (a linker may keep them as the end of `.rela.text.NAME` only). A compressed fatbin shows nothing; there the
 //! exact symbol is needed.
 
 /// Kernel symbols in the order found, each once.
 pub(crate) fn kernels(image: &[u8]) -> Vec<String> {
     let is_elf = image.starts_with(b"\x7fELF");
-    let marker: &[u8] = if is_elf { b"\0.text." } else { b".entry" };
+    let marker: &[u8] = if is_elf { b".text." } else { b".entry" };
     let mut names: Vec<String> = Vec::new();
     for start in find_all(image, marker) {
         let rest = &image[start + marker.len()..];
@@ -65,6 +65,18 @@ mod tests {
             assert_eq!(plain_name(symbol), Some(plain), "{symbol}");
         }
         assert_eq!(plain_name("_Z99x"), None);
+    }
+
+    #[test]
+    fn kernels_of_real_cubins_are_found() {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/cubin");
+        for cubin in ["12.9/facts/sm_90a.cubin", "13.5/facts/sm_100a.cubin"] {
+            let image = std::fs::read(format!("{fixtures}/{cubin}")).unwrap();
+            let mut found = kernels(&image);
+            found.sort();
+            assert_eq!(found, ["_Z9clusteredPii", "_Z8spillingPf4Pairct", "block_sum"], "{cubin}");
+            assert_eq!(matching(&found, "spilling"), ["_Z8spillingPf4Pairct"]);
+        }
     }
 
     #[test]

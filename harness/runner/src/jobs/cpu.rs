@@ -3,7 +3,7 @@
 use crate::data::{HostSet, ReferenceRun};
 use crate::fault::{Fault, Outcome};
 use crate::input::Input;
-use crate::journal::Journal;
+use crate::journal::{Journal, say};
 use crate::library::ReferenceLibrary;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::{DataSet, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
@@ -37,19 +37,19 @@ fn run_set(
     plan: &TimingPlan,
 ) -> Outcome<()> {
     let host = {
-        let _stage = journal.enter(Phase::Setup, Some(&set.name))?;
+        let _stage = journal.enter(Phase::Setup, Some(set))?;
         HostSet::fill(set, input.case.seed, &input.folder)?
     };
     let mut run = ReferenceRun::new(&host)?;
     {
-        let _stage = journal.enter(Phase::Warmup, Some(&set.name))?;
+        let _stage = journal.enter(Phase::Warmup, Some(set))?;
         let start = Instant::now();
         run.call(library)?;
         let ns = start.elapsed().as_nanos() as f64;
         journal.record(&set.name, |report| report.reference_ns = Some(ns));
         run.check_complete()?;
     }
-    let stage = journal.enter(Phase::Timed, Some(&set.name))?;
+    let stage = journal.enter(Phase::Timed, Some(set))?;
     let mut sampling = Sampling::start(plan);
     while sampling.wanted() > 0 {
         run.restore();
@@ -59,7 +59,7 @@ fn run_set(
     }
     drop(stage);
     if let Some(timing) = sampling.finish(TimingSource::Cpu, None, false) {
-        println!("cpu {}: reference {}", set.name, describe(&timing));
+        say!("cpu {}: reference {}", set.name, describe(&timing));
         journal.record(&set.name, |report| report.timing = Some(timing));
     }
     Ok(())

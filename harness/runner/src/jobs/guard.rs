@@ -11,6 +11,7 @@ use crate::compare::Results;
 use crate::cuda::Probing;
 use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
+use crate::journal::say;
 use crate::poison::Poison;
 use rgpu_case::{DataSet, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 
@@ -24,7 +25,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
         let report = guard(session, &target, set)?;
         for finding in &report.findings {
             let text = describe(finding);
-            println!("guard {}: {text}", set.name);
+            say!("guard {}: {text}", set.name);
             if first.is_none() {
                 let mut fault = Fault::new(ErrorClass::GuardFound, text);
                 fault.0.data_set = Some(set.name.clone());
@@ -32,7 +33,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
             }
         }
         if report.findings.is_empty() {
-            println!("guard {}: nothing seen, which does not mean clean", set.name);
+            say!("guard {}: nothing seen, which does not mean clean", set.name);
         }
         session.journal.record(&set.name, |entry| entry.guard = Some(report));
     }
@@ -40,14 +41,14 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
 }
 
 fn guard(session: &Session<'_>, target: &Target<'_>, set: &DataSet) -> Outcome<GuardReport> {
-    let setup = session.journal.enter(Phase::Setup, Some(&set.name))?;
+    let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, MARGIN)?;
     device.fill(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, Probing::Quiet)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let _stage = session.journal.enter(Phase::Verify, Some(&set.name))?;
+    let _stage = session.journal.enter(Phase::Verify, Some(set))?;
     let mut findings = Vec::new();
     let mut runs = Vec::new();
     for poison in [Poison::First, Poison::Second, Poison::First] {

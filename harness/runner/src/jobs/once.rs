@@ -4,27 +4,27 @@ use super::Session;
 use super::session::{DeviceSet, Target};
 use crate::cuda::Probing;
 use crate::fault::Outcome;
-use crate::poison::Poison;
+use crate::journal::say;
 use rgpu_case::{DataSet, Phase};
 
 pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     let target = session.target()?;
     for set in &session.input.case.data_sets {
         launch_once(session, &target, set)?;
-        println!("once {}: launched", set.name);
+        say!("once {}: launched", set.name);
     }
     Ok(())
 }
 
 fn launch_once(session: &Session<'_>, target: &Target<'_>, set: &DataSet) -> Outcome<()> {
-    let setup = session.journal.enter(Phase::Setup, Some(&set.name))?;
+    let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, 0)?;
-    device.fill(Poison::First)?;
+    device.fill_inputs()?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, Probing::Quiet)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let warmup = session.journal.enter(Phase::Warmup, Some(&set.name))?;
+    let warmup = session.journal.enter(Phase::Warmup, Some(set))?;
     for _ in 0..session.input.case.timing.warmup {
         device.restore()?;
         prepared.launch()?;
@@ -33,7 +33,7 @@ fn launch_once(session: &Session<'_>, target: &Target<'_>, set: &DataSet) -> Out
     session.gpu.synchronize()?;
     drop(warmup);
     // Waiting inside the range keeps the kernel's own time within it.
-    let _timed = session.journal.enter(Phase::Timed, Some(&set.name))?;
+    let _timed = session.journal.enter(Phase::Timed, Some(set))?;
     prepared.launch()?;
     session.gpu.synchronize()
 }

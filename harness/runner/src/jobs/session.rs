@@ -169,10 +169,12 @@ impl<'a> DeviceSet<'a> {
         let mut pristine = Vec::new();
         for arg in &host.args {
             let is_tensor = arg.arg.role != Role::Scalar;
-            let tensor = is_tensor.then(|| Buffer::new(gpu, arg.bytes(), margin)).transpose()?;
-            let kept = (arg.arg.role == Role::InOut)
-                .then(|| Buffer::new(gpu, arg.bytes(), 0))
-                .transpose()?;
+            let allocate = |margin| {
+                Buffer::new(gpu, arg.bytes(), margin)
+                    .map_err(|fault| fault.while_doing(format_args!("argument `{}`", arg.arg.name)))
+            };
+            let tensor = is_tensor.then(|| allocate(margin)).transpose()?;
+            let kept = (arg.arg.role == Role::InOut).then(|| allocate(0)).transpose()?;
             if let (Some(kept), Some(initial)) = (&kept, &arg.initial) {
                 kept.upload(initial.bytes())?;
             }
@@ -180,6 +182,17 @@ impl<'a> DeviceSet<'a> {
             pristine.push(kept);
         }
         Ok(DeviceSet { host, buffers, pristine })
+    }
+
+    /// Fills inputs and leaves outputs as the driver gave them: poison is a write, after which
+    /// initcheck takes the outputs for initialised.
+    pub(crate) fn fill_inputs(&self) -> Outcome<()> {
+        for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
+            if let (Some(buffer), Some(initial)) = (buffer, &arg.initial) {
+                buffer.upload(initial.bytes())?;
+            }
+        }
+        Ok(())
     }
 
     /// Fills inputs and poisons outputs.

@@ -10,8 +10,8 @@ use super::session::{DeviceSet, Prepared, Target};
 use crate::cli::{Clock, Unfit};
 use crate::cuda::{Buffer, Event, Probing};
 use crate::fault::Outcome;
+use crate::journal::say;
 use crate::judge;
-use crate::poison::Poison;
 use crate::sampling::{Sampling, describe};
 use crate::stats::median;
 use rgpu_case::{ClockReading, DataSet, Phase, Timing, TimingSource};
@@ -43,10 +43,10 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<
         false => None,
     };
     for (i, set) in session.input.case.data_sets.iter().enumerate() {
-        let setup = session.journal.enter(Phase::Setup, Some(&set.name))?;
+        let setup = session.journal.enter(Phase::Setup, Some(set))?;
         let host = session.fill(set)?;
         let device = DeviceSet::new(&session.gpu, &host, 0)?;
-        device.fill(Poison::First)?;
+        device.fill_inputs()?;
         let (prepared, prepare_ns) = bind(session, &target, &device)?;
         session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
         drop(setup);
@@ -63,7 +63,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<
             Clock::Host => work.sample_by_host_clock(set)?,
         };
         if let Some(timing) = timing {
-            println!("time {}: {}", set.name, describe(&timing));
+            say!("time {}: {}", set.name, describe(&timing));
             session.journal.record(&set.name, |report| report.timing = Some(timing));
         }
     }
@@ -93,7 +93,7 @@ struct Work<'w> {
 impl Work<'_> {
     /// Launches without measuring; gives the rough time of one launch.
     fn warm_up(&self, set: &DataSet) -> Outcome<f64> {
-        let _stage = self.session.journal.enter(Phase::Warmup, Some(&set.name))?;
+        let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
         let asked = self.session.input.case.timing.warmup;
         let start = Instant::now();
         let mut done = 0;
@@ -133,7 +133,7 @@ impl Work<'_> {
         }
         let overhead_ns = overhead(&pairs)?;
         let mut sampling = Sampling::start(&self.session.input.case.timing);
-        let _stage = self.session.journal.enter(Phase::Timed, Some(&set.name))?;
+        let _stage = self.session.journal.enter(Phase::Timed, Some(set))?;
         loop {
             let batch = batch_size(sampling.wanted(), sampling.typical());
             if batch == 0 {
@@ -158,7 +158,7 @@ impl Work<'_> {
 
     fn sample_by_host_clock(&self, set: &DataSet) -> Outcome<Option<Timing>> {
         let mut sampling = Sampling::start(&self.session.input.case.timing);
-        let _stage = self.session.journal.enter(Phase::Timed, Some(&set.name))?;
+        let _stage = self.session.journal.enter(Phase::Timed, Some(set))?;
         loop {
             let batch = batch_size(sampling.wanted(), sampling.typical());
             if batch == 0 {

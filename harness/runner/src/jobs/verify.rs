@@ -7,6 +7,7 @@ use crate::cuda::{Function, Module, Probing};
 use crate::data::{HostSet, ReferenceRun};
 use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
+use crate::journal::say;
 use crate::library::ReferenceLibrary;
 use crate::poison::Poison;
 use rgpu_case::{Checked, Correctness, DataSet, ErrorClass, Phase, Reference, Tolerance};
@@ -50,7 +51,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     for set in &session.input.case.data_sets {
         let correctness = verify(session, &target, &expected, set)?;
         let verdict = describe(&correctness);
-        println!("verify {}: {verdict}", set.name);
+        say!("verify {}: {verdict}", set.name);
         if !correctness.passed && wrong.is_none() {
             let mut fault = Fault::new(
                 ErrorClass::WrongResult,
@@ -70,7 +71,7 @@ fn verify(
     expected: &Expected<'_>,
     set: &DataSet,
 ) -> Outcome<Correctness> {
-    let setup = session.journal.enter(Phase::Setup, Some(&set.name))?;
+    let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, 0)?;
     device.fill(Poison::First)?;
@@ -78,7 +79,7 @@ fn verify(
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
 
-    let _stage = session.journal.enter(Phase::Verify, Some(&set.name))?;
+    let _stage = session.journal.enter(Phase::Verify, Some(set))?;
     prepared.launch()?;
     session.gpu.synchronize()?;
     let first = device.outputs()?;
