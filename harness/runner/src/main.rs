@@ -73,12 +73,7 @@ fn run(args: Args) -> u8 {
 fn work(args: &Args, journal: &Journal) -> Outcome<()> {
     let input = input::read(&args.case)?;
     journal.name_kernel(&input.case.kernel);
-    println!(
-        "rgpu-runner {}: {} {}",
-        env!("CARGO_PKG_VERSION"),
-        args.job.name(),
-        input.case.kernel
-    );
+    say!("rgpu-runner {}: {} {}", env!("CARGO_PKG_VERSION"), args.job.name(), input.case.kernel);
     if args.job == Job::Cpu {
         return jobs::cpu::run(&input, journal);
     }
