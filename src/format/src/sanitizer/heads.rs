@@ -30,7 +30,8 @@ pub(super) fn read(line: &str, offset: u64) -> Option<Record> {
     if let Some(rest) = text.strip_prefix("Leaked ") {
         let mut record = new(Kind::Leak);
         let bytes = details::number(rest)?;
-        record.leak = Some(Leak { bytes, address: details::hex_after(rest, "at 0x") });
+        record.address = details::hex_after(rest, "at 0x");
+        record.leak = Some(Leak { bytes, address: record.address });
         return Some(record);
     }
     let kind = if text.starts_with("Host API ") {
@@ -49,6 +50,9 @@ pub(super) fn read(line: &str, offset: u64) -> Option<Record> {
     let mut record = new(kind);
     let access = access(text);
     record.access = (access != Access::default()).then_some(access);
+    if let Some((_, problem)) = text.split_once(" error detected. ") {
+        record.problem = Some(problem.trim_end_matches('.').to_owned());
+    }
     if matches!(kind, Kind::UnusedMemory | Kind::HostAccess) {
         record.address = details::hex_after(text, "0x");
     }
@@ -103,7 +107,7 @@ fn access(text: &str) -> Access {
     }
 }
 
-fn hazard(text: &str) -> Option<Hazard> {
+pub(super) fn hazard(text: &str) -> Option<Hazard> {
     match text.split_whitespace().next()? {
         "RAW" => Some(Hazard::Raw),
         "WAR" => Some(Hazard::War),

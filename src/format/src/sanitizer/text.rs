@@ -62,6 +62,8 @@ pub enum AbortKind {
     NothingInstrumented,
     /// No process to attach to was found in time.
     NoProcess,
+    /// There is no such program.
+    NoProgram,
     /// The program itself returned an error.
     ProgramFailed,
     /// This GPU or driver is not supported by this sanitizer.
@@ -75,6 +77,8 @@ pub enum AbortKind {
 }
 
 const PREFIX: &str = "=========";
+/// Details stand 5 or 9 blanks behind the prefix, heads 1 (or 2: `Unused memory …`).
+const DETAIL_INDENT: &str = "   ";
 
 /// Reads a log. Never fails: what is not the tool's is counted as the program's, and a log that
 /// says nothing gives an empty [`Log`], whose verdict is unknown.
@@ -94,7 +98,7 @@ pub fn read_log(data: &[u8]) -> Log {
         let text = text.trim_end();
         if text.trim_start().is_empty() {
             open.close(&mut log);
-        } else if text.starts_with("  ") {
+        } else if text.starts_with(DETAIL_INDENT) {
             open.detail(&mut log, text, start);
         } else {
             open.close(&mut log);
@@ -205,7 +209,8 @@ fn summary(text: &str) -> Option<Summary> {
 }
 
 fn abort(text: &str) -> Option<AbortKind> {
-    const KNOWN: [(&str, AbortKind); 10] = [
+    const KNOWN: [(&str, AbortKind); 11] = [
+        ("Target application doesn't exist", AbortKind::NoProgram),
         ("terminated before first instrumented", AbortKind::NothingInstrumented),
         ("No attachable process found", AbortKind::NoProcess),
         ("Failed to find attachable process", AbortKind::NoProcess),

@@ -1,9 +1,10 @@
 //! Reader of the XML that `--xml yes --save FILE` writes.
 //!
 //! `ComputeSanitizerOutput` holds `record` elements. Of each we take `kind`, `level`,
-//! `what` {text, space, size, direction, error, address, api, message, result}, `who`, `where`
-//! {func, path, line, pc}, `source` and `destination` of races, `hostStack` and `deviceStack`; the
-//! rest is skipped.
+//! `what` {text, type, space, size, direction, error, address, api, message, result}, `who`,
+//! `where` {func, path, line, pc}, of races `source` and `destination`, of hazards `common` {type,
+//! address, blockIdx, current}, `thread0` and `thread1`, `hostStack` and `deviceStack`; the rest is
+//! skipped. A clean run leaves an empty root element.
 
 use super::heads;
 use super::record::{Access, ApiError, Frame, Kind, Place, Position, RaceSide, Record, Severity};
@@ -193,6 +194,9 @@ fn record(node: &Node, offset: u64) -> Record {
         record.kind = kind;
     }
     access(&mut record, what);
+    if let Some(common) = what.child("common") {
+        hazard(&mut record, common);
+    }
     let place_node = node.child("where").or_else(|| what.child("where"));
     if let Some(place) = place_node {
         record.place = Some(place_of(place));
@@ -244,13 +248,29 @@ fn access(record: &mut Record, what: &Node) {
             code: code.or(api.code),
             text: own(&["message"], api.text),
         });
-    } else if let Some(problem) = what.text_of(&["error"]) {
+    } else if let Some(problem) = what.text_of(&["error", "type"]).filter(|t| *t != "generic") {
         record.problem = Some(problem.to_owned());
     }
-    if record.kind == Kind::Leak && record.leak.is_none() {
-        let bytes = record.access.as_ref().and_then(|a| a.bytes).unwrap_or(0);
+    if record.kind == Kind::Leak {
+        let bytes = record.leak.map(|leak| leak.bytes);
+        let bytes = bytes.or(what.number_of(&["size"])).unwrap_or(0);
         record.leak = Some(Leak { bytes, address: record.address });
+        record.access = None;
     }
+}
+
+/// What the two sides of a hazard share.
+fn hazard(record: &mut Record, common: &Node) {
+    record.hazard = common.text_of(&["type"]).and_then(heads::hazard).or(record.hazard);
+    record.address = common.number_of(&["address"]).or(record.address);
+    if let Some(block) = common.child("blockIdx").and_then(triple) {
+        record.position = Some(Position { thread: [0; 3], block });
+    }
+    if let Some(value) = common.text_of(&["current"]) {
+        record.details.push(format!("Current Value : {value}"));
+    }
+    let access = record.access.get_or_insert_default();
+    access.space.get_or_insert_with(|| "shared".to_owned());
 }
 
 /// The kind by the file's own word, where the text did not say.
@@ -296,7 +316,7 @@ fn position(who: &Node) -> Option<Position> {
 
 fn side(node: &Node) -> RaceSide {
     RaceSide {
-        direction: node.text_of(&["direction"]).and_then(heads::direction),
+        direction: node.text_of(&["direction", "access"]).and_then(heads::direction),
         place: place_of(node.child("where").unwrap_or(node)),
         thread: node.child("threadIdx").and_then(triple),
         hazards: node.number_of(&["count"]),

@@ -1,9 +1,10 @@
 //! Damaged copies of a fixture: cut at every byte, and with bits flipped.
 
-/// Calls `read` with `data` cut at every length (for files over 64 KiB: at 64 Ki places spread
-/// evenly).
+/// Calls `read` with `data` cut at every length. Where that would be more than 16 MiB to read, the
+/// cuts are spread evenly over the file.
 pub(crate) fn cut_everywhere(data: &[u8], read: impl Fn(&[u8])) {
-    let step = data.len() / 65_536 + 1;
+    let all = data.len() * data.len() / 2;
+    let step = all / (16 << 20) + 1;
     for len in (0..data.len()).step_by(step) {
         read(&data[..len]);
     }
