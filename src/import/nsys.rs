@@ -49,9 +49,14 @@ pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteErro
 
 /// Warnings and errors of nsys itself; its progress notes are left out.
 fn diagnostic(diagnostic: &Diagnostic) -> Option<Gap> {
+    // ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 0 unknown, 1 information, 4 verbose.
     const WARNING: i64 = 2;
-    (diagnostic.severity.is_none_or(|severity| severity >= WARNING)).then(|| Gap {
+    const ERROR: i64 = 3;
+    matches!(diagnostic.severity, Some(WARNING | ERROR) | None).then(|| Gap {
         code: "nsys_diagnostic".to_owned(),
         text: diagnostic.text.trim().to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -161,3 +161,20 @@ fn damaged_databases_never_panic() {
     }
     damage::flip_bits(&data, 1_500, read);
 }
+
+#[test]
+fn damaged_real_exports_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged");
+    for real in crate::fixture::files("nsys", ".sqlite") {
+        let data = std::fs::read(&real).unwrap();
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            read_all(&path);
+        };
+        for len in (0..data.len()).step_by(1021) {
+            read(&data[..len]);
+        }
+        damage::flip_bits(&data, 300, read);
+    }
+}

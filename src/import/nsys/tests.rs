@@ -1,0 +1,114 @@
+use super::*;
+use std::path::PathBuf;
+
+const FIXTURES: &str = "tests/fixtures/nsys/2025.3.1";
+
+fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join(file)
+}
+
+/// Rows of an `nsys stats` table, without its preamble: cells by column name.
+fn stats(file: &str) -> Vec<std::collections::HashMap<String, String>> {
+    let text = std::fs::read_to_string(fixture(file)).unwrap();
+    let mut lines = text.lines().filter(|l| l.contains(',') && !l.starts_with("Processing"));
+    let head: Vec<String> = lines.next().unwrap().split(',').map(str::to_owned).collect();
+    lines
+        .map(|line| head.iter().cloned().zip(line.split(',').map(str::to_owned)).collect())
+        .collect()
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap()
+}
+
+#[test]
+fn kernels_and_copies_sum_to_what_nsys_stats_prints() {
+    let imported = import_sqlite(&fixture("regions/report.sqlite"), "raw/report.sqlite").unwrap();
+    let rows = stats("regions/cuda_gpu_kern_sum.csv");
+    assert_eq!(imported.kernels.len(), rows.len());
+    for (sum, row) in imported.kernels.iter().zip(&rows) {
+        assert_eq!(sum.kernel, row["Name"]);
+        assert_eq!(sum.total_ns, number(&row["Total Time (ns)"]));
+        assert_eq!(sum.launches, number(&row["Instances"]));
+        let extremes = (number(&row["Min (ns)"]), number(&row["Max (ns)"]));
+        assert_eq!((sum.min_ns, sum.max_ns), extremes);
+    }
+    let copy = &imported.copies[0];
+    let row = &stats("regions/cuda_gpu_mem_time_sum.csv")[0];
+    assert_eq!((copy.kind.as_str(), imported.copies.len()), ("HtoD", 1));
+    assert_eq!(copy.total_ns, number(&row["Total Time (ns)"]));
+    assert_eq!((copy.count, copy.bytes), (3, 3 * 16_777_216));
+    assert_eq!(imported.device.as_deref(), Some("NVIDIA H200"));
+    assert!(imported.gaps.is_empty(), "{:?}", imported.gaps);
+    assert!(imported.refusals.is_empty());
+}
+
+#[test]
+fn regions_hold_the_host_time_and_the_kernels_that_nsys_stats_prints() {
+    let imported = import_sqlite(&fixture("regions/report.sqlite"), "raw/report.sqlite").unwrap();
+    let paths: Vec<String> = imported.regions.iter().map(|region| region.display()).collect();
+    assert_eq!(paths, ["A", "A::A1", "B", "rgpu@whole"]);
+    let by_name = |name: &str| {
+        let name = match name.split_once(':') {
+            Some(("", name)) => name.to_owned(),
+            Some((domain, name)) => format!("{domain}@{name}"),
+            None => name.to_owned(),
+        };
+        imported.regions.iter().find(|region| region.path.last() == Some(&name)).unwrap()
+    };
+    let rows = stats("regions/nvtx_sum.csv");
+    assert_eq!(rows.len(), imported.regions.len());
+    for row in &rows {
+        let region = by_name(&row["Range"]);
+        assert_eq!(region.host_ns, number(&row["Total Time (ns)"]), "{}", region.display());
+        assert_eq!(region.instances, number(&row["Instances"]));
+        assert_eq!(region.kind.replace('_', ""), row["Style"].to_lowercase());
+    }
+    let mut in_rows = 0;
+    for row in stats("regions/nvtx_kern_sum.csv") {
+        let region = by_name(&row["NVTX Range"]);
+        let kernel = region.kernels.iter().find(|k| k.kernel == row["Kernel Name"]).unwrap();
+        assert_eq!(kernel.total_ns, number(&row["Total Time (ns)"]), "{}", region.display());
+        assert_eq!(kernel.launches, number(&row["Kern Inst"]));
+        in_rows += 1;
+    }
+    assert_eq!(in_rows, imported.regions.iter().map(|region| region.kernels.len()).sum::<usize>());
+    for region in &imported.regions {
+        let sum: u64 = region.kernels.iter().map(|kernel| kernel.total_ns).sum();
+        assert_eq!(region.gpu_ns, Some(sum), "only kernels were launched inside the ranges");
+    }
+}
+
+#[test]
+fn launches_come_in_time_order_with_their_shape_and_region() {
+    let imported = import_sqlite(&fixture("regions/report.sqlite"), "raw/report.sqlite").unwrap();
+    let rows = stats("regions/cuda_gpu_trace.csv");
+    let rows: Vec<_> = rows.iter().filter(|row| !row["GrdX"].is_empty()).collect();
+    assert_eq!(imported.launches.len(), rows.len());
+    for (launch, row) in imported.launches.iter().zip(&rows) {
+        assert_eq!(launch.kernel, row["Name"]);
+        assert_eq!(launch.duration_ns, Some(number(&row["Duration (ns)"]) as f64));
+        let of = |keys: [&str; 3]| keys.map(|key| number(&row[key]) as u32);
+        assert_eq!(launch.grid, of(["GrdX", "GrdY", "GrdZ"]));
+        assert_eq!(launch.block, of(["BlkX", "BlkY", "BlkZ"]));
+        assert_eq!(launch.registers, Some(number(&row["Reg/Trd"]) as u32));
+        assert_eq!(launch.stream, Some(number(&row["Strm"])));
+    }
+    let regions: Vec<String> = imported.launches.iter().map(|l| l.region.join("::")).collect();
+    assert_eq!(regions, ["A", "A::A1", "B", "B", "B", "B", "B"]);
+    let starts: Vec<u64> = imported.launches.iter().map(|l| l.start_ns.unwrap()).collect();
+    assert!(starts.is_sorted() && starts[0] > 0);
+}
+
+#[test]
+fn a_trace_without_gpu_rows_is_refused_and_keeps_its_host_times() {
+    let path = fixture("regions-nvtx-only/report.sqlite");
+    let imported = import_sqlite(&path, "raw/report.sqlite").unwrap();
+    assert_eq!(imported.refusals[0].code, "no_gpu_rows");
+    assert!(imported.launches.is_empty() && imported.kernels.is_empty());
+    for row in stats("regions-nvtx-only/nvtx_sum.csv") {
+        let total = number(&row["Total Time (ns)"]);
+        assert!(imported.regions.iter().any(|region| region.host_ns == total));
+    }
+    assert!(imported.regions.iter().all(|region| region.gpu_ns.is_none()));
+}
