@@ -45,8 +45,7 @@ const INSTALL: &str = concat!(
     r#"printf '%s\n' '#!/bin/sh' 'exit 0' 2>/dev/null >"$t"&&chmod 700 "$t"&&"$t" 2>/dev/null||{ rm -f "$t";why="$why$d is full or may not run programs; ";continue;};"#,
     r#"k=$(df -Pk "$d" 2>/dev/null|awk 'NR==2{print $4}');if [ -n "$k" ]&&[ "$k" -lt KILOS ];then rm -f "$t";why="$why$d has $k KiB left; ";continue;fi;"#,
     r#"echo "SEND $d";head -c BYTES|(cat >"$t";r=$?;cat >/dev/null;exit $r)||{ rm -f "$t";why="$why$d is full; ";continue;};"#,
-    r#"if command -v sha256sum >/dev/null 2>&1;then case $(sha256sum <"$t") in SHA*);;*)rm -f "$t";why="$why$d got a damaged copy; ";continue;;esac;fi;"#,
-    r#"chmod 700 "$t";w=$("$t" version 2>&1 >/dev/null </dev/null)||{ rm -f "$t";why="$why$d: $w; ";continue;};"#,
+    r#"chmod 700 "$t";w=$("$t" --version 2>&1 </dev/null|head -n1|cut -c1-200);case $w in *sha256:SHA*);;*)rm -f "$t";why="$why$d: the copy does not run: $w; ";continue;;esac;"#,
     r#"find "$d/bin" -name 'agent-*' -mtime +30 -exec rm -f {} + 2>/dev/null;"#,
     r#"mv -f "$t" "$f"&&exec "$f" stdio;done;echo "NO_FOLDER $why";exit 126"#,
 );

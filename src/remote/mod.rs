@@ -61,4 +61,4 @@ pub struct RemoteKind {
 }
 
 /// Every kind there is.
-pub static REMOTES: &[RemoteKind] = &[local::KIND];
+pub static REMOTES: &[RemoteKind] = &[local::KIND, ssh::KIND];

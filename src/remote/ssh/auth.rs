@@ -1,0 +1,326 @@
+//! Logging in: the remote's own key, then those of the ssh-agent, then the configuration's files,
+//! each with its certificate. A server counts every try, so nothing is tried twice.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use russh::client::{AuthResult, Handle};
+use russh::keys::agent::AgentIdentity;
+use russh::keys::agent::client::{AgentClient, AgentStream};
+use russh::keys::key::PrivateKeyWithHashAlg;
+use russh::keys::{Certificate, HashAlg, PrivateKey, PublicKey, load_openssh_certificate, ssh_key};
+use tokio::time::timeout;
+
+use super::SshError;
+use super::host_key::Doorman;
+use super::resolve::Resolved;
+use crate::remote::{Talk, limits};
+
+/// The agent behind SSH_AUTH_SOCK, or whatever IdentityAgent names.
+type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
+
+/// One login.
+pub(super) struct Login<'a> {
+    pub(super) resolved: &'a Resolved,
+    /// The remote's own key file.
+    pub(super) identity: Option<&'a Path>,
+    pub(super) talk: &'a dyn Talk,
+}
+
+/// What a try came to.
+enum Tried {
+    In,
+    No,
+}
+
+/// What was tried, for the error that may come of it.
+#[derive(Default)]
+struct Record {
+    tried: Vec<String>,
+    /// Keys already shown to the server.
+    shown: Vec<ssh_key::public::KeyData>,
+    allowed: Option<String>,
+}
+
+impl Login<'_> {
+    /// Logs in on `handle`.
+    pub(super) async fn run(&self, handle: &mut Handle<Doorman>) -> Result<(), SshError> {
+        let mut record = Record::default();
+        match timeout(limits::LOGIN, self.all(handle, &mut record)).await {
+            Ok(Ok(Tried::In)) => Ok(()),
+            Ok(Ok(Tried::No)) => Err(self.denied(record)),
+            // sshd hangs up after too many tries: that is a refusal, not a broken link.
+            Ok(Err(_)) if !record.tried.is_empty() => {
+                record.tried.push("then the server hung up".to_owned());
+                Err(self.denied(record))
+            }
+            Ok(Err(source)) => Err(SshError::Broken {
+                address: self.resolved.address(),
+                doing: "logging in",
+                source,
+            }),
+            Err(_) => Err(SshError::Timeout {
+                address: self.resolved.address(),
+                stage: "logging in",
+                limit: limits::LOGIN,
+            }),
+        }
+    }
+
+    fn denied(&self, record: Record) -> SshError {
+        SshError::Denied {
+            user: self.resolved.user.clone(),
+            host: self.resolved.address(),
+            tried: record.tried,
+            allowed: record.allowed.unwrap_or_else(|| "it did not say".to_owned()),
+        }
+    }
+
+    async fn all(
+        &self,
+        handle: &mut Handle<Doorman>,
+        record: &mut Record,
+    ) -> Result<Tried, russh::Error> {
+        if let Some(identity) = self.identity
+            && let Tried::In = self.file(handle, record, identity, Missing::Said).await?
+        {
+            return Ok(Tried::In);
+        }
+        if let Tried::In = self.agent(handle, record).await? {
+            return Ok(Tried::In);
+        }
+        for identity in &self.resolved.identities {
+            if let Tried::In = self.file(handle, record, identity, Missing::Passed).await? {
+                return Ok(Tried::In);
+            }
+        }
+        // Some servers (Tailscale's) know their user by other means and ask for nothing.
+        let answer = handle.authenticate_none(&self.resolved.user).await?;
+        Ok(self.note(record, "no key at all", &answer))
+    }
+
+    /// Keeps what a try came to.
+    fn note(&self, record: &mut Record, what: &str, answer: &AuthResult) -> Tried {
+        match answer {
+            AuthResult::Success => {
+                self.talk.verbose(&format!(
+                    "logged in to {} as {} with {what}",
+                    self.resolved.address(),
+                    self.resolved.user
+                ));
+                Tried::In
+            }
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                let methods: Vec<&str> = remaining_methods.iter().map(Into::into).collect();
+                record.allowed = Some(methods.join(", "));
+                let partly = if *partial_success { " (taken, but more is asked for)" } else { "" };
+                let line = format!("tried {what}{partly}");
+                self.talk.verbose(&line);
+                record.tried.push(line);
+                Tried::No
+            }
+        }
+    }
+
+    async fn file(
+        &self,
+        handle: &mut Handle<Doorman>,
+        record: &mut Record,
+        path: &Path,
+        missing: Missing,
+    ) -> Result<Tried, russh::Error> {
+        let shown = path.display();
+        let text = match std::fs::read(path) {
+            Ok(text) => text,
+            Err(error) => {
+                if matches!(missing, Missing::Said) || error.kind() != std::io::ErrorKind::NotFound
+                {
+                    record.tried.push(format!("`{shown}`: {error}"));
+                }
+                return Ok(Tried::No);
+            }
+        };
+        if let Some(public) = public_half(path, &text)
+            && record.shown.contains(public.key_data())
+        {
+            return Ok(Tried::No);
+        }
+        let key = match read_key(&text) {
+            Ok(key) => Arc::new(key),
+            Err(why) => {
+                record.tried.push(format!("`{shown}`: {why}"));
+                return Ok(Tried::No);
+            }
+        };
+        let public = key.public_key().clone();
+        if record.shown.contains(public.key_data()) {
+            return Ok(Tried::No);
+        }
+        record.shown.push(public.key_data().clone());
+        for (file, certificate) in self.certificates(path, &public) {
+            let answer = handle
+                .authenticate_openssh_cert(&self.resolved.user, key.clone(), certificate)
+                .await?;
+            let what = format!("`{shown}` with the certificate `{}`", file.display());
+            if let Tried::In = self.note(record, &what, &answer) {
+                return Ok(Tried::In);
+            }
+        }
+        let hash = rsa_hash(handle, &public).await?;
+        let key = PrivateKeyWithHashAlg::new(key, hash);
+        let answer = handle.authenticate_publickey(&self.resolved.user, key).await?;
+        Ok(self.note(record, &format!("`{shown}` ({})", public.algorithm()), &answer))
+    }
+
+    /// Certificates for a key: `KEY-cert.pub`, and the configured ones that hold it.
+    fn certificates(&self, path: &Path, key: &PublicKey) -> Vec<(PathBuf, Certificate)> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push("-cert.pub");
+        std::iter::once(PathBuf::from(beside))
+            .chain(self.resolved.certificates.iter().cloned())
+            .filter_map(|file| {
+                let certificate = load_openssh_certificate(&file).ok()?;
+                (certificate.public_key() == key.key_data()).then_some((file, certificate))
+            })
+            .collect()
+    }
+
+    async fn agent(
+        &self,
+        handle: &mut Handle<Doorman>,
+        record: &mut Record,
+    ) -> Result<Tried, russh::Error> {
+        let Some(socket) = &self.resolved.agent_socket else { return Ok(Tried::No) };
+        let mut agent: Agent = match AgentClient::connect_uds(socket).await {
+            Ok(agent) => agent.dynamic(),
+            Err(error) => {
+                record.tried.push(format!("the ssh-agent at `{}`: {error}", socket.display()));
+                return Ok(Tried::No);
+            }
+        };
+        let identities = match agent.request_identities().await {
+            Ok(identities) => identities,
+            Err(error) => {
+                record.tried.push(format!("the ssh-agent would not list its keys: {error}"));
+                return Ok(Tried::No);
+            }
+        };
+        let named: Vec<PublicKey> = self
+            .identity
+            .into_iter()
+            .chain(self.resolved.identities.iter().map(PathBuf::as_path))
+            .filter_map(|path| public_half(path, &[]))
+            .collect();
+        let is_named = |identity: &AgentIdentity| {
+            let key = identity.public_key();
+            named.iter().any(|public| public.key_data() == key.key_data())
+        };
+        // Those that a file names come first, before the server loses patience.
+        let (mut order, others): (Vec<_>, Vec<_>) = identities.into_iter().partition(is_named);
+        if !self.resolved.identities_only {
+            order.extend(others);
+        }
+        for identity in order {
+            if let Tried::In = self.agent_key(handle, record, &mut agent, identity).await? {
+                return Ok(Tried::In);
+            }
+        }
+        Ok(Tried::No)
+    }
+
+    async fn agent_key(
+        &self,
+        handle: &mut Handle<Doorman>,
+        record: &mut Record,
+        agent: &mut Agent,
+        identity: AgentIdentity,
+    ) -> Result<Tried, russh::Error> {
+        let user = &self.resolved.user;
+        let (answer, what) = match identity {
+            AgentIdentity::Certificate { certificate, comment } => {
+                let key = PublicKey::from(certificate.public_key().clone());
+                let hash = rsa_hash(handle, &key).await?;
+                let answer =
+                    handle.authenticate_certificate_with(user, certificate, hash, agent).await;
+                (answer, format!("the ssh-agent's certificate `{comment}`"))
+            }
+            AgentIdentity::PublicKey { key, comment } => {
+                if record.shown.contains(key.key_data()) {
+                    return Ok(Tried::No);
+                }
+                record.shown.push(key.key_data().clone());
+                let hash = rsa_hash(handle, &key).await?;
+                let what = format!("the ssh-agent's key `{comment}` ({})", key.algorithm());
+                (handle.authenticate_publickey_with(user, key, hash, agent).await, what)
+            }
+        };
+        match answer {
+            Ok(answer) => Ok(self.note(record, &what, &answer)),
+            // The agent would not sign; the next key may do.
+            Err(error) => {
+                record.tried.push(format!("{what}: {error}"));
+                Ok(Tried::No)
+            }
+        }
+    }
+}
+
+/// Whether a key file that is not there is worth a word.
+#[derive(Clone, Copy)]
+enum Missing {
+    Said,
+    Passed,
+}
+
+/// The public half of a key file without unlocking it: an OpenSSH key has it in the clear, and
+/// `KEY.pub` lies beside. With no `text` the file is read.
+fn public_half(path: &Path, text: &[u8]) -> Option<PublicKey> {
+    let read;
+    let text = if text.is_empty() {
+        read = std::fs::read(path).unwrap_or_default();
+        &read
+    } else {
+        text
+    };
+    if let Ok(key) = PrivateKey::from_openssh(text) {
+        return Some(key.public_key().clone());
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".pub");
+    let text = std::fs::read_to_string(beside).ok()?;
+    PublicKey::from_openssh(text.trim()).ok()
+}
+
+/// A private key without a passphrase, or why not.
+fn read_key(text: &[u8]) -> Result<PrivateKey, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "not a private key".to_owned())?;
+    if text.contains("-----BEGIN OPENSSH PRIVATE KEY-----")
+        && let Ok(key) = PrivateKey::from_openssh(text)
+        && key.is_encrypted()
+    {
+        return Err("it has a passphrase, and the ssh-agent does not hold it".to_owned());
+    }
+    match russh::keys::decode_secret_key(text, None) {
+        Ok(key) if key.algorithm().to_string().starts_with("sk-") => {
+            Err("a hardware key works through the ssh-agent only: `ssh-add`".to_owned())
+        }
+        Ok(key) => Ok(key),
+        Err(russh::keys::Error::KeyIsEncrypted) => {
+            Err("it has a passphrase, and the ssh-agent does not hold it".to_owned())
+        }
+        Err(error) if text.contains("PRIVATE KEY") => Err(error.to_string()),
+        Err(_) => Err("not a private key".to_owned()),
+    }
+}
+
+/// The hash to sign with, for an RSA key: the server is asked, which may take it a second.
+async fn rsa_hash(
+    handle: &Handle<Doorman>,
+    key: &PublicKey,
+) -> Result<Option<HashAlg>, russh::Error> {
+    if !key.algorithm().is_rsa() {
+        return Ok(None);
+    }
+    // A server that does not say takes what every server of the last ten years takes.
+    Ok(handle.best_supported_rsa_hash().await?.unwrap_or(Some(HashAlg::Sha512)))
+}

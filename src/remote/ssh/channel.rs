@@ -1,0 +1,89 @@
+//! A channel of a connection as the two ends of a program's pipes.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use russh::client::Msg;
+use russh::{Channel, ChannelMsg};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::mpsc;
+
+use crate::remote::stream::{Ending, FrameReader, Wire};
+
+/// An open channel.
+pub(super) type Open = Channel<Msg>;
+
+/// Packets that may wait for the reader.
+const QUEUE: usize = 64;
+
+/// A channel on which a command was started. It is read until it is closed: its end of file often
+/// comes before its exit status.
+pub(super) fn wire(channel: Open) -> Wire {
+    let ending = Ending::default();
+    let (mut reader, writer) = channel.split();
+    let to_program = writer.make_writer();
+    let (queue, packets) = mpsc::channel(QUEUE);
+    let seen = ending.clone();
+    tokio::spawn(async move {
+        let mut closed = false;
+        while let Some(message) = reader.wait().await {
+            match message {
+                ChannelMsg::Data { data } => {
+                    if queue.send(data).await.is_err() {
+                        // Nobody reads any more; a peer that is gone needs no goodbye.
+                        let _ = writer.close().await;
+                        return;
+                    }
+                }
+                ChannelMsg::ExtendedData { data, .. } => seen.stderr(&data),
+                ChannelMsg::ExitStatus { exit_status } => seen.exited(exit_status as i32),
+                ChannelMsg::ExitSignal { signal_name, .. } => {
+                    seen.ended(format!("it was ended by the signal {signal_name:?}"));
+                }
+                ChannelMsg::Close => {
+                    closed = true;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        seen.ended(if closed { "the host closed it" } else { "the connection was lost" });
+    });
+    Wire {
+        reader: FrameReader::new(Box::new(Packets { queue: packets, current: None })),
+        writer: Box::new(to_program),
+        ending,
+    }
+}
+
+/// Packets as a byte stream.
+struct Packets<B> {
+    queue: mpsc::Receiver<B>,
+    current: Option<(B, usize)>,
+}
+
+impl<B: AsRef<[u8]> + Unpin> AsyncRead for Packets<B> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if let Some((packet, used)) = &mut self.current {
+                let left = &packet.as_ref()[*used..];
+                if !left.is_empty() {
+                    let n = left.len().min(buffer.remaining());
+                    buffer.put_slice(&left[..n]);
+                    *used += n;
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            match self.queue.poll_recv(context) {
+                Poll::Ready(Some(packet)) => self.current = Some((packet, 0)),
+                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}

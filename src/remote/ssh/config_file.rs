@@ -1,0 +1,120 @@
+//! The user's ssh configuration where no `ssh` is installed to read it: Host, and the settings that
+//! matter here. Whatever it does not understand that could change a host's meaning (Match, Include,
+//! ProxyCommand …) is an error, never skipped.
+
+use std::path::Path;
+
+use super::address::Address;
+use super::known_hosts::glob;
+use super::resolve::home;
+
+/// Settings that are passed on.
+const KNOWN: [&str; 11] = [
+    "hostname",
+    "user",
+    "port",
+    "identityfile",
+    "certificatefile",
+    "identitiesonly",
+    "identityagent",
+    "userknownhostsfile",
+    "hostkeyalias",
+    "stricthostkeychecking",
+    "proxyjump",
+];
+
+/// Settings that change which host is meant, or how it is reached.
+const NEEDS_SSH: [&str; 4] = ["match", "include", "proxycommand", "canonicalizehostname"];
+
+/// Settings that may stand several times.
+const MANY: [&str; 2] = ["identityfile", "certificatefile"];
+
+/// What `ssh -G` would say, as far as it matters: lines of `key value`.
+pub(super) fn answer(address: &Address, config: Option<&Path>) -> Result<String, String> {
+    let usual = home().join(".ssh/config");
+    let file = config.unwrap_or(&usual);
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if config.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            String::new()
+        }
+        Err(error) => return Err(format!("{}: {error}", file.display())),
+    };
+    let login = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
+    read(&text, address, &login).map_err(|(line, why)| format!("{}:{line}: {why}", file.display()))
+}
+
+fn read(text: &str, address: &Address, login: &str) -> Result<String, (usize, String)> {
+    let mut settings: Vec<(String, String)> = Vec::new();
+    if let Some(user) = &address.user {
+        settings.push(("user".into(), user.clone()));
+    }
+    if let Some(port) = address.port {
+        settings.push(("port".into(), port.to_string()));
+    }
+    let mut applies = true;
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (key, value) = line.split_once([' ', '\t', '=']).unwrap_or((line, ""));
+        let key = key.to_ascii_lowercase();
+        let value = value.trim_start_matches([' ', '\t', '=']).trim().trim_matches('"');
+        if NEEDS_SSH.contains(&key.as_str()) {
+            return Err((number, format!("`{key}` is understood by ssh alone: install ssh")));
+        }
+        if key == "host" {
+            let hits = |not: bool| {
+                value.split_whitespace().any(|pattern| match pattern.strip_prefix('!') {
+                    Some(pattern) => not && glob(pattern, &address.host),
+                    None => !not && glob(pattern, &address.host),
+                })
+            };
+            applies = hits(false) && !hits(true);
+        } else if applies && KNOWN.contains(&key.as_str()) {
+            // The first value counts.
+            if MANY.contains(&key.as_str()) || settings.iter().all(|(k, _)| *k != key) {
+                let value = if key == "hostname" {
+                    value.replace("%h", &address.host)
+                } else {
+                    value.to_owned()
+                };
+                settings.push((key, value));
+            }
+        }
+    }
+    let mut with_default = |key: &str, values: &[&str]| {
+        if settings.iter().all(|(k, _)| k != key) {
+            settings.extend(values.iter().map(|value| (key.to_owned(), (*value).to_owned())));
+        }
+    };
+    with_default("user", &[login]);
+    with_default("identityfile", &["~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519"]);
+    with_default("userknownhostsfile", &["~/.ssh/known_hosts"]);
+    with_default("globalknownhostsfile", &["/etc/ssh/ssh_known_hosts"]);
+    Ok(settings.into_iter().map(|(key, value)| format!("{key} {value}\n")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_value_of_a_setting_counts() {
+        let address = Address::parse("gpu").unwrap();
+        let text = "Port=2222\nHost gpu !x\n  HostName %h.lab\n  User me\nHost *\n  User you\n  \
+             IdentityFile ~/.ssh/lab\nHost other\n  ProxyJump x\n";
+        let got = read(text, &address, "login").unwrap();
+        for line in ["port 2222", "hostname gpu.lab", "user me", "identityfile ~/.ssh/lab"] {
+            assert!(got.lines().any(|l| l == line), "{line}: {got}");
+        }
+        assert!(!got.contains("you") && !got.contains("proxyjump"), "{got}");
+    }
+
+    #[test]
+    fn what_only_ssh_understands_is_an_error_with_its_line() {
+        let address = Address::parse("gpu").unwrap();
+        assert_eq!(read("Host gpu\nMatch exec x\n", &address, "me").unwrap_err().0, 2);
+    }
+}

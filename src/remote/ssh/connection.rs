@@ -1,0 +1,354 @@
+//! A connection to one host, through as many others as it takes.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use russh::client::{self, Handle};
+use russh::{Preferred, cipher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::process::Command;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::SshError;
+use super::address::Address;
+use super::auth::Login;
+use super::channel;
+use super::host_key::{Door, Doorman};
+use super::resolve::{Resolved, resolve, tokens};
+use super::socket::Prompt;
+use crate::remote::stream::Wire;
+use crate::remote::{ConnectOptions, limits};
+
+/// Beyond this round trip a channel is opened ahead of its use.
+const LONG: Duration = Duration::from_millis(20);
+
+/// Jump hosts in a row; more is a circle.
+const MAX_JUMPS: usize = 8;
+
+/// How to reach a host, from the remote's configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) address: Address,
+    /// Hosts to pass, the first one first; `None`: as the ssh configuration says.
+    pub(super) jumps: Option<Vec<Address>>,
+    pub(super) identity: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
+}
+
+/// A logged-in connection.
+pub(super) struct Connection {
+    handle: Arc<Handle<Doorman>>,
+    /// The hosts on the way: their connections carry this one.
+    _way: Vec<Arc<Handle<Doorman>>>,
+    address: String,
+    round_trip: Duration,
+    spare: Mutex<Option<JoinHandle<Result<channel::Open, russh::Error>>>>,
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+impl Connection {
+    /// Connects and logs in.
+    pub(super) async fn open(way: &Way, options: &ConnectOptions) -> Result<Self, SshError> {
+        let mut passed = Vec::new();
+        let (handle, resolved) = reach(way, options, &mut passed, 0).await?;
+        let this = Self {
+            handle: Arc::new(handle),
+            _way: passed,
+            address: resolved.address(),
+            round_trip: Duration::ZERO,
+            spare: Mutex::new(None),
+        };
+        Ok(this)
+    }
+
+    /// One round trip, measured when the first channel was opened.
+    pub(super) fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// Runs `command` on the first channel, and measures how far the host is.
+    pub(super) async fn first(&mut self, command: &str) -> Result<Wire, SshError> {
+        let began = Instant::now();
+        let open = self.channel().await?;
+        self.round_trip = began.elapsed();
+        let wire = self.exec(open, command).await?;
+        self.open_spare().await;
+        Ok(wire)
+    }
+
+    /// Runs `command` on one more channel.
+    pub(super) async fn run(&self, command: &str) -> Result<Wire, SshError> {
+        let spare = self.spare.lock().await.take();
+        let open = match spare.map(|spare| timeout(limits::CONNECT, spare)) {
+            Some(spare) => match spare.await {
+                Ok(Ok(Ok(open))) => open,
+                _ => self.channel().await?,
+            },
+            None => self.channel().await?,
+        };
+        self.exec(open, command).await
+    }
+
+    async fn open_spare(&self) {
+        if self.round_trip > LONG {
+            let handle = self.handle.clone();
+            *self.spare.lock().await =
+                Some(tokio::spawn(async move { handle.channel_open_session().await }));
+        }
+    }
+
+    async fn channel(&self) -> Result<channel::Open, SshError> {
+        let doing = "opening a channel";
+        match timeout(limits::CONNECT, self.handle.channel_open_session()).await {
+            Ok(open) => open.map_err(|source| self.broken(doing, source)),
+            Err(_) => Err(self.slow(doing)),
+        }
+    }
+
+    async fn exec(&self, open: channel::Open, command: &str) -> Result<Wire, SshError> {
+        let doing = "starting the agent";
+        match timeout(limits::CONNECT, open.exec(false, command)).await {
+            Ok(result) => result.map_err(|source| self.broken(doing, source))?,
+            Err(_) => return Err(self.slow(doing)),
+        }
+        Ok(channel::wire(open))
+    }
+
+    fn broken(&self, doing: &'static str, source: russh::Error) -> SshError {
+        SshError::Broken { address: self.address.clone(), doing, source }
+    }
+
+    fn slow(&self, stage: &'static str) -> SshError {
+        SshError::Timeout { address: self.address.clone(), stage, limit: limits::CONNECT }
+    }
+}
+
+/// Reaches the end of `way`. Connections of hosts passed are put into `passed`.
+fn reach<'a>(
+    way: &'a Way,
+    options: &'a ConnectOptions,
+    passed: &'a mut Vec<Arc<Handle<Doorman>>>,
+    depth: usize,
+) -> std::pin::Pin<
+    Box<dyn Future<Output = Result<(Handle<Doorman>, Resolved), SshError>> + Send + 'a>,
+> {
+    Box::pin(async move {
+        let resolved = resolve(&way.address, way.config.as_deref()).await?;
+        let jumps = jumps(way, &resolved)?;
+        if depth > MAX_JUMPS {
+            let words = format!("more than {MAX_JUMPS} jump hosts in a row");
+            return Err(SshError::Config { host: way.address.host.clone(), words });
+        }
+        options.talk.verbose(&format!(
+            "{} is {}@{}",
+            way.address.host,
+            resolved.user,
+            resolved.address()
+        ));
+        let stream: Box<dyn Duplex> = match jumps.split_last() {
+            Some((last, before)) => {
+                let next = Way {
+                    address: last.clone(),
+                    // The first host of a list may have a way of its own.
+                    jumps: (!before.is_empty()).then(|| before.to_vec()),
+                    ..way.clone()
+                };
+                through(&next, &resolved, options, passed, depth).await?
+            }
+            None => match &resolved.proxy_command {
+                Some(command) => Box::new(proxy(command, &resolved)?),
+                None => Box::new(Prompt::new(dial(&resolved).await?)),
+            },
+        };
+        let mut handle = shake_hands(stream, &resolved, options).await?;
+        Login { resolved: &resolved, identity: way.identity.as_deref(), talk: &*options.talk }
+            .run(&mut handle)
+            .await?;
+        Ok((handle, resolved))
+    })
+}
+
+/// The hosts to pass: the remote's own list, else the configuration's.
+fn jumps(way: &Way, resolved: &Resolved) -> Result<Vec<Address>, SshError> {
+    if let Some(jumps) = &way.jumps {
+        return Ok(jumps.clone());
+    }
+    let list = resolved.jump.as_deref().unwrap_or_default();
+    list.split(',')
+        .filter(|jump| !jump.is_empty())
+        .map(|jump| {
+            Address::parse(jump).map_err(|why| SshError::Config {
+                host: way.address.host.clone(),
+                words: format!("ProxyJump `{jump}`: {why}"),
+            })
+        })
+        .collect()
+}
+
+/// A byte stream to `target` out of the host at the end of `way`.
+async fn through(
+    way: &Way,
+    target: &Resolved,
+    options: &ConnectOptions,
+    passed: &mut Vec<Arc<Handle<Doorman>>>,
+    depth: usize,
+) -> Result<Box<dyn Duplex>, SshError> {
+    let jump = way.address.host.clone();
+    let wrap = |source: SshError| SshError::Jump { jump: jump.clone(), source: Box::new(source) };
+    let (handle, resolved) = reach(way, options, passed, depth + 1).await.map_err(wrap)?;
+    let opening = handle.channel_open_direct_tcpip(
+        target.host.as_str(),
+        u32::from(target.port),
+        "127.0.0.1",
+        0,
+    );
+    let channel = match timeout(limits::CONNECT, opening).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(russh::Error::ChannelOpenFailure(why))) => {
+            let source = io::Error::other(format!("the jump host answers {why:?}"));
+            return Err(wrap(SshError::Unreachable { address: target.address(), source }));
+        }
+        Ok(Err(source)) => {
+            let (address, doing) = (resolved.address(), "passing it");
+            return Err(wrap(SshError::Broken { address, doing, source }));
+        }
+        Err(_) => {
+            let (address, stage, limit) =
+                (target.address(), "connecting through the jump host", limits::CONNECT);
+            return Err(wrap(SshError::Timeout { address, stage, limit }));
+        }
+    };
+    passed.push(Arc::new(handle));
+    Ok(Box::new(channel.into_stream()))
+}
+
+/// A TCP connection to the host, whichever of its addresses answers first in order.
+async fn dial(resolved: &Resolved) -> Result<TcpStream, SshError> {
+    let name = resolved.host.trim_start_matches('[').trim_end_matches(']');
+    let address = resolved.address();
+    let fits = |found: &SocketAddr| match resolved.family.as_deref() {
+        Some("inet") => found.is_ipv4(),
+        Some("inet6") => found.is_ipv6(),
+        _ => true,
+    };
+    let found: Vec<SocketAddr> =
+        match timeout(limits::CONNECT, lookup_host((name, resolved.port))).await {
+            Ok(Ok(found)) => found.filter(fits).collect(),
+            Ok(Err(source)) => return Err(SshError::Name { host: name.to_owned(), source }),
+            Err(_) => {
+                let (stage, limit) = ("looking up its name", limits::CONNECT);
+                return Err(SshError::Timeout { address, stage, limit });
+            }
+        };
+    let mut last = None;
+    for socket in found {
+        match timeout(limits::CONNECT, TcpStream::connect(socket)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                last = Some(SshError::Refused { address: address.clone() });
+            }
+            Ok(Err(source)) => {
+                last = Some(SshError::Unreachable { address: address.clone(), source });
+            }
+            Err(_) => {
+                let (stage, limit) = ("connecting", limits::CONNECT);
+                last = Some(SshError::Timeout { address: address.clone(), stage, limit });
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| SshError::Name {
+        host: name.to_owned(),
+        source: io::Error::other("it has no address of the wanted family"),
+    }))
+}
+
+/// The user's ProxyCommand as the byte stream, run by a shell as ssh does.
+fn proxy(command: &str, resolved: &Resolved) -> Result<impl Duplex + 'static, SshError> {
+    let command = tokens(command, |token| match token {
+        'h' => Some(resolved.host.clone()),
+        'n' => Some(resolved.alias.clone()),
+        'p' => Some(resolved.port.to_string()),
+        'r' => Some(resolved.user.clone()),
+        _ => None,
+    });
+    let fail = |words: String| SshError::Proxy { host: resolved.host.clone(), words };
+    let mut child = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(format!("exec {command}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| fail(format!("`{command}`: {error}")))?;
+    match (child.stdout.take(), child.stdin.take()) {
+        (Some(out), Some(into)) => {
+            // It ends with its pipes.
+            tokio::spawn(async move { child.wait().await });
+            Ok(tokio::io::join(out, into))
+        }
+        _ => Err(fail("it has no pipes".to_owned())),
+    }
+}
+
+/// Keys are exchanged and the host's is judged.
+async fn shake_hands(
+    stream: Box<dyn Duplex>,
+    resolved: &Resolved,
+    options: &ConnectOptions,
+) -> Result<Handle<Doorman>, SshError> {
+    let door = Door::new(resolved, options.first_use, options.talk.clone());
+    let config = Arc::new(config(&door));
+    let connecting = client::connect_stream(config, stream, door.doorman());
+    tokio::pin!(connecting);
+    let result = loop {
+        match timeout(limits::CONNECT, &mut connecting).await {
+            Ok(result) => break result,
+            // The user takes the time it takes to compare a fingerprint.
+            Err(_) if door.asking() => {}
+            Err(_) => {
+                return Err(SshError::Timeout {
+                    address: resolved.address(),
+                    stage: "exchanging keys",
+                    limit: limits::CONNECT,
+                });
+            }
+        }
+    };
+    match (result, door.refused()) {
+        (_, Some(why)) => Err(why),
+        (Ok(handle), None) => Ok(handle),
+        (Err(source), None) => Err(SshError::Handshake { address: resolved.address(), source }),
+    }
+}
+
+/// The settings that measurements settled.
+fn config(door: &Door) -> client::Config {
+    let usual = Preferred::DEFAULT;
+    let mut ciphers = vec![cipher::AES_128_GCM];
+    ciphers.extend(usual.cipher.iter().copied().filter(|name| *name != cipher::AES_128_GCM));
+    let keys = door.key_order(&usual.key);
+    let certificates = if door.has_authority() { keys.clone() } else { Vec::new() };
+    client::Config {
+        window_size: 16 << 20,
+        keepalive_interval: Some(Duration::from_secs(15)),
+        keepalive_max: 3,
+        nodelay: true,
+        preferred: Preferred {
+            key: Cow::Owned(keys),
+            host_key_certificates: Cow::Owned(certificates),
+            cipher: Cow::Owned(ciphers),
+            ..usual
+        },
+        ..client::Config::default()
+    }
+}

@@ -1,0 +1,220 @@
+//! Whether the host that answers is the one that is meant.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use russh::client;
+use russh::keys::ssh_key::certificate::CertType;
+use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
+
+use super::SshError;
+use super::known_hosts::{self, HostName, KnownHosts, Verdict, fingerprint};
+use super::resolve::Resolved;
+use crate::remote::{FirstUse, HostKeyQuestion, Talk};
+
+/// russh's view of the user: answers for the host's key, and shows banners.
+pub(super) struct Doorman {
+    shared: Arc<Door>,
+}
+
+/// What the doorman and whoever waits for it share.
+pub(super) struct Door {
+    name: HostName,
+    shown_as: String,
+    known: KnownHosts,
+    file: Option<PathBuf>,
+    first_use: FirstUse,
+    talk: Arc<dyn Talk>,
+    asking: AtomicBool,
+    refused: Mutex<Option<SshError>>,
+    /// What the user, or `--accept-new`, took: shown again when the connection renews its keys.
+    taken: Mutex<Option<PublicKey>>,
+}
+
+impl Door {
+    /// For one connection.
+    pub(super) fn new(resolved: &Resolved, first_use: FirstUse, talk: Arc<dyn Talk>) -> Arc<Self> {
+        let known = KnownHosts::read(&resolved.known_hosts);
+        for place in &known.skipped {
+            talk.verbose(&format!("{place}: this line makes no sense and is skipped"));
+        }
+        let name = match &resolved.host_key_alias {
+            Some(alias) => HostName { host: alias.to_ascii_lowercase(), port: 22 },
+            None => HostName { host: resolved.host.to_ascii_lowercase(), port: resolved.port },
+        };
+        let shown_as = if resolved.alias.eq_ignore_ascii_case(&resolved.host) {
+            name.written()
+        } else {
+            format!("{} ({})", resolved.alias, name.written())
+        };
+        let first_use = if resolved.accept_new { FirstUse::AcceptNew } else { first_use };
+        Arc::new(Self {
+            name,
+            shown_as,
+            known,
+            file: resolved.known_hosts.first().cloned(),
+            first_use,
+            talk,
+            asking: AtomicBool::new(false),
+            refused: Mutex::new(None),
+            taken: Mutex::new(None),
+        })
+    }
+
+    /// russh's handler for it.
+    pub(super) fn doorman(self: &Arc<Self>) -> Doorman {
+        Doorman { shared: self.clone() }
+    }
+
+    /// Whether the user is being asked, which no time limit should cut short.
+    pub(super) fn asking(&self) -> bool {
+        self.asking.load(Ordering::Relaxed)
+    }
+
+    /// Why the host was refused, if it was.
+    pub(super) fn refused(&self) -> Option<SshError> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Key types in the order to ask for: those known of this host first, so that a host known by
+    /// an older type still shows that one.
+    pub(super) fn key_order(&self, usual: &[Algorithm]) -> Vec<Algorithm> {
+        let known = self.known.algorithms(&self.name);
+        let is_known = |algorithm: &Algorithm| match algorithm {
+            Algorithm::Rsa { .. } => known.iter().any(|known| known.clone().is_rsa()),
+            other => known.contains(other),
+        };
+        let (mut order, rest): (Vec<_>, Vec<_>) = usual.iter().cloned().partition(is_known);
+        order.extend(rest);
+        order
+    }
+
+    /// Whether some authority may vouch for this host: only then are certificates asked for.
+    pub(super) fn has_authority(&self) -> bool {
+        !self.known.authorities(&self.name).is_empty()
+    }
+
+    async fn judge(&self, shown: &PublicKeyOrCertificate) -> Result<(), SshError> {
+        match shown {
+            PublicKeyOrCertificate::PublicKey { key, .. } => self.judge_key(key).await,
+            PublicKeyOrCertificate::Certificate(certificate) => {
+                let key = PublicKey::from(certificate.public_key().clone());
+                let authority = PublicKey::from(certificate.signature_key().clone());
+                for key in [&key, &authority] {
+                    if let Some(place) = self.known.revoked(&self.name, key) {
+                        let (host, got) = (self.shown_as.clone(), fingerprint(key));
+                        return Err(SshError::KeyRevoked { host, got, place });
+                    }
+                }
+                let ours = self.known.authorities(&self.name);
+                if !ours.iter().any(|ca| ca.key_data() == authority.key_data()) {
+                    // Somebody else's certificate says nothing; its key may still be known.
+                    return self.judge_key(&key).await;
+                }
+                self.judge_certificate(certificate, &authority)
+            }
+        }
+    }
+
+    fn judge_certificate(
+        &self,
+        certificate: &Certificate,
+        authority: &PublicKey,
+    ) -> Result<(), SshError> {
+        let refuse = |why: String| Err(SshError::Certificate { host: self.shown_as.clone(), why });
+        if certificate.cert_type() != CertType::Host {
+            return refuse("it is not one for hosts".to_owned());
+        }
+        if certificate.critical_options().iter().next().is_some() {
+            return refuse("it has options that are not known".to_owned());
+        }
+        let names = certificate.valid_principals();
+        if !names.iter().any(|name| known_hosts::glob(&name.to_ascii_lowercase(), &self.name.host))
+        {
+            return refuse(format!("it is for {}", names.join(", ")));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        let print = authority.fingerprint(HashAlg::Sha256);
+        match certificate.validate_at(now, [&print]) {
+            Ok(()) => Ok(()),
+            Err(_) if now < certificate.valid_after() => refuse("it is not valid yet".to_owned()),
+            Err(_) if now >= certificate.valid_before() => refuse("it has run out".to_owned()),
+            Err(error) => refuse(error.to_string()),
+        }
+    }
+
+    async fn judge_key(&self, key: &PublicKey) -> Result<(), SshError> {
+        let (host, got) = (self.shown_as.clone(), fingerprint(key));
+        let algorithm = key.algorithm().to_string();
+        if self.taken.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(key) {
+            return Ok(());
+        }
+        match self.known.judge(&self.name, key) {
+            Verdict::Known => Ok(()),
+            Verdict::Revoked(place) => Err(SshError::KeyRevoked { host, got, place }),
+            Verdict::Changed(known) => Err(SshError::KeyChanged { host, algorithm, got, known }),
+            Verdict::Unknown => match self.first_use {
+                FirstUse::Refuse => Err(SshError::KeyUnknown { host, algorithm, got }),
+                FirstUse::AcceptNew => self.remember(key),
+                FirstUse::Ask => {
+                    let question = HostKeyQuestion {
+                        host: host.clone(),
+                        algorithm,
+                        fingerprint: got.clone(),
+                        file: self.file.clone().unwrap_or_default(),
+                    };
+                    let talk = self.talk.clone();
+                    self.asking.store(true, Ordering::Relaxed);
+                    let yes =
+                        tokio::task::spawn_blocking(move || talk.ask_host_key(&question)).await;
+                    self.asking.store(false, Ordering::Relaxed);
+                    match yes {
+                        Ok(true) => self.remember(key),
+                        _ => Err(SshError::KeyDeclined { host, got }),
+                    }
+                }
+            },
+        }
+    }
+
+    fn remember(&self, key: &PublicKey) -> Result<(), SshError> {
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        let Some(file) = &self.file else { return Ok(()) };
+        self.talk.verbose(&format!(
+            "host key {} of {} goes into {}",
+            fingerprint(key),
+            self.shown_as,
+            file.display()
+        ));
+        known_hosts::remember(file, &self.name, key)
+            .map_err(|source| SshError::Remember { file: file.clone(), source })
+    }
+}
+
+impl client::Handler for Doorman {
+    type Error = russh::Error;
+
+    async fn check_server_key(
+        &mut self,
+        shown: &PublicKeyOrCertificate,
+    ) -> Result<bool, Self::Error> {
+        match self.shared.judge(shown).await {
+            Ok(()) => Ok(true),
+            Err(why) => {
+                *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                Ok(false)
+            }
+        }
+    }
+
+    async fn auth_banner(
+        &mut self,
+        banner: &str,
+        _: &mut client::Session,
+    ) -> Result<(), Self::Error> {
+        self.shared.talk.verbose(&format!("banner of {}: {}", self.shared.shown_as, banner.trim()));
+        Ok(())
+    }
+}

@@ -1,0 +1,366 @@
+//! known_hosts files, as OpenSSH reads them: plain and hashed names, wildcards, negation,
+//! `[host]:port`, tabs, `@revoked` and `@cert-authority`. russh's own reader knows no wildcards, no
+//! markers and no tabs.
+//!
+//! One rule is stricter than OpenSSH's: a host that is known only by keys of other types than the
+//! one it shows counts as changed. Known types are offered first, so an honest host shows one.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit, Mac};
+use russh::keys::ssh_key::known_hosts::HostPatterns;
+use russh::keys::{Algorithm, HashAlg, PublicKey};
+use sha1::Sha1;
+
+/// Every line of the files that could be read.
+#[derive(Debug, Default)]
+pub(super) struct KnownHosts {
+    entries: Vec<Entry>,
+    /// `file:line` of lines that make no sense.
+    pub(super) skipped: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    marker: Marker,
+    names: Names,
+    key: PublicKey,
+    place: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marker {
+    None,
+    CertAuthority,
+    Revoked,
+}
+
+#[derive(Debug)]
+enum Names {
+    Patterns(Vec<String>),
+    Hashed { salt: Vec<u8>, hash: [u8; 20] },
+}
+
+/// The name under which a host stands in known_hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostName {
+    /// `HostKeyAlias`, or the host's name in lower case.
+    pub(super) host: String,
+    /// The port; 22 for an alias, which stands without one.
+    pub(super) port: u16,
+}
+
+impl HostName {
+    /// As written in the file: `host`, or `[host]:port`.
+    pub(super) fn written(&self) -> String {
+        match self.port {
+            22 => self.host.clone(),
+            port => format!("[{}]:{port}", self.host),
+        }
+    }
+}
+
+/// What the files say about a host and the key that it shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is this key.
+    Known,
+    /// Nothing is known.
+    Unknown,
+    /// Other keys are known: fingerprints with `file:line`.
+    Changed(Vec<String>),
+    /// The key is revoked at `file:line`.
+    Revoked(String),
+}
+
+impl KnownHosts {
+    /// Reads the files that are there.
+    pub(super) fn read(files: &[PathBuf]) -> Self {
+        let mut this = Self::default();
+        for file in files {
+            let mut text = Vec::new();
+            if std::fs::File::open(file).and_then(|mut f| f.read_to_end(&mut text)).is_ok() {
+                this.add(&String::from_utf8_lossy(&text), file);
+            }
+        }
+        this
+    }
+
+    fn add(&mut self, text: &str, file: &Path) {
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let place = format!("{}:{number}", file.display());
+            match Entry::read(line, &place) {
+                Some(entry) => self.entries.push(entry),
+                None => self.skipped.push(place),
+            }
+        }
+    }
+
+    /// Whether `key` is the one of `host`.
+    pub(super) fn judge(&self, host: &HostName, key: &PublicKey) -> Verdict {
+        if let Some(place) = self.revoked(host, key) {
+            return Verdict::Revoked(place);
+        }
+        let written = host.written();
+        let known: Vec<&Entry> = self.of(&written, Marker::None).collect();
+        if known.iter().any(|entry| entry.key.key_data() == key.key_data()) {
+            return Verdict::Known;
+        }
+        // As in OpenSSH: the host's name without its port may vouch for it, but not against it.
+        if known.is_empty()
+            && host.port != 22
+            && self.of(&host.host, Marker::None).any(|e| e.key.key_data() == key.key_data())
+        {
+            return Verdict::Known;
+        }
+        if known.is_empty() {
+            return Verdict::Unknown;
+        }
+        let line = |entry: &&Entry| {
+            let print = fingerprint(&entry.key);
+            format!("{} {print} ({})", entry.key.algorithm(), entry.place)
+        };
+        Verdict::Changed(known.iter().map(line).collect())
+    }
+
+    /// Where `key` is revoked for `host`, if it is.
+    pub(super) fn revoked(&self, host: &HostName, key: &PublicKey) -> Option<String> {
+        let written = host.written();
+        self.of(&written, Marker::Revoked)
+            .chain(self.of(&host.host, Marker::Revoked))
+            .find(|entry| entry.key.key_data() == key.key_data())
+            .map(|entry| entry.place.clone())
+    }
+
+    /// The authorities whose certificates hold for `host`.
+    pub(super) fn authorities(&self, host: &HostName) -> Vec<PublicKey> {
+        let written = host.written();
+        let mut keys: Vec<_> =
+            self.of(&written, Marker::CertAuthority).map(|entry| entry.key.clone()).collect();
+        if written != host.host {
+            keys.extend(self.of(&host.host, Marker::CertAuthority).map(|e| e.key.clone()));
+        }
+        keys
+    }
+
+    /// The types of the keys known of `host`.
+    pub(super) fn algorithms(&self, host: &HostName) -> Vec<Algorithm> {
+        let written = host.written();
+        self.of(&written, Marker::None).map(|entry| entry.key.algorithm()).collect()
+    }
+
+    fn of<'a>(&'a self, name: &'a str, marker: Marker) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(move |e| e.marker == marker && e.names.matches(name))
+    }
+}
+
+impl Entry {
+    /// `[@marker] names type base64 [comment]`, parted by blanks or tabs.
+    fn read(line: &str, place: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let mut names = words.next()?;
+        let marker = match names {
+            "@cert-authority" => Marker::CertAuthority,
+            "@revoked" => Marker::Revoked,
+            other if other.starts_with('@') => return None,
+            _ => Marker::None,
+        };
+        if marker != Marker::None {
+            names = words.next()?;
+        }
+        let (kind, data) = (words.next()?, words.next()?);
+        let key = PublicKey::from_openssh(&format!("{kind} {data}")).ok()?;
+        let names = if names.starts_with('|') {
+            match names.parse().ok()? {
+                HostPatterns::HashedName { salt, hash } => Names::Hashed { salt, hash },
+                HostPatterns::Patterns(_) => return None,
+            }
+        } else {
+            Names::Patterns(names.split(',').map(str::to_ascii_lowercase).collect())
+        };
+        Some(Self { marker, names, key, place: place.to_owned() })
+    }
+}
+
+impl Names {
+    fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Hashed { salt, hash } => hashed(salt, name) == Some(*hash),
+            Self::Patterns(patterns) => {
+                let hits = |not: bool| {
+                    patterns.iter().any(|pattern| match pattern.strip_prefix('!') {
+                        Some(pattern) => not && glob(pattern, name),
+                        None => !not && glob(pattern, name),
+                    })
+                };
+                hits(false) && !hits(true)
+            }
+        }
+    }
+}
+
+fn hashed(salt: &[u8], name: &str) -> Option<[u8; 20]> {
+    let mut mac = Hmac::<Sha1>::new_from_slice(salt).ok()?;
+    mac.update(name.as_bytes());
+    Some(mac.finalize().into_bytes().into())
+}
+
+/// `*` stands for any characters, `?` for one; brackets are plain, as in `[host]:port`.
+pub(super) fn glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p + 1, n));
+                p += 1;
+            }
+            Some(&b) if b == b'?' || b == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                // Let the last star take one more.
+                Some((after, taken)) => {
+                    star = Some((after, taken + 1));
+                    p = after;
+                    n = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&b| b == b'*')
+}
+
+/// As ssh shows it: `SHA256:…`.
+pub(super) fn fingerprint(key: &PublicKey) -> String {
+    key.fingerprint(HashAlg::Sha256).to_string()
+}
+
+/// Appends a line for `host` to `file`; the file and its folder are made when they are not there.
+pub(super) fn remember(file: &Path, host: &HostName, key: &PublicKey) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    if let Some(folder) = file.parent().filter(|folder| !folder.exists()) {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut bare = key.clone();
+    bare.set_comment("");
+    let key = bare.to_openssh().map_err(io::Error::other)?;
+    let mut file =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(file)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let gap = if text.last().is_some_and(|&b| b != b'\n') { "\n" } else { "" };
+    file.write_all(format!("{gap}{} {}\n", host.written(), key.trim()).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Keys made by ssh-keygen for these tests; their private halves were thrown away.
+    const A: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMEw7Nb8Lz+EkUk8hfyjp5scu9AdRyA4vpIY+j4mWXbE";
+    const B: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtbxYNKiPimR7MIgRUXAhcKqcfUCo2Kpb/m+tUQRwlT";
+
+    fn files(text: &str) -> KnownHosts {
+        let mut known = KnownHosts::default();
+        known.add(text, Path::new("known_hosts"));
+        known
+    }
+
+    fn host(host: &str, port: u16) -> HostName {
+        HostName { host: host.to_owned(), port }
+    }
+
+    fn key(text: &str) -> PublicKey {
+        PublicKey::from_openssh(text).unwrap()
+    }
+
+    #[test]
+    fn plain_names_ports_wildcards_and_tabs_are_read() {
+        let known = files(&format!(
+            "# a comment\n\nbox,10.0.0.1 {A} me@laptop\n[box]:2222\t{}\n*.lab,!bad.lab {A}\n[127.0.0.*]:22?2 {A}",
+            B.replace(' ', "\t")
+        ));
+        assert!(known.skipped.is_empty());
+        assert_eq!(known.judge(&host("box", 22), &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&host("10.0.0.1", 22), &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&host("box", 2222), &key(B)), Verdict::Known);
+        assert!(matches!(known.judge(&host("box", 2222), &key(A)), Verdict::Changed(_)));
+        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&host("bad.lab", 22), &key(A)), Verdict::Unknown);
+        assert_eq!(known.judge(&host("127.0.0.9", 2222), &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&host("127.0.0.9", 2223), &key(A)), Verdict::Unknown);
+    }
+
+    #[test]
+    fn a_changed_key_names_what_is_known_and_where() {
+        let known = files(&format!("box {A}\n"));
+        let Verdict::Changed(lines) = known.judge(&host("box", 22), &key(B)) else { panic!() };
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].ends_with("(known_hosts:1)"), "{lines:?}");
+        assert!(lines[0].contains("SHA256:"), "{lines:?}");
+    }
+
+    #[test]
+    fn the_name_without_its_port_may_vouch_but_not_accuse() {
+        let known = files(&format!("box {A}\n"));
+        assert_eq!(known.judge(&host("box", 2222), &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&host("box", 2222), &key(B)), Verdict::Unknown);
+    }
+
+    #[test]
+    fn hashed_names_are_recognized() {
+        // `ssh-keygen -H` on a line for [gpu-box]:2222.
+        let known =
+            files(&format!("|1|W06nE6we+V2XVbLFPlKV2e0hHAc=|pBbjZtz6ChHwHQe6D7j5ZtHUEi4= {A}\n"));
+        assert_eq!(known.judge(&host("gpu-box", 2222), &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&host("gpu-box", 2223), &key(A)), Verdict::Unknown);
+    }
+
+    #[test]
+    fn a_revoked_key_is_refused_even_when_it_is_also_known() {
+        let known = files(&format!("box {A}\n@revoked * {A}\n"));
+        assert_eq!(
+            known.judge(&host("box", 22), &key(A)),
+            Verdict::Revoked("known_hosts:2".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_authority_is_no_host_key() {
+        let known = files(&format!("@cert-authority *.lab {A}\n"));
+        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), Verdict::Unknown);
+        assert_eq!(known.authorities(&host("a.lab", 2222)).len(), 1);
+        assert!(known.authorities(&host("a.home", 22)).is_empty());
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_are_counted_and_skipped() {
+        let known = files("box\n@later box ssh-ed25519 AAAA\nbox ssh-ed25519 !!!!\n");
+        assert_eq!(known.skipped.len(), 3);
+    }
+
+    #[test]
+    fn a_remembered_key_is_known_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("new/known_hosts");
+        let (a, b) = (host("box", 22), host("box", 2222));
+        remember(&file, &a, &key(A)).unwrap();
+        std::fs::write(&file, std::fs::read_to_string(&file).unwrap().trim_end()).unwrap();
+        remember(&file, &b, &key(B)).unwrap();
+        let known = KnownHosts::read(&[file]);
+        assert_eq!(known.judge(&a, &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&b, &key(B)), Verdict::Known);
+    }
+}

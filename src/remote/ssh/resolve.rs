@@ -1,0 +1,238 @@
+//! What a host's name means: asked of `ssh -G`, which honours all of the user's configuration
+//! (Match, Include, canonical names) in four milliseconds. Only where no ssh is installed is the
+//! file read here, by a reader that refuses what it does not understand.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::SshError;
+use super::address::{Address, valid_host, valid_user};
+use super::config_file;
+use crate::remote::limits;
+
+/// All that a connection needs to know of its host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resolved {
+    /// As the user wrote it.
+    pub(super) alias: String,
+    pub(super) host: String,
+    pub(super) user: String,
+    pub(super) port: u16,
+    /// Key files in order, whether they exist or not.
+    pub(super) identities: Vec<PathBuf>,
+    pub(super) certificates: Vec<PathBuf>,
+    /// Whether keys of the ssh-agent are to be tried only when a key file names them.
+    pub(super) identities_only: bool,
+    /// The ssh-agent's socket; `None`: none is to be used.
+    pub(super) agent_socket: Option<PathBuf>,
+    /// The user's files first, which new keys are added to; then the system's.
+    pub(super) known_hosts: Vec<PathBuf>,
+    pub(super) host_key_alias: Option<String>,
+    /// `StrictHostKeyChecking` is `accept-new`, or `no`, which means no more than that here.
+    pub(super) accept_new: bool,
+    /// `[user@]host[:port],…`.
+    pub(super) jump: Option<String>,
+    pub(super) proxy_command: Option<String>,
+    /// `inet` or `inet6`.
+    pub(super) family: Option<String>,
+}
+
+impl Resolved {
+    /// `host:port`, as errors name it.
+    pub(super) fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Resolves `address` through `ssh -G`, with `config` in place of the user's file if given.
+pub(super) async fn resolve(
+    address: &Address,
+    config: Option<&Path>,
+) -> Result<Resolved, SshError> {
+    let fail = |words: String| SshError::Config { host: address.host.clone(), words };
+    let mut command = Command::new("ssh");
+    if let Some(config) = config {
+        command.arg("-F").arg(config);
+    }
+    command.arg("-G");
+    if let Some(user) = &address.user {
+        command.arg("-l").arg(user);
+    }
+    if let Some(port) = address.port {
+        command.arg("-p").arg(port.to_string());
+    }
+    // Address::parse has checked the form; `--` holds whatever that missed.
+    command.arg("--").arg(&address.host).stdin(Stdio::null()).kill_on_drop(true);
+    let answer = match timeout(limits::RESOLVE, command.output()).await {
+        Ok(Ok(answer)) if answer.status.success() => {
+            String::from_utf8_lossy(&answer.stdout).into_owned()
+        }
+        Ok(Ok(answer)) => {
+            return Err(fail(String::from_utf8_lossy(&answer.stderr).trim().to_owned()));
+        }
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            config_file::answer(address, config).map_err(fail)?
+        }
+        Ok(Err(error)) => return Err(fail(format!("`ssh -G`: {error}"))),
+        Err(_) => {
+            return Err(fail(format!("`ssh -G` took over {} s", limits::RESOLVE.as_secs())));
+        }
+    };
+    let resolved = read_answer(&answer, &address.host, &Session::read());
+    // HostName and User come from the user's own file, but reach command lines as well.
+    if !valid_host(&resolved.host) {
+        return Err(fail(format!("`{}` is no host name", resolved.host.escape_default())));
+    }
+    if !valid_user(&resolved.user) {
+        return Err(fail(format!("`{}` is no user name", resolved.user.escape_default())));
+    }
+    Ok(resolved)
+}
+
+/// What the user's login session offers: the only place here that reads the environment.
+struct Session {
+    home: PathBuf,
+    agent: Option<PathBuf>,
+}
+
+impl Session {
+    fn read() -> Self {
+        let home = etcetera::home_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let agent = std::env::var_os("SSH_AUTH_SOCK").filter(|v| !v.is_empty()).map(PathBuf::from);
+        Self { home, agent }
+    }
+}
+
+/// The home folder, for files that are looked for under it.
+pub(super) fn home() -> PathBuf {
+    Session::read().home
+}
+
+fn read_answer(answer: &str, alias: &str, session: &Session) -> Resolved {
+    let mut resolved = Resolved {
+        alias: alias.to_owned(),
+        host: alias.to_owned(),
+        port: 22,
+        agent_socket: session.agent.clone(),
+        ..Resolved::default()
+    };
+    let (mut identities, mut certificates, mut known) = (Vec::new(), Vec::new(), Vec::new());
+    for line in answer.lines() {
+        let Some((key, value)) = line.split_once(' ') else { continue };
+        let value = value.trim();
+        let some = (value != "none").then(|| value.to_owned());
+        match key.to_ascii_lowercase().as_str() {
+            "hostname" => resolved.host = value.to_owned(),
+            "user" => resolved.user = value.to_owned(),
+            "port" => resolved.port = value.parse().unwrap_or(22),
+            "identityfile" => identities.extend(some),
+            "certificatefile" => certificates.extend(some),
+            "identitiesonly" => resolved.identities_only = value == "yes",
+            "identityagent" => {
+                resolved.agent_socket = match value {
+                    "none" => None,
+                    "SSH_AUTH_SOCK" => session.agent.clone(),
+                    path => Some(PathBuf::from(path)),
+                }
+            }
+            // The user's files come before the system's, in this order whatever that of the lines.
+            "userknownhostsfile" => {
+                known.splice(0..0, value.split_whitespace().map(str::to_owned));
+            }
+            "globalknownhostsfile" => known.extend(value.split_whitespace().map(str::to_owned)),
+            "hostkeyalias" => resolved.host_key_alias = some,
+            "stricthostkeychecking" => {
+                resolved.accept_new = matches!(value, "accept-new" | "no" | "off" | "false");
+            }
+            "proxyjump" => resolved.jump = some,
+            "proxycommand" => resolved.proxy_command = some,
+            "addressfamily" => resolved.family = (value != "any").then(|| value.to_owned()),
+            _ => {}
+        }
+    }
+    let path = |text: String| expand(&text, &resolved, session);
+    let identities = identities.into_iter().map(path).collect();
+    let path = |text: String| expand(&text, &resolved, session);
+    let certificates = certificates.into_iter().map(path).collect();
+    let known_hosts = known
+        .into_iter()
+        .filter(|file| file != "none")
+        .map(|text| expand(&text, &resolved, session))
+        .collect();
+    if let Some(socket) = resolved.agent_socket.take() {
+        resolved.agent_socket = Some(expand(&socket.to_string_lossy(), &resolved, session));
+    }
+    Resolved { identities, certificates, known_hosts, ..resolved }
+}
+
+/// `~` and the tokens that ssh knows in names of files.
+fn expand(text: &str, resolved: &Resolved, session: &Session) -> PathBuf {
+    let home = session.home.to_string_lossy();
+    let text = tokens(text, |token| match token {
+        'd' => Some(home.clone().into_owned()),
+        'h' => Some(resolved.host.clone()),
+        'n' => Some(resolved.alias.clone()),
+        'p' => Some(resolved.port.to_string()),
+        'r' => Some(resolved.user.clone()),
+        _ => None,
+    });
+    match text.strip_prefix("~/") {
+        Some(rest) => session.home.join(rest),
+        None => PathBuf::from(text.replace("${HOME}", &home)),
+    }
+}
+
+/// Replaces `%x` for every token known to `known`; `%%` is `%`, and an unknown token stays.
+pub(super) fn tokens(text: &str, known: impl Fn(char) -> Option<String>) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('%') => out.push('%'),
+            Some(token) => match known(token) {
+                Some(value) => out.push_str(&value),
+                None => out.extend(['%', token]),
+            },
+            None => out.push('%'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_ssh_is_read_with_its_tokens() {
+        let session = Session { home: "/home/me".into(), agent: Some("/run/agent".into()) };
+        let answer = "host gpu\nuser ubuntu\nhostname gpu.lab\nport 2222\nidentitiesonly yes\n\
+             globalknownhostsfile /etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2\n\
+             userknownhostsfile ~/.ssh/known_hosts ~/.ssh/%h\nidentityfile ~/.ssh/id_ed25519\n\
+             identityfile %d/.ssh/%r\nstricthostkeychecking accept-new\nproxyjump me@bastion\n\
+             hostkeyalias none\naddressfamily any\n";
+        let got = read_answer(answer, "gpu", &session);
+        assert_eq!((got.host.as_str(), got.user.as_str(), got.port), ("gpu.lab", "ubuntu", 2222));
+        assert_eq!(
+            got.identities,
+            [Path::new("/home/me/.ssh/id_ed25519"), Path::new("/home/me/.ssh/ubuntu")]
+        );
+        assert_eq!(got.known_hosts[1], Path::new("/home/me/.ssh/gpu.lab"));
+        assert_eq!(got.known_hosts[2], Path::new("/etc/ssh/ssh_known_hosts"));
+        assert_eq!(got.agent_socket.as_deref(), Some(Path::new("/run/agent")));
+        assert_eq!(got.jump.as_deref(), Some("me@bastion"));
+        assert!(got.identities_only && got.accept_new);
+        assert_eq!((got.host_key_alias, got.family), (None, None));
+    }
+}
