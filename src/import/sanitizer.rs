@@ -153,8 +153,8 @@ fn causes(records: &[Record]) -> Vec<SanitizerCause> {
                 kind: kind(record).to_owned(),
                 text: record.message.lines().next().unwrap_or_default().to_owned(),
                 kernel: record.kernel().unwrap_or_default().to_owned(),
-                file: place.and_then(|p| p.file.clone()),
-                line: place.and_then(|p| p.line),
+                file: place.map(|(file, _)| file.to_owned()),
+                line: place.and_then(|(_, line)| line),
                 count: reports(record).saturating_add(count),
                 block: record.position.map(|p| p.block),
                 thread: record.position.map(|p| p.thread),
@@ -171,8 +171,41 @@ fn reports(record: &Record) -> u64 {
     hazards.fold(0, u64::saturating_add).max(1)
 }
 
-fn place(record: &Record) -> Option<&Place> {
+/// The instruction itself.
+fn innermost(record: &Record) -> Option<&Place> {
     record.place.as_ref().or_else(|| record.race.first().map(|side| &side.place))
+}
+
+/// Where the user looks first: the instruction, or, where that lies in a header of the toolkit
+/// (`atomicAdd`), the innermost line around it that does not.
+fn place(record: &Record) -> Option<(&str, Option<u32>)> {
+    let own = innermost(record).map(|p| (p.file.as_deref(), p.line));
+    let frames = record.device_stack.iter().map(|f| (f.file.as_deref(), f.line));
+    let known = own.into_iter().chain(frames).filter_map(|(file, line)| Some((file?, line)));
+    let mut known = known.peekable();
+    let first = known.peek().copied();
+    known.find(|(file, _)| !is_toolkit_header(file)).or(first)
+}
+
+/// Whether a file is one of the CUDA toolkit's own headers: by its folder, where the tool tells
+/// it, else by its name.
+fn is_toolkit_header(file: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "device_",
+        "sm_",
+        "cuda_",
+        "math_functions",
+        "common_functions",
+        "cooperative_groups",
+        "crt_",
+        "texture_",
+    ];
+    let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
+    let header = name.ends_with(".h") || name.ends_with(".hpp");
+    if folder.is_empty() {
+        return header && NAMES.iter().any(|prefix| name.starts_with(prefix));
+    }
+    header && folder.contains("/include") && (folder.contains("cuda") || folder.contains("nvidia"))
 }
 
 fn kind(record: &Record) -> &'static str {
@@ -221,6 +254,12 @@ fn details(record: &Record) -> Vec<String> {
         let hazards = side.hazards.map(|n| format!(", {n} hazards")).unwrap_or_default();
         lines.push(format!("{direction} at {file}{line}{hazards}"));
     }
+    let inner = innermost(record).and_then(|p| Some((p.file.as_deref()?, p)));
+    if let Some((file, inner)) = inner.filter(|(file, p)| place(record) != Some((file, p.line))) {
+        let function = inner.function.as_deref().unwrap_or("unknown function");
+        let line = inner.line.map(|n| format!(":{n}")).unwrap_or_default();
+        lines.push(format!("in {function} at {file}{line}"));
+    }
     let host = record.host_stack.iter().find_map(|frame| frame.function.as_deref());
     lines.extend(host.map(|function| format!("called from {function}")));
     lines.extend(record.details.iter().cloned());
@@ -232,14 +271,9 @@ fn name_files(result: &mut SanitizerResult, log: &[Record], exact: &[Record]) {
     for cause in &mut result.causes {
         let Some(name) = cause.file.as_deref() else { continue };
         let whole = log.iter().zip(exact).find_map(|(short, whole)| {
-            let same = place(short)?;
-            let whole = place(whole)?;
-            let file = whole.file.as_deref()?;
-            let hit = same.file.as_deref() == Some(name)
-                && same.line == cause.line
-                && whole.line == cause.line
-                && file.ends_with(name);
-            hit.then(|| file.to_owned())
+            let (file, line) = place(whole)?;
+            let same = place(short) == Some((name, cause.line)) && line == cause.line;
+            (same && file.ends_with(name)).then(|| file.to_owned())
         });
         if whole.is_some() {
             cause.file = whole;

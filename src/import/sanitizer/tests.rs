@@ -74,3 +74,32 @@ fn an_xml_alone_is_never_clean() {
     assert_eq!((result.tool.as_str(), result.verdict.as_str()), ("synccheck", "unknown"));
     assert!(result.note.contains("cannot tell a clean run"));
 }
+
+fn real(case: &str, tool: Tool) -> SanitizerResult {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sanitizer/2025.3.1");
+    let log = std::fs::read(folder.join(case).join("stdout.txt")).unwrap();
+    import_log(&sanitizer::read_log(&log), tool, "raw/x.log")
+}
+
+#[test]
+fn every_faulty_kernel_is_one_cause_at_its_line() {
+    let cases = [
+        ("memcheck-oob", Tool::Memcheck, "out_of_bounds", "oob", "oob.cu", 6),
+        ("racecheck-race", Tool::Racecheck, "race", "race", "race.cu", 8),
+        ("racecheck-race-hazards", Tool::Racecheck, "race", "race", "race.cu", 8),
+        ("initcheck-uninit", Tool::Initcheck, "uninitialized", "count", "uninit.cu", 12),
+        ("synccheck-bad-barrier", Tool::Synccheck, "barrier", "bad_barrier", "bad_barrier.cu", 16),
+    ];
+    for (case, tool, kind, kernel, file, line) in cases {
+        let result = real(case, tool);
+        assert_eq!(result.verdict, "found", "{case}");
+        assert_eq!(result.causes.len(), 1, "{case}: {:#?}", result.causes);
+        let cause = &result.causes[0];
+        assert_eq!((cause.kind.as_str(), cause.kernel.as_str()), (kind, kernel), "{case}");
+        assert_eq!((cause.file.as_deref(), cause.line), (Some(file), Some(line)), "{case}");
+    }
+    let uninit = real("initcheck-uninit", Tool::Initcheck);
+    let inside = "in atomicAdd(unsigned int *, unsigned int) at device_atomic_functions.hpp:112";
+    assert_eq!(uninit.causes[0].details[0], inside);
+    assert_eq!(real("memcheck-oob", Tool::Memcheck).causes[0].follow_ups, 1);
+}
