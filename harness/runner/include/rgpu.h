@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define RGPU_ABI 1u
 
@@ -99,6 +100,145 @@ static inline uint64_t rgpu_count(const rgpu_tensor *t) {
   uint64_t n = 1;
   for (uint32_t i = 0; i < t->rank; ++i) n *= t->dims[i];
   return n;
+}
+
+/* The rest is for references: elements of any type as double, on host pointers. Integers beyond
+ * 2^53 lose their last bits. Storing rounds to nearest, ties to even; finite values beyond the
+ * range become the largest finite value; integers truncate towards zero. No libm is needed. */
+
+/* A float narrower than f32: widths of exponent and mantissa, the code of the largest finite value,
+ * the codes of infinity and NaN (0: the format has none). */
+typedef struct rgpu_format_ {
+  int exponent, mantissa;
+  uint64_t max_finite, infinity, nan;
+} rgpu_format_;
+
+static inline rgpu_format_ rgpu_format_of_(uint32_t dtype) {
+  rgpu_format_ f = {0, 0, 0, 0, 0};
+  switch (dtype) {
+    case RGPU_F16: f.exponent = 5, f.mantissa = 10, f.max_finite = 0x7bff, f.infinity = 0x7c00, f.nan = 0x7e00; break;
+    case RGPU_BF16: f.exponent = 8, f.mantissa = 7, f.max_finite = 0x7f7f, f.infinity = 0x7f80, f.nan = 0x7fc0; break;
+    case RGPU_E4M3: f.exponent = 4, f.mantissa = 3, f.max_finite = 0x7e, f.nan = 0x7f; break;
+    case RGPU_E5M2: f.exponent = 5, f.mantissa = 2, f.max_finite = 0x7b, f.infinity = 0x7c, f.nan = 0x7e; break;
+    case RGPU_E2M1: f.exponent = 2, f.mantissa = 1, f.max_finite = 0x7; break;
+    default: break;
+  }
+  return f;
+}
+
+static inline double rgpu_double_(uint64_t bits) {
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* 2^e for normal doubles. */
+static inline double rgpu_pow2_(int e) { return rgpu_double_((uint64_t)(1023 + e) << 52); }
+
+static inline double rgpu_narrow_get_(rgpu_format_ f, uint64_t bits) {
+  uint64_t sign = (uint64_t)1 << (f.exponent + f.mantissa), code = bits & (sign - 1);
+  uint64_t mantissa = code & (((uint64_t)1 << f.mantissa) - 1);
+  int bias = (1 << (f.exponent - 1)) - 1, field = (int)(code >> f.mantissa);
+  double value;
+  if (code > f.max_finite)
+    value = rgpu_double_(code == f.infinity ? 0x7ff0000000000000u : 0x7ff8000000000000u);
+  else if (field == 0)
+    value = (double)mantissa * rgpu_pow2_(1 - bias - f.mantissa);
+  else
+    value = (double)(mantissa | (uint64_t)1 << f.mantissa) * rgpu_pow2_(field - bias - f.mantissa);
+  return bits & sign ? -value : value;
+}
+
+static inline uint64_t rgpu_narrow_set_(rgpu_format_ f, double value) {
+  uint64_t bits, sign, significand, kept, rest, half, code;
+  int exponent, smallest, shift;
+  memcpy(&bits, &value, sizeof bits);
+  sign = bits >> 63 << (f.exponent + f.mantissa);
+  bits &= 0x7fffffffffffffffu;
+  if (bits > 0x7ff0000000000000u) return f.nan ? f.nan : f.max_finite;
+  if (bits == 0x7ff0000000000000u) return sign | (f.infinity ? f.infinity : f.max_finite);
+  exponent = (int)(bits >> 52) - 1023;
+  smallest = 2 - (1 << (f.exponent - 1));
+  shift = 52 - f.mantissa + (exponent < smallest ? smallest - exponent : 0);
+  if (shift > 53) return sign;
+  significand = (bits & 0xfffffffffffffu) | 0x10000000000000u;
+  kept = significand >> shift;
+  rest = significand & (((uint64_t)1 << shift) - 1);
+  half = (uint64_t)1 << (shift - 1);
+  code = exponent > smallest ? (uint64_t)(exponent - smallest) << f.mantissa : 0;
+  code += kept + (rest > half || (rest == half && (kept & 1)));
+  return sign | (code < f.max_finite ? code : f.max_finite);
+}
+
+/* Element i, in row-major order. An unknown dtype gives 0. */
+static inline double rgpu_get(const rgpu_tensor *t, uint64_t i) {
+  const void *d = t->data;
+  switch (t->dtype) {
+    case RGPU_F64: return ((const double *)d)[i];
+    case RGPU_F32: return ((const float *)d)[i];
+    case RGPU_I64: return (double)((const int64_t *)d)[i];
+    case RGPU_I32: return ((const int32_t *)d)[i];
+    case RGPU_I16: return ((const int16_t *)d)[i];
+    case RGPU_I8: return ((const int8_t *)d)[i];
+    case RGPU_U64: return (double)((const uint64_t *)d)[i];
+    case RGPU_U32: return ((const uint32_t *)d)[i];
+    case RGPU_U16: return ((const uint16_t *)d)[i];
+    case RGPU_U8:
+    case RGPU_BOOL: return ((const uint8_t *)d)[i];
+    case RGPU_F16:
+    case RGPU_BF16: return rgpu_narrow_get_(rgpu_format_of_(t->dtype), ((const uint16_t *)d)[i]);
+    case RGPU_E4M3:
+    case RGPU_E5M2: return rgpu_narrow_get_(rgpu_format_of_(t->dtype), ((const uint8_t *)d)[i]);
+    case RGPU_E2M1:
+      return rgpu_narrow_get_(rgpu_format_of_(t->dtype),
+                              ((const uint8_t *)d)[i / 2] >> (i % 2 * 4) & 0xf);
+    default: return 0;
+  }
+}
+
+static inline double rgpu_clamp_(double v, double lo, double hi) {
+  return v != v ? 0 : v < lo ? lo : v > hi ? hi : v;
+}
+
+/* Stores element i. An unknown dtype stores nothing. */
+static inline void rgpu_set(const rgpu_tensor *t, uint64_t i, double v) {
+  void *d = t->data;
+  switch (t->dtype) {
+    case RGPU_F64: ((double *)d)[i] = v; break;
+    case RGPU_F32: {
+      float f = (float)v;
+      if (f - f != 0 && v - v == 0) f = v < 0 ? -3.40282346638528859812e38f : 3.40282346638528859812e38f;
+      ((float *)d)[i] = f;
+      break;
+    }
+    case RGPU_I64: /* 2^63 itself does not fit */
+      ((int64_t *)d)[i] = v >= 9223372036854775808.0 ? INT64_MAX
+                          : (int64_t)rgpu_clamp_(v, -9223372036854775808.0, 9223372036854774784.0);
+      break;
+    case RGPU_I32: ((int32_t *)d)[i] = (int32_t)rgpu_clamp_(v, -2147483648.0, 2147483647.0); break;
+    case RGPU_I16: ((int16_t *)d)[i] = (int16_t)rgpu_clamp_(v, -32768.0, 32767.0); break;
+    case RGPU_I8: ((int8_t *)d)[i] = (int8_t)rgpu_clamp_(v, -128.0, 127.0); break;
+    case RGPU_U64:
+      ((uint64_t *)d)[i] = v >= 18446744073709551616.0 ? UINT64_MAX
+                           : (uint64_t)rgpu_clamp_(v, 0.0, 18446744073709549568.0);
+      break;
+    case RGPU_U32: ((uint32_t *)d)[i] = (uint32_t)rgpu_clamp_(v, 0.0, 4294967295.0); break;
+    case RGPU_U16: ((uint16_t *)d)[i] = (uint16_t)rgpu_clamp_(v, 0.0, 65535.0); break;
+    case RGPU_U8: ((uint8_t *)d)[i] = (uint8_t)rgpu_clamp_(v, 0.0, 255.0); break;
+    case RGPU_BOOL: ((uint8_t *)d)[i] = v >= 1 || v <= -1; break;
+    case RGPU_F16:
+    case RGPU_BF16: ((uint16_t *)d)[i] = (uint16_t)rgpu_narrow_set_(rgpu_format_of_(t->dtype), v); break;
+    case RGPU_E4M3:
+    case RGPU_E5M2: ((uint8_t *)d)[i] = (uint8_t)rgpu_narrow_set_(rgpu_format_of_(t->dtype), v); break;
+    case RGPU_E2M1: {
+      uint8_t *byte = &((uint8_t *)d)[i / 2];
+      unsigned shift = (unsigned)(i % 2 * 4);
+      unsigned code = (unsigned)rgpu_narrow_set_(rgpu_format_of_(t->dtype), v);
+      *byte = (uint8_t)((*byte & ~(0xfu << shift)) | code << shift);
+      break;
+    }
+    default: break;
+  }
 }
 
 #ifdef __cplusplus
