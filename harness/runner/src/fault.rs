@@ -48,3 +48,9 @@ impl Fault {
 pub(crate) fn bad_case(text: impl Into<String>) -> Fault {
     Fault::new(ErrorClass::BadCase, text)
 }
+
+/// What the loader said: libloading keeps it in the source of its error.
+pub(crate) fn loader_text(error: &libloading::Error) -> String {
+    use std::error::Error;
+    error.source().map_or_else(|| error.to_string(), |said| said.to_string())
+}

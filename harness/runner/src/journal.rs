@@ -150,7 +150,7 @@ impl Journal {
             let text = format!("cannot write the report `{}`: {e}", out.display());
             Fault::new(ErrorClass::Output, text)
         };
-        let mut bytes = serde_json::to_vec_pretty(&report).map_err(|e| unwritable(&e))?;
+        let mut bytes = serde_json::to_vec(&report).map_err(|e| unwritable(&e))?;
         bytes.push(b'\n');
         // Beside the target, then renamed: a reader sees the old report or the new one.
         let part = part_of(out);

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // calls into libraries whose types only `rgpu.h` states
 
 use crate::abi::{AbiCase, RawCase};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Outcome, loader_text};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use rgpu_case::{ErrorClass, HostFunction};
 use std::ffi::{c_int, c_void};
@@ -117,7 +117,7 @@ fn open(path: &Path) -> Outcome<Library> {
     // two libraries that both define `rgpu_reference` apart; RTLD_NOW tells unresolved symbols
     // here instead of in the middle of a launch.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
-        let text = format!("cannot load the library `{}`: {e}", path.display());
+        let text = format!("cannot load the library `{}`: {}", path.display(), loader_text(&e));
         Fault::new(ErrorClass::Load, text)
     })
 }

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, non_snake_case)] // calls by NVML's own names
 
+use crate::fault::loader_text;
 use libloading::Library;
 use rgpu_case::ClockReading;
 use std::ffi::{CStr, CString, c_char, c_uint, c_ulonglong, c_void};
@@ -52,8 +53,10 @@ impl Nvml {
     /// slice's from a GPU's). The error is a sentence for the report's gaps.
     pub(crate) fn open(uuid: &str) -> Result<Nvml, String> {
         // SAFETY: NVML's initialisers are safe to run.
-        let library = unsafe { Library::new("libnvidia-ml.so.1") }
-            .map_err(|e| format!("NVML is missing, so clocks and throttling are unknown: {e}"))?;
+        let library = unsafe { Library::new("libnvidia-ml.so.1") }.map_err(|e| {
+            let said = loader_text(&e);
+            format!("NVML is missing, so clocks and throttling are unknown: {said}")
+        })?;
         let mut nvml = Nvml { library, device: std::ptr::null_mut(), mig: false };
         // SAFETY: signature from nvml.h.
         unsafe {

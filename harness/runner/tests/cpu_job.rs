@@ -125,6 +125,15 @@ fn a_library_without_the_symbol_is_a_load_error() {
 }
 
 #[test]
+fn an_unresolved_symbol_is_named_when_the_library_is_loaded() {
+    let folder = folder("int elsewhere(void);\nint rgpu_reference(void) { return elsewhere(); }");
+    let output = runner(folder.path(), &["case.json", "cpu"]);
+    assert_eq!(output.status.code(), Some(5));
+    let text = report(folder.path()).error.unwrap().text;
+    assert!(text.contains("undefined symbol: elsewhere"), "{text}");
+}
+
+#[test]
 fn missing_files_and_words_end_with_their_own_status() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(runner(folder.path(), &["case.json", "cpu"]).status.code(), Some(3));

@@ -466,6 +466,6 @@ fn without_a_driver_every_gpu_job_ends_with_its_own_status() {
         assert_eq!(output.status.code(), Some(4), "{job}");
         let error = report.error.unwrap();
         assert_eq!((error.class, error.phase), (ErrorClass::NoDriver, Some(Phase::Setup)));
-        assert!(error.text.contains("there is no NVIDIA driver"), "{}", error.text);
+        assert!(error.text.contains("there is no NVIDIA driver: libcuda.so.1:"), "{}", error.text);
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, non_snake_case)] // the driver's own function names
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Outcome, loader_text};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
     CUfunction_attribute, CUjit_option, CUlaunchConfig, CUmodule, CUstream, CUuuid,
@@ -102,7 +102,8 @@ impl Driver {
             Library::new("libcuda.so.1")
                 .or_else(|first| Library::new("libcuda.so").map_err(|_| first))
         };
-        let library = library.map_err(|e| no_driver(format!("there is no NVIDIA driver: {e}")))?;
+        let library = library
+            .map_err(|e| no_driver(format!("there is no NVIDIA driver: {}", loader_text(&e))))?;
         // SAFETY: the library was found under libcuda's own name.
         let driver = unsafe { Driver::resolve(library) }.map_err(|symbol| {
             no_driver(format!("the NVIDIA driver is too old: libcuda has no `{symbol}`"))

@@ -9,8 +9,9 @@ use crate::sampling::{Sampling, describe};
 use rgpu_case::{DataSet, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
 use std::time::Instant;
 
-/// A plain reference is slow and its timing coarse: fewer samples do.
+/// A plain reference is slow and its timing coarse, so less of both does than on a GPU.
 const MIN_ITERS: u32 = 5;
+const MAX_SECONDS: f64 = 2.0;
 
 /// Runs and times the reference of every data set.
 pub(crate) fn run(input: &Input, journal: &Journal) -> Outcome<()> {
@@ -21,6 +22,7 @@ pub(crate) fn run(input: &Input, journal: &Journal) -> Outcome<()> {
     };
     let plan = TimingPlan {
         min_iters: input.case.timing.min_iters.min(MIN_ITERS),
+        max_seconds: input.case.timing.max_seconds.min(MAX_SECONDS),
         ..input.case.timing.clone()
     };
     for set in sets {
@@ -36,11 +38,10 @@ fn run_set(
     set: &DataSet,
     plan: &TimingPlan,
 ) -> Outcome<()> {
-    let host = {
-        let _stage = journal.enter(Phase::Setup, Some(set))?;
-        HostSet::fill(set, input.case.seed, &input.folder)?
-    };
+    let setup = journal.enter(Phase::Setup, Some(set))?;
+    let host = HostSet::fill(set, input.case.seed, &input.folder)?;
     let mut run = ReferenceRun::new(&host)?;
+    drop(setup);
     {
         let _stage = journal.enter(Phase::Warmup, Some(set))?;
         let start = Instant::now();
