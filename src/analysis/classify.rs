@@ -1,6 +1,6 @@
 //! Applies the rules and ranks what they say.
 
-use super::rule::{Conclusion, Confidence, RULES, Rule};
+use super::rule::{Conclusion, Confidence, Kind, RULES, Rule};
 use crate::model::{Classification, Finding, Launch, Profile, Verdict};
 
 /// Classifies every launch and fills the profile's findings, first things first.
@@ -26,14 +26,22 @@ pub fn analyze(profile: &mut Profile) {
     profile.findings.extend(findings);
 }
 
+/// Score from which a cause, and not the bound it leads to, is what a launch is about: then
+/// mending it would save a third of the time.
+const CAUSE_DECIDES: f64 = 0.33;
+
 /// What bounds a launch, and the findings that follow. Nothing where no rule applies.
+///
+/// First stand causes that decide, then bounds, then the rest, each by its score; the first is the
+/// primary verdict. So a kernel whose memory is busy with bank conflicts is about bank conflicts,
+/// and that it is memory-bound comes second.
 pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
     let mut concluded: Vec<(&Rule, Conclusion)> = RULES
         .iter()
         .filter_map(|rule| Some((rule, (rule.apply)(launch)?)))
         .filter(|(_, conclusion)| conclusion.score.is_finite())
         .collect();
-    concluded.sort_by(|a, b| b.1.score.total_cmp(&a.1.score));
+    concluded.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.1.score.total_cmp(&a.1.score)));
     let findings = concluded.iter().zip(1_u8..).map(|((rule, conclusion), priority)| Finding {
         id: rule.id.to_owned(),
         category: rule.category.to_owned(),
@@ -47,6 +55,14 @@ pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
     let verdicts: Vec<_> = concluded.into_iter().map(verdict).collect();
     let primary = verdicts.first().map(|verdict| verdict.verdict.clone());
     (primary.map(|primary| Classification { primary, verdicts }), findings)
+}
+
+fn rank((rule, conclusion): &(&Rule, Conclusion)) -> u8 {
+    match rule.kind {
+        Kind::Cause if conclusion.score >= CAUSE_DECIDES => 0,
+        Kind::Bound => 1,
+        Kind::Cause | Kind::Symptom => 2,
+    }
 }
 
 fn verdict((rule, conclusion): (&Rule, Conclusion)) -> Verdict {
@@ -107,6 +123,22 @@ mod tests {
         );
         assert_eq!(verdicts(&launch(&[(SM, 85.0), (MEMORY, 70.0)])), ["compute_bound"]);
         assert_eq!(verdicts(&launch(&[(SM, 30.0), (MEMORY, 20.0)])), ["latency_bound"]);
+    }
+
+    #[test]
+    fn a_cause_that_decides_comes_before_the_bound_it_leads_to() {
+        let conflicts = |ideal| {
+            launch(&[
+                (SM, 20.0),
+                (MEMORY, 90.0),
+                ("l1tex__throughput.avg.pct_of_peak_sustained_active", 90.0),
+                ("memory_l1_wavefronts_shared", 1000.0),
+                ("memory_l1_wavefronts_shared_ideal", ideal),
+            ])
+        };
+        assert_eq!(verdicts(&conflicts(100.0)), ["bank_conflicts", "memory_bound"]);
+        assert_eq!(verdicts(&conflicts(800.0)), ["memory_bound", "bank_conflicts"]);
+        assert_eq!(verdicts(&conflicts(950.0)), ["memory_bound"]);
     }
 
     #[test]

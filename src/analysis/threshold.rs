@@ -41,6 +41,8 @@ pub(super) const OCCUPANCY_GAP: Threshold = ncu(10.0, "ncu AchievedOccupancy");
 pub(super) const WAVES_FULL: Threshold = ncu(1.0, "ncu SOLBottleneck");
 /// Share of the time that a last, partial wave may cost.
 pub(super) const TAIL_SHARE: Threshold = ncu(0.2, "ncu TailEffect");
+/// Share of the time that is really lost, given how full the last wave is.
+pub(super) const TAIL_LOST: Threshold = Threshold { value: 0.05, source: "rgpu" };
 /// Instructions issued per cycle and scheduler, below which warps wait too much.
 pub(super) const ISSUE_ACTIVE: Threshold = ncu(0.8, "ncu CPIStall");
 /// Share of one stall reason among all cycles between two issues.

@@ -8,6 +8,7 @@ mod launch;
 mod metrics;
 mod refusal;
 mod region;
+mod roofline;
 mod stalls;
 
 use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Problem};
@@ -62,10 +63,18 @@ pub fn import(
         launches,
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),
-        clock_control: Some(session.settings.clock_control.clone()).filter(|text| !text.is_empty()),
+        clock_control: clock_control(&session.command_line),
         device: session.devices.first().map(|device| device.name.clone()),
         ..Imported::default()
     })
+}
+
+/// The session's settings are empty in the reports seen; the command line is not.
+fn clock_control(command_line: &str) -> Option<String> {
+    let mut words = command_line.split_whitespace();
+    let word = words.find(|word| word.starts_with("--clock-control"))?;
+    let value = word.split_once('=').map(|(_, value)| value).or_else(|| words.next());
+    value.map(str::to_owned)
 }
 
 fn damage(problem: &Problem, from: &str) -> Gap {
@@ -86,3 +95,6 @@ fn unknown_fields(report: &NcuReport<'_>) -> Option<Gap> {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Classification {
     /// The id of the verdict that matters most: `memory_bound` …
     pub primary: String,
-    /// All that hold, strongest first.
+    /// All that hold: the primary one first, then bounds, then the rest, by score.
     pub verdicts: Vec<Verdict>,
 }
 

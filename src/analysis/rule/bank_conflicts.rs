@@ -1,11 +1,12 @@
 //! Lanes of a warp want different rows of one shared-memory bank.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
 use crate::analysis::threshold::BANK_CONFLICTS;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "bank_conflicts", category: "memory", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "bank_conflicts", category: "memory", kind: Kind::Cause, apply };
 
 /// Wavefronts that were needed and those that were made: from each instruction, which tells
 /// conflicts from wide accesses; else from the L1's counters.

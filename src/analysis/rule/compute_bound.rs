@@ -1,11 +1,12 @@
 //! The SMs' pipes are what the kernel keeps busy.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
 use crate::analysis::threshold::{THROUGHPUT_APART, THROUGHPUT_LOW};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "compute_bound", category: "compute", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "compute_bound", category: "compute", kind: Kind::Bound, apply };
 
 const PIPE: (&str, &str) = ("sm__inst_executed_pipe_", ".avg.pct_of_peak_sustained_active");
 

@@ -1,10 +1,11 @@
 //! Lanes of a warp go different ways.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::threshold::ACTIVE_THREADS;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "divergence", category: "compute", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "divergence", category: "compute", kind: Kind::Cause, apply };
 
 const ACTIVE: &[&str] = &[
     "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",

@@ -1,10 +1,11 @@
 //! Some SMs work longer than others.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::threshold::IMBALANCE;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "imbalance", category: "occupancy", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "imbalance", category: "occupancy", kind: Kind::Cause, apply };
 
 const MAX: &str = "sm__cycles_active.max";
 const AVERAGE: &str = "sm__cycles_active.avg";

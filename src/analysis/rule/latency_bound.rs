@@ -1,11 +1,12 @@
 //! Neither compute nor memory is busy: warps wait.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT, WAVES};
 use crate::analysis::threshold::{THROUGHPUT_LOW, WAVES_FULL};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "latency_bound", category: "latency", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "latency_bound", category: "latency", kind: Kind::Bound, apply };
 
 fn apply(launch: &Launch) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;

@@ -1,10 +1,11 @@
 //! The kernel is as short as a launch takes.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::threshold::LAUNCH_NS;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "launch_bound", category: "host", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "launch_bound", category: "host", kind: Kind::Bound, apply };
 
 fn apply(launch: &Launch) -> Option<Conclusion> {
     let duration = launch.duration_ns.filter(|duration| *duration < LAUNCH_NS.value)?;

@@ -1,33 +1,71 @@
 //! The memory system is what the kernel keeps busy.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{
     DRAM_THROUGHPUT, L1_THROUGHPUT, L2_THROUGHPUT, MEMORY_THROUGHPUT, SM_THROUGHPUT,
 };
 use crate::analysis::threshold::{THROUGHPUT_APART, THROUGHPUT_LOW};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "memory_bound", category: "memory", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "memory_bound", category: "memory", kind: Kind::Bound, apply };
 
-/// The levels, with what to do where one of them is the bound.
-const LEVELS: &[(&str, &[&str], &str)] = &[
-    (
-        "DRAM",
-        DRAM_THROUGHPUT,
-        "move fewer bytes: reuse data in registers or shared memory, fuse neighbouring kernels, \
-         use a narrower type",
-    ),
-    (
-        "L2",
-        L2_THROUGHPUT,
-        "keep reused data closer: block the loops so that a tile stays in shared memory or L1",
-    ),
-    (
-        "L1",
-        L1_THROUGHPUT,
-        "issue fewer and wider accesses: 16 bytes a thread, no bank conflicts, reuse in registers",
-    ),
+/// A level of the memory system.
+struct Level {
+    name: &'static str,
+    /// Prefixes of its counters.
+    counters: &'static [&'static str],
+    /// Its throughput, for reports without the counters.
+    throughput: &'static [&'static str],
+    hint: &'static str,
+}
+
+const LEVELS: &[Level] = &[
+    Level {
+        name: "DRAM",
+        counters: &["dram__", "dramc__", "fbpa__"],
+        throughput: DRAM_THROUGHPUT,
+        hint: "move fewer bytes: reuse data in registers or shared memory, fuse neighbouring \
+               kernels, use a narrower type",
+    },
+    Level {
+        name: "L2",
+        counters: &["lts__", "ltc__"],
+        throughput: L2_THROUGHPUT,
+        hint: "keep reused data closer: block the loops so that a tile stays in shared memory or \
+               L1; coalesce the accesses",
+    },
+    Level {
+        name: "L1",
+        counters: &["l1tex__"],
+        throughput: L1_THROUGHPUT,
+        hint: "issue fewer and wider accesses: 16 bytes a thread, no bank conflicts, reuse in \
+               registers",
+    },
 ];
+
+const PERCENT: &str = ".avg.pct_of_peak_sustained_elapsed";
+
+/// The level that is busiest, with the metric that says so.
+///
+/// The memory throughput is the maximum over counters of all levels: the counter that equals it
+/// names the level. A level's own throughput counts more than that and decides only without it.
+fn busiest(launch: &Launch, memory: f64) -> Option<(&'static Level, String, f64)> {
+    for level in LEVELS {
+        for (id, metric) in &launch.metrics {
+            let known = level.counters.iter().any(|prefix| id.starts_with(prefix));
+            let value = metric.value.as_f64().filter(|_| known && id.ends_with(PERCENT));
+            if let Some(value) = value.filter(|value| (value - memory).abs() < 1e-6) {
+                return Some((level, id.clone(), value));
+            }
+        }
+    }
+    let levels = LEVELS.iter().filter_map(|level| {
+        let (id, value) = launch.first_number(level.throughput)?;
+        Some((level, id.to_owned(), value))
+    });
+    levels.max_by(|a, b| a.2.total_cmp(&b.2))
+}
 
 fn apply(launch: &Launch) -> Option<Conclusion> {
     let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
@@ -36,17 +74,13 @@ fn apply(launch: &Launch) -> Option<Conclusion> {
         return None;
     }
     let mut evidence = vec![THROUGHPUT_LOW.evidence(memory_id, memory, "%")];
-    let levels = LEVELS.iter().filter_map(|(name, ids, hint)| {
-        launch.first_number(ids).map(|(id, value)| (*name, id, value, *hint))
-    });
-    let busiest = levels.max_by(|a, b| a.2.total_cmp(&b.2));
-    let (text, hint) = match busiest {
-        Some((name, id, value, hint)) => {
-            evidence.push(THROUGHPUT_LOW.evidence(id, value, "%"));
-            (format!("memory runs at {memory:.0} % of its peak, {name} at {value:.0} %"), hint)
-        }
-        None => (format!("memory runs at {memory:.0} % of its peak"), LEVELS[0].2),
-    };
+    let mut text = format!("memory runs at {memory:.0} % of its peak");
+    let mut hint = LEVELS[0].hint;
+    if let Some((level, id, value)) = busiest(launch, memory) {
+        text.push_str(&format!(", {} at {value:.0} %", level.name));
+        hint = level.hint;
+        evidence.push(THROUGHPUT_LOW.evidence(&id, value, "%"));
+    }
     let confidence =
         if memory - sm >= THROUGHPUT_APART.value { Confidence::High } else { Confidence::Medium };
     Some(Conclusion { score: memory / 100.0, confidence, evidence, text, hint: hint.to_owned() })

@@ -27,8 +27,21 @@ pub struct Rule {
     pub id: &'static str,
     /// The finding's category.
     pub category: &'static str,
+    /// What the verdict is to the launch.
+    pub kind: Kind,
     /// What the rule says of a launch.
     pub apply: fn(&Launch) -> Option<Conclusion>,
+}
+
+/// What a verdict is to a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What the launch runs against.
+    Bound,
+    /// Why it does, where the reason is the code's: something to mend.
+    Cause,
+    /// How it shows. It is the primary verdict only where nothing else holds.
+    Symptom,
 }
 
 /// What a rule concludes where its verdict holds.

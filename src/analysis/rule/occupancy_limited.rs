@@ -1,11 +1,12 @@
 //! A resource of the block keeps warps off the SM.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
 use crate::analysis::threshold::OCCUPANCY_THEORETICAL as LIMIT;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "occupancy_limited", category: "occupancy", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "occupancy_limited", category: "occupancy", kind: Kind::Cause, apply };
 
 /// ncu's limits in blocks an SM, our word for each, and what moves it.
 const LIMITERS: &[(&str, &str, &str)] = &[

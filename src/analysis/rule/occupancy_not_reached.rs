@@ -1,11 +1,12 @@
 //! More warps would fit on the SM than are there.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
 use crate::analysis::threshold::OCCUPANCY_GAP;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "occupancy_not_reached", category: "occupancy", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "occupancy_not_reached", category: "occupancy", kind: Kind::Symptom, apply };
 
 fn apply(launch: &Launch) -> Option<Conclusion> {
     let (theoretical_id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;

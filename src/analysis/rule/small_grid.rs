@@ -1,11 +1,12 @@
 //! Too few blocks to fill the GPU once.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::WAVES;
 use crate::analysis::threshold::WAVES_FULL;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "small_grid", category: "occupancy", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "small_grid", category: "occupancy", kind: Kind::Bound, apply };
 
 fn apply(launch: &Launch) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;

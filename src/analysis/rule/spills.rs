@@ -1,10 +1,10 @@
 //! Registers did not suffice: values go through local memory.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::threshold::SPILLS;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "spills", category: "compute", apply };
+pub(super) const RULE: Rule = Rule { id: "spills", category: "compute", kind: Kind::Cause, apply };
 
 const SPILLING: &str = "sass__inst_executed_register_spilling";
 const EXECUTED: &[&str] = &["smsp__inst_executed.sum", "sm__inst_executed.sum", "inst_executed"];

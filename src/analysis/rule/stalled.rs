@@ -1,11 +1,12 @@
 //! One reason makes warps wait between two instructions.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::ISSUE_ACTIVE;
 use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, STALL_SHARE};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "stalled", category: "latency", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "stalled", category: "latency", kind: Kind::Symptom, apply };
 
 /// What each reason means and what to try.
 const REASONS: &[(&str, &str, &str)] = &[

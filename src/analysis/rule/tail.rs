@@ -1,21 +1,22 @@
 //! The last wave of blocks leaves most of the GPU empty.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::WAVES;
-use crate::analysis::threshold::TAIL_SHARE;
+use crate::analysis::threshold::{TAIL_LOST, TAIL_SHARE};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "tail", category: "occupancy", apply };
+pub(super) const RULE: Rule = Rule { id: "tail", category: "occupancy", kind: Kind::Cause, apply };
 
 fn apply(launch: &Launch) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;
     let (whole, partial) = (waves.floor(), waves.fract());
     // The last wave takes as long as a whole one and does `partial` of its work.
     let share = 1.0 / (1.0 + whole);
-    if whole < 1.0 || partial == 0.0 || share < TAIL_SHARE.value {
+    let lost = share * (1.0 - partial);
+    let partly = partial > 0.0 && lost >= TAIL_LOST.value;
+    if whole < 1.0 || share < TAIL_SHARE.value || !partly {
         return None;
     }
-    let lost = share * (1.0 - partial);
     Some(Conclusion {
         score: lost,
         confidence: Confidence::Medium,

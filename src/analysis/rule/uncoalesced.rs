@@ -1,11 +1,12 @@
 //! Global accesses move sectors of which little is used.
 
-use super::{Conclusion, Confidence, Rule};
+use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
 use crate::analysis::threshold::EXCESS_SECTORS;
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "uncoalesced", category: "memory", apply };
+pub(super) const RULE: Rule =
+    Rule { id: "uncoalesced", category: "memory", kind: Kind::Cause, apply };
 
 const SECTORS: &str = "memory_l2_theoretical_sectors_global";
 const IDEAL: &str = "memory_l2_theoretical_sectors_global_ideal";

@@ -1,9 +1,9 @@
 //! One result to one launch.
 
-use rgpu_format::ncu_rep::{Dim3, MessageKind, NcuResult, Rule};
+use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule};
 
 use super::metrics::{self, Absent};
-use super::region;
+use super::{region, roofline};
 use crate::model::Launch;
 use crate::model::launch::RuleMessage;
 
@@ -12,7 +12,7 @@ pub(super) fn import(result: &NcuResult<'_>, id: u32, from: &str, absent: &mut A
     let mut launch = Launch { id, metrics, ..Launch::default() };
     match result.launch() {
         Some(kernel) => {
-            launch.kernel = kernel.demangled_name.to_string();
+            launch.kernel = name(kernel);
             launch.mangled = Some(kernel.mangled_name.to_string()).filter(|name| !name.is_empty());
             launch.grid = dim(kernel.grid);
             launch.block = dim(kernel.block);
@@ -26,7 +26,14 @@ pub(super) fn import(result: &NcuResult<'_>, id: u32, from: &str, absent: &mut A
     launch.registers = whole(launch.number("launch__registers_per_thread"));
     launch.shared_bytes = shared_bytes(&launch);
     launch.rules = result.rules().flat_map(rule_messages).collect();
+    launch.roofline = roofline::import(result, &launch);
     launch
+}
+
+/// `extern "C"` kernels have one name: the demangled one is empty, since there is nothing to undo.
+fn name(kernel: &Kernel<'_>) -> String {
+    let names = [&kernel.demangled_name, &kernel.function_name, &kernel.mangled_name];
+    names.into_iter().find(|name| !name.is_empty()).map(|name| name.to_string()).unwrap_or_default()
 }
 
 fn dim(dim: Dim3) -> [u32; 3] {

@@ -40,11 +40,14 @@ pub(super) fn import(
     absent: &mut Absent,
 ) -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
-    for metric in result.metrics() {
+    for metric in result.metrics().filter(|metric| !is_internal(metric.name())) {
         let name = metric.name().to_owned();
         let value = match metric.value() {
             MetricValue::Missing => {
-                absent.no_value.insert(name);
+                // A series over time has values and no single one.
+                if metric.instances().next().is_none() {
+                    absent.no_value.insert(name);
+                }
                 continue;
             }
             MetricValue::Text(text) => Value::Text(text.clone().into_owned()),
@@ -62,4 +65,9 @@ pub(super) fn import(
         metrics.entry(name).or_insert(Metric { value, unit, from: from.to_owned() });
     }
     metrics
+}
+
+/// Lists of parts (`breakdown:…`, `group:…`) and the steps of ncu's own arithmetic.
+fn is_internal(name: &str) -> bool {
+    name.contains(':') || name.starts_with("derived_tempMetric")
 }

@@ -1,0 +1,196 @@
+//! Roofline charts: which metrics give the ceilings and the achieved points.
+//!
+//! A chart holds names only; the values are the result's metrics. A ceiling is the sum of some
+//! metrics per cycle times a clock.
+
+use super::notes::Notes;
+use super::wire::Message;
+
+/// 1 label, 2 and 3 axes, 4 ceilings, 5 achieved points.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RooflineChart {
+    /// The chart's label.
+    pub label: String,
+    /// The GPUs it is for.
+    pub filter: ArchFilter,
+    /// The ceilings.
+    pub ceilings: Vec<RooflinePoint>,
+    /// What the launch achieved, in the ceilings' terms.
+    pub achieved: Vec<RooflinePoint>,
+}
+
+/// A ceiling or an achieved point: 1 work, 2 traffic, 3 options {1 label}.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RooflinePoint {
+    /// Its label, such as `DRAM Roofline`.
+    pub label: String,
+    /// Operations per second.
+    pub work: Option<Rate>,
+    /// Bytes per second.
+    pub traffic: Option<Rate>,
+}
+
+/// A number per second: one metric (2), or metrics per cycle and a clock (3: 1, 2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rate {
+    /// The metric is a rate.
+    Metric(MetricRef),
+    /// The sum of the metrics times the clock.
+    PerCycle {
+        /// Numbers per cycle, to be added.
+        values: Vec<MetricRef>,
+        /// Cycles per second.
+        clock: MetricRef,
+    },
+}
+
+/// A metric by name: 1 name, 6 filter, 7 options {1 name, 3 filter} for other GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MetricRef {
+    name: String,
+    filter: ArchFilter,
+    options: Vec<(String, ArchFilter)>,
+}
+
+/// The GPUs that something is for: 1 least and 2 greatest compute capability, times ten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ArchFilter {
+    least: Option<u64>,
+    greatest: Option<u64>,
+}
+
+impl ArchFilter {
+    /// Whether a GPU passes; `compute_capability` is ten times major plus minor: 90 for 9.0.
+    pub fn passes(&self, compute_capability: u64) -> bool {
+        self.least.is_none_or(|least| least <= compute_capability)
+            && self.greatest.is_none_or(|greatest| compute_capability <= greatest)
+    }
+
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut filter = ArchFilter::default();
+        notes.walk(message, "filter", |_, field| match field.number {
+            1 => field.varint().map(|arch| filter.least = Some(arch)),
+            2 => field.varint().map(|arch| filter.greatest = Some(arch)),
+            _ => None,
+        });
+        filter
+    }
+}
+
+impl MetricRef {
+    /// The metric's name on this GPU; nothing where the chart has none for it.
+    pub fn name_for(&self, compute_capability: u64) -> Option<&str> {
+        let option = self.options.iter().find(|(_, filter)| filter.passes(compute_capability));
+        let own = self.filter.passes(compute_capability).then_some(&self.name);
+        option.map(|(name, _)| name).or(own).map(String::as_str)
+    }
+
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut metric = MetricRef::default();
+        notes.walk(message, "section metric", |notes, field| match field.number {
+            1 => field.text().map(|name| metric.name = name.into_owned()),
+            6 => field.message().map(|filter| metric.filter = ArchFilter::read(filter, notes)),
+            7 => field.message().map(|message| {
+                let (mut name, mut filter) = (String::new(), ArchFilter::default());
+                notes.walk(message, "metric option", |notes, field| match field.number {
+                    1 => field.text().map(|text| name = text.into_owned()),
+                    3 => field.message().map(|message| filter = ArchFilter::read(message, notes)),
+                    _ => None,
+                });
+                metric.options.push((name, filter));
+            }),
+            _ => None,
+        });
+        metric
+    }
+}
+
+impl Rate {
+    fn read(message: Message<'_>, notes: &mut Notes) -> Option<Self> {
+        let mut rate = None;
+        notes.walk(message, "roofline value", |notes, field| match field.number {
+            2 => field.message().map(|m| rate = Some(Rate::Metric(MetricRef::read(m, notes)))),
+            3 => field.message().map(|message| {
+                let (mut values, mut clock) = (Vec::new(), MetricRef::default());
+                notes.walk(message, "roofline expression", |notes, field| match field.number {
+                    1 => field.message().map(|m| values.push(MetricRef::read(m, notes))),
+                    2 => field.message().map(|m| clock = MetricRef::read(m, notes)),
+                    _ => None,
+                });
+                rate = Some(Rate::PerCycle { values, clock });
+            }),
+            _ => None,
+        });
+        rate
+    }
+
+    /// The rate, given the metrics' values; nothing where one of them is missing.
+    pub fn value(
+        &self,
+        compute_capability: u64,
+        mut number: impl FnMut(&str) -> Option<f64>,
+    ) -> Option<f64> {
+        let mut of = |metric: &MetricRef| number(metric.name_for(compute_capability)?);
+        match self {
+            Rate::Metric(metric) => of(metric),
+            Rate::PerCycle { values, clock } => {
+                let mut sum = 0.0;
+                for value in values {
+                    sum += of(value)?;
+                }
+                Some(sum * of(clock)?)
+            }
+        }
+    }
+
+    /// The names of the metrics that are rated, without the clock.
+    pub fn names(&self, compute_capability: u64) -> Vec<&str> {
+        let metrics = match self {
+            Rate::Metric(metric) => std::slice::from_ref(metric),
+            Rate::PerCycle { values, .. } => values,
+        };
+        metrics.iter().filter_map(|metric| metric.name_for(compute_capability)).collect()
+    }
+}
+
+impl RooflinePoint {
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut point = RooflinePoint::default();
+        notes.walk(message, "roofline point", |notes, field| match field.number {
+            1 => field.message().map(|message| point.work = Rate::read(message, notes)),
+            2 => field.message().map(|message| point.traffic = Rate::read(message, notes)),
+            3 => field.message().map(|message| {
+                notes.walk(message, "roofline options", |_, field| match field.number {
+                    1 => field.text().map(|text| point.label = text.into_owned()),
+                    _ => None,
+                });
+            }),
+            _ => None,
+        });
+        point
+    }
+}
+
+impl RooflineChart {
+    /// The chart of a section's item, where the item is one.
+    pub(super) fn of_item(item: Message<'_>, notes: &mut Notes) -> Option<Self> {
+        let (mut chart, mut filter) = (None, ArchFilter::default());
+        notes.walk(item, "section item", |notes, field| match field.number {
+            6 => field.message().map(|message| chart = Some(RooflineChart::read(message, notes))),
+            200 => field.message().map(|message| filter = ArchFilter::read(message, notes)),
+            _ => None,
+        });
+        chart.map(|chart| RooflineChart { filter, ..chart })
+    }
+
+    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+        let mut chart = RooflineChart::default();
+        notes.walk(message, "roofline chart", |notes, field| match field.number {
+            1 => field.text().map(|text| chart.label = text.into_owned()),
+            4 => field.message().map(|m| chart.ceilings.push(RooflinePoint::read(m, notes))),
+            5 => field.message().map(|m| chart.achieved.push(RooflinePoint::read(m, notes))),
+            _ => None,
+        });
+        chart
+    }
+}

@@ -1,0 +1,97 @@
+//! Ceilings and achieved points of the report's roofline charts.
+
+use std::collections::BTreeSet;
+
+use rgpu_format::ncu_rep::{NcuResult, Rate, RooflineChart, RooflinePoint};
+
+use crate::model::Launch;
+use crate::model::launch::Roof;
+
+const TENSOR: &str = "sm__ops_path_tensor_";
+
+/// Every ceiling once, with what the launch reached of it. Of the tensor ceilings, which are
+/// dozens, the dense ones, and the sparse ones that the launch used.
+pub(super) fn import(result: &NcuResult<'_>, launch: &Launch) -> Vec<Roof> {
+    let Some(arch) = compute_capability(launch) else { return Vec::new() };
+    let mut roofs: Vec<Roof> = Vec::new();
+    let mut told = BTreeSet::new();
+    for section in result.sections().filter(|section| section.identifier.contains("Roofline")) {
+        for chart in section.rooflines().iter().filter(|chart| chart.filter.passes(arch)) {
+            for roof in chart_roofs(chart, &section.identifier, arch, launch) {
+                if told.insert(roof.label.clone()) {
+                    roofs.push(roof);
+                }
+            }
+        }
+    }
+    roofs
+}
+
+fn compute_capability(launch: &Launch) -> Option<u64> {
+    let major = launch.number("device__attribute_compute_capability_major")?;
+    let minor = launch.number("device__attribute_compute_capability_minor")?;
+    Some(major as u64 * 10 + minor as u64)
+}
+
+fn chart_roofs(chart: &RooflineChart, section: &str, arch: u64, launch: &Launch) -> Vec<Roof> {
+    let number = |name: &str| launch.number(name);
+    // Ceilings and points stand in the same order, and a chart may have fewer points.
+    let points = chart.achieved.iter().map(Some).chain(std::iter::repeat(None));
+    let sides: [fn(&RooflinePoint) -> Option<&Rate>; 2] =
+        [|point| point.work.as_ref(), |point| point.traffic.as_ref()];
+    let mut roofs = Vec::new();
+    for (ceiling, point) in chart.ceilings.iter().zip(points) {
+        for side in sides {
+            let Some(rate) = side(ceiling) else { continue };
+            let name = rate.names(arch).first().copied().unwrap_or_default();
+            let Some((label, unit)) = label(name) else { continue };
+            let Some(peak) = rate.value(arch, number).filter(|peak| *peak > 0.0) else { continue };
+            let achieved = point.and_then(side).and_then(|rate| rate.value(arch, number));
+            if name.starts_with(TENSOR) && achieved.unwrap_or_default() == 0.0 && !is_dense(name) {
+                continue;
+            }
+            roofs.push(Roof {
+                chart: section.to_owned(),
+                label,
+                peak,
+                unit: unit.to_owned(),
+                achieved,
+                source: "report".to_owned(),
+            });
+        }
+    }
+    roofs
+}
+
+/// The peak of a type alone counts the sparse operations, except for FP64, which has none.
+fn is_dense(name: &str) -> bool {
+    name.contains("_sparsity_off") || name.contains("_src_fp64")
+}
+
+/// Our label and unit for a ceiling, by the metric that it is made of.
+fn label(metric: &str) -> Option<(String, &'static str)> {
+    if let Some(rest) = metric.strip_prefix(TENSOR) {
+        let kind = rest.split('.').next().unwrap_or_default();
+        let unit = if kind.contains("int") { "OP/s" } else { "FLOP/s" };
+        let words = [
+            ("op_", ""),
+            ("src_", ""),
+            ("_dst_", " to "),
+            ("_sparsity_off", ""),
+            ("_sparsity_on", " sparse"),
+            ("_", " "),
+        ];
+        let kind = words.iter().fold(kind.to_owned(), |kind, (from, to)| kind.replace(from, to));
+        return Some((format!("tensor {kind}"), unit));
+    }
+    const LABELS: &[(&str, &str, &str)] = &[
+        ("op_ffma", "FP32", "FLOP/s"),
+        ("op_dfma", "FP64", "FLOP/s"),
+        ("op_hfma", "FP16", "FLOP/s"),
+        ("dram__", "DRAM", "byte/s"),
+        ("lts__", "L2", "byte/s"),
+        ("l1tex__", "L1", "byte/s"),
+    ];
+    let row = LABELS.iter().find(|(part, _, _)| metric.contains(part))?;
+    Some((row.1.to_owned(), row.2))
+}

@@ -1,0 +1,139 @@
+//! The importer against reports of an H200.
+
+use std::path::Path;
+
+use rgpu_format::ncu_rep::Limits;
+
+use super::{Asked, Imported, import};
+use crate::analysis::classify;
+use crate::model::Launch;
+
+fn imported(case: &str, asked: &[&str]) -> Imported {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
+    let bytes = std::fs::read(fixtures.join(case).join("report.ncu-repz")).unwrap();
+    let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
+    import(&bytes, "raw/report.ncu-repz", &Asked { metrics: &asked }, &Limits::default()).unwrap()
+}
+
+fn launch(case: &str) -> Launch {
+    imported(case, &[]).launches.remove(0)
+}
+
+#[test]
+fn a_full_report_gives_launch_stalls_rules_and_its_origin() {
+    let all = imported("full-vecadd", &[]);
+    assert!(all.refusals.is_empty(), "{:?}", all.refusals);
+    assert_eq!(all.device.as_deref(), Some("NVIDIA H200"));
+    assert_eq!(all.clock_control.as_deref(), Some("none"));
+    assert!(all.tool_version.unwrap().starts_with("2025.3.1"));
+    let launch = &all.launches[0];
+    assert_eq!(
+        (launch.kernel.as_str(), launch.grid, launch.block),
+        ("vecadd", [65536, 1, 1], [256, 1, 1])
+    );
+    assert_eq!(
+        (launch.duration_ns, launch.registers, launch.shared_bytes),
+        (Some(58944.0), Some(16), Some(0))
+    );
+    let duration = &launch.metrics["gpu__time_duration.sum"];
+    assert_eq!((duration.unit.as_str(), duration.from.as_str()), ("ns", "raw/report.ncu-repz"));
+    let stall = &launch.stalls[0];
+    assert_eq!((stall.reason.as_str(), stall.samples), ("long_scoreboard", Some(6132)));
+    assert!((stall.percent.unwrap() - 83.3).abs() < 0.1);
+    let rule = launch.rules.iter().find(|rule| rule.rule == "SOLBottleneck").unwrap();
+    assert_eq!(
+        (rule.kind.as_str(), rule.title.as_str()),
+        ("optimization", "High Memory Throughput")
+    );
+    assert!(rule.text.contains("Look at the Memory Workload Analysis section"), "{}", rule.text);
+}
+
+#[test]
+fn a_metric_without_a_value_is_absent_and_named() {
+    let all = imported("full-vecadd", &[]);
+    let name = "sass__inst_executed_register_spilling_mem_local";
+    assert!(!all.launches[0].metrics.contains_key(name));
+    let gaps: Vec<_> = all.gaps.iter().map(|gap| gap.code.as_str()).collect();
+    assert_eq!(gaps, ["no_data_metric"]);
+    assert!(all.gaps[0].text.contains(name));
+}
+
+#[test]
+fn ceilings_come_from_the_report_itself() {
+    let launch = launch("full-tiled-matmul");
+    let roof = |label: &str| launch.roofline.iter().find(|roof| roof.label == label).unwrap();
+    let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-3;
+    assert!(near(roof("DRAM").peak, 4.811e12));
+    assert!(near(roof("L2").peak, 10.251e12));
+    assert!(near(roof("FP32").peak, 2.0 * roof("FP64").peak));
+    assert!(near(roof("FP32").achieved.unwrap(), 8.587e12));
+    // wgmma reaches 1.5 times what mma.sync does.
+    assert!(near(
+        roof("tensor hgmma bf16 to fp32").peak,
+        1.5 * roof("tensor hmma bf16 to fp32").peak
+    ));
+    assert!(launch.roofline.iter().all(|roof| !roof.label.contains("sparse")));
+}
+
+#[test]
+fn every_teaching_kernel_gets_the_diagnosis_it_was_written_for() {
+    for (case, primary, also) in [
+        ("full-vecadd", "memory_bound", "stalled"),
+        ("full-tiled-matmul", "memory_bound", "stalled"),
+        ("full-transpose-conflicts", "bank_conflicts", "memory_bound"),
+        ("full-uncoalesced", "uncoalesced", "memory_bound"),
+        ("full-spill", "spills", "memory_bound"),
+        ("full-divergent", "divergence", "compute_bound"),
+    ] {
+        let (classification, findings) = classify(&launch(case));
+        let classification = classification.unwrap();
+        assert_eq!(classification.primary, primary, "{case}");
+        assert!(classification.verdicts.iter().any(|verdict| verdict.verdict == also), "{case}");
+        assert_eq!((findings[0].id.as_str(), findings[0].priority), (primary, 1));
+        assert!(findings.iter().all(|finding| !finding.hint.is_empty()), "{case}");
+    }
+    let found = classify(&launch("full-vecadd")).1;
+    assert!(found[0].text.contains("DRAM at 67 %"), "{}", found[0].text);
+    assert_eq!(
+        found[0].evidence[1].metric,
+        "dram__cycles_active.avg.pct_of_peak_sustained_elapsed"
+    );
+}
+
+#[test]
+fn launches_carry_their_nested_ranges() {
+    let regions: Vec<_> =
+        imported("regions", &[]).launches.into_iter().map(|launch| launch.region).collect();
+    assert_eq!(regions[0], ["A"]);
+    assert_eq!(regions[1], ["A", "A1"]);
+    assert!(regions[2..].iter().all(|region| region == &["B"]));
+}
+
+#[test]
+fn a_range_names_its_kernels() {
+    let launches = imported("range-replay", &[]).launches;
+    assert_eq!(launches[0].kernel, "range of vecadd, tiled_matmul");
+    assert_eq!(launches[0].region, ["A"]);
+    assert!(launches[0].duration_ns.unwrap() > 0.0);
+    assert_eq!(launches.len(), 2);
+}
+
+#[test]
+fn a_metric_that_ncu_did_not_know_is_refused_by_name() {
+    let asked = ["gpu__time_duration.sum", "nosuch__metric.sum"];
+    let refusals = imported("unknown-metric-among", &asked).refusals;
+    assert_eq!((refusals[0].code, refusals.len()), ("unknown_metric", 1));
+    assert_eq!(refusals[0].metrics, ["nosuch__metric.sum"]);
+}
+
+#[test]
+fn a_report_cut_short_is_imported_as_far_as_it_goes() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
+    let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
+    let whole = zstd::decode_all(packed.as_slice()).unwrap();
+    let cut = &whole[..whole.len() / 2];
+    let all = import(cut, "raw/report.ncu-rep", &Asked::default(), &Limits::default()).unwrap();
+    assert!((1..7).contains(&all.launches.len()));
+    let damage = all.gaps.iter().find(|gap| gap.code == "damaged_report").unwrap();
+    assert!(damage.text.contains(&format!("file ends at offset {}", cut.len())), "{}", damage.text);
+}
