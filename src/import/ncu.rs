@@ -32,8 +32,8 @@ pub(super) const IMPORTER: Importer = Importer {
     },
     import: |source| {
         let bytes = source.bytes()?;
-        import(&bytes, source.from, &source.asked, &Limits::default())
-            .map_err(|cause| source.broken(cause))
+        let limits = Limits { max_size: source.max_bytes };
+        import(&bytes, source.from, &source.asked, &limits).map_err(|cause| source.broken(cause))
     },
 };
 
