@@ -87,6 +87,43 @@ fn the_reference_is_timed_on_the_cpu_under_the_same_ranges() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("cpu n=5000: reference median"));
 }
 
+/// Two groups of different sizes; the reference checks how they are laid out.
+#[test]
+fn groups_reach_the_reference_row_by_row() {
+    let folder = folder(
+        r#"
+#include "rgpu.h"
+int rgpu_reference(const rgpu_case *c) {
+  if (c->groups != 2 || c->nvars != 2 || c->nargs != 2) return 10;
+  if (rgpu_size(c, 0, 0) != 2 || rgpu_size(c, 1, 0) != 3 || rgpu_size(c, 1, 1) != 7) return 11;
+  for (uint32_t g = 0; g < c->groups; ++g) {
+    const rgpu_tensor *x = rgpu_arg(c, g, 0), *y = rgpu_arg(c, g, 1);
+    if (x->rank != 2 || x->dims[0] != (uint64_t)rgpu_size(c, g, 0) || x->dims[1] != 7) return 12;
+    if (rgpu_count(y) != rgpu_count(x)) return 13;
+    for (uint64_t i = 0; i < rgpu_count(x); ++i) rgpu_set(y, i, rgpu_get(x, i));
+  }
+  return 0;
+}"#,
+    );
+    let group = |m: u64| {
+        format!(
+            r#"{{"sizes":[{m},7],"args":[
+            {{"name":"x","dtype":"bf16","dims":[{m},7],"role":"in","init":{{"normal":{{"mean":0,"sd":1}}}}}},
+            {{"name":"y","dtype":"e2m1","dims":[{m},7],"role":"inout"}}]}}"#
+        )
+    };
+    let case = format!(
+        r#"{{"abi":1,"kernel":"groups","entry":{{"host":{{"library":"entry.so"}}}},
+        "data_sets":[{{"name":"two","vars":["m","k"],"groups":[{},{}]}}],
+        "reference":{{"host_library":{{"library":"reference.so"}}}},"timing":{{"iters":1}}}}"#,
+        group(2),
+        group(3)
+    );
+    std::fs::write(folder.path().join("case.json"), case).unwrap();
+    let output = runner(folder.path(), &["case.json", "cpu"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn a_reference_that_returns_non_zero_is_named_with_its_status() {
     let folder =

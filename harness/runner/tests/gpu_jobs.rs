@@ -200,6 +200,21 @@ fn inout_tensors_are_filled_again_before_each_launch() {
 }
 
 #[test]
+fn every_launch_of_every_job_finds_inout_tensors_as_they_were() {
+    for job in ["time", "once", "guard"] {
+        let bench = Bench::new("wants_fresh_output").change(|case| {
+            for set in &mut case.data_sets {
+                let y = &mut set.groups[0].args[2];
+                y.role = Role::InOut;
+                y.init = Some(rgpu_case::Init::Const { value: rgpu_case::Number::Int(1) });
+            }
+        });
+        let (output, _) = bench.run(&[job]);
+        assert!(output.status.success(), "{job}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn time_gives_samples_with_clocks_and_an_interval() {
     let bench = Bench::new("vecadd");
     let (output, report) = bench.run(&["time"]);
