@@ -17,6 +17,7 @@ pub mod language;
 mod mode;
 mod read;
 pub mod sizes;
+mod source;
 mod spec;
 
 pub use cases::DEFAULT_SEED;
@@ -26,6 +27,7 @@ pub use language::{LANGUAGES, Language};
 pub use mode::{Mode, UnknownMode};
 pub use read::read;
 pub use sizes::Selection;
+pub use source::SourceTree;
 pub use spec::{
     ArgSpec, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue, Sizes, Work,
 };

@@ -1,1 +1,80 @@
-//! Tools.
+//! Tools of the GPU host: how each is found, and what a request becomes as a plan.
+//!
+//! Everything here is pure. A [`Tool`] says which questions to ask a host ([`probes`]) and what the
+//! answers mean ([`facts`]); [`plan`] makes a [`Draft`] of what the user asked and what the host
+//! has: ordered steps, each a ladder of exact commands with its success rule and the table of what
+//! the tool's own words mean ([`reason`] explains each code of those tables).
+
+use std::collections::BTreeMap;
+
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{HostFacts, Probe};
+
+mod cc;
+mod cuobjdump;
+mod cupti;
+mod driver;
+mod libcuda;
+mod ncu;
+mod nsys;
+mod nvcc;
+mod nvdisasm;
+mod nvidia_smi;
+mod nvrtc;
+mod plan;
+mod python;
+mod sanitizer;
+mod sudo;
+
+pub use plan::arch::target_arch;
+pub use plan::build::{Compiler, compilers};
+pub use plan::draft::{BundleFile, Content, Draft, Expectations, Localized, PlanError};
+pub use plan::plan;
+pub use plan::reason::{REASONS, Reason, reason};
+pub use plan::region::{OUR_DOMAIN, RegionPath};
+pub use plan::request::{
+    CaptureRange, JobName, NcuOptions, NsysOptions, Part, Program, Request, SanitizerOptions,
+    SanitizerTool, Target, Toolbox,
+};
+pub use plan::sections::{SETS, sections};
+
+/// A tool of the GPU host.
+pub trait Tool: Sync {
+    /// The name of its facts: `ncu`, `nsys` …
+    fn name(&self) -> &'static str;
+
+    /// What to ask a host. Names of probes begin with [`Tool::name`].
+    fn probes(&self) -> Vec<Probe>;
+
+    /// Adds what the answers say.
+    fn read(&self, answers: &AgentFacts, facts: &mut HostFacts);
+}
+
+/// Every tool.
+pub static TOOLS: &[&dyn Tool] = &[
+    &nvidia_smi::NvidiaSmi,
+    &driver::Driver,
+    &libcuda::Libcuda,
+    &nvcc::Nvcc,
+    &nvrtc::Nvrtc,
+    &cc::Cc,
+    &ncu::Ncu,
+    &nsys::Nsys,
+    &sanitizer::Sanitizer,
+    &nvdisasm::Nvdisasm,
+    &cuobjdump::Cuobjdump,
+    &cupti::Cupti,
+    &python::Python,
+    &sudo::Sudo,
+];
+
+/// The questions of every tool. `overrides` are paths that the user fixed, by tool.
+pub fn probes(overrides: &BTreeMap<String, String>) -> Vec<Probe> {
+    plan::facts::probes(overrides)
+}
+
+/// What the answers of a host mean. `remote` is its name on the laptop, `transport` how it is
+/// reached.
+pub fn facts(remote: &str, transport: &str, agent: AgentFacts) -> HostFacts {
+    plan::facts::facts(remote, transport, agent)
+}

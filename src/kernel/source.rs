@@ -1,0 +1,136 @@
+//! The files that compiling a kernel needs: its source, its reference, and what they include by
+//! quoted paths, laid out so that relative includes keep working.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::{KernelError, KernelSpec};
+
+/// More includes than this are no kernel's own.
+const MAX_FILES: usize = 2_000;
+
+/// The sources of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceTree {
+    /// Each file: its path below one common folder (`/` between parts), and where it is here.
+    pub files: Vec<(String, PathBuf)>,
+    /// The kernel's source among them.
+    pub source: String,
+    /// The reference among them.
+    pub reference: Option<String>,
+}
+
+impl KernelSpec {
+    /// Reads the source and the reference, and follows their quoted includes.
+    ///
+    /// # Errors
+    /// [`KernelError::Unreadable`] for a source that cannot be read. An include that is not there
+    /// is left to the compiler.
+    pub fn sources(&self) -> Result<SourceTree, KernelError> {
+        let source = lexical(&self.source);
+        let reference = self.reference.as_ref().map(|reference| lexical(&reference.source));
+        let mut found: Vec<PathBuf> = Vec::new();
+        let mut open: Vec<(PathBuf, Option<&'static str>)> = vec![(source.clone(), Some("source"))];
+        open.extend(reference.clone().map(|path| (path, Some("reference.source"))));
+        while let Some((path, named_by)) = open.pop() {
+            if found.contains(&path) || found.len() >= MAX_FILES {
+                continue;
+            }
+            let bytes = match std::fs::read(&path) {
+                Ok(bytes) => bytes,
+                Err(_) if named_by.is_none() => continue,
+                Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
+            };
+            let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+            let text = String::from_utf8_lossy(&bytes);
+            open.extend(includes(&text).map(|name| (lexical(&folder.join(name)), None)));
+            found.push(path);
+        }
+        let root = common_folder(&found);
+        let below = |path: &Path| {
+            let rest = path.strip_prefix(&root).unwrap_or(path);
+            let parts: Vec<_> = rest
+                .components()
+                .filter_map(|part| match part {
+                    Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+                    _ => None,
+                })
+                .collect();
+            parts.join("/")
+        };
+        let files: BTreeMap<String, PathBuf> =
+            found.iter().map(|path| (below(path), path.clone())).collect();
+        Ok(SourceTree {
+            source: below(&source),
+            reference: reference.as_deref().map(below),
+            files: files.into_iter().collect(),
+        })
+    }
+}
+
+/// The paths of `#include "…"` lines.
+fn includes(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
+        let (name, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+        (!name.is_empty() && !name.starts_with('/')).then_some(name)
+    })
+}
+
+/// `path` without `.` and, as far as names go, without `..`.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(out.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+fn common_folder(paths: &[PathBuf]) -> PathBuf {
+    let mut folders = paths.iter().map(|path| path.parent().unwrap_or(Path::new("")).to_owned());
+    let first = folders.next().unwrap_or_default();
+    folders.fold(first, |common, folder| {
+        common
+            .components()
+            .zip(folder.components())
+            .take_while(|(a, b)| a == b)
+            .map(|(a, _)| a)
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find::{Places, find};
+
+    #[test]
+    fn quoted_includes_travel_and_keep_their_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let source = file(
+            "k/mine.cu",
+            "#include <cuda.h>\n#include \"../common/a.cuh\"\n#include \"gone.h\"\n__global__ void k(float *x) {}",
+        );
+        file("common/a.cuh", "# include \"b.cuh\"\n");
+        file("common/b.cuh", "#include \"a.cuh\"\n");
+        file("k/other.cu", "");
+        let spec = find(source.to_str().unwrap(), &Places::default()).unwrap().spec;
+        let tree = spec.sources().unwrap();
+        let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["common/a.cuh", "common/b.cuh", "k/mine.cu"]);
+        assert_eq!(tree.source, "k/mine.cu");
+    }
+}

@@ -1,0 +1,33 @@
+//! `cuobjdump`: what a binary holds for the GPU.
+
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{HostFacts, Probe};
+
+use super::Tool;
+use super::plan::facts::{dotted_after, run, tool};
+
+/// `cuobjdump`.
+pub(super) struct Cuobjdump;
+
+impl Tool for Cuobjdump {
+    fn name(&self) -> &'static str {
+        "cuobjdump"
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        vec![run(
+            "cuobjdump",
+            &[
+                "cuobjdump",
+                "/usr/local/cuda/bin/cuobjdump",
+                "/usr/local/cuda-*/bin/cuobjdump",
+                "/opt/cuda/bin/cuobjdump",
+            ],
+            &["--version"],
+        )]
+    }
+
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        facts.tools.extend(tool(agent, "cuobjdump", |text| dotted_after(text, "release ")));
+    }
+}

@@ -1,0 +1,299 @@
+//! Nsight Compute: hardware counters of single launches.
+//!
+//! Its exit status means little: 0 although nothing was profiled, the program's own otherwise. So
+//! [`ROWS`] reads its words, which all go to standard output (seen with 2025.3.1, see
+//! tests/fixtures/ncu; the others are from public logs).
+
+use rgpu_protocol::plan::Word;
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{HostFacts, Probe};
+
+use super::Tool;
+use super::plan::draft::PlanError;
+use super::plan::facts::{dotted_after, run, tool};
+use super::plan::region::{OUR_DOMAIN, RegionPath};
+use super::plan::request::{Request, Target};
+use super::plan::rows::{Go, Row};
+use super::plan::sections::{check_section, set_named};
+
+/// Nsight Compute.
+pub(super) struct Ncu;
+
+impl Tool for Ncu {
+    fn name(&self) -> &'static str {
+        "ncu"
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let find = [
+            "ncu",
+            "/usr/local/cuda/bin/ncu",
+            "/opt/nvidia/nsight-compute/*/ncu",
+            "/usr/local/cuda-*/bin/ncu",
+        ];
+        vec![run("ncu", &find, &["--version"])]
+    }
+
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        facts.tools.extend(tool(agent, "ncu", |text| dotted_after(text, "Version ")));
+    }
+}
+
+/// Where the report goes, without the extension that ncu adds.
+pub(super) const REPORT: &str = "raw/report";
+
+/// What ncu's words mean, the specific before the general.
+pub(super) static ROWS: &[Row] = &[
+    Row("ERR_NVGPUCTRPERM", "counters_refused", Go::Counterless),
+    Row("driver resource was unavailable", "counters_busy", Go::Counterless),
+    Row("Failed to prepare kernel for profiling", "ncu_too_old", Go::Leave),
+    Row("LibraryNotLoaded", "perfworks_missing", Go::Leave),
+    Row("Profiling is not supported on device", "gpu_unsupported", Go::Leave),
+    Row("Profiling is not supported on this device", "gpu_unsupported", Go::Leave),
+    Row("Unsupported API during capture", "range_unsupported", Go::Next),
+    Row("RecordStatusUnsupportedApi", "range_unsupported", Go::Next),
+    Row("did not match any section", "unknown_section", Go::Stop),
+    Row("unrecognised option", "bad_arguments", Go::Stop),
+    Row("==ERROR*does not exist or is not an executable", "no_program", Go::Stop),
+    Row("==ERROR*Unable to write to file", "output_not_written", Go::Stop),
+    Row("==ERROR*LaunchFailed", "kernel_crashed", Go::Stop),
+    Row("nsight-compute-lock", "lock_file", Go::Next),
+    Row("Cannot lock GPU clock frequencies", "clocks_not_locked", Go::Note),
+    Row("outstanding GPU clock reset", "clock_reset_pending", Go::Note),
+    Row("Backing up device memory in system memory", "replay_spills", Go::Note),
+    Row("bad allocation", "replay_memory", Go::Next),
+    Row("Failed to find metric", "metrics_unavailable", Go::Note),
+    Row("Unable to access the following", "metrics_unavailable", Go::Note),
+    Row("No metrics to collect found in sections", "no_metrics", Go::Next),
+    Row("terminated before first instrumented API call", "no_cuda_call", Go::Stop),
+    Row("No attachable process", "no_cuda_call", Go::Stop),
+    Row("No kernels were profiled", "no_kernels", Go::Leave),
+    Row("==ERROR*InternalError", "ncu_internal", Go::Next),
+    Row("==ERROR*UnknownError", "ncu_internal", Go::Next),
+    Row("An error occurred while trying to profile", "ncu_internal", Go::Next),
+    Row("==ERROR*Failed to profile", "ncu_internal", Go::Next),
+    Row("The application returned an error code", "program_failed", Go::StopKernel),
+];
+
+/// What a rung collects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Collect {
+    /// What the user asked.
+    Asked,
+    /// The set `basic`.
+    Basic,
+    /// What is known without counters.
+    Launch,
+}
+
+/// Checks what the laptop can check of the options.
+///
+/// # Errors
+/// [`PlanError::Option`] for unknown sets, sections and modes.
+pub(super) fn check(request: &Request) -> Result<(), PlanError> {
+    let options = &request.ncu;
+    if let Some(set) = &options.set {
+        set_named(set)?;
+    }
+    options.sections.iter().try_for_each(|section| check_section(section))?;
+    let modes: &[(&'static str, &Option<String>, &[&str])] = &[
+        ("--replay-mode", &options.replay_mode, &["kernel", "application", "range", "app-range"]),
+        ("--kernel-name-base", &options.kernel_name_base, &["function", "demangled", "mangled"]),
+        ("--target-processes", &options.target_processes, &["all", "application-only"]),
+        (
+            "--clock-control",
+            &options.clock_control,
+            &["base", "boost", "force-boost", "none", "reset"],
+        ),
+    ];
+    for (flag, value, known) in modes {
+        if let Some(value) = value
+            && !known.contains(&value.as_str())
+        {
+            return Err(PlanError::Option {
+                flag,
+                value: value.clone(),
+                problem: format!("it takes `{}`", known.join("`, `")),
+                near: crate::error::nearest(value, known.iter().copied())
+                    .iter()
+                    .map(|near| (*near).to_owned())
+                    .collect(),
+            });
+        }
+    }
+    regions(request)?;
+    extra(&options.extra, "--ncu-args")?;
+    Ok(())
+}
+
+fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
+    request.nvtx_include.iter().map(|text| RegionPath::parse(text)).collect()
+}
+
+/// The words of `--…-args`, split as a shell would.
+pub(super) fn extra(given: &[String], flag: &'static str) -> Result<Vec<String>, PlanError> {
+    let mut words = Vec::new();
+    for text in given {
+        words.extend(shlex::split(text).ok_or_else(|| PlanError::Option {
+            flag,
+            value: text.clone(),
+            problem: "a quote is not closed".to_owned(),
+            near: Vec::new(),
+        })?);
+    }
+    Ok(words)
+}
+
+/// ncu's own command line, up to the program.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn words(
+    request: &Request,
+    ncu: &str,
+    collect: Collect,
+    replay: Option<&str>,
+) -> Result<Vec<Word>, PlanError> {
+    let options = &request.ncu;
+    let kernel = matches!(request.target, Target::Kernel { .. });
+    let mut words: Vec<Word> = vec![ncu.into()];
+    let mut flag = |name: &str, value: &str| {
+        words.push(name.into());
+        words.push(value.into());
+    };
+    flag("--target-processes", options.target_processes.as_deref().unwrap_or("all"));
+    flag("--clock-control", options.clock_control.as_deref().unwrap_or("none"));
+    flag("--import-source", "yes");
+    if let Some(mode) = replay {
+        flag("--replay-mode", mode);
+    }
+    match collect {
+        Collect::Basic => flag("--set", "basic"),
+        Collect::Launch => flag("--section", "LaunchStats"),
+        Collect::Asked => {
+            for (name, value) in collected(request, kernel)? {
+                flag(name, &value);
+            }
+        }
+    }
+    if let Some(filter) = kernel_filter(&options.kernel_name, &options.kernel_exclude) {
+        flag("--kernel-name", &filter);
+    }
+    if let Some(base) = &options.kernel_name_base {
+        flag("--kernel-name-base", base);
+    }
+    if let Some(count) = options.launch_skip {
+        flag("--launch-skip", &count.to_string());
+    }
+    if let Some(count) = options.launch_count {
+        flag("--launch-count", &count.to_string());
+    }
+    let regions = regions(request)?;
+    for expression in regions.iter().flat_map(RegionPath::for_ncu) {
+        flag("--nvtx-include", &expression);
+    }
+    // Our own launches count only inside `timed`; next to the user's regions, which the warm-up
+    // passes through as well, everything else of ours is excluded instead.
+    match (kernel, regions.is_empty()) {
+        (true, true) => flag("--nvtx-include", &format!("{OUR_DOMAIN}@timed/")),
+        (true, false) => {
+            for phase in ["setup", "warmup", "verify"] {
+                flag("--nvtx-exclude", &format!("{OUR_DOMAIN}@{phase}/"));
+            }
+        }
+        (false, _) => {}
+    }
+    words.push("--nvtx".into());
+    words.extend(extra(&options.extra, "--ncu-args")?.into_iter().map(Word::from));
+    words.push("--force-overwrite".into());
+    words.push("--export".into());
+    words.push(Word::in_job(REPORT));
+    Ok(words)
+}
+
+/// Sets, sections and metrics of a request as flags with values.
+fn collected(request: &Request, kernel: bool) -> Result<Vec<(&'static str, String)>, PlanError> {
+    let options = &request.ncu;
+    let mut flags = Vec::new();
+    let named = !options.sections.is_empty() || !options.metrics.is_empty();
+    let set = match &options.set {
+        Some(set) => Some(set.as_str()),
+        None if named => None,
+        None => Some(if kernel { "full" } else { "basic" }),
+    };
+    if let Some(name) = set {
+        match set_named(name)?.sections {
+            None => flags.push(("--set", name.to_owned())),
+            Some(sections) => {
+                flags.extend(sections.iter().map(|section| ("--section", (*section).to_owned())));
+            }
+        }
+    }
+    flags.extend(options.sections.iter().map(|section| ("--section", section.clone())));
+    let metrics: Vec<&str> = options
+        .metrics
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .filter(|metric| !metric.is_empty() && !request.drop_metrics.contains(*metric))
+        .collect();
+    if !metrics.is_empty() {
+        flags.push(("--metrics", metrics.join(",")));
+    }
+    // Every metric that was asked for is lacking here: something must be collected all the same.
+    if flags.is_empty() {
+        flags.push(("--set", "basic".to_owned()));
+    }
+    Ok(flags)
+}
+
+/// ncu takes one `--kernel-name` and knows no exclusion, but its regular expressions have
+/// look-ahead: several names and exclusions become one expression.
+fn kernel_filter(names: &[String], excluded: &[String]) -> Option<String> {
+    if let ([only], []) = (names, excluded) {
+        return Some(only.clone());
+    }
+    let pattern = |name: &String| match name.strip_prefix("regex:") {
+        Some(regex) => format!(".*(?:{regex})"),
+        None => format!("{}$", escaped(name)),
+    };
+    let mut filter: String = excluded.iter().map(|name| format!("(?!{})", pattern(name))).collect();
+    if !names.is_empty() {
+        let any: Vec<String> = names.iter().map(pattern).collect();
+        filter.push_str(&format!("(?={})", any.join("|")));
+    }
+    (!filter.is_empty()).then(|| format!("regex:^{filter}"))
+}
+
+/// `name` with a backslash before each character that means something in a regular expression.
+fn escaped(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        if r"\^$.|?*+()[]{}".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_kernel_names_and_exclusions_become_one_expression() {
+        let filter = |names: &[&str], excluded: &[&str]| {
+            let own = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+            kernel_filter(&own(names), &own(excluded))
+        };
+        assert_eq!(filter(&[], &[]), None);
+        assert_eq!(filter(&["regex:foo"], &[]).as_deref(), Some("regex:foo"));
+        assert_eq!(filter(&["a", "regex:b"], &[]).as_deref(), Some("regex:^(?=a$|.*(?:b))"));
+        assert_eq!(filter(&[], &["f(x)"]).as_deref(), Some(r"regex:^(?!f\(x\)$)"));
+        assert_eq!(
+            filter(&["a"], &["regex:memset"]).as_deref(),
+            Some("regex:^(?!.*(?:memset))(?=a$)")
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! Nsight Systems: a time line of CUDA calls, kernels, copies and NVTX ranges.
+//!
+//! Its report is made by an importer of its own, which fails where a library is missing and leaves
+//! the raw capture, with exit status 0 (tests/fixtures/nsys/2025.3.1/importer-missing).
+
+use rgpu_protocol::plan::Word;
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{HostFacts, Probe};
+
+use super::Tool;
+use super::ncu::extra;
+use super::plan::draft::PlanError;
+use super::plan::facts::{answer, dotted_after, run, tool};
+use super::plan::region::RegionPath;
+use super::plan::request::{CaptureRange, Request};
+use super::plan::rows::{Go, Row};
+
+/// Nsight Systems.
+pub(super) struct Nsys;
+
+/// What [`Nsys::read`] begins a problem with when nsys itself works but cannot make a report.
+pub(super) const IMPORTER: &str = "its importer does not start";
+
+impl Tool for Nsys {
+    fn name(&self) -> &'static str {
+        "nsys"
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let find = [
+            "nsys",
+            "/usr/local/cuda/bin/nsys",
+            "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
+            "/opt/nvidia/nsight-systems-cli/*/target-linux-*/nsys",
+            // Nsight Compute brings one along.
+            "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
+        ];
+        // The loader names a missing library before the importer looks at its arguments.
+        let importer = |name, folders: &[&str]| run(name, folders, &["--help"]);
+        vec![
+            run("nsys", &find, &["--version"]),
+            importer(
+                "nsys.importer.systems",
+                &["/opt/nvidia/nsight-systems*/*/host-linux-*/QdstrmImporter"],
+            ),
+            importer(
+                "nsys.importer.compute",
+                &["/opt/nvidia/nsight-compute/*/host/linux-*/QdstrmImporter"],
+            ),
+        ]
+    }
+
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        let Some(mut found) = tool(agent, "nsys", |text| dotted_after(text, "version ")) else {
+            return;
+        };
+        let systems = answer(agent, "nsys.importer.systems").filter(|a| a.path.is_some());
+        let compute = answer(agent, "nsys.importer.compute").filter(|a| a.path.is_some());
+        // Which importer this nsys starts is certain only from its path; a lone one is likely.
+        let importer = if found.path.contains("/nsight-compute/") {
+            compute
+        } else if found.path.contains("/nsight-systems") {
+            systems
+        } else {
+            systems.or(compute)
+        };
+        let missing = importer.and_then(|answer| missing_library(&answer.text));
+        found.problems.extend(missing.map(|library| format!("{IMPORTER}: `{library}` is missing")));
+        facts.tools.push(found);
+    }
+}
+
+/// The library that the dynamic loader complains of.
+fn missing_library(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let rest = line.split_once("error while loading shared libraries:")?.1;
+        rest.split(':').next().map(str::trim).filter(|name| !name.is_empty())
+    })
+}
+
+/// Where the report goes, without the extension that nsys adds.
+pub(super) const REPORT: &str = "raw/report";
+
+/// What nsys's words mean.
+pub(super) static ROWS: &[Row] = &[
+    Row("Importer error status", "importer_broken", Go::Leave),
+    Row("skipping importation of the QDSTRM", "importer_broken", Go::Leave),
+    Row("Unrecognized GPU UUID", "unrecognized_gpu", Go::Next),
+    Row("Can't find UUID for CUDA device", "unrecognized_gpu", Go::Next),
+    Row("Time conversion", "time_conversion", Go::Next),
+    Row("time conversion", "time_conversion", Go::Next),
+    Row("Wrong event order has been detected", "event_order", Go::Next),
+    Row("Importation failed", "event_order", Go::Next),
+    Row("No reports were generated", "nothing_captured", Go::Stop),
+    Row("NVPA_STATUS_ERROR", "gpu_metrics_refused", Go::Next),
+    Row("ERR_NVGPUCTRPERM", "gpu_metrics_refused", Go::Next),
+    Row("not found in current directory or standard search paths", "no_program", Go::Stop),
+    Row("Illegal --*argument", "bad_arguments", Go::Stop),
+    Row("unrecognised option", "bad_arguments", Go::Stop),
+    Row("Failed to create '*report", "output_not_written", Go::Stop),
+    Row("No CUDA events collected", "no_cuda_events", Go::Note),
+    Row("does not contain CUDA trace data", "no_cuda_events", Go::Note),
+    Row("does not contain CUDA kernel data", "no_cuda_events", Go::Note),
+    Row("perf_event_paranoid", "perf_paranoid", Go::Note),
+    Row("CPU IP/backtrace sampling not supported", "perf_paranoid", Go::Note),
+];
+
+/// What a rung traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trace {
+    /// What the user asked.
+    Full,
+    /// CUDA and NVTX, with time stamps converted another way.
+    Cuda,
+    /// NVTX alone.
+    Nvtx,
+}
+
+/// Checks what the laptop can check of the options.
+///
+/// # Errors
+/// [`PlanError::Option`].
+pub(super) fn check(request: &Request) -> Result<(), PlanError> {
+    if let Some(sample) = &request.nsys.sample {
+        let known = ["none", "process-tree", "system-wide", "cpu"];
+        if !known.contains(&sample.as_str()) {
+            return Err(PlanError::Option {
+                flag: "--sample",
+                value: sample.clone(),
+                problem: format!("it takes `{}`", known.join("`, `")),
+                near: Vec::new(),
+            });
+        }
+    }
+    if let Some(CaptureRange::Nvtx(path)) = &request.nsys.capture_range {
+        RegionPath::parse(path)?;
+    }
+    extra(&request.nsys.extra, "--nsys-args").map(|_| ())
+}
+
+/// nsys's own command line, up to the program, and what its environment needs besides.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn words(
+    request: &Request,
+    nsys: &str,
+    trace: Trace,
+) -> Result<(Vec<Word>, Vec<(&'static str, &'static str)>), PlanError> {
+    let options = &request.nsys;
+    let mut env = Vec::new();
+    let (traced, sample) = match trace {
+        Trace::Full => {
+            (options.trace.as_deref().unwrap_or("cuda,nvtx,osrt"), options.sample.as_deref())
+        }
+        Trace::Cuda => {
+            // In place of an edit of the user's own nsys configuration.
+            env.push(("NSYS_CONFIG_DIRECTIVES", "CuptiUseRawGpuTimestamps=false"));
+            ("cuda,nvtx", None)
+        }
+        Trace::Nvtx => ("nvtx", None),
+    };
+    let mut words: Vec<Word> = vec![nsys.into(), "profile".into()];
+    words.push(format!("--trace={traced}").into());
+    words.push(format!("--sample={}", sample.unwrap_or("none")).into());
+    if sample.is_none_or(|sample| sample == "none") {
+        words.push("--cpuctxsw=none".into());
+    }
+    match &options.capture_range {
+        Some(CaptureRange::CudaProfilerApi) if trace != Trace::Nvtx => {
+            words.push("--capture-range=cudaProfilerApi".into());
+            words.push("--capture-range-end=stop".into());
+        }
+        Some(CaptureRange::Nvtx(path)) => {
+            words.push("--capture-range=nvtx".into());
+            words.push(format!("--nvtx-capture={}", RegionPath::parse(path)?.for_nsys()).into());
+            words.push("--capture-range-end=stop".into());
+            env.push(("NSYS_NVTX_PROFILER_REGISTER_ONLY", "0"));
+        }
+        _ => {}
+    }
+    if trace == Trace::Full {
+        words.extend(extra(&options.extra, "--nsys-args")?.into_iter().map(Word::from));
+    }
+    words.push("--force-overwrite=true".into());
+    words.push("--output".into());
+    words.push(Word::in_job(REPORT));
+    Ok((words, env))
+}
+
+/// Makes the sqlite file of a report.
+pub(super) fn export_words(nsys: &str) -> Vec<Word> {
+    let mut words: Vec<Word> = ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
+        .map(Word::from)
+        .to_vec();
+    words.insert(0, nsys.into());
+    words.push(Word::in_job(format!("{REPORT}.sqlite")));
+    words.push(Word::in_job(format!("{REPORT}.nsys-rep")));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loaders_complaint_names_the_library() {
+        let text = "/opt/x/QdstrmImporter: error while loading shared libraries: libdw.so.1: cannot open shared object file: No such file or directory";
+        assert_eq!(missing_library(text), Some("libdw.so.1"));
+        assert_eq!(missing_library("QdstrmImporter 2025.3\nusage"), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! `nvcc`: the CUDA compiler, which also builds host entries.
+
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{HostFacts, Probe};
+
+use super::Tool;
+use super::plan::facts::{dotted_after, run, tool};
+use super::plan::rows::{Go, Row};
+
+/// `nvcc`.
+pub(super) struct Nvcc;
+
+impl Tool for Nvcc {
+    fn name(&self) -> &'static str {
+        "nvcc"
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let find = [
+            "nvcc",
+            "/usr/local/cuda/bin/nvcc",
+            "/usr/local/cuda-*/bin/nvcc",
+            "/opt/cuda/bin/nvcc",
+        ];
+        vec![run("nvcc", &find, &["--version"])]
+    }
+
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        facts.tools.extend(tool(agent, "nvcc", |text| dotted_after(text, "release ")));
+    }
+}
+
+/// What a compiler's words mean; NVRTC's are the same where they concern the source.
+pub(super) static ROWS: &[Row] = &[
+    Row("Unsupported gpu architecture", "arch_unsupported", Go::Next),
+    Row("is not defined for option 'gpu-architecture'", "arch_unsupported", Go::Next),
+    Row("invalid value for --gpu-architecture", "arch_unsupported", Go::Next),
+    Row("Cannot find compiler", "no_host_compiler", Go::Next),
+    Row("unsupported GNU version", "no_host_compiler", Go::Next),
+    Row("unsupported clang version", "no_host_compiler", Go::Next),
+    Row("error while loading shared libraries", "compiler_broken", Go::Next),
+    Row("error:", "does_not_compile", Go::Stop),
+    Row("error   :", "does_not_compile", Go::Stop),
+    Row("error #", "does_not_compile", Go::Stop),
+    Row("undefined reference to", "does_not_compile", Go::Stop),
+];

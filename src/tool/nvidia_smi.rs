@@ -1,0 +1,95 @@
+//! `nvidia-smi`: the driver, its CUDA version and the GPUs.
+
+use rgpu_protocol::probe::{AgentFacts, GpuFacts};
+use rgpu_protocol::{HostFacts, Probe};
+
+use super::Tool;
+use super::plan::facts::{answer, dotted_after, run, tool};
+
+/// Columns of the query, in this order.
+const QUERY: &str = "--query-gpu=index,name,uuid,driver_version,compute_cap,memory.total,clocks.max.sm,clocks.max.mem,power.limit,mig.mode.current";
+
+/// Where it may lie; the second is WSL's.
+const FIND: &[&str] = &["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];
+
+/// Arguments that list processes on GPUs as [`rgpu_protocol::plan::GpuRequest::processes`] wants.
+pub(super) const PROCESSES: [&str; 2] =
+    ["--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader"];
+
+/// `nvidia-smi`.
+pub(super) struct NvidiaSmi;
+
+impl Tool for NvidiaSmi {
+    fn name(&self) -> &'static str {
+        "nvidia-smi"
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        vec![
+            run("nvidia-smi", FIND, &[QUERY, "--format=csv,noheader,nounits"]),
+            run("nvidia-smi.version", FIND, &["--version"]),
+        ]
+    }
+
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        let Some(mut found) = tool(agent, "nvidia-smi", |_| None) else { return };
+        let text = answer(agent, "nvidia-smi").map(|a| a.text.as_str()).unwrap_or_default();
+        for line in text.lines() {
+            let Some((gpu, driver)) = gpu(line) else { continue };
+            facts.gpus.push(gpu);
+            facts.driver = Some(driver);
+        }
+        facts.gpus.sort_by_key(|gpu| gpu.index);
+        let version = answer(agent, "nvidia-smi.version").map(|a| a.text.as_str());
+        facts.cuda = version.and_then(|text| dotted_after(text, "CUDA Version"));
+        found.version = facts.driver.clone().unwrap_or_default();
+        if facts.gpus.is_empty() && found.problems.is_empty() {
+            let words = text.lines().next().unwrap_or("it prints nothing").trim();
+            found.problems.push(format!("sees no GPU: {words}"));
+        }
+        facts.tools.push(found);
+    }
+}
+
+/// One line of the query: the GPU and the driver's version.
+fn gpu(line: &str) -> Option<(GpuFacts, String)> {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let [index, name, uuid, driver, cc, memory, sm, mem, power, mig] = fields.as_slice() else {
+        return None;
+    };
+    let (major, minor) = cc.split_once('.')?;
+    let gpu = GpuFacts {
+        index: index.parse().ok()?,
+        name: (*name).to_owned(),
+        uuid: (*uuid).to_owned(),
+        sm: major.parse::<u32>().ok()? * 10 + minor.parse::<u32>().ok()?,
+        memory_bytes: memory.parse::<u64>().ok().map_or(0, |mib| mib << 20),
+        max_sm_mhz: sm.parse().ok(),
+        max_mem_mhz: mem.parse().ok(),
+        power_limit_w: power.parse().ok(),
+        mig: *mig == "Enabled",
+    };
+    Some((gpu, (*driver).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_query_is_a_gpu() {
+        let line = "0, NVIDIA H200, GPU-17e5a922-c253-121e-317d-f787dfc19245, 580.159.04, 9.0, 143771, 1980, 3201, 700.00, Disabled";
+        let (gpu, driver) = gpu(line).unwrap();
+        assert_eq!((gpu.sm, gpu.max_sm_mhz, gpu.mig), (90, Some(1980), false));
+        assert_eq!(gpu.power_limit_w, Some(700.0));
+        assert_eq!(driver, "580.159.04");
+        assert_eq!(super::gpu("No devices were found"), None);
+    }
+
+    #[test]
+    fn what_a_gpu_does_not_tell_is_absent() {
+        let line = "1, Tesla T4, GPU-x, 470.1, 7.5, 15109, 1590, 5001, [N/A], [N/A]";
+        let (gpu, _) = gpu(line).unwrap();
+        assert_eq!((gpu.sm, gpu.power_limit_w, gpu.mig), (75, None, false));
+    }
+}

@@ -1,0 +1,124 @@
+//! Which architecture to compile for.
+
+use rgpu_protocol::probe::GpuFacts;
+use rgpu_protocol::{GpuChoice, HostFacts};
+
+use super::draft::PlanError;
+use super::request::{Request, Target};
+
+/// The architecture when nothing says another: no GPU, no `--arch`, none in kernel.toml.
+const DEFAULT: &str = "sm_90a";
+
+/// The architecture that the kernel of `request` is compiled for: `--arch`, else the one of
+/// kernel.toml that the GPU runs, else the GPU's own, else (without a GPU) kernel.toml's first or
+/// `sm_90a`. Empty for a program.
+///
+/// # Errors
+/// [`PlanError`] when the GPU asked for is not there, or cannot run what was asked.
+pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanError> {
+    let Target::Kernel { spec, .. } = &request.target else { return Ok(String::new()) };
+    let gpu = chosen_gpu(request, facts)?;
+    if let Some(asked) = &request.arch {
+        return match gpu {
+            Some(gpu) if request.part == super::request::Part::Whole && !runs(asked, gpu.sm) => {
+                Err(PlanError::Arch { asked: asked.clone(), gpu: native(gpu.sm) })
+            }
+            _ => Ok(asked.clone()),
+        };
+    }
+    match gpu {
+        None => Ok(spec.arch.first().cloned().unwrap_or_else(|| DEFAULT.to_owned())),
+        Some(gpu) if spec.arch.is_empty() => Ok(native(gpu.sm)),
+        Some(gpu) => {
+            // The most specific one that runs there.
+            let mut fitting: Vec<&String> = spec.arch.iter().filter(|a| runs(a, gpu.sm)).collect();
+            fitting.sort_by_key(|arch| (parse(arch), arch.len()));
+            fitting.last().map(|arch| (*arch).clone()).ok_or_else(|| PlanError::Arch {
+                asked: spec.arch.join("`, `"),
+                gpu: native(gpu.sm),
+            })
+        }
+    }
+}
+
+/// The GPU that a plan is made for; `None` when the host has none.
+///
+/// # Errors
+/// [`PlanError::NoSuchGpu`] when there are GPUs but not the one asked for.
+pub(super) fn chosen_gpu<'a>(
+    request: &Request,
+    facts: &'a HostFacts,
+) -> Result<Option<&'a GpuFacts>, PlanError> {
+    let (words, fits): (String, Box<dyn Fn(&GpuFacts) -> bool>) = match &request.gpu {
+        GpuChoice::Any => (String::new(), Box::new(|_| true)),
+        GpuChoice::Index(index) => {
+            let index = *index;
+            (format!("number {index}"), Box::new(move |gpu| gpu.index == index))
+        }
+        GpuChoice::Uuid(uuid) => {
+            let uuid = uuid.clone();
+            (format!("`{uuid}`"), Box::new(move |gpu| gpu.uuid.starts_with(&uuid)))
+        }
+        GpuChoice::Name(name) => {
+            let name = name.to_lowercase();
+            (
+                format!("called `{name}`"),
+                Box::new(move |gpu| gpu.name.to_lowercase().contains(&name)),
+            )
+        }
+    };
+    match facts.gpus.iter().find(|gpu| fits(gpu)) {
+        Some(gpu) => Ok(Some(gpu)),
+        None if facts.gpus.is_empty() => Ok(None),
+        None => Err(PlanError::NoSuchGpu {
+            asked: words,
+            known: facts
+                .gpus
+                .iter()
+                .map(|gpu| format!("{} {} ({})", gpu.index, gpu.name, gpu.uuid))
+                .collect(),
+        }),
+    }
+}
+
+/// The name of a GPU's own architecture. From 9.0 on the specific one, which alone has wgmma, TMA
+/// multicast and the like.
+fn native(sm: u32) -> String {
+    match sm {
+        90.. => format!("sm_{sm}a"),
+        _ => format!("sm_{sm}"),
+    }
+}
+
+/// Number and suffix of `sm_90a`.
+fn parse(arch: &str) -> Option<(u32, Option<char>)> {
+    let rest = arch.strip_prefix("sm_")?;
+    let suffix = rest.chars().last().filter(char::is_ascii_alphabetic);
+    let digits = rest.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    Some((digits.parse().ok()?, suffix))
+}
+
+/// Whether code for `arch` runs on a GPU of compute capability `sm` (times ten): `a` on exactly
+/// its own, plain and `f` on the same major version from theirs on.
+fn runs(arch: &str, sm: u32) -> bool {
+    match parse(arch) {
+        Some((number, Some('a'))) => number == sm,
+        Some((number, _)) => number / 10 == sm / 10 && number <= sm,
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_runs_where_the_hardware_says_so() {
+        for (arch, sm) in [("sm_90a", 90), ("sm_80", 86), ("sm_100f", 103), ("sm_90", 90)] {
+            assert!(runs(arch, sm), "{arch} on {sm}");
+        }
+        for (arch, sm) in [("sm_90a", 100), ("sm_89", 86), ("sm_80", 90), ("sm_100a", 103)] {
+            assert!(!runs(arch, sm), "{arch} on {sm}");
+        }
+    }
+}

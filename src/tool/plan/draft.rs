@@ -1,0 +1,194 @@
+//! A plan before its files are hashed, and what the laptop may expect of it.
+
+use std::path::PathBuf;
+
+use rgpu_protocol::RungRecord;
+use rgpu_protocol::plan::Plan;
+
+use crate::error::{Exit, Failure};
+
+/// What [`super::plan`] makes: bundle turns it into a plan with blobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// The plan; its files are only those that the host already has ([`super::Request::reuse`]).
+    pub plan: Plan,
+    /// Files to bring along.
+    pub files: Vec<BundleFile>,
+    /// What comes back.
+    pub expect: Expectations,
+}
+
+/// A file of the job's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundleFile {
+    /// Relative to the job's folder.
+    pub path: String,
+    /// What is in it.
+    pub content: Content,
+    /// Whether it may be executed.
+    pub executable: bool,
+}
+
+impl BundleFile {
+    /// A file of this machine.
+    pub fn copy(path: impl Into<String>, from: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), content: Content::Local(from.into()), executable: false }
+    }
+
+    /// A file that is made here.
+    pub fn text(path: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), content: Content::Bytes(text.into()), executable: false }
+    }
+
+    /// The same, executable.
+    pub fn executable(self) -> Self {
+        Self { executable: true, ..self }
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A file of this machine.
+    Local(PathBuf),
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local(path) => write!(f, "Local({})", path.display()),
+            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+        }
+    }
+}
+
+/// What the laptop may expect of a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expectations {
+    /// The architecture compiled for; empty for a program.
+    pub arch: String,
+    /// The compiled module in the job's folder (`build/k.cubin`, `build/libk.so`); empty for a
+    /// program.
+    pub module: String,
+    /// Files of the job's folder that a later plan of this run may reuse.
+    pub built: Vec<String>,
+    /// Sources as compilers name them there, and where they are here.
+    pub sources: Vec<Localized>,
+    /// Rungs that cannot work on this host and were left out, with the reason, in ladder order.
+    pub left_out: Vec<RungRecord>,
+    /// Things the user should know before the job starts.
+    pub notes: Vec<String>,
+}
+
+/// A source file's two names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Localized {
+    /// As compilers on the host print it.
+    pub there: String,
+    /// The path on this machine.
+    pub here: PathBuf,
+}
+
+impl Expectations {
+    /// A compiler's message with the names of this machine.
+    pub fn localize(&self, message: &str) -> String {
+        self.sources.iter().fold(message.to_owned(), |text, source| {
+            text.replace(&source.there, &source.here.display().to_string())
+        })
+    }
+}
+
+/// A request that no plan can meet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The runner for this host is not at hand.
+    #[error("there is no `rgpu-runner` for `{arch}` at hand")]
+    NoRunner {
+        /// The host's architecture.
+        arch: String,
+    },
+    /// Nothing on the host compiles, and nothing was built elsewhere.
+    #[error("the host has no compiler for `{source_name}`")]
+    NoCompiler {
+        /// The source.
+        source_name: String,
+        /// Whether NVRTC could do it.
+        device: bool,
+    },
+    /// The kernel is not for this GPU.
+    #[error("the kernel is for `{asked}`, but the GPU is `{gpu}`")]
+    Arch {
+        /// What kernel.toml or `--arch` asks for.
+        asked: String,
+        /// What the GPU is.
+        gpu: String,
+    },
+    /// No GPU of the host fits `--gpu`.
+    #[error("no GPU of the host is {asked}")]
+    NoSuchGpu {
+        /// In words.
+        asked: String,
+        /// Those that are there.
+        known: Vec<String>,
+    },
+    /// An option's value is wrong.
+    #[error("`{flag} {value}`: {problem}")]
+    Option {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong.
+        problem: String,
+        /// The nearest right values.
+        near: Vec<String>,
+    },
+    /// Every rung was refused.
+    #[error("no way is left to {title}")]
+    NothingLeft {
+        /// What was to be done.
+        title: String,
+    },
+    /// A source file cannot be read.
+    #[error("cannot read `{}`: {problem}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        let what = error.to_string();
+        match error {
+            PlanError::NoRunner { arch } => Failure::new(Exit::Config, "no_runner", what).hint(format!(
+                "`cargo xtask dist` builds the binaries for GPU hosts; a release has them under libexec/rgpu/{arch}"
+            )),
+            PlanError::NoCompiler { device, .. } => {
+                let failure = Failure::new(Exit::Host, "no_compiler", what);
+                match device {
+                    true => failure.hint("install the CUDA toolkit there, or NVRTC here: `rgpu setup`"),
+                    false => failure.hint("a host entry needs nvcc and a C++ compiler there"),
+                }
+            }
+            PlanError::Arch { gpu, .. } => Failure::new(Exit::Config, "arch_mismatch", what)
+                .hint(format!("`--arch {gpu}` compiles for this GPU, if the source allows")),
+            PlanError::NoSuchGpu { known, .. } => {
+                Failure::new(Exit::Host, "no_such_gpu", what).hint(format!("there: {}", known.join("; ")))
+            }
+            PlanError::Option { near, .. } => {
+                let failure = Failure::new(Exit::Usage, "bad_option", what);
+                match near.is_empty() {
+                    true => failure,
+                    false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
+                }
+            }
+            PlanError::NothingLeft { .. } => Failure::new(Exit::Tool, "nothing_left", what),
+            PlanError::Unreadable { .. } => Failure::new(Exit::Config, "missing_source", what),
+        }
+    }
+}

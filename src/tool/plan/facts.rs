@@ -1,0 +1,93 @@
+//! Questions to a host, and the facts made of the answers.
+
+use std::collections::BTreeMap;
+
+use rgpu_protocol::probe::{AgentFacts, ProbeAnswer, ToolFacts};
+use rgpu_protocol::{HostFacts, Pattern, Probe};
+
+use super::super::TOOLS;
+
+/// The questions of every tool; a path that the user fixed replaces what would be searched.
+pub(crate) fn probes(overrides: &BTreeMap<String, String>) -> Vec<Probe> {
+    let fixed = |mut probe: Probe| {
+        if let Some(path) = overrides.get(&probe.name) {
+            probe.find = vec![path.clone()];
+        }
+        probe
+    };
+    TOOLS.iter().flat_map(|tool| tool.probes()).map(fixed).collect()
+}
+
+/// The facts of a host.
+pub(crate) fn facts(remote: &str, transport: &str, agent: AgentFacts) -> HostFacts {
+    let mut facts = HostFacts {
+        remote: remote.to_owned(),
+        transport: transport.to_owned(),
+        ..HostFacts::default()
+    };
+    for tool in TOOLS {
+        tool.read(&agent, &mut facts);
+    }
+    // The answers are understood now; what is kept is what they meant.
+    facts.agent = AgentFacts { answers: Vec::new(), ..agent };
+    facts
+}
+
+/// A probe that runs the first file found.
+pub(crate) fn run(name: &str, find: &[&str], args: &[&str]) -> Probe {
+    Probe {
+        name: name.to_owned(),
+        find: find.iter().map(|f| (*f).to_owned()).collect(),
+        run: Some(args.iter().map(|a| (*a).to_owned()).collect()),
+        read: false,
+        keep: Vec::new(),
+        timeout_s: 20,
+    }
+}
+
+/// A probe that only finds a file.
+pub(crate) fn find(name: &str, find: &[&str]) -> Probe {
+    Probe { run: None, ..run(name, find, &[]) }
+}
+
+/// A probe that reads a file's lines that match one of `keep`.
+pub(crate) fn read(name: &str, file: &str, keep: &[&str]) -> Probe {
+    let keep = keep.iter().map(|text| Pattern::new(*text)).collect();
+    Probe { read: true, keep, ..find(name, &[file]) }
+}
+
+/// The answer to the probe `name`.
+pub(crate) fn answer<'a>(agent: &'a AgentFacts, name: &str) -> Option<&'a ProbeAnswer> {
+    agent.answers.iter().find(|answer| answer.name == name)
+}
+
+/// The facts of a tool that was found; its version is what `version` makes of what it printed.
+pub(crate) fn tool(
+    agent: &AgentFacts,
+    name: &str,
+    version: impl Fn(&str) -> Option<String>,
+) -> Option<ToolFacts> {
+    let answer = answer(agent, name)?;
+    let path = answer.path.clone()?;
+    let mut problems = Vec::new();
+    let found = version(&answer.text).unwrap_or_default();
+    if let Some(error) = &answer.error {
+        problems.push(format!("does not answer: {error}"));
+    } else if found.is_empty() && answer.exit.is_some_and(|exit| exit != 0) {
+        let words = answer.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        problems.push(format!("does not start: {}", words.trim()));
+    }
+    Some(ToolFacts { name: name.to_owned(), path, version: found, problems })
+}
+
+/// The first dotted number (`2025.3.1.0`, `13.0`) behind `label` on one line.
+pub(crate) fn dotted_after(text: &str, label: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let rest = &line[line.find(label)? + label.len()..];
+        let start = rest.find(|c: char| c.is_ascii_digit())?;
+        let number: String =
+            rest[start..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+        let number = number.trim_end_matches('.');
+        number.contains('.').then(|| number.to_owned())
+    })
+}

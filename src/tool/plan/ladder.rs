@@ -1,0 +1,325 @@
+//! The `profile` step: each mode's ladder, from the best rung that could work on the host to the
+//! last one that always does.
+
+use std::collections::BTreeMap;
+
+use rgpu_protocol::plan::{ArtifactSpec, Rung, Success, Word};
+use rgpu_protocol::{HostFacts, RungRecord};
+
+use super::draft::PlanError;
+use super::request::{Request, Target, Toolbox, path_of};
+use super::rows::{Row, Ways, table};
+use super::{CASE, CASE_PLAIN, COLLECTOR, RAW, RUNNER};
+use crate::kernel::Mode;
+use crate::tool::ncu::{self, Collect};
+use crate::tool::nsys::{self, Trace};
+
+/// Builds the ladder of one request.
+pub(super) struct Ladder<'a> {
+    pub(super) request: &'a Request,
+    pub(super) facts: &'a HostFacts,
+    pub(super) toolbox: &'a Toolbox,
+    /// Rungs that cannot work here, with the reason.
+    pub(super) left_out: Vec<RungRecord>,
+    rungs: Vec<Rung>,
+}
+
+/// The id of the step.
+pub(super) const STEP: &str = "profile";
+
+impl<'a> Ladder<'a> {
+    pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
+        Self { request, facts, toolbox, left_out: Vec::new(), rungs: Vec::new() }
+    }
+
+    /// The rungs on a host with a GPU.
+    ///
+    /// # Errors
+    /// [`PlanError`] for options that cannot be.
+    pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
+        match self.request.mode {
+            Mode::Ncu => {
+                self.ncu()?;
+                self.nsys(&[Trace::Cuda])?;
+                self.collector();
+                self.plain();
+            }
+            Mode::Nsys => {
+                self.nsys(&[Trace::Full, Trace::Cuda, Trace::Nvtx])?;
+                self.collector();
+                self.plain();
+            }
+            Mode::Nvtx => {
+                self.collector();
+                self.plain();
+            }
+            // A kernel's time and verify are steps of their own; a program is only run.
+            Mode::Bench | Mode::Verify | Mode::Sanitizer => self.plain(),
+        }
+        Ok(self.finish())
+    }
+
+    /// The rungs on a host without one: the reference on the CPU.
+    pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
+        self.leave_out("ncu.asked", self.request.mode == Mode::Ncu, "no_gpu");
+        self.leave_out("nsys.full", self.request.mode == Mode::Nsys, "no_gpu");
+        self.collector();
+        let (argv, artifacts) = match self.request.target {
+            Target::Kernel { .. } => runner_words("cpu", &[], "cpu"),
+            Target::Program(_) => (self.target("cpu"), Vec::new()),
+        };
+        let mut rung = self.rung("cpu", argv, artifacts);
+        rung.loses = "everything of the GPU".to_owned();
+        self.rungs.push(rung);
+        self.finish()
+    }
+
+    fn finish(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
+        let skip = &self.request.skip;
+        self.rungs.retain(|rung| !skip.contains(&rung.id));
+        let ids: Vec<String> = self.rungs.iter().map(|rung| rung.id.clone()).collect();
+        for (at, rung) in self.rungs.iter_mut().enumerate() {
+            let below = ids.get(at + 1..).unwrap_or_default();
+            let rows = rows_of(&rung.id);
+            let leave = below.iter().find(|id| family(id) != family(&rung.id));
+            let counterless = ["ncu.sudo", "ncu.launch"]
+                .into_iter()
+                .find(|wanted| below.iter().any(|id| id == wanted));
+            let ways = Ways {
+                leave: leave.map(String::as_str),
+                counterless,
+                kernel: matches!(self.request.target, Target::Kernel { .. }),
+            };
+            rung.diagnosis = table(rows, ways);
+        }
+        if let Some(first) = self.rungs.first_mut()
+            && self.left_out.is_empty()
+        {
+            first.loses.clear();
+        }
+        (self.rungs, self.left_out)
+    }
+
+    fn leave_out(&mut self, id: &str, applies: bool, code: &str) {
+        if applies {
+            self.left_out.push(RungRecord {
+                step: STEP.to_owned(),
+                rung: id.to_owned(),
+                code: code.to_owned(),
+                words: super::reason::reason(code).title.to_owned(),
+                ..RungRecord::default()
+            });
+        }
+    }
+
+    /// The program that a tool looks at, and the files it leaves.
+    fn target(&self, job: &str) -> Vec<Word> {
+        match &self.request.target {
+            Target::Kernel { .. } => runner_words(job, &[], job).0,
+            Target::Program(program) => program.argv.clone(),
+        }
+    }
+
+    fn own_artifacts(&self, job: &str) -> Vec<ArtifactSpec> {
+        match &self.request.target {
+            Target::Kernel { .. } => runner_words(job, &[], job).1,
+            Target::Program(_) => Vec::new(),
+        }
+    }
+
+    fn rung(&self, id: &str, argv: Vec<Word>, artifacts: Vec<ArtifactSpec>) -> Rung {
+        // A program's status is its own matter: what a tool saw of it counts.
+        let exit = match self.request.target {
+            Target::Kernel { .. } => vec![0],
+            Target::Program(_) => Vec::new(),
+        };
+        Rung {
+            id: id.to_owned(),
+            needs: Vec::new(),
+            argv,
+            env: BTreeMap::new(),
+            cwd: RAW.to_owned(),
+            success: Success { exit, ..Success::default() },
+            diagnosis: Vec::new(),
+            artifacts,
+            loses: String::new(),
+        }
+    }
+
+    fn ncu(&mut self) -> Result<(), PlanError> {
+        let Some(path) = path_of(self.facts, "ncu") else {
+            self.leave_out("ncu.asked", true, "tool_missing");
+            return Ok(());
+        };
+        let replay = self.request.ncu.replay_mode.as_deref();
+        let add = |this: &mut Self,
+                   id: &str,
+                   collect,
+                   replay: Option<&str>,
+                   sudo: Option<&str>,
+                   loses: &str| {
+            let mut argv: Vec<Word> = Vec::new();
+            if let Some(sudo) = sudo {
+                let keep = "--preserve-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TMPDIR";
+                argv.extend([sudo, "-n", keep, "--"].map(Word::from));
+            }
+            argv.extend(ncu::words(this.request, path, collect, replay)?);
+            argv.extend(this.target("once"));
+            let report = format!("{}.ncu-rep", ncu::REPORT);
+            let mut artifacts = vec![artifact(&report, "ncu_rep")];
+            artifacts.extend(this.own_artifacts("once"));
+            let mut rung = this.rung(id, argv, artifacts);
+            rung.success.files = vec![report];
+            rung.loses = loses.to_owned();
+            this.rungs.push(rung);
+            Ok::<(), PlanError>(())
+        };
+        add(self, "ncu.asked", Collect::Asked, replay, None, "")?;
+        if replay == Some("range") {
+            let loses = "one run of the range: it is run again for each pass";
+            add(self, "ncu.app_range", Collect::Asked, Some("app-range"), None, loses)?;
+        }
+        if matches!(replay, Some("range" | "app-range")) {
+            let loses = "numbers of the range as a whole: each kernel has its own";
+            add(self, "ncu.kernel", Collect::Asked, None, None, loses)?;
+        }
+        let loses = "all sections but the basic ones";
+        add(self, "ncu.basic", Collect::Basic, None, None, loses)?;
+        if self.request.sudo && !self.facts.agent.root {
+            let sudo = self.facts.tool("sudo").filter(|tool| tool.problems.is_empty());
+            match sudo.map(|tool| tool.path.as_str()) {
+                Some(sudo) => {
+                    let loses = "nothing: ncu runs as root";
+                    add(self, "ncu.sudo", Collect::Asked, replay, Some(sudo), loses)?;
+                }
+                None => self.leave_out("ncu.sudo", true, "no_sudo"),
+            }
+        }
+        let loses = "every hardware counter: only the launch itself is known";
+        add(self, "ncu.launch", Collect::Launch, None, None, loses)
+    }
+
+    fn nsys(&mut self, traces: &[Trace]) -> Result<(), PlanError> {
+        let id = |trace| match trace {
+            Trace::Full => "nsys.full",
+            Trace::Cuda => "nsys.cuda",
+            Trace::Nvtx => "nsys.nvtx",
+        };
+        let first = traces.first().copied().map_or("nsys.full", id);
+        let Some(tool) = self.facts.tool("nsys") else {
+            self.leave_out(first, true, "tool_missing");
+            return Ok(());
+        };
+        if let Some(problem) = tool.problems.iter().find(|p| p.starts_with(nsys::IMPORTER)) {
+            let problem = problem.clone();
+            self.leave_out(first, true, "importer_broken");
+            if let Some(record) = self.left_out.last_mut() {
+                record.words = problem;
+            }
+            return Ok(());
+        }
+        for &trace in traces {
+            let (mut argv, env) = nsys::words(self.request, &tool.path, trace)?;
+            argv.extend(self.target("once"));
+            let report = format!("{}.nsys-rep", nsys::REPORT);
+            let mut artifacts = vec![
+                artifact(&report, "nsys_rep"),
+                artifact(format!("{}.qdstrm", nsys::REPORT), "nsys_qdstrm"),
+            ];
+            artifacts.extend(self.own_artifacts("once"));
+            let mut rung = self.rung(id(trace), argv, artifacts);
+            rung.env = env.into_iter().map(|(k, v)| (k.to_owned(), Word::from(v))).collect();
+            rung.success.files = vec![report];
+            rung.loses = match (trace, self.request.mode) {
+                (_, Mode::Ncu) => "hardware counters: times of kernels, copies and ranges remain",
+                (Trace::Full, _) => "",
+                (Trace::Cuda, _) => "all traces but CUDA and NVTX",
+                (Trace::Nvtx, _) => "everything of the GPU: only NVTX ranges, in host time",
+            }
+            .to_owned();
+            self.rungs.push(rung);
+        }
+        Ok(())
+    }
+
+    /// The program under our NVTX collector.
+    fn collector(&mut self) {
+        if self.toolbox.collector.is_none() {
+            self.leave_out("nvtx", true, "collector_missing");
+            return;
+        }
+        let job = if self.facts.gpus.is_empty() { "cpu" } else { "once" };
+        let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), "nvtx_log")];
+        artifacts.extend(self.own_artifacts(job));
+        let mut rung = self.rung("nvtx", self.target(job), artifacts);
+        rung.env = BTreeMap::from([
+            ("NVTX_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR)),
+            ("RGPU_NVTX_LOG".to_owned(), Word::in_job(format!("{RAW}/nvtx.jsonl"))),
+        ]);
+        rung.loses = match job {
+            "cpu" => "everything of the GPU: the reference runs on the CPU".to_owned(),
+            _ => "everything of the GPU: only NVTX ranges, in host time".to_owned(),
+        };
+        self.rungs.push(rung);
+    }
+
+    /// No tool at all: CUDA events, then the host's clock.
+    fn plain(&mut self) {
+        match &self.request.target {
+            Target::Kernel { .. } => {
+                for (id, flags, loses) in [
+                    ("events", &[][..], "all but the kernel's time"),
+                    (
+                        "host",
+                        &["--host-clock"][..],
+                        "all but the kernel's time by the host's clock",
+                    ),
+                ] {
+                    let (argv, artifacts) = runner_words("time", flags, STEP);
+                    let mut rung = self.rung(id, argv, artifacts);
+                    rung.loses = loses.to_owned();
+                    self.rungs.push(rung);
+                }
+            }
+            Target::Program(program) => {
+                let mut rung = self.rung("host", program.argv.clone(), Vec::new());
+                rung.loses = "all but the program's own time".to_owned();
+                self.rungs.push(rung);
+            }
+        }
+    }
+}
+
+/// The tool that a rung belongs to: what stands before the point.
+fn family(id: &str) -> &str {
+    id.split('.').next().unwrap_or(id)
+}
+
+fn rows_of(id: &str) -> &'static [Row] {
+    match family(id) {
+        "ncu" => ncu::ROWS,
+        "nsys" => nsys::ROWS,
+        _ => &[],
+    }
+}
+
+pub(super) fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
+    ArtifactSpec { path: path.into(), kind: kind.to_owned() }
+}
+
+/// The runner doing `job`, its report and its range log called after `name`; with the artifacts.
+pub(super) fn runner_words(
+    job: &str,
+    flags: &[&str],
+    name: &str,
+) -> (Vec<Word>, Vec<ArtifactSpec>) {
+    // Only these compare with the reference: a missing one must not stop the others.
+    let case = if matches!(job, "verify" | "cpu") { CASE } else { CASE_PLAIN };
+    let report = format!("{RAW}/{name}.json");
+    let ranges = format!("{RAW}/{name}.ranges.jsonl");
+    let mut argv = vec![Word::in_job(RUNNER), Word::in_job(case), job.into()];
+    argv.extend(["--out".into(), Word::in_job(&report)]);
+    argv.extend(["--ranges".into(), Word::in_job(&ranges)]);
+    argv.extend(flags.iter().map(|flag| Word::from(*flag)));
+    (argv, vec![artifact(report, "case_report"), artifact(ranges, "ranges")])
+}

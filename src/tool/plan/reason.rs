@@ -1,0 +1,446 @@
+//! Reason codes in words: why a rung was left or a step failed, and what a user can do.
+//!
+//! Codes come from the diagnosis tables of the tools (`src/tool/*.rs`), from the agent (`missing`,
+//! `exit`, `timeout` …), from the importers (`empty_report`, `nan_counters`, `unknown_metric`), and
+//! from planning (`tool_missing`, `no_gpu` …).
+
+use crate::error::Side;
+
+/// What a reason code means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The code.
+    pub code: &'static str,
+    /// What happened, in one line.
+    pub title: &'static str,
+    /// What to do; empty where nothing helps.
+    pub help: &'static str,
+    /// Which side is at fault.
+    pub side: Side,
+}
+
+const fn row(code: &'static str, side: Side, title: &'static str, help: &'static str) -> Reason {
+    Reason { code, title, help, side }
+}
+
+/// What `code` means; an unknown code gets a general answer.
+pub fn reason(code: &str) -> Reason {
+    let general = row("unknown", Side::Tool, "the tool failed", "its log has the whole story");
+    REASONS.iter().copied().find(|reason| reason.code == code).unwrap_or(general)
+}
+
+/// Every reason.
+pub static REASONS: &[Reason] = &[
+    // The agent's own.
+    row(
+        "missing",
+        Side::Host,
+        "a file that it needs is not there",
+        "`rgpu doctor` shows what the host has",
+    ),
+    row("exit", Side::Tool, "it ended with an error", "its log has the whole story"),
+    row("signal", Side::Tool, "it was killed by a signal", "its log has the whole story"),
+    row(
+        "timeout",
+        Side::Kernel,
+        "it did not end in time",
+        "give it longer with `--timeout`, or a smaller size with `--problem-sizes`",
+    ),
+    row("no_file", Side::Tool, "it left no result", "its log has the whole story"),
+    row("no_words", Side::Tool, "it did not print its summary", "its log has the whole story"),
+    row(
+        "start_failed",
+        Side::Host,
+        "it could not be started",
+        "`rgpu doctor` shows what the host has",
+    ),
+    // The laptop's verdict on what came back.
+    row(
+        "empty_report",
+        Side::Tool,
+        "the report holds no result",
+        "`rgpu doctor` tries each tool on a small kernel",
+    ),
+    row(
+        "nan_counters",
+        Side::Tool,
+        "the counters hold no numbers",
+        "another tool may hold them (DCGM, another profiler); or use `--mode nsys`, which needs none",
+    ),
+    row(
+        "unknown_metric",
+        Side::Tool,
+        "this GPU or this ncu lacks some of the metrics",
+        "`ncu --query-metrics` on the host lists those there are",
+    ),
+    row(
+        "no_gpu_rows",
+        Side::Tool,
+        "the trace holds nothing of the GPU",
+        "a newer Nsight Systems may know this GPU and driver",
+    ),
+    row(
+        "artifact_damaged",
+        Side::Tool,
+        "what came back cannot be read",
+        "the file is kept under `raw/`",
+    ),
+    // Planning.
+    row(
+        "no_gpu",
+        Side::Host,
+        "the host has no GPU that works",
+        "`nvidia-smi` on the host should list one",
+    ),
+    row(
+        "tool_missing",
+        Side::Host,
+        "the tool is not on the host",
+        "install it there, or name its folder under the remote's `path`",
+    ),
+    row(
+        "collector_missing",
+        Side::Local,
+        "the NVTX collector for this host is not at hand",
+        "`cargo xtask dist` builds it",
+    ),
+    row(
+        "no_reference",
+        Side::Kernel,
+        "the kernel has no reference that could run on the CPU",
+        "add `[reference]` to its kernel.toml",
+    ),
+    row(
+        "no_sudo",
+        Side::Host,
+        "`sudo -n` does not work there",
+        "run as root, or let the user use sudo without a password",
+    ),
+    // ncu.
+    row(
+        "counters_refused",
+        Side::Host,
+        "only administrators may read the GPU performance counters there",
+        "`--sudo` where that works; the host's administrator can set NVreg_RestrictProfilingToAdminUsers=0; `--mode nsys` needs no counters",
+    ),
+    row(
+        "counters_busy",
+        Side::Host,
+        "another tool holds the GPU performance counters",
+        "stop it for a while (`dcgmi profile --pause` for DCGM), then try again",
+    ),
+    row(
+        "ncu_too_old",
+        Side::Tool,
+        "ncu could not prepare the kernel: it is too old for this driver or GPU, or the host is virtualised",
+        "install a newer Nsight Compute there; `--mode nsys` may work meanwhile",
+    ),
+    row(
+        "perfworks_missing",
+        Side::Host,
+        "ncu could not load a library of the driver, as happens on virtualised GPUs",
+        "`--mode nsys` needs no counters",
+    ),
+    row(
+        "gpu_unsupported",
+        Side::Tool,
+        "the tool does not support this GPU",
+        "install a newer version there",
+    ),
+    row(
+        "no_kernels",
+        Side::Kernel,
+        "no kernel was profiled",
+        "look at the filters: `-k regex:NAME`, `--nvtx-include`; kernels of child processes need `--target-processes all`",
+    ),
+    row(
+        "ncu_internal",
+        Side::Tool,
+        "ncu failed inside",
+        "fewer sections (`--set basic`) or `--replay-mode application` often work",
+    ),
+    row(
+        "lock_file",
+        Side::Host,
+        "ncu's lock file belongs to another user",
+        "remove `nsight-compute-lock` from the host's temporary folder",
+    ),
+    row(
+        "clocks_not_locked",
+        Side::Host,
+        "clocks cannot be locked on this GPU",
+        "use `--clock-control none`",
+    ),
+    row(
+        "clock_reset_pending",
+        Side::Host,
+        "an earlier ncu left the clocks locked",
+        "`ncu --clock-control reset` on the host undoes it",
+    ),
+    row(
+        "replay_spills",
+        Side::Tool,
+        "ncu keeps the kernel's memory on the host between passes",
+        "`--replay-mode application` needs no such copy",
+    ),
+    row(
+        "replay_memory",
+        Side::Tool,
+        "ncu ran out of memory while saving the kernel's data",
+        "use `--replay-mode application` or a smaller size",
+    ),
+    row(
+        "range_unsupported",
+        Side::Tool,
+        "the range holds a call that range replay cannot repeat",
+        "`--replay-mode app-range` runs the program again instead",
+    ),
+    row(
+        "unknown_section",
+        Side::Tool,
+        "ncu there does not know the section",
+        "`ncu --list-sections` on the host lists those there are",
+    ),
+    row(
+        "metrics_unavailable",
+        Side::Tool,
+        "some metrics are not available on this GPU",
+        "they are left out and listed",
+    ),
+    row(
+        "no_metrics",
+        Side::Tool,
+        "the sections name no metric that this ncu can collect",
+        "use one of its own sets: `--set basic`",
+    ),
+    row(
+        "program_failed",
+        Side::Kernel,
+        "the program ended with an error",
+        "run it without a tool: `rgpu exec -- PROGRAM`",
+    ),
+    row(
+        "kernel_crashed",
+        Side::Kernel,
+        "a kernel crashed",
+        "`--mode sanitizer` finds the access that is wrong",
+    ),
+    row(
+        "no_cuda_call",
+        Side::Kernel,
+        "the program ended before its first CUDA call",
+        "run it without a tool: `rgpu exec -- PROGRAM`",
+    ),
+    row(
+        "no_program",
+        Side::Kernel,
+        "the program is not there or cannot be executed",
+        "give its path on the host",
+    ),
+    row(
+        "output_not_written",
+        Side::Host,
+        "the tool could not write its report",
+        "is the host's disk full?",
+    ),
+    row(
+        "bad_arguments",
+        Side::Tool,
+        "the tool does not know an argument",
+        "its version may be older; look at the arguments passed on",
+    ),
+    // nsys.
+    row(
+        "importer_broken",
+        Side::Host,
+        "nsys's importer cannot start: a library is missing",
+        "install it on the host (Debian and Ubuntu: `apt install libdw1 libelf1`)",
+    ),
+    row(
+        "unrecognized_gpu",
+        Side::Tool,
+        "nsys does not recognise the GPU, so its times are lost",
+        "a newer Nsight Systems may know it",
+    ),
+    row(
+        "time_conversion",
+        Side::Tool,
+        "nsys could not convert the GPU's time stamps",
+        "the trace is repeated with CuptiUseRawGpuTimestamps=false",
+    ),
+    row(
+        "event_order",
+        Side::Tool,
+        "nsys could not import the trace: its events are out of order",
+        "a libcupti of another version may be loaded by the program; look at LD_LIBRARY_PATH",
+    ),
+    row(
+        "no_cuda_events",
+        Side::Kernel,
+        "nsys saw no CUDA call",
+        "the program may do its work in a process that nsys does not follow",
+    ),
+    row(
+        "nothing_captured",
+        Side::Kernel,
+        "the capture range never began",
+        "look at its name; nested ranges are captured by their own name",
+    ),
+    row(
+        "gpu_metrics_refused",
+        Side::Host,
+        "nsys may not sample GPU metrics",
+        "leave out `--gpu-metrics-device`, or run as root",
+    ),
+    row(
+        "perf_paranoid",
+        Side::Host,
+        "the host's kernel forbids sampling the CPU",
+        "harmless with `--sample none`",
+    ),
+    // compute-sanitizer.
+    row(
+        "sanitizer_internal",
+        Side::Tool,
+        "compute-sanitizer failed inside",
+        "a newer one may work",
+    ),
+    row(
+        "not_attached",
+        Side::Tool,
+        "compute-sanitizer could not attach to the program",
+        "statically linked launchers and shells hide it; name the program itself",
+    ),
+    // Compilers.
+    row(
+        "does_not_compile",
+        Side::Kernel,
+        "the source does not compile",
+        "the compiler's messages are above",
+    ),
+    row(
+        "arch_unsupported",
+        Side::Tool,
+        "the compiler does not know the architecture",
+        "a newer CUDA toolkit does, or another `--arch`",
+    ),
+    row(
+        "no_host_compiler",
+        Side::Host,
+        "nvcc finds no host compiler it likes",
+        "install gcc there, in a version that this nvcc supports",
+    ),
+    row(
+        "compiler_broken",
+        Side::Host,
+        "the compiler could not be run",
+        "its log has the whole story",
+    ),
+    row(
+        "reference_does_not_compile",
+        Side::Kernel,
+        "the reference does not compile",
+        "the compiler's messages are above; results are not checked",
+    ),
+    // The runner: the classes of its report (`rgpu_case::ErrorClass`).
+    row(
+        "wrong_result",
+        Side::Kernel,
+        "the kernel computes wrong results",
+        "the report names the first element that differs",
+    ),
+    row(
+        "usage",
+        Side::Tool,
+        "the runner does not know an argument",
+        "the runner and rgpu may be of different versions",
+    ),
+    row(
+        "bad_case",
+        Side::Tool,
+        "the runner cannot read its case",
+        "the runner and rgpu may be of different versions",
+    ),
+    row(
+        "missing_file",
+        Side::Tool,
+        "a file that the case names is not there",
+        "was everything built?",
+    ),
+    row(
+        "no_driver",
+        Side::Host,
+        "the driver does not start",
+        "`nvidia-smi` on the host should list a GPU",
+    ),
+    row(
+        "load",
+        Side::Kernel,
+        "the compiled kernel does not load on this GPU",
+        "look at `arch` and `entry` of kernel.toml",
+    ),
+    row(
+        "out_of_memory",
+        Side::Kernel,
+        "the data do not fit in memory",
+        "choose a smaller size with `--problem-sizes`",
+    ),
+    row(
+        "launch",
+        Side::Kernel,
+        "the launch was refused",
+        "look at `[launch]` of kernel.toml: its shape and its shared memory",
+    ),
+    row(
+        "illegal_access",
+        Side::Kernel,
+        "the kernel touched memory that is not its own",
+        "`--mode sanitizer` finds the access",
+    ),
+    row("crash", Side::Kernel, "the kernel crashed", "`--mode sanitizer` may find the reason"),
+    row(
+        "host_entry",
+        Side::Kernel,
+        "the host entry returned an error",
+        "rgpu_prepare or rgpu_launch said no",
+    ),
+    row(
+        "reference",
+        Side::Kernel,
+        "the reference failed",
+        "it runs on the host's CPU; its log has more",
+    ),
+    row(
+        "guard_found",
+        Side::Kernel,
+        "the guarded run found something",
+        "the report says which argument and where",
+    ),
+    row(
+        "host_unfit",
+        Side::Host,
+        "the host is not fit to measure on",
+        "the warnings say why; without `--strict` it is measured all the same",
+    ),
+    row("cuda", Side::Host, "a CUDA call failed", "its log has the whole story"),
+    row("output", Side::Host, "the runner could not write its report", "is the host's disk full?"),
+    row("internal", Side::Tool, "the runner has a defect", "please report it, with the run folder"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_there_once_and_has_words() {
+        for (i, reason) in REASONS.iter().enumerate() {
+            assert!(!reason.title.is_empty() && !reason.help.is_empty(), "{}", reason.code);
+            assert!(REASONS[..i].iter().all(|other| other.code != reason.code), "{}", reason.code);
+        }
+    }
+
+    #[test]
+    fn an_unknown_code_has_a_general_answer() {
+        assert_eq!(reason("of a newer agent").title, "the tool failed");
+    }
+}

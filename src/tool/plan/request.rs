@@ -1,0 +1,261 @@
+//! What the user asks for, resolved from flags and files: the input of [`super::plan`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use rgpu_case::{DataSet, Policies, TimingPlan};
+use rgpu_protocol::plan::{InputFile, Word};
+use rgpu_protocol::{GpuChoice, HostFacts};
+
+use super::draft::BundleFile;
+use crate::kernel::{KernelSpec, Mode, SourceTree};
+
+/// How much of a request to plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The build step alone: to compile on a machine other than the GPU host.
+    Build,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How much of it.
+    pub part: Part,
+    /// How to look.
+    pub mode: Mode,
+    /// At what.
+    pub target: Target,
+    /// Options of Nsight Compute.
+    pub ncu: NcuOptions,
+    /// Options of Nsight Systems.
+    pub nsys: NsysOptions,
+    /// Options of Compute Sanitizer.
+    pub sanitizer: SanitizerOptions,
+    /// Regions to look at: `A`, `A::A1`, `dom@A`; empty: all.
+    pub nvtx_include: Vec<String>,
+    /// How `time` samples, and how many launches warm up.
+    pub timing: TimingPlan,
+    /// What the host should be like.
+    pub policies: Policies,
+    /// An unfit host is an error before any timing.
+    pub strict: bool,
+    /// Architecture to compile for, over kernel.toml's and the GPU's.
+    pub arch: Option<String>,
+    /// Seconds each step may take.
+    pub timeout_s: u64,
+    /// Seconds to wait for the GPU.
+    pub queue_s: u64,
+    /// Bytes kept of each output stream.
+    pub log_bytes: u64,
+    /// Which GPU.
+    pub gpu: GpuChoice,
+    /// Run although processes of others are on it.
+    pub share_gpu: bool,
+    /// Whether `sudo -n` may be used where counters need root.
+    pub sudo: bool,
+    /// Further environment of every step.
+    pub env: BTreeMap<String, String>,
+    /// Names of secret variables.
+    pub secrets: Vec<String>,
+    /// Ids of rungs that the laptop refused: left out.
+    pub skip: BTreeSet<String>,
+    /// Files that an earlier plan of this run built, already known to the host: build, verify and
+    /// time are left out.
+    pub reuse: Vec<InputFile>,
+    /// Files that were built elsewhere (`build/…`): the build step is left out.
+    pub prebuilt: Vec<BundleFile>,
+    /// Metrics that this GPU lacks.
+    pub drop_metrics: BTreeSet<String>,
+}
+
+impl Request {
+    /// A request with the defaults of every option.
+    pub fn new(mode: Mode, target: Target) -> Self {
+        let limits = rgpu_protocol::plan::Limits::default();
+        Self {
+            part: Part::Whole,
+            mode,
+            target,
+            ncu: NcuOptions::default(),
+            nsys: NsysOptions::default(),
+            sanitizer: SanitizerOptions::default(),
+            nvtx_include: Vec::new(),
+            timing: TimingPlan::default(),
+            policies: Policies::default(),
+            strict: false,
+            arch: None,
+            timeout_s: 600,
+            queue_s: limits.queue_s,
+            log_bytes: limits.log_bytes,
+            gpu: GpuChoice::default(),
+            share_gpu: false,
+            sudo: false,
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            skip: BTreeSet::new(),
+            reuse: Vec::new(),
+            prebuilt: Vec::new(),
+            drop_metrics: BTreeSet::new(),
+        }
+    }
+}
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A kernel with its sizes.
+    Kernel {
+        /// Its spec.
+        spec: Box<KernelSpec>,
+        /// From [`KernelSpec::sources`].
+        sources: SourceTree,
+        /// From [`KernelSpec::cases`].
+        data_sets: Vec<DataSet>,
+        /// Seed of generated inputs.
+        seed: u64,
+    },
+    /// A program as it is.
+    Program(Program),
+}
+
+/// A program and what travels with it.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// What the user sees it called.
+    pub name: String,
+    /// Program and arguments; a word may be a file of [`Program::files`].
+    pub argv: Vec<Word>,
+    /// Files to bring along.
+    pub files: Vec<BundleFile>,
+}
+
+/// Options of Nsight Compute. Unset fields take rgpu's defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NcuOptions {
+    /// `--set`: ncu's own or ours ([`super::sections::SETS`]); default `full` for a kernel and
+    /// `basic` for a program, unless sections or metrics are named.
+    pub set: Option<String>,
+    /// `--section`, repeatable.
+    pub sections: Vec<String>,
+    /// `--metrics`, as given, each perhaps a list with commas.
+    pub metrics: Vec<String>,
+    /// `-k`/`--kernel-name`: `NAME` or `regex:RE`.
+    pub kernel_name: Vec<String>,
+    /// `--kernel-name-base`: `function`, `demangled`, `mangled`.
+    pub kernel_name_base: Option<String>,
+    /// `--kernel-exclude`: names, or `regex:RE`.
+    pub kernel_exclude: Vec<String>,
+    /// `--launch-skip`.
+    pub launch_skip: Option<u64>,
+    /// `--launch-count`.
+    pub launch_count: Option<u64>,
+    /// `--replay-mode`: `kernel`, `application`, `range`, `app-range`.
+    pub replay_mode: Option<String>,
+    /// `--target-processes`; default `all`.
+    pub target_processes: Option<String>,
+    /// `--clock-control`; default `none`: rgpu changes no clock unless asked.
+    pub clock_control: Option<String>,
+    /// `--ncu-args`, as given.
+    pub extra: Vec<String>,
+}
+
+/// Options of Nsight Systems.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NsysOptions {
+    /// `--trace`; default `cuda,nvtx,osrt`.
+    pub trace: Option<String>,
+    /// `--sample`: `none`, `process-tree`, `system-wide`; default `none`.
+    pub sample: Option<String>,
+    /// `--capture-range`.
+    pub capture_range: Option<CaptureRange>,
+    /// `--nsys-args`, as given.
+    pub extra: Vec<String>,
+}
+
+/// When Nsight Systems captures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaptureRange {
+    /// Between `cudaProfilerStart` and `cudaProfilerStop`.
+    CudaProfilerApi,
+    /// Inside the NVTX range of this path (`A`, `dom@A`); unregistered names count too.
+    Nvtx(String),
+}
+
+/// Options of Compute Sanitizer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SanitizerOptions {
+    /// The tools, in this order; empty: memcheck.
+    pub tools: Vec<SanitizerTool>,
+    /// `--sanitizer-args`, as given.
+    pub extra: Vec<String>,
+}
+
+/// A tool of Compute Sanitizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SanitizerTool {
+    /// Out-of-bounds and misaligned accesses, leaks.
+    Memcheck,
+    /// Races on shared memory.
+    Racecheck,
+    /// Reads of memory that nobody wrote.
+    Initcheck,
+    /// Barriers used wrongly.
+    Synccheck,
+}
+
+impl SanitizerTool {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::Memcheck, Self::Racecheck, Self::Initcheck, Self::Synccheck];
+
+    /// As on the tool's command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memcheck => "memcheck",
+            Self::Racecheck => "racecheck",
+            Self::Initcheck => "initcheck",
+            Self::Synccheck => "synccheck",
+        }
+    }
+
+    /// The tools of a word of `--tool`: one of the names, or `all`.
+    pub fn named(word: &str) -> Option<Vec<Self>> {
+        match word {
+            "all" => Some(Self::ALL.to_vec()),
+            word => Self::ALL.into_iter().find(|tool| tool.name() == word).map(|tool| vec![tool]),
+        }
+    }
+}
+
+/// Our own binaries for the host's architecture, on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Toolbox {
+    /// `rgpu-runner`.
+    pub runner: Option<PathBuf>,
+    /// `librgpu_collector.so`.
+    pub collector: Option<PathBuf>,
+}
+
+/// The name of a job: run id and the place of its plan in the run, from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobName {
+    /// Run id.
+    pub run: String,
+    /// 1, 2 …
+    pub sequence: u32,
+}
+
+impl JobName {
+    /// `<run>.<sequence>`.
+    pub fn job(&self) -> String {
+        format!("{}.{}", self.run, self.sequence)
+    }
+}
+
+/// The path of a tool on the host.
+pub(crate) fn path_of<'a>(facts: &'a HostFacts, tool: &str) -> Option<&'a str> {
+    facts.tool(tool).map(|tool| tool.path.as_str())
+}

@@ -1,0 +1,60 @@
+//! Short forms for diagnosis tables: a tool's table is a list of rows as constants.
+
+use rgpu_protocol::pattern::{Source, Then};
+use rgpu_protocol::{Diagnosis, Pattern};
+
+/// What a row does to a ladder; a rung's id is known only when the ladder is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Go {
+    /// The next rung.
+    Next,
+    /// Past every rung of this tool.
+    Leave,
+    /// To the tool's rung that needs no counters, or past it.
+    Counterless,
+    /// No rung could do better.
+    Stop,
+    /// Only a remark.
+    Note,
+    /// No rung of a kernel could do better; a program's own matter is only a remark.
+    StopKernel,
+}
+
+/// A row: what to look for, its code, what follows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Go);
+
+/// The rungs that a table's rows may go to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ways<'a> {
+    /// The first rung of another tool below; `None`: none.
+    pub(crate) leave: Option<&'a str>,
+    /// The rung that needs no counters; `None`: as `leave`.
+    pub(crate) counterless: Option<&'a str>,
+    /// Whether the program is ours to judge.
+    pub(crate) kernel: bool,
+}
+
+/// A table for one rung of a ladder.
+pub(crate) fn table(rows: &[Row], ways: Ways<'_>) -> Vec<Diagnosis> {
+    let to = |rung: Option<&str>| match rung {
+        Some(rung) => Then::Rung(rung.to_owned()),
+        None => Then::Stop,
+    };
+    rows.iter()
+        .map(|Row(pattern, code, go)| Diagnosis {
+            source: Source::Output,
+            pattern: Pattern::new(*pattern),
+            code: (*code).to_owned(),
+            then: match go {
+                Go::Next => Then::Next,
+                Go::Leave => to(ways.leave),
+                Go::Counterless => to(ways.counterless.or(ways.leave)),
+                Go::Stop => Then::Stop,
+                Go::Note => Then::Note,
+                Go::StopKernel if ways.kernel => Then::Stop,
+                Go::StopKernel => Then::Note,
+            },
+        })
+        .collect()
+}

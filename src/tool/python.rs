@@ -1,0 +1,53 @@
+//! Python, and the versions of the packages that GPU kernels in Python need.
+
+use rgpu_protocol::probe::{AgentFacts, ToolFacts};
+use rgpu_protocol::{HostFacts, Probe};
+
+use super::Tool;
+use super::plan::facts::{answer, run, tool};
+
+/// Prints `python 3.12.3`, then `torch 2.9.0` and so on for what is installed. It asks the
+/// packages' metadata: importing torch takes seconds.
+const SCRIPT: &str = "\
+import platform
+from importlib import metadata
+print('python', platform.python_version())
+for name, package in (('torch', 'torch'), ('triton', 'triton'), ('cutlass-dsl', 'nvidia-cutlass-dsl')):
+    try:
+        print(name, metadata.version(package))
+    except metadata.PackageNotFoundError:
+        pass
+";
+
+/// Python and its packages.
+pub(super) struct Python;
+
+impl Tool for Python {
+    fn name(&self) -> &'static str {
+        "python3"
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        vec![run("python3", &["python3"], &["-c", SCRIPT])]
+    }
+
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        let version = |text: &str, name: &str| {
+            text.lines().find_map(|line| {
+                let (word, version) = line.trim().split_once(' ')?;
+                (word == name).then(|| version.to_owned())
+            })
+        };
+        let Some(python) = tool(agent, "python3", |text| version(text, "python")) else { return };
+        let text = answer(agent, "python3").map(|a| a.text.as_str()).unwrap_or_default();
+        for name in ["torch", "triton", "cutlass-dsl"] {
+            facts.tools.extend(version(text, name).map(|version| ToolFacts {
+                name: name.to_owned(),
+                path: python.path.clone(),
+                version,
+                problems: Vec::new(),
+            }));
+        }
+        facts.tools.push(python);
+    }
+}

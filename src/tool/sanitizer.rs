@@ -1,0 +1,116 @@
+//! Compute Sanitizer: faults of kernels.
+//!
+//! It exits 0 on findings and may exit with the program's status without any; its own summary line
+//! is the only sign that it looked at all (tests/fixtures/sanitizer).
+
+use rgpu_protocol::plan::Word;
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{HostFacts, Pattern, Probe};
+
+use super::Tool;
+use super::ncu::extra;
+use super::plan::draft::PlanError;
+use super::plan::facts::{dotted_after, run, tool};
+use super::plan::request::{Request, SanitizerTool};
+use super::plan::rows::{Go, Row};
+
+/// Compute Sanitizer.
+pub(super) struct Sanitizer;
+
+impl Tool for Sanitizer {
+    fn name(&self) -> &'static str {
+        "compute-sanitizer"
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        let find = [
+            "compute-sanitizer",
+            "/usr/local/cuda/bin/compute-sanitizer",
+            "/usr/local/cuda-*/bin/compute-sanitizer",
+            "/usr/local/cuda/compute-sanitizer/compute-sanitizer",
+        ];
+        vec![run("compute-sanitizer", &find, &["--version"])]
+    }
+
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        let version = |text: &str| dotted_after(text, "Version ");
+        facts.tools.extend(tool(agent, "compute-sanitizer", version));
+    }
+}
+
+/// What its words mean.
+pub(super) static ROWS: &[Row] = &[
+    Row("Device not supported", "gpu_unsupported", Go::Next),
+    Row("Internal Sanitizer Error", "sanitizer_internal", Go::Next),
+    Row("terminated before first instrumented API call", "no_cuda_call", Go::Next),
+    Row("No attachable process found", "not_attached", Go::Next),
+    Row("doesn't exist or is not a valid executable", "no_program", Go::Stop),
+    Row("the argument for option*is invalid", "bad_arguments", Go::Stop),
+    Row("detected on the input command line", "bad_arguments", Go::Stop),
+    Row("unrecognised option", "bad_arguments", Go::Stop),
+    Row("Target application returned an error", "program_failed", Go::Note),
+];
+
+/// Where a tool's records go.
+pub(super) fn findings(tool: SanitizerTool) -> String {
+    format!("raw/{}.xml", tool.name())
+}
+
+/// The line without which a run says nothing.
+pub(super) fn summary(tool: SanitizerTool) -> Pattern {
+    Pattern::new(match tool {
+        SanitizerTool::Racecheck => "RACECHECK SUMMARY:",
+        _ => "ERROR SUMMARY:",
+    })
+}
+
+/// Checks what the laptop can check of the options.
+///
+/// # Errors
+/// [`PlanError::Option`].
+pub(super) fn check(request: &Request) -> Result<(), PlanError> {
+    extra(&request.sanitizer.extra, "--sanitizer-args").map(|_| ())
+}
+
+/// Its own command line, up to the program. The text stays on standard output, between the
+/// program's own lines, because the summary is looked for there; the records go to a file too.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn words(
+    request: &Request,
+    sanitizer: &str,
+    tool: SanitizerTool,
+) -> Result<Vec<Word>, PlanError> {
+    let mut words: Vec<Word> =
+        [sanitizer, "--tool", tool.name(), "--target-processes", "all"].map(Word::from).to_vec();
+    for name in &request.ncu.kernel_name {
+        words.push("--kernel-name".into());
+        words.push(kernel(name).into());
+    }
+    for name in &request.ncu.kernel_exclude {
+        words.push("--kernel-name-exclude".into());
+        words.push(kernel(name).into());
+    }
+    for (flag, value) in
+        [("--launch-skip", request.ncu.launch_skip), ("--launch-count", request.ncu.launch_count)]
+    {
+        if let Some(count) = value {
+            words.push(flag.into());
+            words.push(count.to_string().into());
+        }
+    }
+    words.extend(extra(&request.sanitizer.extra, "--sanitizer-args")?.into_iter().map(Word::from));
+    // `--xml yes` is refused by 2025.3; the bare flag is known to all.
+    words.extend(["--xml", "--save"].map(Word::from));
+    words.push(Word::in_job(findings(tool)));
+    Ok(words)
+}
+
+/// ncu's spelling of a kernel filter in this tool's.
+fn kernel(name: &str) -> String {
+    match name.strip_prefix("regex:") {
+        Some(regex) => format!("regex={regex}"),
+        None => format!("kne={name}"),
+    }
+}
