@@ -1,2 +1,35 @@
-//! See the crate description; filled in by its own module files.
-fn main() {}
+//! The agent's command line: `stdio` (a conversation), `job DIR` (a supervisor, started by a
+//! conversation only), `--version`.
+
+use std::process::ExitCode;
+
+use rgpu_agent::{front, own_digest, root, supervisor};
+
+const USAGE: &str = "usage: rgpu-agent stdio | --version";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let verb = args.next();
+    let operand = args.next();
+    let result = match (verb.as_deref().and_then(|v| v.to_str()), operand) {
+        (Some("stdio"), None) => {
+            let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(Into::into);
+            let uid = rustix::process::geteuid().as_raw();
+            let folders =
+                root::candidates(var("RGPU_AGENT_HOME"), var("XDG_CACHE_HOME"), var("HOME"), uid);
+            front::serve(&folders).map_err(|e| e.to_string())
+        }
+        (Some("job"), Some(folder)) => supervisor::run(folder.into()).map_err(|e| e.to_string()),
+        (Some("--version"), None) => own_digest()
+            .map(|sha| println!("rgpu-agent {} sha256:{sha}", env!("CARGO_PKG_VERSION")))
+            .map_err(|e| e.to_string()),
+        _ => Err(USAGE.into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("rgpu-agent: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}

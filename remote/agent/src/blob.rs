@@ -1,0 +1,247 @@
+//! The blob store: `<root>/blobs/<first two hex digits>/<digest>`.
+//!
+//! A blob is checked before it gets its name, so a name is a promise. Blobs are not synced one by
+//! one (500 small files would cost seconds): after a reboot a blob is hashed again before its
+//! first use, which is told by its change time being older than the boot.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rgpu_protocol::{BLOB_BYTES, Digest};
+use sha2::{Digest as _, Sha256};
+
+use crate::fault::{Doing, HostFault};
+
+/// Why a blob was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// The bytes are not what was announced.
+    #[error("the blob {wanted:?} arrived damaged: {why}")]
+    Damaged {
+        /// What was announced.
+        wanted: Digest,
+        /// In words.
+        why: String,
+    },
+    /// The host's disk.
+    #[error(transparent)]
+    Host(#[from] HostFault),
+}
+
+impl BlobError {
+    /// The code of a refusal.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Damaged { .. } => "damaged_blob",
+            Self::Host(fault) => fault.code(),
+        }
+    }
+}
+
+/// The blobs of one root folder.
+#[derive(Clone, Debug)]
+pub struct Blobs {
+    folder: PathBuf,
+    boot_s: i64,
+}
+
+impl Blobs {
+    /// The store under `root`.
+    pub fn new(root: &Path) -> Self {
+        Self { folder: root.join("blobs"), boot_s: boot_time_s() }
+    }
+
+    /// Where a blob lies.
+    pub fn path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join(&digest.as_str()[..2]).join(digest.as_str())
+    }
+
+    /// Whether the blob is there, whole, with `size` bytes. One that is not is removed.
+    pub fn has(&self, digest: &Digest, size: u64) -> bool {
+        let path = self.path(digest);
+        let Ok(meta) = fs::symlink_metadata(&path) else { return false };
+        let good = meta.is_file()
+            && meta.len() == size
+            && (meta.ctime() > self.boot_s || self.verify(&path, digest));
+        if !good {
+            let _ = fs::remove_file(&path);
+        }
+        good
+    }
+
+    /// Hashes a blob of an earlier boot and marks it as seen.
+    fn verify(&self, path: &Path, digest: &Digest) -> bool {
+        let Ok(bytes) = fs::read(path) else { return false };
+        let good = hash(&bytes) == *digest;
+        if good {
+            touch(path);
+        }
+        good
+    }
+
+    /// Stores bytes that came over the wire: checked against the digest, then named.
+    ///
+    /// # Errors
+    /// [`BlobError::Damaged`] when they are not the announced ones; the store is unchanged.
+    pub fn put(
+        &self,
+        digest: &Digest,
+        size: u64,
+        wire: &[u8],
+        packed: Packed,
+    ) -> Result<(), BlobError> {
+        let damaged = |why: String| BlobError::Damaged { wanted: digest.clone(), why };
+        let unpacked;
+        let bytes = match packed {
+            Packed::Plain => wire,
+            Packed::Zstd => {
+                unpacked = zstd::bulk::decompress(wire, size.min(BLOB_BYTES) as usize)
+                    .map_err(|e| damaged(e.to_string()))?;
+                &unpacked
+            }
+        };
+        if bytes.len() as u64 != size {
+            return Err(damaged(format!("{} bytes in the place of {size}", bytes.len())));
+        }
+        let found = hash(bytes);
+        if found != *digest {
+            return Err(damaged(format!("its sha256 is {found}")));
+        }
+        Ok(self.store(digest, bytes)?)
+    }
+
+    /// Stores bytes whose digest the caller has just computed.
+    pub fn store(&self, digest: &Digest, bytes: &[u8]) -> Result<(), HostFault> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let path = self.path(digest);
+        if let Ok(meta) = fs::symlink_metadata(&path)
+            && meta.is_file()
+            && meta.len() == bytes.len() as u64
+            && meta.ctime() > self.boot_s
+        {
+            return Ok(());
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temp = self.folder.join("tmp").join(format!("{}-{number}", std::process::id()));
+        let written = write_new(&temp, bytes).and_then(|()| {
+            if let Some(parent) = path.parent()
+                && let Err(e) = fs::create_dir(parent)
+                && e.kind() != io::ErrorKind::AlreadyExists
+            {
+                return Err(e);
+            }
+            fs::rename(&temp, &path)
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&temp);
+        }
+        written.doing("store", &path)
+    }
+
+    /// Appends a blob to `out`. It is copied, never linked: the job may write its inputs.
+    pub fn copy_to(&self, digest: &Digest, out: &mut File) -> io::Result<u64> {
+        let path = self.path(digest);
+        let copied = io::copy(&mut File::open(&path)?, out)?;
+        // The quota removes what was not used for longest.
+        touch(&path);
+        Ok(copied)
+    }
+}
+
+/// How bytes are packed on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packed {
+    /// As they are.
+    Plain,
+    /// One zstd frame.
+    Zstd,
+}
+
+/// The sha256 of bytes.
+pub fn hash(bytes: &[u8]) -> Digest {
+    Digest::from_bytes(&Sha256::digest(bytes).into())
+}
+
+/// Sizes of a file's blobs: all full but the last; an empty file is one empty blob or none.
+pub fn piece_sizes(size: u64, pieces: usize) -> impl Iterator<Item = u64> {
+    (0..pieces as u64).map(move |i| size.saturating_sub(i * BLOB_BYTES).min(BLOB_BYTES))
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o400).open(path)?.write_all(bytes)
+}
+
+fn touch(path: &Path) {
+    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
+    // Only the order of removal depends on it.
+    let _ = rustix::fs::utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::empty());
+}
+
+/// Unix time of the boot; the distant future when unknown, so that nothing is trusted unseen.
+fn boot_time_s() -> i64 {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let uptime: Option<f64> = uptime.split(' ').next().and_then(|s| s.parse().ok());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map(|d| d.as_secs() as i64);
+    match (uptime, now) {
+        (Some(uptime), Ok(now)) => now - uptime as i64,
+        _ => i64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Blobs) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("blobs/tmp")).unwrap();
+        let blobs = Blobs::new(dir.path());
+        (dir, blobs)
+    }
+
+    #[test]
+    fn a_damaged_blob_never_gets_a_name() {
+        let (_dir, blobs) = store();
+        let digest = hash(b"right");
+        let error = blobs.put(&digest, 5, b"wrong", Packed::Plain).unwrap_err();
+        assert_eq!(error.code(), "damaged_blob");
+        assert!(!blobs.has(&digest, 5));
+        assert!(blobs.put(&digest, 5, b"no zstd", Packed::Zstd).is_err());
+        blobs.put(&digest, 5, b"right", Packed::Plain).unwrap();
+        assert!(blobs.has(&digest, 5));
+    }
+
+    #[test]
+    fn a_bomb_is_refused_at_its_announced_size() {
+        let (_dir, blobs) = store();
+        let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 3).unwrap();
+        assert!(blobs.put(&hash(b""), 10, &bomb, Packed::Zstd).is_err());
+    }
+
+    #[test]
+    fn a_blob_of_an_earlier_boot_is_hashed_before_it_is_trusted() {
+        let (_dir, mut blobs) = store();
+        let digest = hash(b"right");
+        blobs.store(&digest, b"right").unwrap();
+        // A power cut left zeros of the right length behind.
+        let path = blobs.path(&digest);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, [0; 5]).unwrap();
+        assert!(blobs.has(&digest, 5), "this boot's blobs are trusted by their name");
+        blobs.boot_s = i64::MAX;
+        assert!(!blobs.has(&digest, 5));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn pieces_are_full_but_the_last() {
+        let sizes: Vec<_> = piece_sizes(2 * BLOB_BYTES + 7, 3).collect();
+        assert_eq!(sizes, [BLOB_BYTES, BLOB_BYTES, 7]);
+        assert_eq!(piece_sizes(0, 1).collect::<Vec<_>>(), [0]);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the host's file system and kernel refuse, with the code that a client acts on.
+
+use std::io;
+use std::path::Path;
+
+use rgpu_protocol::Outcome;
+use rustix::io::Errno;
+
+/// The host could not do something the agent needs.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}: {source}")]
+pub struct HostFault {
+    /// What was tried, with the path.
+    doing: String,
+    /// Why not.
+    source: io::Error,
+}
+
+impl HostFault {
+    /// `doing` names the deed and its object: "write `path`".
+    pub fn new(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self { doing: doing.into(), source: source.into() }
+    }
+
+    /// A short word for machines: `disk_full`, `read_only`, `permission`, `too_many_files`,
+    /// `too_many_processes`, `io`.
+    pub fn code(&self) -> &'static str {
+        match self.source.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => "disk_full",
+            Some(Errno::ROFS) => "read_only",
+            Some(Errno::ACCESS | Errno::PERM) => "permission",
+            Some(Errno::MFILE | Errno::NFILE) => "too_many_files",
+            Some(Errno::AGAIN) => "too_many_processes",
+            _ => "io",
+        }
+    }
+
+    /// What was refused, by kind.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// The outcome of a job that ends with this fault.
+    pub fn outcome(&self) -> Outcome {
+        Outcome::HostError { code: self.code().into(), text: self.to_string() }
+    }
+}
+
+/// Adds to an I/O error what was tried.
+pub trait Doing<T> {
+    /// `verb` and the path in back quotes.
+    ///
+    /// # Errors
+    /// The same error, as a [`HostFault`].
+    fn doing(self, verb: &str, path: &Path) -> Result<T, HostFault>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, verb: &str, path: &Path) -> Result<T, HostFault> {
+        self.map_err(|e| HostFault::new(format!("{verb} `{}`", path.display()), e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_code_of_its_own() {
+        let fault = HostFault::new("write `x`", Errno::NOSPC);
+        assert_eq!(fault.code(), "disk_full");
+        assert!(fault.to_string().starts_with("cannot write `x`: "));
+    }
+}

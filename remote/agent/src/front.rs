@@ -1,0 +1,390 @@
+//! One conversation with a laptop, over standard input and output.
+//!
+//! This thread reads requests; threads of their own follow jobs and answer probes, and share the
+//! outbox. When standard input ends, so does the process: jobs live elsewhere.
+
+mod fetch;
+mod follow;
+mod launch;
+mod listing;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::frame::{Kind, MAGIC};
+use rgpu_protocol::message::Had;
+use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, Plan, ToAgent};
+
+use crate::blob::{Blobs, Packed};
+use crate::control::{self, Control};
+use crate::job::{JobFolder, SOCKET};
+use crate::root::{Candidate, Roots};
+use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
+use crate::{check, host, quota};
+
+/// What this agent can do beyond the first generation.
+const FEATURES: [&str; 4] = ["zstd", "stdin", "gpu_queue", "inline_artifacts"];
+
+/// A lease is renewed by a client's traffic, but not by every frame of it.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// The way to the laptop.
+type Out = Arc<Outbox<File>>;
+
+/// Holds a conversation until its client goes away.
+///
+/// # Errors
+/// When the streams fail or the peer speaks something else.
+pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
+    let own = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
+    let input = own(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
+    let output = own(rustix::stdio::stdout()).map_err(std::io::Error::from)?;
+    let out = Arc::new(Outbox::new(output));
+    out.raw(MAGIC)?;
+    out.send(&Hello {
+        rgpu: PROTOCOL,
+        features: FEATURES.map(String::from).to_vec(),
+        required: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    })?;
+    let roots = Roots::choose(candidates);
+    let mut reader = FrameReader::new(input);
+    let Some(theirs) = read_hello(&mut reader)? else { return Ok(()) };
+    if let Some(text) = cannot_talk(&theirs) {
+        out.send(&refused("hello", "unknown_feature", text))?;
+        return Ok(());
+    }
+    if let Ok(root) = roots.main() {
+        let (root, quota) = (root.to_owned(), quota_bytes());
+        std::thread::spawn(move || quota::sweep_now_and_then(&root, quota));
+    }
+    let mut front = Front {
+        blobs: roots.main().ok().map(Blobs::new),
+        roots,
+        out,
+        links: HashMap::new(),
+        followers: HashMap::new(),
+        renewed: Instant::now(),
+    };
+    front.converse(&mut reader)
+}
+
+/// The quota, which tests make small.
+fn quota_bytes() -> u64 {
+    let named = std::env::var("RGPU_AGENT_QUOTA").ok().and_then(|q| q.parse().ok());
+    named.unwrap_or(quota::QUOTA_BYTES)
+}
+
+fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError> {
+    match reader.next_frame()? {
+        Some((Kind::Message, body)) => {
+            let hello = serde_json::from_slice(body).map_err(std::io::Error::from)?;
+            Ok(Some(hello))
+        }
+        Some(_) => Err(std::io::Error::other("the first frame is no message").into()),
+        None => Ok(None),
+    }
+}
+
+/// Why this agent cannot serve the client, if so.
+fn cannot_talk(theirs: &Hello) -> Option<String> {
+    if theirs.rgpu != PROTOCOL {
+        let version = theirs.rgpu;
+        return Some(format!("this agent speaks protocol {PROTOCOL}, the client {version}"));
+    }
+    let unknown = theirs.required.iter().find(|f| !FEATURES.contains(&f.as_str()))?;
+    Some(format!("the client requires `{unknown}`, which this agent does not know"))
+}
+
+fn refused(request: &str, code: &str, text: impl Into<String>) -> FromAgent {
+    FromAgent::Refused { request: request.into(), code: code.into(), text: text.into() }
+}
+
+/// A conversation.
+struct Front {
+    out: Out,
+    roots: Roots,
+    blobs: Option<Blobs>,
+    /// Ways to the supervisors of this client's jobs.
+    links: HashMap<String, UnixStream>,
+    /// Flags that tell the followers of jobs to stop.
+    followers: HashMap<String, Arc<AtomicBool>>,
+    renewed: Instant,
+}
+
+/// From where a job is followed.
+struct Position {
+    from_seq: u64,
+    had: Vec<Had>,
+    inline_bytes: u64,
+}
+
+impl Front {
+    fn converse(&mut self, reader: &mut FrameReader<File>) -> Result<(), WireError> {
+        loop {
+            let message = match reader.next_frame()? {
+                None => return Ok(()),
+                Some((Kind::Message, body)) => serde_json::from_slice(body),
+                // Bytes that belong to a message of a newer client.
+                Some(_) => continue,
+            };
+            match message {
+                Ok(message) => self.answer(message, reader)?,
+                Err(e) => self.out.send(&refused("message", "bad_message", e.to_string()))?,
+            }
+            self.renew_all();
+        }
+    }
+
+    fn answer(
+        &mut self,
+        message: ToAgent,
+        reader: &mut FrameReader<File>,
+    ) -> Result<(), WireError> {
+        match message {
+            ToAgent::Facts { probes } => {
+                let folder = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
+                let out = self.out.clone();
+                std::thread::spawn(move || {
+                    let facts = Box::new(host::facts(&probes, &folder));
+                    // A failed outbox ends the conversation elsewhere.
+                    let _ = out.send(&FromAgent::Facts { facts });
+                });
+            }
+            ToAgent::Submit { plan, secrets, inline_bytes } => {
+                self.submit(*plan, secrets, inline_bytes)?;
+            }
+            ToAgent::Blob { digest, size, stored, zstd } => {
+                let packed = if zstd { Packed::Zstd } else { Packed::Plain };
+                return self.take_blob(&digest, size, stored, packed, reader);
+            }
+            ToAgent::Attach { job, from_seq, had, inline_bytes } => {
+                if let Some(folder) = self.find("attach", &job)? {
+                    self.follow(folder, Position { from_seq, had, inline_bytes })?;
+                }
+            }
+            ToAgent::Stdin { job, len, eof } => self.pass_stdin(&job, len, eof, reader)?,
+            ToAgent::Renew { job } => self.tell("renew", &job, &Control::Renew)?,
+            ToAgent::Detach { job } => self.tell("detach", &job, &Control::Detach)?,
+            ToAgent::Cancel { job } => self.tell("cancel", &job, &Control::Cancel)?,
+            ToAgent::Fetch { job, path, offset, len } => {
+                if let Some(folder) = self.find("fetch", &job)? {
+                    fetch::send_part(&self.out, &folder, &path, offset, len.min(BLOB_BYTES))?;
+                }
+            }
+            ToAgent::Jobs {} => {
+                let jobs = listing::list(&self.roots);
+                self.out.send(&FromAgent::Jobs { jobs })?;
+            }
+            ToAgent::Forget { job } => {
+                if let Some(folder) = self.find("forget", &job)? {
+                    let answer = listing::forget(&folder);
+                    self.out.send(&answer)?;
+                }
+            }
+            ToAgent::Ping {} => self.out.send(&FromAgent::Pong {})?,
+            ToAgent::Unknown => {
+                let text = "a request that this agent does not know";
+                self.out.send(&refused("unknown", "unknown_request", text))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The job's folder, or a refusal.
+    fn find(&self, request: &str, job: &str) -> Result<Option<JobFolder>, WireError> {
+        let folder = JobFolder::find(self.roots.all(), job);
+        if folder.is_none() {
+            let text = format!("no job `{}` on this host", job.escape_debug());
+            self.out.send(&refused(request, "no_such_job", text))?;
+        }
+        Ok(folder)
+    }
+
+    fn submit(
+        &mut self,
+        plan: Plan,
+        secrets: BTreeMap<String, String>,
+        inline_bytes: u64,
+    ) -> Result<(), WireError> {
+        let position = Position { from_seq: 1, had: Vec::new(), inline_bytes };
+        if let Err(e) = check::check(&plan) {
+            return Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?);
+        }
+        if let Some(there) = JobFolder::find(self.roots.all(), &plan.job) {
+            return self.join(there, &plan, position);
+        }
+        if plan.facts.as_ref().is_some_and(|facts| *facts != host::key()) {
+            let text = "the host is not the one that the plan was made for, or has rebooted";
+            return Ok(self.out.send(&refused("submit", "facts_changed", text))?);
+        }
+        let (root, blobs) = match (self.roots.main(), &self.blobs) {
+            (Ok(root), Some(blobs)) => (root, blobs),
+            (Err(e), _) => {
+                return Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?);
+            }
+            (Ok(root), None) => (root, &Blobs::new(root)),
+        };
+        match launch::launch(root, &plan, blobs) {
+            Ok(launch::Launched::Started { folder, mut link }) => {
+                if !plan.secrets.is_empty() {
+                    // A supervisor that died at once is noticed by the follower.
+                    let _ = write_message(&mut link, &Control::Secrets(secrets));
+                }
+                self.links.insert(plan.job, link);
+                self.follow(folder, position)
+            }
+            Ok(launch::Launched::Missing(digests)) => {
+                Ok(self.out.send(&FromAgent::Missing { job: plan.job, digests })?)
+            }
+            Ok(launch::Launched::Exists) => match JobFolder::find(self.roots.all(), &plan.job) {
+                Some(there) => self.join(there, &plan, position),
+                None => {
+                    let text = "the job vanished while it was being made";
+                    Ok(self.out.send(&refused("submit", "io", text))?)
+                }
+            },
+            Err((code, text)) => Ok(self.out.send(&refused("submit", code, text))?),
+        }
+    }
+
+    /// A plan whose job is there already: followed, if it is the same plan.
+    fn join(&mut self, there: JobFolder, plan: &Plan, position: Position) -> Result<(), WireError> {
+        match there.plan() {
+            Ok(same) if same == *plan => self.follow(there, position),
+            Ok(_) => {
+                let text = format!("another plan of the name `{}` is on this host", plan.job);
+                Ok(self.out.send(&refused("submit", "job_exists", text))?)
+            }
+            Err(e) => Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?),
+        }
+    }
+
+    /// Follows a job in a thread of its own, in the place of an earlier one on this connection.
+    fn follow(&mut self, folder: JobFolder, position: Position) -> Result<(), WireError> {
+        let job = folder.id().to_owned();
+        self.out.send(&FromAgent::Following { job: job.clone() })?;
+        let stop = Arc::new(AtomicBool::new(false));
+        if let Some(earlier) = self.followers.insert(job, stop.clone()) {
+            earlier.store(true, Ordering::Relaxed);
+        }
+        let out = self.out.clone();
+        std::thread::spawn(move || follow::follow(folder, position, &out, &stop));
+        Ok(())
+    }
+
+    /// Passes a word to a job's supervisor. One that has ended needs none.
+    fn tell(&mut self, request: &str, job: &str, word: &Control) -> Result<(), WireError> {
+        if self.find(request, job)?.is_none() {
+            return Ok(());
+        }
+        if let Some(link) = self.link(job)
+            && write_message(link, word).is_err()
+        {
+            self.links.remove(job);
+        }
+        // A cancellation is confirmed by the job's terminal event.
+        if *word != Control::Cancel {
+            self.out.send(&FromAgent::Done { request: request.into() })?;
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, job: &str) -> Option<&mut UnixStream> {
+        if !self.links.contains_key(job) {
+            let folder = JobFolder::find(self.roots.all(), job)?;
+            let link = control::connect(folder.path(), SOCKET).ok()?;
+            self.links.insert(job.to_owned(), link);
+        }
+        self.links.get_mut(job)
+    }
+
+    fn pass_stdin(
+        &mut self,
+        job: &str,
+        len: u64,
+        eof: bool,
+        reader: &mut FrameReader<File>,
+    ) -> Result<(), WireError> {
+        let mut body = Vec::new();
+        if len > 0 {
+            match reader.next_frame()? {
+                Some((Kind::Output, bytes)) if bytes.len() as u64 == len => {
+                    body = bytes.to_vec();
+                }
+                Some(_) => {
+                    let text = format!("{len} bytes in one output frame were announced");
+                    return Ok(self.out.send(&refused("stdin", "bad_frame", text))?);
+                }
+                None => return Ok(()),
+            }
+        }
+        if self.find("stdin", job)?.is_none() {
+            return Ok(());
+        }
+        let Some(link) = self.link(job) else { return Ok(()) };
+        let sent = write_message(link, &Control::Stdin { len, eof }).and_then(|()| {
+            if body.is_empty() { Ok(()) } else { write_frame(link, Kind::Output, &body) }
+        });
+        if sent.and_then(|()| link.flush()).is_err() {
+            self.links.remove(job);
+        }
+        Ok(())
+    }
+
+    /// Takes a blob's frames; each blob is answered by `stored` or refused.
+    fn take_blob(
+        &mut self,
+        digest: &Digest,
+        size: u64,
+        stored: u64,
+        packed: Packed,
+        reader: &mut FrameReader<File>,
+    ) -> Result<(), WireError> {
+        // What zstd may add to bytes that do not shrink.
+        let keep = size <= BLOB_BYTES && stored <= BLOB_BYTES + (64 << 10);
+        let mut wire = Vec::with_capacity(if keep { stored as usize } else { 0 });
+        let mut got = 0;
+        while got < stored {
+            let (kind, body) = match reader.next_frame()? {
+                Some(frame) => frame,
+                None => return Ok(()),
+            };
+            got += body.len() as u64;
+            if kind != Kind::Blob || got > stored {
+                let text = format!("blob {digest:?}: {stored} bytes in blob frames were announced");
+                return Err(std::io::Error::other(text).into());
+            }
+            if keep {
+                wire.extend_from_slice(body);
+            }
+        }
+        let answer = match (&self.blobs, self.roots.main()) {
+            _ if !keep => {
+                refused("blob", "bad_blob", format!("blob {digest:?} is over {BLOB_BYTES} bytes"))
+            }
+            (Some(blobs), _) => match blobs.put(digest, size, &wire, packed) {
+                Ok(()) => FromAgent::Stored { digest: digest.clone() },
+                Err(e) => refused("blob", e.code(), e.to_string()),
+            },
+            (None, Err(e)) => refused("blob", e.code(), e.to_string()),
+            (None, Ok(_)) => refused("blob", "no_folder", "no blob store"),
+        };
+        Ok(self.out.send(&answer)?)
+    }
+
+    /// A client that says anything is there: its jobs live on.
+    fn renew_all(&mut self) {
+        if self.renewed.elapsed() < RENEW_EVERY {
+            return;
+        }
+        self.renewed = Instant::now();
+        self.links.retain(|_, link| write_message(link, &Control::Renew).is_ok());
+    }
+}

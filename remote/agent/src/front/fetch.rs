@@ -1,0 +1,80 @@
+//! Sending parts of artifacts, packed where that shrinks them.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rgpu_protocol::FromAgent;
+use rgpu_protocol::frame::Kind;
+
+use super::{Out, refused};
+use crate::inside::open_regular;
+use crate::job::JobFolder;
+
+/// Bytes on which packing is tried before it is done.
+const SAMPLE_BYTES: usize = 32 << 10;
+
+/// Parts smaller than this are sent as they are.
+const LEAST_BYTES: usize = 512;
+
+/// Sends up to `len` bytes of an artifact from `offset` on, or a refusal.
+pub(crate) fn send_part(
+    out: &Out,
+    folder: &JobFolder,
+    path: &str,
+    offset: u64,
+    len: u64,
+) -> io::Result<()> {
+    let bytes = match read_part(folder, path, offset, len) {
+        Ok(bytes) => bytes,
+        Err(e) => {
+            let is_link = e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+            let code = match e.kind() {
+                io::ErrorKind::NotFound => "no_such_file",
+                io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory => "bad_path",
+                _ if is_link => "bad_path",
+                _ => "io",
+            };
+            let text = format!("`{}`: {e}", path.escape_debug());
+            return out.send(&refused("fetch", code, text));
+        }
+    };
+    let packed = pack(&bytes);
+    let wire = packed.as_deref().unwrap_or(&bytes);
+    let message = FromAgent::Data {
+        job: folder.id().to_owned(),
+        path: path.to_owned(),
+        offset,
+        len: bytes.len() as u64,
+        stored: wire.len() as u64,
+        zstd: packed.is_some(),
+    };
+    out.queue_with(&message, Kind::Blob, wire)?;
+    out.flush()
+}
+
+fn read_part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(&folder.work(), path)?;
+    let size = file.metadata()?.len();
+    let len = len.min(size.saturating_sub(offset));
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
+}
+
+/// The bytes as a zstd frame, if that is a tenth shorter.
+fn pack(bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.len() < LEAST_BYTES {
+        return None;
+    }
+    let shrinks = |packed: &[u8], plain: &[u8]| packed.len() < plain.len() / 10 * 9;
+    if bytes.len() > 2 * SAMPLE_BYTES {
+        let middle = bytes.len() / 2;
+        let sample = &bytes[middle..middle + SAMPLE_BYTES];
+        let tried = zstd::bulk::compress(sample, 1).ok()?;
+        if !shrinks(&tried, sample) {
+            return None;
+        }
+    }
+    let packed = zstd::bulk::compress(bytes, 3).ok()?;
+    shrinks(&packed, bytes).then_some(packed)
+}

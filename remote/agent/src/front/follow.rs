@@ -1,0 +1,184 @@
+//! Following a job: its event log read aloud, each output event preceded by its bytes.
+//!
+//! Everything comes from files; the supervisor's socket only wakes. So any number of clients may
+//! follow, from anywhere in the stream, and a client that reads slowly slows nobody else.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rgpu_protocol::frame::{Kind, MAX_BODY};
+use rgpu_protocol::{BLOB_BYTES, Event, EventBody, FromAgent, Stream};
+
+use super::{Out, Position, fetch, refused};
+use crate::control;
+use crate::job::{JobFolder, SOCKET};
+use crate::journal::JournalReader;
+use crate::settle::settle;
+
+/// How long a wait for the supervisor may take before the flag is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Follows the job until its terminal event, the outbox fails, or `stop`.
+pub(crate) fn follow(folder: JobFolder, position: Position, out: &Out, stop: &AtomicBool) {
+    let result =
+        catch_unwind(AssertUnwindSafe(|| Follower::new(folder, position, out.clone()).run(stop)));
+    let text = match result {
+        Ok(Ok(())) => return,
+        Ok(Err(e)) => e.to_string(),
+        Err(_) => "a defect of the agent".into(),
+    };
+    // When the outbox itself failed, the conversation is over anyway.
+    let _ = out.send(&refused("follow", "follow_failed", text));
+}
+
+struct Follower {
+    folder: JobFolder,
+    job: String,
+    from_seq: u64,
+    /// Where in each log the client is.
+    had: HashMap<(String, Stream), u64>,
+    inline_bytes: u64,
+    /// Artifacts small enough to be sent unasked, with their latest sizes.
+    inline: BTreeMap<String, u64>,
+    out: Out,
+}
+
+impl Follower {
+    fn new(folder: JobFolder, position: Position, out: Out) -> Self {
+        let had = position.had.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
+        let job = folder.id().to_owned();
+        let (from_seq, inline_bytes) = (position.from_seq, position.inline_bytes);
+        Self { folder, job, from_seq, had, inline_bytes, inline: BTreeMap::new(), out }
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut reader = JournalReader::open(&self.folder.events_path())?;
+        let mut link = self.connect();
+        loop {
+            for event in reader.read_new()? {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                if self.pass(event)? {
+                    return self.out.flush();
+                }
+                link = link.or_else(|| self.connect());
+            }
+            // More may have come while these were sent.
+            let more = reader.read_new()?;
+            if !more.is_empty() {
+                for event in more {
+                    if self.pass(event)? {
+                        return self.out.flush();
+                    }
+                }
+                continue;
+            }
+            self.out.flush()?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            link = match link.take() {
+                Some(open) => wait(open),
+                None => {
+                    settle(&self.folder).map_err(io::Error::other)?;
+                    self.connect().or_else(|| {
+                        std::thread::sleep(Duration::from_millis(5));
+                        None
+                    })
+                }
+            };
+        }
+    }
+
+    fn connect(&self) -> Option<UnixStream> {
+        let link = control::connect(self.folder.path(), SOCKET).ok()?;
+        link.set_read_timeout(Some(LOOK_EVERY)).ok()?;
+        Some(link)
+    }
+
+    /// Passes an event on; true for the terminal one.
+    fn pass(&mut self, event: Event) -> io::Result<bool> {
+        let ended = matches!(event.body, EventBody::Ended { .. });
+        let wanted = event.seq >= self.from_seq;
+        match &event.body {
+            EventBody::Output { step, stream, offset, len } => {
+                self.pass_output(step, *stream, *offset, *len)?;
+            }
+            EventBody::Artifact { path, size, .. } => {
+                self.inline.remove(path);
+                if *size <= self.inline_bytes {
+                    self.inline.insert(path.clone(), *size);
+                }
+            }
+            EventBody::Ended { .. } if wanted && self.inline_bytes > 0 => self.send_inline()?,
+            _ => {}
+        }
+        if wanted {
+            self.out.queue(&FromAgent::Event { job: self.job.clone(), event })?;
+        }
+        Ok(ended)
+    }
+
+    /// Sends those of `len` bytes at `offset` that the client has not had.
+    fn pass_output(&mut self, step: &str, stream: Stream, offset: u64, len: u64) -> io::Result<()> {
+        let key = (step.to_owned(), stream);
+        let mut at = self.had.get(&key).copied().unwrap_or(0).max(offset);
+        let end = offset + len;
+        if at >= end {
+            return Ok(());
+        }
+        let file = std::fs::File::open(self.folder.log_path(step, stream))?;
+        while at < end {
+            let mut bytes = vec![0; (end - at).min(MAX_BODY as u64) as usize];
+            file.read_exact_at(&mut bytes, at)?;
+            let message = FromAgent::Output {
+                job: self.job.clone(),
+                step: step.to_owned(),
+                stream,
+                offset: at,
+                len: bytes.len() as u64,
+            };
+            self.out.queue_with(&message, Kind::Output, &bytes)?;
+            at += bytes.len() as u64;
+        }
+        self.had.insert(key, end);
+        Ok(())
+    }
+
+    fn send_inline(&self) -> io::Result<()> {
+        for (path, size) in &self.inline {
+            let mut offset = 0;
+            loop {
+                let len = (size - offset).min(BLOB_BYTES);
+                fetch::send_part(&self.out, &self.folder, path, offset, len)?;
+                offset += len;
+                if offset >= *size {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a wake-up; `None` when the supervisor is gone.
+fn wait(mut link: UnixStream) -> Option<UnixStream> {
+    let mut wakes = [0; 4096];
+    match link.read(&mut wakes) {
+        Ok(0) => None,
+        Ok(_) => Some(link),
+        Err(e) => {
+            let quiet = matches!(
+                e.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+            );
+            quiet.then_some(link)
+        }
+    }
+}

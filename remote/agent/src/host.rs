@@ -1,0 +1,112 @@
+//! What the agent knows of its host by itself.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rgpu_protocol::probe::{AgentFacts, facts_key};
+use rgpu_protocol::{Probe, ProbeAnswer};
+
+use crate::blob::hash;
+use crate::command::ask;
+use crate::probe;
+
+/// Answers all probes at once, each in a thread of its own, and adds what is known of the host.
+pub fn facts(probes: &[Probe], folder: &str) -> AgentFacts {
+    let (answers, glibc) = std::thread::scope(|scope| {
+        let glibc = scope.spawn(glibc);
+        let asked: Vec<_> = probes.iter().map(|p| scope.spawn(|| probe::answer(p))).collect();
+        let answers = asked.into_iter().zip(probes).map(|(thread, probe)| {
+            thread.join().unwrap_or_else(|_| ProbeAnswer {
+                name: probe.name.clone(),
+                error: Some("a defect of the agent".into()),
+                ..ProbeAnswer::default()
+            })
+        });
+        (answers.collect(), glibc.join().unwrap_or_default())
+    });
+    let uts = rustix::system::uname();
+    let uid = rustix::process::geteuid();
+    AgentFacts {
+        host_id: host_id(),
+        boot_id: boot_id(),
+        hostname: uts.nodename().to_string_lossy().into_owned(),
+        os: os_name(),
+        arch: uts.machine().to_string_lossy().into_owned(),
+        kernel: uts.release().to_string_lossy().into_owned(),
+        user: user_name(uid.as_raw()),
+        root: uid.is_root(),
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        memory_bytes: memory_bytes(),
+        agent: env!("CARGO_PKG_VERSION").into(),
+        folder: folder.into(),
+        glibc,
+        answers,
+    }
+}
+
+/// What plans name so that a changed host is noticed.
+pub fn key() -> String {
+    facts_key(&host_id(), &boot_id())
+}
+
+/// A hash of the machine's id; of its name where there is none (containers).
+fn host_id() -> String {
+    let read = |path: &str| fs::read_to_string(path).ok().filter(|id| !id.trim().is_empty());
+    let id = read("/etc/machine-id").or_else(|| read("/var/lib/dbus/machine-id"));
+    let id =
+        id.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    hash(format!("rgpu host {}", id.trim()).as_bytes()).to_string()
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn os_name() -> String {
+    let text = fs::read_to_string("/etc/os-release")
+        .or_else(|_| fs::read_to_string("/usr/lib/os-release"))
+        .unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("PRETTY_NAME="));
+    line.unwrap_or_default().trim_matches('"').to_owned()
+}
+
+fn memory_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// The host's glibc, which need not be the one the agent was built for.
+fn glibc() -> String {
+    let argv = ["getconf", "GNU_LIBC_VERSION"].map(String::from);
+    let answer = ask(&argv, 1000, Duration::from_secs(2)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+    text.trim().strip_prefix("glibc ").unwrap_or_default().to_owned()
+}
+
+/// The name of a user; the number where there is none.
+pub(crate) fn user_name(uid: u32) -> String {
+    let users = fs::read_to_string(Path::new("/etc/passwd")).unwrap_or_default();
+    let named = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| uid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_known_by_stable_ids() {
+        let facts = facts(&[], "/x");
+        assert_eq!(facts_key(&facts.host_id, &facts.boot_id), key());
+        assert_eq!(facts.host_id.len(), 64);
+        assert!(facts.memory_bytes > 0 && facts.cpus > 0);
+        assert_eq!(user_name(0), "root");
+    }
+}

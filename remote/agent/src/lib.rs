@@ -1,0 +1,36 @@
+//! `rgpu-agent`: the small program on a GPU host that carries out plans.
+//!
+//! Three parts. [`front`] is one conversation with a laptop over standard input and output: it
+//! takes blobs, plans and requests, and reads a job's event log aloud. [`supervisor`] is one
+//! process per job, which outlives the conversation: it runs the steps' ladders, owns whatever
+//! they start, and writes the event log. Between them lie files ([`job`], [`journal`], [`blob`]),
+//! which are the truth, and a socket, which only wakes. No tool is known here: rungs, success
+//! rules, diagnosis tables and probes are data of [`rgpu_protocol`].
+
+pub mod blob;
+pub mod check;
+mod command;
+mod control;
+pub mod fault;
+pub mod front;
+pub mod host;
+mod inside;
+pub mod job;
+pub mod journal;
+mod probe;
+mod process;
+mod quota;
+pub mod root;
+mod settle;
+pub mod supervisor;
+pub mod wire;
+
+/// The sha256 of the running program's own file.
+///
+/// # Errors
+/// When the file is gone.
+pub fn own_digest() -> Result<rgpu_protocol::Digest, fault::HostFault> {
+    use fault::Doing;
+    let path = std::path::Path::new("/proc/self/exe");
+    Ok(blob::hash(&std::fs::read(path).doing("read", path)?))
+}

@@ -1,0 +1,206 @@
+//! Answering probes: find a file, run or read it, keep some lines. What the text means is known
+//! to the laptop alone.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rgpu_protocol::{Probe, ProbeAnswer};
+
+use crate::command::ask;
+use crate::supervisor::{find_on_path, is_program};
+
+/// Files listed in an answer.
+const MOST_FOUND: usize = 16;
+
+/// Bytes of text in an answer.
+const MOST_TEXT: usize = 64 << 10;
+
+/// Answers one probe.
+pub(crate) fn answer(probe: &Probe) -> ProbeAnswer {
+    let mut answer = ProbeAnswer { name: probe.name.clone(), ..ProbeAnswer::default() };
+    let mut argv = probe.run.clone().unwrap_or_default();
+    let find: Vec<&str> = match argv.first() {
+        Some(program) if probe.find.is_empty() => vec![program],
+        _ => probe.find.iter().map(String::as_str).collect(),
+    };
+    let found = search(&find);
+    answer.found = found.iter().take(MOST_FOUND).map(|p| p.display().to_string()).collect();
+    answer.path = answer.found.first().cloned();
+    let Some(path) = &answer.path else { return answer };
+    let text = if probe.read {
+        read(Path::new(path)).map(|text| (None, text))
+    } else if probe.run.is_some() {
+        if probe.find.is_empty() {
+            argv[0].clone_from(path);
+        } else {
+            argv.insert(0, path.clone());
+        }
+        run(&argv, probe.timeout_s)
+    } else {
+        return answer;
+    };
+    match text {
+        Ok((exit, text)) => {
+            answer.exit = exit;
+            answer.text = keep(probe, &text);
+        }
+        Err(why) => answer.error = Some(why),
+    }
+    answer
+}
+
+fn run(argv: &[String], timeout_s: u64) -> Result<(Option<i32>, String), String> {
+    let answer = ask(argv, MOST_TEXT, Duration::from_secs(timeout_s))
+        .map_err(|e| format!("`{}` does not start: {e}", argv[0]))?;
+    if answer.timed_out {
+        return Err(format!("`{}` did not answer within {timeout_s} s", argv[0]));
+    }
+    let mut text = String::from_utf8_lossy(&answer.stdout).into_owned();
+    if !text.is_empty() && !text.ends_with('\n') && !answer.stderr.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(&String::from_utf8_lossy(&answer.stderr));
+    Ok((answer.exit, text))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(MOST_TEXT as u64).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(e) => Err(format!("`{}` cannot be read: {e}", path.display())),
+    }
+}
+
+/// The lines that were asked for, within the limit.
+fn keep(probe: &Probe, text: &str) -> String {
+    let wanted =
+        |line: &&str| probe.keep.is_empty() || probe.keep.iter().any(|p| p.find(line).is_some());
+    let mut kept = String::new();
+    for line in text.lines().filter(wanted) {
+        if kept.len() + line.len() + 1 > MOST_TEXT {
+            break;
+        }
+        kept.push_str(line);
+        kept.push('\n');
+    }
+    kept
+}
+
+/// Every file that the names, paths and globs lead to, best first, each once.
+fn search(find: &[&str]) -> Vec<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let home = std::env::var("HOME").ok();
+    let mut found: Vec<PathBuf> = Vec::new();
+    for place in find {
+        let places = match (place.strip_prefix("~/"), &home) {
+            (Some(rest), Some(home)) => glob(&format!("{home}/{rest}")),
+            (Some(_), None) => Vec::new(),
+            (None, _) if place.starts_with('/') => glob(place),
+            (None, _) => find_on_path(place, &path).into_iter().collect(),
+        };
+        for file in places {
+            if !found.contains(&file) {
+                found.push(file);
+            }
+        }
+    }
+    // Of files that match, a directory of the same name is none; programs go before the rest only
+    // where the plan says so by its order.
+    found.retain(|p| p.exists() && (is_program(p) || !p.is_dir()));
+    found
+}
+
+/// Files that match an absolute pattern, `*` within one part; the last in natural order first.
+fn glob(pattern: &str) -> Vec<PathBuf> {
+    let mut paths = vec![PathBuf::from("/")];
+    for part in pattern.split('/').filter(|p| !p.is_empty()) {
+        if !part.contains('*') {
+            paths.iter_mut().for_each(|p| p.push(part));
+            continue;
+        }
+        let mut next = Vec::new();
+        for folder in &paths {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            let names = entries.filter_map(|e| e.file_name().into_string().ok());
+            let mut names: Vec<String> =
+                names.filter(|n| crate::inside::matches(part, n)).collect();
+            names.sort_by_key(|name| std::cmp::Reverse(natural(name)));
+            next.extend(names.into_iter().map(|n| folder.join(n)));
+        }
+        paths = next;
+    }
+    paths.retain(|p| p.exists());
+    paths
+}
+
+/// A key that sorts `2023.3` before `2025.1` and `9` before `10`.
+fn natural(name: &str) -> Vec<(u64, String)> {
+    let mut key = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (words, after) = rest.split_at(text);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (number, after) = after.split_at(digits);
+        key.push((0, words.to_owned()));
+        if !number.is_empty() {
+            key.push((number.parse().unwrap_or(u64::MAX), String::new()));
+        }
+        rest = after;
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn probe(json: &str) -> ProbeAnswer {
+        answer(&serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn of_several_versions_the_newest_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        for version in ["cuda-9.2", "cuda-12.8", "cuda-12.10"] {
+            let bin = dir.path().join(version).join("bin");
+            std::fs::create_dir_all(&bin).unwrap();
+            let tool = bin.join("nvcc");
+            std::fs::write(&tool, format!("#!/bin/sh\necho {version}; echo noise\n")).unwrap();
+            std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let found = probe(&format!(
+            r#"{{"name":"nvcc","find":["no-such-nvcc","{}/cuda-*/bin/nvcc"],"run":[],"keep":["cuda"]}}"#,
+            dir.path().display()
+        ));
+        assert_eq!(found.text, "cuda-12.10\n");
+        assert!(found.path.unwrap().contains("12.10"));
+        let order: Vec<_> = found.found.iter().map(|p| p.rsplit('/').nth(2).unwrap()).collect();
+        assert_eq!(order, ["cuda-12.10", "cuda-12.8", "cuda-9.2"]);
+    }
+
+    #[test]
+    fn a_program_without_a_place_is_found_on_the_path() {
+        let found = probe(r#"{"name":"x","run":["echo","hello"]}"#);
+        assert_eq!((found.text.as_str(), found.exit), ("hello\n", Some(0)));
+        let none = probe(r#"{"name":"x","run":["no-such-tool-here"]}"#);
+        assert_eq!((none.path, none.error), (None, None));
+    }
+
+    #[test]
+    fn a_probe_that_hangs_says_so() {
+        let hung = probe(r#"{"name":"x","run":["sleep","30"],"timeout_s":0}"#);
+        assert!(hung.error.unwrap().contains("did not answer"));
+    }
+
+    #[test]
+    fn a_file_is_read_without_running_it() {
+        let read = probe(r#"{"name":"x","find":["/proc/version"],"read":true,"keep":["Linux"]}"#);
+        assert!(read.text.contains("Linux"));
+    }
+}

@@ -1,0 +1,250 @@
+//! The agent's own folder: where blobs and jobs lie, chosen once per connection.
+//!
+//! The first candidate that is ours alone, writable, not full and may hold programs is used.
+//! Homes on GPU hosts are often full, read-only or mounted `noexec`, hence the list. A folder that
+//! others may write is never used: they could swap what we run.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, StatVfsMountFlags};
+
+use crate::fault::{Doing, HostFault};
+
+/// A home with less room than this is passed over.
+const LEAST_FREE_BYTES: u64 = 32 << 20;
+
+/// Why a candidate is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// It cannot be made or looked at.
+    #[error(transparent)]
+    Host(#[from] HostFault),
+    /// It belongs to somebody else, is a link in a shared place, or others may write it.
+    #[error("`{path}` is refused: {why}")]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// It cannot hold programs.
+    #[error("`{0}` is on a file system mounted noexec")]
+    NoExec(PathBuf),
+    /// It cannot be written.
+    #[error("`{0}` cannot be written")]
+    ReadOnly(PathBuf),
+    /// There is no room.
+    #[error("`{path}` has only {free} bytes free")]
+    Full {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes free.
+        free: u64,
+    },
+    /// No home, no cache folder, nothing to try.
+    #[error("no folder to work in: set `RGPU_AGENT_HOME`")]
+    Nothing,
+}
+
+impl RootError {
+    /// The code of a refusal.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host(fault) => fault.code(),
+            Self::Unsafe { .. } => "folder_unsafe",
+            Self::NoExec(_) => "folder_noexec",
+            Self::ReadOnly(_) => "read_only",
+            Self::Full { .. } => "disk_full",
+            Self::Nothing => "no_folder",
+        }
+    }
+}
+
+/// A folder that may become the agent's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    path: PathBuf,
+    place: Place,
+}
+
+/// Whether strangers can put things where the candidate lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The user's own: a link of theirs is followed.
+    Own,
+    /// A temporary folder of all users: a link is refused.
+    Shared,
+}
+
+/// The candidates for user `uid`, best first. `named` (`$RGPU_AGENT_HOME`) excludes all others.
+pub fn candidates(
+    named: Option<PathBuf>,
+    cache: Option<PathBuf>,
+    home: Option<PathBuf>,
+    uid: u32,
+) -> Vec<Candidate> {
+    let own = |path: PathBuf| Candidate { path, place: Place::Own };
+    if let Some(path) = named {
+        return vec![own(path)];
+    }
+    let cache = cache.filter(|c| c.is_absolute()).map(|c| c.join("rgpu"));
+    let home = home.filter(|h| h.is_absolute()).map(|h| h.join(".cache/rgpu"));
+    let mut all: Vec<_> = cache.into_iter().chain(home).map(own).collect();
+    all.dedup();
+    for shared in ["/var/tmp", "/tmp"] {
+        let path = Path::new(shared).join(format!("rgpu-{uid}"));
+        all.push(Candidate { path, place: Place::Shared });
+    }
+    all
+}
+
+/// The agent's folders: the one that new things go to, and others that may hold older jobs.
+#[derive(Debug)]
+pub struct Roots {
+    chosen: Result<PathBuf, RootError>,
+    others: Vec<PathBuf>,
+}
+
+impl Roots {
+    /// Tries the candidates in order; makes the chosen one.
+    pub fn choose(candidates: &[Candidate]) -> Self {
+        let mut first_error = None;
+        let mut chosen = None;
+        let mut others = Vec::new();
+        for candidate in candidates {
+            if chosen.is_none() {
+                match prepare(candidate) {
+                    Ok(path) => {
+                        chosen = Some(path);
+                        continue;
+                    }
+                    Err(e) => first_error = first_error.or(Some(e)),
+                }
+            }
+            // A home that has become full or read-only may still hold jobs to be fetched.
+            if candidate.path.is_dir() && check_owner(candidate).is_ok() {
+                others.push(candidate.path.clone());
+            }
+        }
+        let chosen = chosen.ok_or_else(|| first_error.unwrap_or(RootError::Nothing));
+        Self { chosen, others }
+    }
+
+    /// Where new blobs and jobs go.
+    ///
+    /// # Errors
+    /// Why the best candidate was refused, when all were.
+    pub fn main(&self) -> Result<&Path, &RootError> {
+        self.chosen.as_deref()
+    }
+
+    /// Every folder that may hold jobs, the main one first.
+    pub fn all(&self) -> impl Iterator<Item = &Path> {
+        self.chosen.iter().chain(&self.others).map(PathBuf::as_path)
+    }
+}
+
+/// Makes and checks a candidate; its absolute path.
+fn prepare(candidate: &Candidate) -> Result<PathBuf, RootError> {
+    let path = &candidate.path;
+    match fs::DirBuilder::new().mode(0o700).recursive(true).create(path) {
+        // A dangling link or a file in the way is said by the check below.
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(HostFault::new(format!("make `{}`", path.display()), e).into());
+        }
+        _ => {}
+    }
+    check_owner(candidate)?;
+    let vfs = rustix::fs::statvfs(path).doing("look at", path)?;
+    if vfs.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(RootError::NoExec(path.clone()));
+    }
+    if rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return Err(RootError::ReadOnly(path.clone()));
+    }
+    let free = vfs.f_bavail.saturating_mul(vfs.f_frsize);
+    if free < LEAST_FREE_BYTES {
+        return Err(RootError::Full { path: path.clone(), free });
+    }
+    for part in ["blobs/tmp", "jobs"] {
+        let part = path.join(part);
+        if !part.is_dir() {
+            let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&part);
+            made.doing("make", &part)?;
+        }
+    }
+    Ok(path.canonicalize().doing("resolve", path)?)
+}
+
+fn check_owner(candidate: &Candidate) -> Result<(), RootError> {
+    let path = &candidate.path;
+    let meta = match candidate.place {
+        Place::Own => fs::metadata(path),
+        Place::Shared => fs::symlink_metadata(path),
+    };
+    let meta = meta.doing("look at", path)?;
+    let refuse = |why: String| Err(RootError::Unsafe { path: path.clone(), why });
+    if !meta.is_dir() {
+        return refuse("it is no folder".into());
+    }
+    let me = rustix::process::geteuid().as_raw();
+    if meta.uid() != me {
+        return refuse(format!("it belongs to user {}, not to user {me}", meta.uid()));
+    }
+    if meta.mode() & 0o022 != 0 {
+        return refuse(format!("others may write it (mode {:o})", meta.mode() & 0o7777));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("open");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let roots = Roots::choose(&candidates(Some(path), None, None, 0));
+        assert_eq!(roots.main().unwrap_err().code(), "folder_unsafe");
+    }
+
+    #[test]
+    fn a_link_in_a_shared_place_is_refused_and_one_of_our_own_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real");
+        fs::DirBuilder::new().mode(0o700).create(&real).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let shared = Candidate { path: link.clone(), place: Place::Shared };
+        assert_eq!(Roots::choose(&[shared]).main().unwrap_err().code(), "folder_unsafe");
+        let own = Candidate { path: link, place: Place::Own };
+        assert_eq!(Roots::choose(&[own]).main().unwrap(), real.canonicalize().unwrap());
+    }
+
+    #[test]
+    fn an_unusable_home_gives_way_to_the_next_candidate() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("home");
+        fs::write(&file, "no folder").unwrap();
+        let own = |path: PathBuf| Candidate { path, place: Place::Own };
+        let roots = Roots::choose(&[own(file.join("x")), own(dir.path().join("next"))]);
+        assert!(roots.main().unwrap().ends_with("next"));
+    }
+
+    #[test]
+    fn a_named_folder_excludes_all_others() {
+        let all = candidates(Some("/x".into()), Some("/c".into()), Some("/h".into()), 7);
+        assert_eq!(all.len(), 1);
+        let all = candidates(None, Some("/h/.cache".into()), Some("/h".into()), 7);
+        let paths: Vec<_> = all.iter().map(|c| c.path.to_str().unwrap()).collect();
+        assert_eq!(paths, ["/h/.cache/rgpu", "/var/tmp/rgpu-7", "/tmp/rgpu-7"]);
+    }
+}

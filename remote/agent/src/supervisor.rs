@@ -1,0 +1,250 @@
+//! The supervisor of one job: a process of its own that outlives the connection.
+//!
+//! It is started by a connection with the job's listening socket as standard input and the job's
+//! locked file as standard output, leaves the session, adopts all descendants of its programs, and
+//! writes the event log. Its last act is the terminal event; then it goes.
+
+mod artifacts;
+mod capture;
+mod environment;
+mod gpu;
+mod hub;
+mod judge;
+mod ladder;
+mod queue;
+mod rung;
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::plan::OnFailure;
+use rgpu_protocol::{EventBody, Outcome, Plan, Stream};
+use rustix::process::getpid;
+
+use crate::blob::Blobs;
+use crate::fault::{Doing, HostFault};
+use crate::job::JobFolder;
+use crate::journal::Journal;
+use crate::process;
+
+pub(crate) use environment::{find_on_path, is_program, marker};
+
+use artifacts::Announced;
+use gpu::GpuLock;
+use hub::{Hub, Stop};
+use ladder::Climb;
+
+/// How long the client may take to send the secrets after its plan.
+const SECRETS_WAIT: Duration = Duration::from_secs(30);
+
+/// How long killing may take before what is left is called unkillable.
+const KILL_WAIT: Duration = Duration::from_secs(10);
+
+/// Why a job ends before its last step.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// Cancelled, or left alone.
+    Stop(Stop),
+    /// The host.
+    Fault(HostFault),
+    /// Anything else.
+    Outcome(Outcome),
+}
+
+impl From<HostFault> for Halt {
+    fn from(fault: HostFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Halt {
+    fn outcome(self) -> Outcome {
+        match self {
+            Self::Stop(Stop::Cancelled) => Outcome::Cancelled,
+            Self::Stop(Stop::LeaseExpired) => Outcome::LeaseExpired,
+            Self::Fault(fault) => fault.outcome(),
+            Self::Outcome(outcome) => outcome,
+        }
+    }
+}
+
+/// Carries out the job in `folder`. Called in a process that was started for it.
+///
+/// # Errors
+/// When not even the event log can be written; whoever looks at the job next says so.
+pub fn run(folder: PathBuf) -> Result<(), HostFault> {
+    // A group leader cannot leave its session; then it has one of its own already.
+    let _ = rustix::process::setsid();
+    // Without it (ancient kernels), daemons of programs are found by their environment only.
+    let _ = rustix::process::set_child_subreaper(Some(getpid()));
+    let (listener, lock) = inherited_files(&folder)?;
+    let folder = JobFolder::at(folder);
+    let (journal, _) = Journal::open(&folder.events_path())?;
+    let plan = folder.plan()?;
+    let lease = Duration::from_secs(plan.limits.lease_s);
+    let hub = Hub::new(listener.into(), folder.path().join("stdin"), lease);
+    let hub = hub.doing("listen in", folder.path())?;
+    let root = folder.path().ancestors().nth(2).unwrap_or(Path::new("/"));
+    let mut supervisor = Supervisor {
+        blobs: Blobs::new(root),
+        plan: std::rc::Rc::new(plan),
+        journal,
+        hub,
+        gpu: None,
+        logs: HashMap::new(),
+        announced: Announced::default(),
+        folder,
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| supervisor.carry_out()));
+    let outcome = match result {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(halt)) => halt.outcome(),
+        Err(panic) => Outcome::HostError { code: "agent_bug".into(), text: words_of(&*panic) },
+    };
+    supervisor.end(outcome)?;
+    drop(lock);
+    Ok(())
+}
+
+/// The listening socket and the lock that the connection left at standard input and output, which
+/// then become `/dev/null`.
+fn inherited_files(folder: &Path) -> Result<(OwnedFd, File), HostFault> {
+    let listener = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
+    let listener = listener.doing("take over", folder)?;
+    let lock = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3);
+    let lock = lock.doing("take over", folder)?;
+    let null = Path::new("/dev/null");
+    let null = File::options().read(true).write(true).open(null).doing("open", null)?;
+    rustix::stdio::dup2_stdin(&null).doing("take over", folder)?;
+    rustix::stdio::dup2_stdout(&null).doing("take over", folder)?;
+    Ok((listener, lock.into()))
+}
+
+/// What a panic said.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a defect of the agent: {}", text.unwrap_or("no words"))
+}
+
+/// A job being carried out.
+pub(crate) struct Supervisor {
+    folder: JobFolder,
+    plan: std::rc::Rc<Plan>,
+    journal: Journal,
+    hub: Hub,
+    blobs: Blobs,
+    gpu: Option<GpuLock>,
+    logs: HashMap<(String, Stream), capture::Log>,
+    announced: Announced,
+}
+
+impl Supervisor {
+    /// Appends an event and wakes the clients.
+    fn emit(&mut self, body: EventBody) -> Result<(), HostFault> {
+        self.journal.append(body)?;
+        self.hub.wake();
+        Ok(())
+    }
+
+    fn warn(&mut self, code: &str, text: String) -> Result<(), HostFault> {
+        self.emit(EventBody::Warning { code: code.into(), text })
+    }
+
+    /// Ends early when a client or the lease says so.
+    fn check_stop(&self) -> Result<(), Halt> {
+        self.hub.stop().map_or(Ok(()), |stop| Err(Halt::Stop(stop)))
+    }
+
+    /// All steps in order.
+    fn carry_out(&mut self) -> Result<Outcome, Halt> {
+        let plan = self.plan.clone();
+        self.emit(EventBody::Started { folder: self.folder.work().display().to_string() })?;
+        let secrets = self.await_secrets(&plan)?;
+        let last_gpu_step = plan.steps.iter().rposition(|s| s.gpu);
+        let mut ended_well = BTreeSet::new();
+        for (at, step) in plan.steps.iter().enumerate() {
+            self.check_stop()?;
+            if let Some(needs) = step.needs.iter().find(|n| !ended_well.contains(n.as_str())) {
+                let (step, needs) = (step.id.clone(), needs.clone());
+                self.emit(EventBody::StepSkipped { step, needs })?;
+            } else {
+                if let (true, None, Some(request)) = (step.gpu, &self.gpu, &plan.gpu) {
+                    self.lock_gpu(request)?;
+                }
+                match self.climb(step, &secrets)? {
+                    Climb::Well => {
+                        ended_well.insert(step.id.as_str());
+                    }
+                    Climb::Failed(code) if step.on_failure == OnFailure::Stop => {
+                        return Ok(Outcome::Failed { step: step.id.clone(), code });
+                    }
+                    Climb::Failed(_) => {}
+                }
+            }
+            if last_gpu_step == Some(at) && self.gpu.take().is_some() {
+                self.emit(EventBody::GpuReleased {})?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Waits for the values of the plan's secrets.
+    fn await_secrets(&mut self, plan: &Plan) -> Result<BTreeMap<String, String>, Halt> {
+        let start = Instant::now();
+        while !plan.secrets.is_empty() {
+            if let Some(values) = self.hub.secrets() {
+                let named = values.iter().filter(|(name, _)| plan.secrets.contains(name));
+                return Ok(named.map(|(n, v)| (n.clone(), v.clone())).collect());
+            }
+            if start.elapsed() > SECRETS_WAIT {
+                let text = "the values of the plan's secrets never came".into();
+                let code = "no_secrets".into();
+                return Err(Halt::Outcome(Outcome::HostError { code, text }));
+            }
+            self.hub.wait(&[], Duration::from_secs(1))?;
+            self.check_stop()?;
+        }
+        Ok(BTreeMap::new())
+    }
+
+    /// Leaves nothing running and writes the last event.
+    fn end(mut self, outcome: Outcome) -> Result<(), HostFault> {
+        let left = kill_descendants();
+        if !left.is_empty() {
+            // The outcome matters more than this warning.
+            let _ = self.warn("unkillable", unkillable(&left));
+        }
+        self.gpu = None;
+        let _ = std::fs::remove_dir_all(self.folder.tmp());
+        let _ = std::fs::remove_file(self.folder.path().join("stdin"));
+        self.journal.append(EventBody::Ended { outcome })?;
+        self.hub.wake();
+        self.journal.close();
+        Ok(())
+    }
+}
+
+/// Kills every descendant, if there is one; those that would not die.
+fn kill_descendants() -> BTreeSet<i32> {
+    if process::reap(|_| {}) == process::Children::None {
+        return BTreeSet::new();
+    }
+    let reap = || {
+        process::reap(|_| {});
+    };
+    process::kill_until_none(process::own_descendants, reap, KILL_WAIT)
+}
+
+fn unkillable(pids: &BTreeSet<i32>) -> String {
+    let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+    format!(
+        "processes {} do not die: they wait for the driver or belong to another user",
+        pids.join(", ")
+    )
+}

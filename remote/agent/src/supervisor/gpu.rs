@@ -1,0 +1,226 @@
+//! Which GPU a job gets, and whether it is free of others' processes. It fails closed: without
+//! the lock, or when it cannot be told who else computes there, nothing runs.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::plan::{GpuRequest, KnownGpu};
+use rgpu_protocol::{EventBody, GpuChoice, Outcome};
+
+use super::queue::{Look, Queue, QueueError, Ticket, valid_uuid};
+use super::{Halt, Supervisor};
+use crate::command::ask;
+use crate::host::user_name;
+
+/// Names another folder for the locks than the one all users of a host share (for containers that
+/// mount one, and for tests).
+const FOLDER_VARIABLE: &str = "RGPU_LOCK_DIR";
+
+/// How often the first in the queue looks; those behind look more seldom.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long the list of GPU processes may take.
+const PROCESSES_WAIT: Duration = Duration::from_secs(20);
+
+/// A GPU held by this job, until dropped.
+#[derive(Debug)]
+pub(crate) struct GpuLock {
+    uuid: String,
+    _lock: File,
+}
+
+impl GpuLock {
+    /// The GPU's UUID.
+    pub(crate) fn uuid(&self) -> &str {
+        &self.uuid
+    }
+}
+
+fn no_gpu(text: String) -> Halt {
+    Halt::Outcome(Outcome::NoGpu { text })
+}
+
+impl From<QueueError> for Halt {
+    fn from(error: QueueError) -> Self {
+        let (code, text) = ("gpu_lock".into(), error.to_string());
+        Self::Outcome(Outcome::HostError { code, text })
+    }
+}
+
+impl Supervisor {
+    /// Waits for a GPU that `request` allows, locks it and makes sure that nobody else is on it.
+    pub(crate) fn lock_gpu(&mut self, request: &GpuRequest) -> Result<(), Halt> {
+        let queue = Queue::open(std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
+        let start = Instant::now();
+        let mut wanted = choose(request)?;
+        let mut busy = Vec::new();
+        loop {
+            let (uuid, lock) = self.queue_up(&queue, &wanted, start)?;
+            let foreign = if request.share { Vec::new() } else { foreign(request, &uuid)? };
+            if foreign.is_empty() {
+                return self.hold(request, uuid, lock);
+            }
+            busy.push(format!("GPU {uuid}: {}", foreign.join(", ")));
+            wanted.retain(|w| *w != uuid);
+            if wanted.is_empty() {
+                let text = format!("processes of others compute there: {}", busy.join("; "));
+                return Err(no_gpu(text));
+            }
+        }
+    }
+
+    fn hold(&mut self, request: &GpuRequest, uuid: String, lock: File) -> Result<(), Halt> {
+        let known = request.known.iter().find(|g| g.uuid == uuid);
+        let (index, name) = known.map_or((0, String::new()), |g| (g.index, g.name.clone()));
+        self.emit(EventBody::GpuLocked { uuid: uuid.clone(), index, name })?;
+        self.gpu = Some(GpuLock { uuid, _lock: lock });
+        Ok(())
+    }
+
+    /// Stands in the queue until one of `wanted` is ours.
+    fn queue_up(
+        &mut self,
+        queue: &Queue,
+        wanted: &[String],
+        start: Instant,
+    ) -> Result<(String, File), Halt> {
+        let limit = Duration::from_secs(self.plan.limits.queue_s);
+        let who = self.who();
+        let mut ticket: Option<Ticket> = None;
+        let mut told = None;
+        loop {
+            if ticket.is_none() {
+                ticket = queue.enter(wanted)?;
+            }
+            let (place, holder) = match &ticket {
+                Some(ticket) => match queue.look(ticket, &who)? {
+                    Look::Ours { uuid, lock } => return Ok((uuid, lock)),
+                    Look::Wait { place, holder } => (place, holder),
+                },
+                None => (0, String::new()),
+            };
+            // An empty holder means that somebody else was looking: nothing new.
+            if !holder.is_empty() && told.as_ref() != Some(&(place, holder.clone())) {
+                told = Some((place, holder.clone()));
+                self.emit(EventBody::Queued { place, holder })?;
+            }
+            if start.elapsed() >= limit {
+                return Err(Halt::Outcome(Outcome::QueueTimeout));
+            }
+            let pause = LOOK_EVERY * place.clamp(1, 25);
+            self.hub.wait(&[], pause.min(limit.saturating_sub(start.elapsed())))?;
+            self.check_stop()?;
+        }
+    }
+
+    /// Who holds a GPU, for those who wait.
+    fn who(&self) -> String {
+        let user = user_name(rustix::process::geteuid().as_raw());
+        format!("{user}: {} ({})", self.plan.title, self.plan.job)
+    }
+}
+
+/// UUIDs of the GPUs that the request allows, in the driver's order.
+fn choose(request: &GpuRequest) -> Result<Vec<String>, Halt> {
+    let known = || request.known.iter();
+    let fits: Vec<&KnownGpu> = match &request.choice {
+        GpuChoice::Any => known().collect(),
+        GpuChoice::Index(index) => known().filter(|g| g.index == *index).collect(),
+        GpuChoice::Uuid(start) => {
+            let fits: Vec<_> = known().filter(|g| g.uuid.starts_with(start.as_str())).collect();
+            match fits.iter().find(|g| g.uuid == *start) {
+                Some(exact) => vec![*exact],
+                None if fits.len() > 1 => {
+                    return Err(no_gpu(format!("several GPUs begin with `{start}`")));
+                }
+                None => fits,
+            }
+        }
+        GpuChoice::Name(part) => {
+            let part = part.to_lowercase();
+            known().filter(|g| g.name.to_lowercase().contains(&part)).collect()
+        }
+    };
+    if fits.is_empty() {
+        let list: Vec<String> =
+            known().map(|g| format!("{} {} ({})", g.index, g.name, g.uuid)).collect();
+        let list = if list.is_empty() { "none".into() } else { list.join(", ") };
+        let asked = match &request.choice {
+            GpuChoice::Any => "no GPU".to_owned(),
+            GpuChoice::Index(index) => format!("no GPU {index}"),
+            GpuChoice::Uuid(text) | GpuChoice::Name(text) => format!("no GPU `{text}`"),
+        };
+        return Err(no_gpu(format!("{asked} on this host; there: {list}")));
+    }
+    match fits.iter().find(|g| !valid_uuid(&g.uuid)) {
+        Some(odd) => Err(no_gpu(format!("`{}` is no GPU's UUID", odd.uuid.escape_debug()))),
+        None => Ok(fits.iter().map(|g| g.uuid.clone()).collect()),
+    }
+}
+
+/// Processes on a GPU, in words. This job has none yet, so all are others'.
+fn foreign(request: &GpuRequest, uuid: &str) -> Result<Vec<String>, Halt> {
+    if request.processes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unknown = |why: String| no_gpu(format!("cannot tell who computes on GPU {uuid}: {why}"));
+    let answer = ask(&request.processes, 1 << 20, PROCESSES_WAIT)
+        .map_err(|e| unknown(format!("`{}`: {e}", request.processes[0])))?;
+    let text = String::from_utf8_lossy(&answer.stdout);
+    if answer.timed_out || answer.exit != Some(0) {
+        let words = text.lines().last().unwrap_or("no answer").to_owned();
+        return Err(unknown(words));
+    }
+    Ok(text.lines().filter_map(|line| process_words(line, uuid)).collect())
+}
+
+/// A line `uuid, pid, name, memory` that names this GPU.
+fn process_words(line: &str, uuid: &str) -> Option<String> {
+    let mut fields = line.split(',').map(str::trim);
+    if fields.next() != Some(uuid) {
+        return None;
+    }
+    let pid = fields.next().unwrap_or("?");
+    let name = fields.next().unwrap_or("?");
+    let owner = std::fs::metadata(format!("/proc/{pid}"));
+    let owner = owner.map(|m| user_name(std::os::unix::fs::MetadataExt::uid(&m)));
+    let owner = owner.map_or(String::new(), |user| format!(" of {user}"));
+    Some(format!("`{name}` (process {pid}{owner})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(choice: GpuChoice) -> GpuRequest {
+        let gpu = |index: u32, uuid: &str, name: &str| KnownGpu {
+            index,
+            uuid: uuid.into(),
+            name: name.into(),
+        };
+        let known = vec![gpu(0, "GPU-aa1", "NVIDIA H200"), gpu(1, "GPU-ab2", "NVIDIA L4")];
+        GpuRequest { choice, share: false, known, processes: Vec::new() }
+    }
+
+    #[test]
+    fn a_gpu_is_chosen_by_index_uuid_prefix_or_part_of_its_name() {
+        let pick = |choice| choose(&request(choice)).unwrap();
+        assert_eq!(pick(GpuChoice::Any), ["GPU-aa1", "GPU-ab2"]);
+        assert_eq!(pick(GpuChoice::Index(1)), ["GPU-ab2"]);
+        assert_eq!(pick(GpuChoice::Uuid("GPU-aa".into())), ["GPU-aa1"]);
+        assert_eq!(pick(GpuChoice::Name("h200".into())), ["GPU-aa1"]);
+        assert!(choose(&request(GpuChoice::Uuid("GPU-a".into()))).is_err());
+        assert!(choose(&request(GpuChoice::Index(7))).is_err());
+    }
+
+    #[test]
+    fn when_the_list_of_processes_fails_nothing_runs() {
+        let mut request = request(GpuChoice::Any);
+        request.processes = vec!["false".into()];
+        assert!(foreign(&request, "GPU-aa1").is_err());
+        request.processes = ["echo", "GPU-aa1, 1, python, 10 MiB"].map(String::from).to_vec();
+        assert!(foreign(&request, "GPU-aa1").unwrap()[0].starts_with("`python` (process 1"));
+        assert!(foreign(&request, "GPU-ab2").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,310 @@
+//! The supervisor's ear: clients' messages, the lease, cancellation, standard input; and the one
+//! place where it waits.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::frame::{self, Kind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, send};
+
+use crate::control::Control;
+use crate::fault::{Doing, HostFault};
+
+/// Why a job must stop although its steps could go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A client asked for it.
+    Cancelled,
+    /// Nobody renewed the lease.
+    LeaseExpired,
+}
+
+/// Clients and what they said.
+pub(crate) struct Hub {
+    listener: UnixListener,
+    clients: Vec<Client>,
+    stdin: Spool,
+    secrets: Option<BTreeMap<String, String>>,
+    lease: Duration,
+    renewed: Instant,
+    detached: bool,
+    cancelled: bool,
+}
+
+struct Client {
+    stream: UnixStream,
+    /// Bytes of a frame that has not arrived whole.
+    partial: Vec<u8>,
+    /// Bytes of standard input that the next output frames hold.
+    stdin_due: u64,
+    stdin_eof: bool,
+}
+
+impl Hub {
+    /// Listens for clients; `spool` is where standard input waits.
+    pub(crate) fn new(listener: UnixListener, spool: PathBuf, lease: Duration) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            listener,
+            clients: Vec::new(),
+            stdin: Spool::new(spool),
+            secrets: None,
+            lease,
+            renewed: Instant::now(),
+            detached: false,
+            cancelled: false,
+        })
+    }
+
+    /// Whether the job must stop.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        if self.cancelled {
+            Some(Stop::Cancelled)
+        } else if !self.detached && self.renewed.elapsed() > self.lease {
+            Some(Stop::LeaseExpired)
+        } else {
+            None
+        }
+    }
+
+    /// The secrets, once a client has sent them.
+    pub(crate) fn secrets(&self) -> Option<&BTreeMap<String, String>> {
+        self.secrets.as_ref()
+    }
+
+    /// What waits for the running program's standard input.
+    pub(crate) fn stdin(&mut self) -> &mut Spool {
+        &mut self.stdin
+    }
+
+    /// Tells all clients to look at the event log.
+    pub(crate) fn wake(&mut self) {
+        for client in &self.clients {
+            nudge(&client.stream);
+        }
+    }
+
+    /// Waits until a client spoke, one of `others` is ready or `limit` has passed. Tells which of
+    /// `others` are ready.
+    ///
+    /// # Errors
+    /// When standard input cannot be kept.
+    pub(crate) fn wait(
+        &mut self,
+        others: &[(BorrowedFd<'_>, PollFlags)],
+        limit: Duration,
+    ) -> Result<Vec<bool>, HostFault> {
+        let until_lease =
+            (self.lease + Duration::from_millis(1)).saturating_sub(self.renewed.elapsed());
+        let limit = if self.detached { limit } else { limit.min(until_lease) };
+        let mut fds: Vec<PollFd<'_>> =
+            others.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        fds.push(PollFd::new(&self.listener, PollFlags::IN));
+        fds.extend(self.clients.iter().map(|c| PollFd::new(&c.stream, PollFlags::IN)));
+        // An hour at most: the caller asks again.
+        let limit = limit.min(Duration::from_secs(3600));
+        let timeout = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos() as _ };
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            // Interrupted: nothing is ready.
+            return Ok(vec![false; others.len()]);
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        for at in (0..self.clients.len()).rev() {
+            if ready[others.len() + 1 + at] && !self.hear(at)? {
+                self.clients.swap_remove(at);
+            }
+        }
+        if ready[others.len()] {
+            self.accept();
+        }
+        Ok(ready[..others.len()].to_vec())
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if stream.set_nonblocking(true).is_ok() {
+                // What was appended before this client could be told.
+                nudge(&stream);
+                let (partial, stdin_due, stdin_eof) = (Vec::new(), 0, false);
+                self.clients.push(Client { stream, partial, stdin_due, stdin_eof });
+            }
+        }
+    }
+
+    /// Reads what a client sent; false when it is gone.
+    fn hear(&mut self, at: usize) -> Result<bool, HostFault> {
+        let mut chunk = [0; 64 << 10];
+        let client = &mut self.clients[at];
+        let here = match client.stream.read(&mut chunk) {
+            Ok(0) => false,
+            Ok(n) => {
+                client.partial.extend_from_slice(&chunk[..n]);
+                true
+            }
+            Err(e) => matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        };
+        let bytes = std::mem::take(&mut client.partial);
+        let mut used = 0;
+        loop {
+            match frame::parse(&bytes[used..]) {
+                Ok(Some((frame, len))) => {
+                    self.obey(at, frame.kind, frame.body)?;
+                    used += len;
+                }
+                Ok(None) => break,
+                // Only our own connections talk here; one that does not is dropped.
+                Err(_) => return Ok(false),
+            }
+        }
+        self.clients[at].partial.extend_from_slice(&bytes[used..]);
+        Ok(here)
+    }
+
+    fn obey(&mut self, at: usize, kind: Kind, body: &[u8]) -> Result<(), HostFault> {
+        self.renewed = Instant::now();
+        let client = &mut self.clients[at];
+        if kind != Kind::Message {
+            client.stdin_due = client.stdin_due.saturating_sub(body.len() as u64);
+            let ends = client.stdin_eof && client.stdin_due == 0;
+            self.stdin.push(body)?;
+            if ends {
+                self.stdin.end();
+            }
+            return Ok(());
+        }
+        // A message of a newer front is no reason to fail a job.
+        let Ok(message) = serde_json::from_slice::<Control>(body) else { return Ok(()) };
+        match message {
+            Control::Secrets(values) => self.secrets = Some(values),
+            Control::Stdin { len, eof } => {
+                (client.stdin_due, client.stdin_eof) = (len, eof);
+                if eof && len == 0 {
+                    self.stdin.end();
+                }
+            }
+            Control::Renew => {}
+            Control::Detach => self.detached = true,
+            Control::Cancel => self.cancelled = true,
+        }
+        Ok(())
+    }
+}
+
+/// Wakes a client. A full socket means that it has been told already; one that is gone is noticed
+/// where its last words are read.
+fn nudge(stream: &UnixStream) {
+    let _ = send(stream.as_fd(), b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+/// Standard input on its way to a program. It waits in a file, so that a program that reads slowly
+/// never blocks the connection on which a cancellation would come.
+pub(crate) struct Spool {
+    path: PathBuf,
+    file: Option<File>,
+    written: u64,
+    taken: u64,
+    ended: bool,
+}
+
+impl Spool {
+    fn new(path: PathBuf) -> Self {
+        Self { path, file: None, written: 0, taken: 0, ended: false }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), HostFault> {
+        if self.taken == self.written && self.written > 0 {
+            self.drop_taken(&self.path.clone())?;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let mut open = OpenOptions::new();
+                open.read(true).write(true).create(true).truncate(true);
+                none.insert(open.open(&self.path).doing("make", &self.path)?)
+            }
+        };
+        file.write_all_at(bytes, self.written).doing("write", &self.path)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn drop_taken(&mut self, path: &Path) -> Result<(), HostFault> {
+        if let Some(file) = &self.file {
+            file.set_len(0).doing("empty", path)?;
+        }
+        (self.written, self.taken) = (0, 0);
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether there are bytes to be taken.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.taken < self.written
+    }
+
+    /// Whether all was taken and nothing more will come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended && !self.has_bytes()
+    }
+
+    /// The next bytes, at most `buffer.len()`; they stay until [`Spool::took`].
+    pub(crate) fn peek(&self, buffer: &mut [u8]) -> Result<usize, HostFault> {
+        match &self.file {
+            Some(file) if self.has_bytes() => {
+                file.read_at(buffer, self.taken).doing("read", &self.path)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// The program has taken `n` bytes.
+    pub(crate) fn took(&mut self, n: usize) {
+        self.taken += n as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_input_waits_until_it_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path().join("stdin"));
+        spool.push(b"abc").unwrap();
+        let mut buffer = [0; 2];
+        assert_eq!(spool.peek(&mut buffer).unwrap(), 2);
+        spool.took(2);
+        spool.push(b"d").unwrap();
+        spool.end();
+        assert!(!spool.is_over());
+        assert_eq!((spool.peek(&mut buffer).unwrap(), &buffer), (2, b"cd"));
+        spool.took(2);
+        assert!(spool.is_over());
+        spool.push(b"e").unwrap();
+        assert_eq!((spool.peek(&mut buffer).unwrap(), buffer[0]), (1, b'e'));
+    }
+
+    #[test]
+    fn a_lease_that_nobody_renews_expires_unless_the_client_left_on_purpose() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+        let lease = Duration::from_millis(10);
+        let mut hub = Hub::new(listener, dir.path().join("stdin"), lease).unwrap();
+        hub.wait(&[], Duration::from_secs(5)).unwrap();
+        assert_eq!(hub.stop(), Some(Stop::LeaseExpired));
+        hub.detached = true;
+        assert_eq!(hub.stop(), None);
+    }
+}

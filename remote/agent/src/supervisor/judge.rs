@@ -1,0 +1,200 @@
+//! What a rung's end means: success, a reason code, and where the ladder goes on.
+
+use std::path::Path;
+
+use rgpu_protocol::pattern::{Source, Then};
+use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
+
+use super::capture::tail_of;
+use super::rung::Ran;
+
+/// Bytes of each stream that a record keeps.
+const TAIL_BYTES: usize = 3000;
+
+/// Bytes of the tool's own words that a record keeps.
+const WORDS_BYTES: usize = 500;
+
+/// Where the ladder goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The step ended well.
+    Well,
+    /// The next rung down.
+    Next,
+    /// The named rung.
+    Rung(String),
+    /// No rung below could do better.
+    Stop,
+}
+
+/// Judges a rung that was run: its record and what follows.
+pub(crate) fn judge(
+    step: &Step,
+    rung: &Rung,
+    argv: Vec<String>,
+    ran: &Ran,
+    work: &Path,
+) -> (RungRecord, Verdict) {
+    let stdout = ran.stdout.text();
+    let stderr = ran.stderr.text();
+    let mut notes = Vec::new();
+    let mut hit = None;
+    for row in &rung.diagnosis {
+        let Some(line) = find(row, &stdout, &stderr) else { continue };
+        let words = cut(line);
+        if row.then == Then::Note {
+            notes.push((row.code.clone(), words));
+        } else if hit.is_none() {
+            hit = Some((row, words));
+        }
+    }
+    let (code, words, verdict) = match hit {
+        Some((row, words)) => (row.code.clone(), words, follow(&row.then)),
+        None => match plain_failure(rung, ran, &stdout, &stderr, work) {
+            Some((code, words)) => (code.to_owned(), words, Verdict::Next),
+            None => (String::new(), String::new(), Verdict::Well),
+        },
+    };
+    let record = RungRecord {
+        step: step.id.clone(),
+        rung: rung.id.clone(),
+        argv,
+        ok: verdict == Verdict::Well,
+        code,
+        words,
+        exit: ran.exit,
+        signal: ran.signal,
+        seconds: ran.seconds,
+        stdout_tail: tail_of(&stdout, TAIL_BYTES),
+        stderr_tail: tail_of(&stderr, TAIL_BYTES),
+        loses: rung.loses.clone(),
+        notes,
+    };
+    (record, verdict)
+}
+
+/// The record of a rung that was not run.
+pub(crate) fn not_run(step: &Step, rung: &Rung, code: &str, words: String) -> RungRecord {
+    RungRecord {
+        step: step.id.clone(),
+        rung: rung.id.clone(),
+        code: code.into(),
+        words,
+        loses: rung.loses.clone(),
+        ..RungRecord::default()
+    }
+}
+
+fn find<'t>(row: &Diagnosis, stdout: &'t str, stderr: &'t str) -> Option<&'t str> {
+    match row.source {
+        Source::Stdout => row.pattern.find(stdout),
+        Source::Stderr => row.pattern.find(stderr),
+        Source::Output => row.pattern.find(stderr).or_else(|| row.pattern.find(stdout)),
+    }
+}
+
+fn follow(then: &Then) -> Verdict {
+    match then {
+        Then::Next | Then::Note => Verdict::Next,
+        Then::Rung(id) => Verdict::Rung(id.clone()),
+        Then::Stop => Verdict::Stop,
+    }
+}
+
+/// Failures that no row of a table explains: code and words.
+fn plain_failure(
+    rung: &Rung,
+    ran: &Ran,
+    stdout: &str,
+    stderr: &str,
+    work: &Path,
+) -> Option<(&'static str, String)> {
+    if ran.timed_out {
+        return Some(("timeout", format!("not done after {:.0} s", ran.seconds)));
+    }
+    let last_line = || {
+        let last = |text: &str| text.lines().rev().find(|l| !l.trim().is_empty()).map(cut);
+        last(stderr).or_else(|| last(stdout)).unwrap_or_default()
+    };
+    if ran.signal.is_some() {
+        return Some(("signal", last_line()));
+    }
+    let wanted = &rung.success.exit;
+    if !wanted.is_empty() && !ran.exit.is_some_and(|exit| wanted.contains(&exit)) {
+        return Some(("exit", last_line()));
+    }
+    let there = |path: &String| std::fs::metadata(work.join(path)).is_ok_and(|m| m.len() > 0);
+    if let Some(file) = rung.success.files.iter().find(|path| !there(path)) {
+        return Some(("no_file", file.clone()));
+    }
+    let printed = |p: &rgpu_protocol::Pattern| p.find(stdout).or_else(|| p.find(stderr)).is_some();
+    let silent = rung.success.prints.iter().find(|p| !printed(p));
+    silent.map(|pattern| ("no_words", pattern.0.clone()))
+}
+
+/// One line for a record.
+fn cut(line: &str) -> String {
+    let line = line.trim();
+    let mut end = line.len().min(WORDS_BYTES);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    line[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(rung: &str, exit: i32, stderr: &str) -> (RungRecord, Verdict) {
+        let rung: Rung = serde_json::from_str(rung).unwrap();
+        let step = Step {
+            id: "s".into(),
+            title: String::new(),
+            gpu: false,
+            needs: Vec::new(),
+            on_failure: Default::default(),
+            timeout_s: 1,
+            stdin: Default::default(),
+            rungs: Vec::new(),
+        };
+        let mut ran = Ran { exit: Some(exit), ..Ran::default() };
+        ran.stderr.take(stderr.as_bytes());
+        judge(&step, &rung, Vec::new(), &ran, Path::new("/nowhere"))
+    }
+
+    const NCU: &str = r#"{"id":"r","argv":["x"],"diagnosis":[
+        {"pattern":"WARNING","code":"warned","then":"note"},
+        {"pattern":"ERR_NVGPUCTRPERM","code":"counters_refused","then":{"rung":"nsys"}},
+        {"pattern":"compile error","code":"user_code","then":"stop"}]}"#;
+
+    #[test]
+    fn words_fail_a_rung_whose_exit_status_is_fine() {
+        let (record, verdict) = judged(NCU, 0, "==WARNING== x\n==ERROR== ERR_NVGPUCTRPERM - no\n");
+        assert_eq!(verdict, Verdict::Rung("nsys".into()));
+        assert_eq!((record.ok, record.code.as_str()), (false, "counters_refused"));
+        assert_eq!(record.words, "==ERROR== ERR_NVGPUCTRPERM - no");
+        assert_eq!(record.notes, [("warned".into(), "==WARNING== x".into())]);
+    }
+
+    #[test]
+    fn a_note_alone_fails_nothing() {
+        assert_eq!(judged(NCU, 0, "WARNING").1, Verdict::Well);
+    }
+
+    #[test]
+    fn what_no_row_explains_goes_down_the_ladder_with_the_last_line() {
+        let (record, verdict) = judged(NCU, 3, "one\nlast words\n\n");
+        assert_eq!((verdict, record.code.as_str()), (Verdict::Next, "exit"));
+        assert_eq!(record.words, "last words");
+        let rung = r#"{"id":"r","argv":["x"],"success":{"files":["out"]}}"#;
+        assert_eq!(judged(rung, 0, "").0.code, "no_file");
+        let rung = r#"{"id":"r","argv":["x"],"success":{"prints":["SUMMARY"]}}"#;
+        assert_eq!(judged(rung, 0, "").0.code, "no_words");
+    }
+
+    #[test]
+    fn a_row_may_say_that_no_rung_helps() {
+        assert_eq!(judged(NCU, 1, "compile error").1, Verdict::Stop);
+    }
+}

@@ -1,0 +1,112 @@
+//! A step: its rungs from best to last, until one ends well.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rgpu_protocol::{EventBody, Rung, RungRecord, Step};
+
+use super::judge::{Verdict, judge, not_run};
+use super::rung::Launch;
+use super::{Halt, Supervisor, environment};
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Climb {
+    /// On some rung.
+    Well,
+    /// On none; the last failure's code.
+    Failed(String),
+}
+
+impl Supervisor {
+    /// Carries out a step.
+    pub(crate) fn climb(
+        &mut self,
+        step: &Step,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Climb, Halt> {
+        self.emit(EventBody::StepStarted { step: step.id.clone(), title: step.title.clone() })?;
+        let mut code = String::new();
+        let mut at = 0;
+        while let Some(rung) = step.rungs.get(at) {
+            let (record, verdict) = self.try_rung(step, rung, secrets)?;
+            code.clone_from(&record.code);
+            self.emit(EventBody::RungEnded(record))?;
+            if !matches!(verdict, Verdict::Next | Verdict::Well | Verdict::Rung(_)) {
+                break;
+            }
+            match verdict {
+                Verdict::Well => {
+                    self.end_step(step, Some(rung.id.clone()), String::new())?;
+                    return Ok(Climb::Well);
+                }
+                // The plan was checked: the rung is there, further down.
+                Verdict::Rung(id) => {
+                    let below = step.rungs.iter().skip(at + 1).position(|r| r.id == id);
+                    at += 1 + below.unwrap_or(0);
+                }
+                _ => at += 1,
+            }
+        }
+        self.end_step(step, None, code.clone())?;
+        Ok(Climb::Failed(code))
+    }
+
+    fn end_step(&mut self, step: &Step, rung: Option<String>, code: String) -> Result<(), Halt> {
+        Ok(self.emit(EventBody::StepEnded { step: step.id.clone(), rung, code })?)
+    }
+
+    fn try_rung(
+        &mut self,
+        step: &Step,
+        rung: &Rung,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<(RungRecord, Verdict), Halt> {
+        let work = self.folder.work();
+        if let Some(file) = rung.needs.iter().find(|path| !work.join(path).exists()) {
+            return Ok((not_run(step, rung, "missing", file.clone()), Verdict::Next));
+        }
+        let gpu = self.gpu.as_ref().filter(|_| step.gpu).map(|lock| lock.uuid().to_owned());
+        let env = environment::of_rung(&self.plan, rung, &self.folder, secrets, gpu.as_deref());
+        let named = work.display().to_string();
+        let mut argv: Vec<String> = rung.argv.iter().map(|word| word.resolve(&named)).collect();
+        let program =
+            rung.argv.first().and_then(|word| environment::program(word, &self.folder, &env));
+        if let (Some(first), Some(program)) = (argv.first_mut(), &program) {
+            *first = program.display().to_string();
+        }
+        let started = EventBody::RungStarted {
+            step: step.id.clone(),
+            rung: rung.id.clone(),
+            argv: argv.clone(),
+        };
+        self.emit(started)?;
+        let Some(program) = program else {
+            let words = format!("`{}` is not on PATH", argv[0]);
+            return Ok((start_failed(step, rung, argv, words), Verdict::Next));
+        };
+        let folder = work.join(&rung.cwd);
+        if let Err(e) = std::fs::create_dir_all(&folder) {
+            let words = format!("no folder `{}`: {e}", rung.cwd);
+            return Ok((start_failed(step, rung, argv, words), Verdict::Next));
+        }
+        let launch = Launch { program: &program, args: &argv[1..], env: &env, folder: &folder };
+        let judged = match self.run_program(step, &launch, secrets)? {
+            Ok(ran) => judge(step, rung, argv, &ran, &work),
+            Err(e) => {
+                let words = format!("`{}` does not start: {e}", program.display());
+                (start_failed(step, rung, argv, words), Verdict::Next)
+            }
+        };
+        self.announce(step, rung, &work)?;
+        Ok(judged)
+    }
+
+    fn announce(&mut self, step: &Step, rung: &Rung, work: &Path) -> Result<(), Halt> {
+        if rung.artifacts.is_empty() { Ok(()) } else { self.announce_artifacts(step, rung, work) }
+    }
+}
+
+fn start_failed(step: &Step, rung: &Rung, argv: Vec<String>, words: String) -> RungRecord {
+    RungRecord { argv, ..not_run(step, rung, "start_failed", words) }
+}

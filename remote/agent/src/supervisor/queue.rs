@@ -1,0 +1,364 @@
+//! The queue for GPUs of a host, shared by all its users: files and flocks, no daemon.
+//!
+//! In the lock folder lie `<uuid>.lock` (flocked by the job that has the GPU; its text says who),
+//! `ticket-<number>` (flocked by the job that waits; its text lists the GPUs it would take) and
+//! `queue.lock` (flocked for the moment of a look). A flock goes with its process, so a killed
+//! holder frees its GPU and a killed waiter leaves the queue. A job takes a GPU only if no earlier
+//! ticket could use it; every job holds one GPU at most, so nobody waits in a circle.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+/// Tickets and locks are small; more text than this is not ours.
+const MOST_TEXT: u64 = 64 << 10;
+
+/// The magic number of NFS in `statfs`.
+const NFS: u64 = 0x6969;
+
+/// Why there is no queue. The job ends: without the lock nothing runs on a GPU.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QueueError {
+    /// No folder for locks.
+    #[error("no folder for GPU locks: {0}")]
+    Folder(String),
+    /// A file of it.
+    #[error("`{path}` cannot be used: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The lock folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    folder: PathBuf,
+}
+
+/// A place in the queue; left when dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    path: PathBuf,
+    number: u64,
+    wanted: Vec<String>,
+    _lock: File,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // A ticket that nobody holds is passed over; removing it is tidiness.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What a look at the queue gave.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// The GPU is ours for as long as the file is open.
+    Ours {
+        /// Its UUID.
+        uuid: String,
+        /// The flocked file.
+        lock: File,
+    },
+    /// Others are first.
+    Wait {
+        /// 1 is next.
+        place: u32,
+        /// Who holds a GPU that would do.
+        holder: String,
+    },
+}
+
+impl Queue {
+    /// The queue in `named`, or else in the folder that all users of this host agree on.
+    ///
+    /// # Errors
+    /// When no folder can be used safely.
+    pub(crate) fn open(named: Option<PathBuf>) -> Result<Self, QueueError> {
+        if let Some(folder) = named {
+            return prepare(&folder).map(|()| Self { folder });
+        }
+        // All users must choose alike, so what decides is the host, not `$TMPDIR`.
+        let run = Path::new("/run/lock/rgpu");
+        if let Ok(()) = prepare(run) {
+            return Ok(Self { folder: run.into() });
+        }
+        let temp = PathBuf::from("/tmp/rgpu-locks");
+        prepare(&temp).map(|()| Self { folder: temp })
+    }
+
+    /// Takes a place at the end of the queue for any of the GPUs in `wanted`.
+    pub(crate) fn enter(&self, wanted: &[String]) -> Result<Option<Ticket>, QueueError> {
+        let Some(_guard) = self.guard()? else { return Ok(None) };
+        let last = self.numbers().into_iter().max().unwrap_or(0);
+        let number = last + 1;
+        let path = self.folder.join(format!("ticket-{number:012}"));
+        let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
+        let mut file = open_shared(&path).map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| failed(e.into()))?;
+        file.write_all(wanted.join("\n").as_bytes()).map_err(failed)?;
+        Ok(Some(Ticket { path, number, wanted: wanted.to_vec(), _lock: file }))
+    }
+
+    /// Takes a GPU if one is free that no earlier ticket could use. `who` is written into the lock.
+    pub(crate) fn look(&self, ticket: &Ticket, who: &str) -> Result<Look, QueueError> {
+        let wait = |place, holder: &str| Look::Wait { place, holder: holder.into() };
+        // Somebody else is looking; the next look will do.
+        let Some(_guard) = self.guard()? else { return Ok(wait(1, "")) };
+        let ahead = self.ahead_of(ticket);
+        let mut taken: Vec<&str> = Vec::new();
+        let mut place = 1;
+        for earlier in &ahead {
+            // The earlier job will take the first free one of its own.
+            if let Some(uuid) =
+                earlier.iter().find(|u| !taken.contains(&u.as_str()) && self.is_free(u))
+            {
+                taken.push(uuid);
+            }
+            place += u32::from(earlier.iter().any(|u| ticket.wanted.contains(u)));
+        }
+        let mut holder = String::new();
+        for uuid in ticket.wanted.iter().filter(|u| !taken.contains(&u.as_str())) {
+            match self.take(uuid, who)? {
+                Ok(lock) => return Ok(Look::Ours { uuid: uuid.clone(), lock }),
+                Err(by) if holder.is_empty() => holder = by,
+                Err(_) => {}
+            }
+        }
+        Ok(wait(place, &holder))
+    }
+
+    /// Wanted GPUs of the living tickets before `ticket`, first come first.
+    fn ahead_of(&self, ticket: &Ticket) -> Vec<Vec<String>> {
+        let mut numbers = self.numbers();
+        numbers.retain(|n| *n < ticket.number);
+        numbers.sort_unstable();
+        let living = numbers.into_iter().filter_map(|number| {
+            let path = self.folder.join(format!("ticket-{number:012}"));
+            let file = open_existing(&path).ok()?;
+            match flock(&file, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) => Some(read_text(&file)),
+                // Nobody holds it: its job was killed. Others' files we may not remove.
+                _ => {
+                    let _ = fs::remove_file(&path);
+                    None
+                }
+            }
+        });
+        living.map(|text| text.lines().map(String::from).collect()).collect()
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries
+            .filter_map(|e| e.file_name().to_str()?.strip_prefix("ticket-")?.parse().ok())
+            .collect()
+    }
+
+    fn is_free(&self, uuid: &str) -> bool {
+        match open_existing(&self.lock_path(uuid)) {
+            Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
+            Err(e) => e.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Takes the lock of one GPU; the inner error says who has it.
+    fn take(&self, uuid: &str, who: &str) -> Result<Result<File, String>, QueueError> {
+        let path = self.lock_path(uuid);
+        let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
+        let mut file = open_shared(&path).map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // Who has it is for the eyes only.
+                let _ = file.set_len(0).and_then(|()| file.write_all(who.as_bytes()));
+                Ok(Ok(file))
+            }
+            Err(Errno::WOULDBLOCK) => Ok(Err(read_text(&file))),
+            Err(e) => Err(failed(e.into())),
+        }
+    }
+
+    fn lock_path(&self, uuid: &str) -> PathBuf {
+        self.folder.join(format!("{uuid}.lock"))
+    }
+
+    /// The right to look, unless somebody else is looking right now.
+    fn guard(&self) -> Result<Option<File>, QueueError> {
+        let path = self.folder.join("queue.lock");
+        let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
+        let file = open_shared(&path).map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(failed(e.into())),
+        }
+    }
+}
+
+/// Whether a UUID can be part of a file's name.
+pub(crate) fn valid_uuid(uuid: &str) -> bool {
+    (1..=100).contains(&uuid.len())
+        && uuid.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
+/// Makes the folder with mode 1777, or checks one that somebody made.
+fn prepare(folder: &Path) -> Result<(), QueueError> {
+    let refuse = |why: String| Err(QueueError::Folder(format!("`{}` {why}", folder.display())));
+    match DirBuilder::new().mode(0o1777).create(folder) {
+        Ok(()) => {
+            // The umask has taken some of the mode away.
+            if let Err(e) = fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)) {
+                return refuse(format!("cannot be opened to all users: {e}"));
+            }
+        }
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return refuse(format!("cannot be made: {e}")),
+    }
+    let meta = match fs::symlink_metadata(folder) {
+        Ok(meta) => meta,
+        Err(e) => return refuse(format!("cannot be looked at: {e}")),
+    };
+    if !meta.is_dir() {
+        return refuse("is no folder".into());
+    }
+    let mine = meta.uid() == rustix::process::geteuid().as_raw();
+    // Without the sticky bit anybody could remove the lock of somebody else.
+    if meta.mode() & 0o1777 != 0o1777 && !(mine && meta.mode() & 0o022 == 0) {
+        return refuse(format!("has the mode {:o} in the place of 1777", meta.mode() & 0o7777));
+    }
+    match rustix::fs::statfs(folder) {
+        Ok(fs) if fs.f_type as u64 == NFS => refuse("is on NFS, where locks may lie".into()),
+        Ok(_) => Ok(()),
+        Err(e) => refuse(format!("cannot be looked at: {e}")),
+    }
+}
+
+/// Opens a file that all users share; no link is followed.
+fn open_shared(path: &Path) -> io::Result<File> {
+    // Kernels with `protected_regular` refuse O_CREAT for others' files, hence two ways.
+    match open_existing(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        other => return other,
+    }
+    let made = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o666)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path);
+    match made {
+        Ok(file) => {
+            // The umask would lock other users out.
+            file.set_permissions(fs::Permissions::from_mode(0o666))?;
+            Ok(file)
+        }
+        // Somebody was faster.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open_existing(path),
+        Err(e) => Err(e),
+    }
+}
+
+fn open_existing(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+fn read_text(file: &File) -> String {
+    use std::os::unix::fs::FileExt;
+    let mut text = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(n) = file.read_at(&mut chunk, text.len() as u64) {
+        text.extend_from_slice(&chunk[..n]);
+        if n == 0 || text.len() as u64 > MOST_TEXT {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> (tempfile::TempDir, Queue) {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::open(Some(dir.path().join("locks"))).unwrap();
+        (dir, queue)
+    }
+
+    fn wanted(uuids: &[&str]) -> Vec<String> {
+        uuids.iter().map(|u| (*u).to_owned()).collect()
+    }
+
+    fn place(look: Look) -> (u32, String) {
+        match look {
+            Look::Wait { place, holder } => (place, holder),
+            Look::Ours { uuid, .. } => panic!("got {uuid}"),
+        }
+    }
+
+    fn uuid(look: &Look) -> &str {
+        match look {
+            Look::Ours { uuid, .. } => uuid,
+            Look::Wait { place, .. } => panic!("place {place}"),
+        }
+    }
+
+    #[test]
+    fn first_come_is_first_served_and_a_later_one_does_not_overtake() {
+        let (_dir, queue) = queue();
+        let first = queue.enter(&wanted(&["A", "B"])).unwrap().unwrap();
+        let second = queue.enter(&wanted(&["A"])).unwrap().unwrap();
+        let third = queue.enter(&wanted(&["B"])).unwrap().unwrap();
+        // A is free, but the first could take it.
+        assert_eq!(place(queue.look(&second, "two").unwrap()).0, 2);
+        // The first can take one only, so B is the third's.
+        let b = queue.look(&third, "three").unwrap();
+        assert_eq!(uuid(&b), "B");
+        drop(third);
+        let a = queue.look(&first, "one").unwrap();
+        assert_eq!(uuid(&a), "A");
+        drop(first);
+        assert_eq!(place(queue.look(&second, "two").unwrap()), (1, "one".into()));
+        drop(a);
+        assert_eq!(uuid(&queue.look(&second, "two").unwrap()), "A");
+    }
+
+    #[test]
+    fn a_ticket_without_a_living_holder_is_passed_over() {
+        let (dir, queue) = queue();
+        let stale = dir.path().join("locks/ticket-000000000001");
+        fs::write(&stale, "A").unwrap();
+        let mine = queue.enter(&wanted(&["A"])).unwrap().unwrap();
+        assert_eq!(mine.number, 2);
+        assert_eq!(uuid(&queue.look(&mine, "me").unwrap()), "A");
+        assert!(!stale.exists());
+    }
+
+    #[test]
+    fn a_lock_folder_without_the_sticky_bit_or_behind_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Queue::open(Some(open.clone())).is_err());
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(Queue::open(Some(open.clone())).is_ok());
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&open, &link).unwrap();
+        assert!(Queue::open(Some(link)).is_err());
+    }
+}

@@ -1,0 +1,344 @@
+//! Running one rung's program: pipes, standard input, time limit, and the end of its whole tree.
+//!
+//! A rung ends when its program ends. What the program left behind (daemons of a tool, background
+//! jobs of a shell) gets SIGTERM, two seconds, and SIGKILL: nothing reaches into the next rung.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::{EventBody, Step, Stream, plan};
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
+
+use super::capture::{Excerpt, Log, Masker};
+use super::environment::Environment;
+use super::{Halt, Supervisor, kill_descendants, unkillable};
+use crate::process::{self, Children};
+
+/// What programs have to end by themselves after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The largest piece of output taken at once, and what a pipe may hold where the host allows it.
+const PIECE: usize = 256 << 10;
+
+/// A program to run.
+pub(crate) struct Launch<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) args: &'a [String],
+    pub(crate) env: &'a Environment,
+    pub(crate) folder: &'a Path,
+}
+
+/// How a program ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    pub(crate) exit: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) timed_out: bool,
+    pub(crate) seconds: f64,
+    pub(crate) stdout: Excerpt,
+    pub(crate) stderr: Excerpt,
+}
+
+struct Pipe {
+    stream: Stream,
+    file: Option<File>,
+    masker: Masker,
+    excerpt: Excerpt,
+}
+
+struct Running {
+    pid: i32,
+    /// Where the kernel has them; else the wait is cut short to look.
+    pidfd: Option<OwnedFd>,
+    status: Option<WaitStatus>,
+    children: Children,
+    stdin: Option<File>,
+    pipes: [Pipe; 2],
+}
+
+impl Supervisor {
+    /// Runs a program of `step` to its end. The inner error: it could not be started.
+    pub(crate) fn run_program(
+        &mut self,
+        step: &Step,
+        launch: &Launch<'_>,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<io::Result<Ran>, Halt> {
+        let start = Instant::now();
+        let limit = Duration::from_secs(step.timeout_s);
+        let masker = Masker::new(secrets.values().map(String::as_str));
+        let mut running = match start_program(step, launch, masker) {
+            Ok(running) => running,
+            Err(e) => return Ok(Err(e)),
+        };
+        let mut timed_out = false;
+        while running.status.is_none() {
+            if let Some(stop) = self.hub.stop() {
+                self.end_tree(step, &mut running)?;
+                return Err(Halt::Stop(stop));
+            }
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                timed_out = true;
+                self.end_tree(step, &mut running)?;
+                break;
+            }
+            self.pump(step, &mut running, left)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        self.drain(step, &mut running)?;
+        if running.children == Children::Some {
+            self.end_tree(step, &mut running)?;
+            self.drain(step, &mut running)?;
+        }
+        self.finish_streams(step, &mut running)?;
+        let [stdout, stderr] = running.pipes.map(|p| p.excerpt);
+        let status = running.status;
+        Ok(Ok(Ran {
+            exit: status.and_then(WaitStatus::exit_status),
+            signal: status.and_then(WaitStatus::terminating_signal),
+            timed_out,
+            seconds,
+            stdout,
+            stderr,
+        }))
+    }
+
+    /// One wait: moves output and input, collects ended children.
+    fn pump(&mut self, step: &Step, running: &mut Running, limit: Duration) -> Result<(), Halt> {
+        let feed = running.stdin.is_some() && self.hub.stdin().has_bytes();
+        if running.stdin.is_some() && self.hub.stdin().is_over() {
+            running.stdin = None;
+        }
+        let mut fds = Vec::with_capacity(4);
+        for pipe in &running.pipes {
+            fds.extend(pipe.file.as_ref().map(|f| (f.as_fd(), PollFlags::IN)));
+        }
+        let pipes = fds.len();
+        fds.extend(running.pidfd.as_ref().map(|f| (f.as_fd(), PollFlags::IN)));
+        if feed {
+            fds.extend(running.stdin.as_ref().map(|f| (f.as_fd(), PollFlags::OUT)));
+        }
+        let blind = running.pidfd.is_none();
+        let limit = if blind { limit.min(Duration::from_millis(5)) } else { limit };
+        let ready = self.hub.wait(&fds, limit)?;
+        drop(fds);
+        let mut readable = ready[..pipes].iter();
+        for at in 0..running.pipes.len() {
+            if running.pipes[at].file.is_some() && readable.next() == Some(&true) {
+                self.read_once(step, &mut running.pipes[at])?;
+            }
+        }
+        if feed && ready.last() == Some(&true) {
+            self.feed(running)?;
+        }
+        reap(running);
+        Ok(())
+    }
+
+    /// Reads what the pipes hold now.
+    fn drain(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
+        for pipe in &mut running.pipes {
+            while self.read_once(step, pipe)? {}
+        }
+        Ok(())
+    }
+
+    /// Takes one piece of output; false when there is none for now.
+    fn read_once(&mut self, step: &Step, pipe: &mut Pipe) -> Result<bool, Halt> {
+        let Some(file) = &mut pipe.file else { return Ok(false) };
+        let mut piece = vec![0; PIECE];
+        match file.read(&mut piece) {
+            Ok(0) => {
+                pipe.file = None;
+                Ok(false)
+            }
+            Ok(n) => {
+                let bytes = pipe.masker.take(&piece[..n]);
+                self.keep(step, pipe.stream, &mut pipe.excerpt, &bytes)?;
+                Ok(true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(true),
+            // Nothing there, or a pipe that cannot be read any more: the program's end decides.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Writes output to the step's log and says so.
+    fn keep(
+        &mut self,
+        step: &Step,
+        stream: Stream,
+        excerpt: &mut Excerpt,
+        bytes: &[u8],
+    ) -> Result<(), Halt> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        excerpt.take(bytes);
+        let kept = self.log(step, stream)?.append(bytes)?;
+        if kept.len > 0 {
+            let (step, offset, len) = (step.id.clone(), kept.offset, kept.len);
+            self.emit(EventBody::Output { step, stream, offset, len })?;
+        }
+        if kept.overflowed {
+            self.tell_dropped(step, stream)?;
+        }
+        Ok(())
+    }
+
+    fn tell_dropped(&mut self, step: &Step, stream: Stream) -> Result<(), Halt> {
+        let bytes = self.log(step, stream)?.dropped();
+        if bytes > 0 {
+            self.emit(EventBody::OutputDropped { step: step.id.clone(), stream, bytes })?;
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, step: &Step, stream: Stream) -> Result<&mut Log, Halt> {
+        use std::collections::hash_map::Entry;
+        match self.logs.entry((step.id.clone(), stream)) {
+            Entry::Occupied(log) => Ok(log.into_mut()),
+            Entry::Vacant(place) => {
+                let path = self.folder.log_path(&step.id, stream);
+                Ok(place.insert(Log::create(&path, self.plan.limits.log_bytes)?))
+            }
+        }
+    }
+
+    /// Passes on what the maskers held back and how much was dropped in all.
+    fn finish_streams(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
+        for pipe in &mut running.pipes {
+            let rest = pipe.masker.finish();
+            self.keep(step, pipe.stream, &mut pipe.excerpt, &rest)?;
+            self.tell_dropped(step, pipe.stream)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the program a piece of its standard input.
+    fn feed(&mut self, running: &mut Running) -> Result<(), Halt> {
+        let mut piece = [0; 64 << 10];
+        let n = self.hub.stdin().peek(&mut piece)?;
+        let Some(stdin) = &mut running.stdin else { return Ok(()) };
+        match stdin.write(&piece[..n]) {
+            Ok(taken) => self.hub.stdin().took(taken),
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            // The program closed it: that is its right.
+            Err(_) => running.stdin = None,
+        }
+        Ok(())
+    }
+
+    /// SIGTERM to everything that runs, two seconds, SIGKILL until nothing is left.
+    fn end_tree(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
+        let found = process::own_descendants();
+        process::signal_all(&found, Signal::TERM);
+        // A stopped process does not hear SIGTERM.
+        process::signal_all(&found, Signal::CONT);
+        let start = Instant::now();
+        reap(running);
+        while running.children == Children::Some && start.elapsed() < GRACE {
+            // Its last words are read meanwhile; a daemon's end is noticed by looking.
+            self.pump(step, running, Duration::from_millis(10))?;
+            if running.status.is_some() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        if running.children == Children::Some {
+            let left = kill_and_reap(running);
+            if !left.is_empty() {
+                self.warn("unkillable", unkillable(&left))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kill_and_reap(running: &mut Running) -> std::collections::BTreeSet<i32> {
+    let left = process::kill_until_none(
+        process::own_descendants,
+        || reap(running),
+        Duration::from_secs(10),
+    );
+    reap(running);
+    if left.is_empty() { kill_descendants() } else { left }
+}
+
+fn reap(running: &mut Running) {
+    let (pid, status) = (running.pid, &mut running.status);
+    running.children = process::reap(|(ended, how)| {
+        if ended == pid {
+            *status = Some(how);
+        }
+    });
+    if running.status.is_some() {
+        // A pidfd of an ended process is always ready.
+        running.pidfd = None;
+        running.stdin = None;
+    }
+}
+
+fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result<Running> {
+    let mut command = Command::new(launch.program);
+    command.args(launch.args).env_clear().envs(launch.env).current_dir(launch.folder);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(match step.stdin {
+        plan::Stdin::Null => Stdio::null(),
+        plan::Stdin::Client => Stdio::piped(),
+    });
+    let mut child = spawn(&mut command)?;
+    let pid = child.id() as i32;
+    let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let pipe = |stream, file: Option<OwnedFd>| {
+        let file = file.map(nonblocking).transpose()?;
+        if let Some(file) = &file {
+            // Fewer switches for programs that print a lot; refused where pipes are scarce.
+            let _ = rustix::pipe::fcntl_setpipe_size(file, 1 << 20);
+        }
+        Ok::<_, io::Error>(Pipe {
+            stream,
+            file,
+            masker: masker.clone(),
+            excerpt: Excerpt::default(),
+        })
+    };
+    let pipes = [
+        pipe(Stream::Stdout, child.stdout.take().map(Into::into))?,
+        pipe(Stream::Stderr, child.stderr.take().map(Into::into))?,
+    ];
+    let stdin = child.stdin.take().map(|s| nonblocking(s.into())).transpose()?;
+    // From here on the child is reaped together with everything else it may leave behind.
+    drop(child);
+    Ok(Running { pid, pidfd, status: None, children: Children::Some, stdin, pipes })
+}
+
+/// Starts a program. A file that was written a moment ago may still be open for writing in
+/// another process that is between fork and exec; that passes.
+fn spawn(command: &mut Command) -> io::Result<std::process::Child> {
+    let mut tries = 0;
+    loop {
+        match command.spawn() {
+            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy && tries < 50 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn nonblocking(fd: OwnedFd) -> io::Result<File> {
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+    Ok(fd.into())
+}

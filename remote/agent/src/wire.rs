@@ -1,0 +1,154 @@
+//! Frames over blocking streams: what the conversation with a laptop and the private one between a
+//! connection and a supervisor have in common.
+
+use std::io::{self, Read, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rgpu_protocol::frame::{self, Kind};
+use serde::Serialize;
+
+/// Reads whole frames from a blocking stream.
+pub struct FrameReader<R> {
+    stream: io::BufReader<R>,
+    frame: Vec<u8>,
+}
+
+/// A conversation that cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The stream failed.
+    #[error("the stream failed")]
+    Io(#[from] io::Error),
+    /// The peer writes no frames of ours.
+    #[error("the peer writes no frames")]
+    Frame(#[from] frame::FrameError),
+}
+
+impl<R: Read> FrameReader<R> {
+    /// A reader at the start of a frame.
+    pub fn new(stream: R) -> Self {
+        Self { stream: io::BufReader::with_capacity(256 << 10, stream), frame: Vec::new() }
+    }
+
+    /// The next frame's kind and body; `None` at the end of the stream, also when the stream was
+    /// cut within a frame.
+    ///
+    /// # Errors
+    /// [`WireError`] when reading fails or the bytes are no frame.
+    pub fn next_frame(&mut self) -> Result<Option<(Kind, &[u8])>, WireError> {
+        self.frame.resize(frame::HEADER, 0);
+        if !read_whole(&mut self.stream, &mut self.frame)? {
+            return Ok(None);
+        }
+        // Refuses absurd lengths and kinds before anything is allocated.
+        frame::parse(&self.frame)?;
+        let len = u32::from_le_bytes([self.frame[0], self.frame[1], self.frame[2], self.frame[3]]);
+        self.frame.resize(frame::HEADER + len as usize, 0);
+        if !read_whole(&mut self.stream, &mut self.frame[frame::HEADER..])? {
+            return Ok(None);
+        }
+        Ok(frame::parse(&self.frame)?.map(|(frame, _)| (frame.kind, frame.body)))
+    }
+}
+
+/// Fills `buffer`; false when the stream ended before.
+fn read_whole(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match stream.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// One frame as bytes.
+pub fn write_frame(out: &mut impl Write, kind: Kind, body: &[u8]) -> io::Result<()> {
+    out.write_all(&frame::header(kind, body.len()))?;
+    out.write_all(body)
+}
+
+/// One JSON message as a frame.
+///
+/// # Errors
+/// When writing fails, or for a message that is over the frame limit.
+pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = serde_json::to_vec(message)?;
+    if body.len() > frame::MAX_BODY {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a message of {} bytes is over the frame limit", body.len()),
+        ));
+    }
+    write_frame(out, Kind::Message, &body)
+}
+
+/// The way to the other side, shared by threads: a message and the bytes that it announces stay
+/// together.
+pub struct Outbox<W: Write> {
+    stream: Mutex<io::BufWriter<W>>,
+}
+
+impl<W: Write> Outbox<W> {
+    /// An outbox that writes to `stream`.
+    pub fn new(stream: W) -> Self {
+        Self { stream: Mutex::new(io::BufWriter::with_capacity(256 << 10, stream)) }
+    }
+
+    /// Writes bytes that are no frame (the magic line).
+    pub fn raw(&self, bytes: &[u8]) -> io::Result<()> {
+        self.lock().write_all(bytes)
+    }
+
+    /// Sends one message at once.
+    pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
+        let mut stream = self.lock();
+        write_message(&mut *stream, message)?;
+        stream.flush()
+    }
+
+    /// Queues one message; [`Outbox::flush`] sends it.
+    pub fn queue(&self, message: &impl Serialize) -> io::Result<()> {
+        write_message(&mut *self.lock(), message)
+    }
+
+    /// Queues a message and the bytes that it announces, cut into frames of `kind`.
+    pub fn queue_with(&self, message: &impl Serialize, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+        let mut stream = self.lock();
+        write_message(&mut *stream, message)?;
+        for piece in bytes.chunks(frame::MAX_BODY) {
+            write_frame(&mut *stream, kind, piece)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued.
+    pub fn flush(&self) -> io::Result<()> {
+        self.lock().flush()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, io::BufWriter<W>> {
+        // A thread that panicked while writing has broken the stream; the reader finds out.
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_cut_within_a_frame_ends_and_is_no_error() {
+        let mut wire = Vec::new();
+        write_frame(&mut wire, Kind::Blob, b"abc").unwrap();
+        for cut in 0..wire.len() {
+            assert!(FrameReader::new(&wire[..cut]).next_frame().unwrap().is_none());
+        }
+        let mut reader = FrameReader::new(&wire[..]);
+        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Blob, &b"abc"[..])));
+        assert!(reader.next_frame().unwrap().is_none());
+    }
+
+    #[test]
+    fn bytes_that_are_no_frames_are_an_error() {
+        assert!(FrameReader::new(&b"GET / HTTP/1.1\r\n"[..]).next_frame().is_err());
+    }
+}
