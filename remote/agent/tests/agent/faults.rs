@@ -1,0 +1,264 @@
+//! What goes wrong on hosts, and what is said about it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::{EventBody, FromAgent, Outcome, ToAgent};
+use serde_json::json;
+
+use crate::client::{AGENT, Client, Host, Story, living, plan, script, sh, step};
+
+fn host_error(story: &Story) -> &str {
+    match story.outcome() {
+        Outcome::HostError { code, .. } => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn kill(pid: i32) {
+    let status = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_killed_supervisor_is_noticed_and_its_programs_are_ended() {
+    let host = Host::new();
+    let mark = format!("rgpu-orphan-{}", std::process::id());
+    let mut client = host.connect();
+    let text = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; sleep 1000; : {mark}");
+    client.submit(&script("j", &text));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    kill(host.supervisor("j"));
+    client.finish(&mut story);
+    assert_eq!(host_error(&story), "supervisor_died");
+    assert_eq!(living(&mark), [0i32; 0]);
+    // Said once, to all who ask.
+    let mut other = host.connect();
+    other.attach("j", 1, Vec::new());
+    assert_eq!(other.story().events, story.events);
+}
+
+#[test]
+fn a_host_that_went_down_in_the_middle_of_a_line_leaves_a_readable_log() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.submit(&script("j", "echo up; sleep 1000"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    let supervisor = host.supervisor("j");
+    client.cut();
+    kill(supervisor);
+    let log = host.job("j").join("events.jsonl");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes.extend(br#"{"seq":99,"at"#);
+    std::fs::write(&log, bytes).unwrap();
+    let mut clients = [host.connect(), host.connect()];
+    let stories = clients.each_mut().map(|c| {
+        c.attach("j", 1, Vec::new());
+        c.story()
+    });
+    assert_eq!(stories[0].events, stories[1].events);
+    assert_eq!(host_error(&stories[0]), "supervisor_died");
+}
+
+#[test]
+fn a_connection_killed_at_any_moment_leaves_no_half_job() {
+    let host = Host::new();
+    for delay_us in (0..12_000).step_by(600) {
+        let job = format!("j.{delay_us}");
+        let mut client = host.connect();
+        client.submit(&script(&job, "echo done"));
+        std::thread::sleep(Duration::from_micros(delay_us));
+        client.cut();
+        // Asking again starts it, or follows it; either way it runs once to its end.
+        let mut again = host.connect();
+        let story = again.run(&script(&job, "echo done"));
+        match story.outcome() {
+            Outcome::Done => assert_eq!(story.stdout("main"), "done\n"),
+            // The connection died between making the folder and starting the supervisor.
+            other => assert_eq!(host_error(&story), "supervisor_died", "{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn secrets_that_never_come_end_the_job() {
+    let host = Host::new();
+    let mut client = host.connect();
+    let secret = plan("j", json!({"secrets": ["T"], "steps": [sh("main", "echo $T")]}));
+    client.submit_with(&secret, json!({"T": "token"}), 0);
+    assert_eq!(client.story().stdout("main"), "***\n");
+}
+
+#[test]
+fn a_folder_that_others_may_write_is_refused_and_facts_still_work() {
+    let host = Host::new();
+    std::fs::create_dir(host.home()).unwrap();
+    std::fs::set_permissions(host.home(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut client = host.connect();
+    client.submit(&script("j", "true"));
+    assert_eq!(client.refusal(), ("submit".into(), "folder_unsafe".into()));
+    client.send(&ToAgent::Facts { probes: Vec::new() });
+    assert!(matches!(client.next(), FromAgent::Facts { facts } if facts.folder.is_empty()));
+}
+
+#[test]
+fn an_unusable_home_gives_way_to_the_next_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    crate::client::write(&dir.path().join("file"), "");
+    let mut command = Command::new(AGENT);
+    command
+        .env_remove("RGPU_AGENT_HOME")
+        .env("XDG_CACHE_HOME", dir.path().join("file"))
+        .env("HOME", dir.path());
+    let mut client = Client::start(&mut command);
+    client.send(&ToAgent::Facts { probes: Vec::new() });
+    let FromAgent::Facts { facts } = client.next() else { panic!("facts") };
+    assert!(facts.folder.ends_with("/.cache/rgpu"), "{}", facts.folder);
+}
+
+/// A small file system of its own; `None` where mounting is not allowed.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(options: &str) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir.path());
+        let mounted = mount.output().is_ok_and(|o| o.status.success());
+        if !mounted {
+            eprintln!("passed over: mounting is not allowed here");
+        }
+        mounted.then(|| Self(dir))
+    }
+
+    fn host(&self) -> Host {
+        let mut host = Host::new();
+        let home = self.0.path().join("home").display().to_string();
+        host.env.insert("RGPU_AGENT_HOME".into(), home);
+        host
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_job_with_whole_records() {
+    let Some(disk) = SmallDisk::mount("size=48m,mode=700") else { return };
+    let host = disk.host();
+    let mut client = host.connect();
+    let story = client.run(&script("j", "while :; do head -c 1000000 /dev/zero; done"));
+    assert_eq!(host_error(&story), "disk_full");
+    let log = std::fs::read_to_string(host.job("j").join("events.jsonl")).unwrap();
+    assert!(log.ends_with('\n'));
+    assert_eq!(log.lines().count(), story.events.len());
+    // What was said to be kept is kept.
+    let kept = std::fs::metadata(host.job("j").join("log/main.stdout")).unwrap().len();
+    assert_eq!(kept as usize, story.stdout("main").len());
+}
+
+#[test]
+fn a_program_that_fills_the_disk_itself_is_told_from_our_own_failure() {
+    let Some(disk) = SmallDisk::mount("size=48m,mode=700") else { return };
+    let host = disk.host();
+    let mut client = host.connect();
+    let text = "head -c 100000000 /dev/zero > big 2>err; echo failed; exit 9";
+    let story = client.run(&script("j", text));
+    // Either the program could still say so, or its words found no room.
+    match story.outcome() {
+        Outcome::Failed { code, .. } => assert_eq!(code, "exit"),
+        _ => assert_eq!(host_error(&story), "disk_full"),
+    }
+}
+
+#[test]
+fn a_home_mounted_noexec_or_full_is_refused_by_name() {
+    let Some(disk) = SmallDisk::mount("size=64m,mode=700,noexec") else { return };
+    let host = disk.host();
+    let mut client = host.connect();
+    client.submit(&script("j", "true"));
+    assert_eq!(client.refusal().1, "folder_noexec");
+    let Some(disk) = SmallDisk::mount("size=4m,mode=700") else { return };
+    let mut client = disk.host().connect();
+    client.submit(&script("j", "true"));
+    assert_eq!(client.refusal().1, "disk_full");
+}
+
+#[test]
+fn over_the_quota_the_oldest_ended_jobs_go_first_and_running_ones_stay() {
+    let mut host = Host::new();
+    let fill = |job: &str| script(job, "head -c 3000000 /dev/urandom > data");
+    let mut client = host.connect();
+    client.run(&fill("old"));
+    client.run(&fill("new"));
+    client.submit(&script("running", "head -c 3000000 /dev/urandom > data; echo up; sleep 1000"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    host.env.insert("RGPU_AGENT_QUOTA".into(), "7500000".into());
+    let _ = std::fs::remove_file(host.home().join("swept"));
+    let other = host.connect();
+    let start = Instant::now();
+    while host.job("old").exists() && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(other);
+    assert!(!host.job("old").exists());
+    assert!(host.job("new").exists() && host.job("running").exists());
+    client.send(&ToAgent::Cancel { job: "running".into() });
+    client.finish(&mut story);
+}
+
+#[test]
+fn a_client_that_stops_reading_slows_no_job() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.submit(&script("j", "head -c 20000000 /dev/zero; touch finished"));
+    // Not a byte is read here.
+    let start = Instant::now();
+    while !host.job("j").join("work/finished").exists() {
+        assert!(start.elapsed() < Duration::from_secs(30), "the job waits for its reader");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let story = client.story();
+    assert_eq!(story.stdout("main").len(), 20_000_000);
+}
+
+#[test]
+fn garbage_on_the_stream_ends_the_conversation_and_no_job() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.submit(&script("j", "echo up; sleep 0.5; echo survived"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    std::io::Write::write_all(client.input.as_mut().unwrap(), b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert!(!client.process.wait().unwrap().success());
+    let mut other = host.connect();
+    other.attach("j", 1, Vec::new());
+    assert_eq!(other.story().stdout("main"), "up\nsurvived\n");
+}
+
+#[test]
+fn a_program_that_was_just_uploaded_can_be_run_again_and_again() {
+    let host = Host::new();
+    let mut client = host.connect();
+    let tool = b"#!/bin/sh\necho ran $1\n";
+    client.blob(tool);
+    client.next();
+    for i in 0..10 {
+        let mut file = crate::client::input("bin/tool", tool);
+        file.executable = true;
+        let rungs = json!([{"id": "r", "argv": [{"in_job": "bin/tool"}, i.to_string()]}]);
+        let story = client.run(&plan(
+            &format!("j.{i}"),
+            json!({"files": [file], "steps": [step("main", rungs)]}),
+        ));
+        assert_eq!(story.stdout("main"), format!("ran {i}\n"));
+        assert!(story.events.iter().all(|e| !matches!(e.body, EventBody::Warning { .. })));
+    }
+}

@@ -1,0 +1,161 @@
+//! Connections come and go; jobs stay.
+
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::message::Had;
+use rgpu_protocol::{EventBody, FromAgent, Outcome, Stream, ToAgent};
+use serde_json::json;
+
+use crate::client::{Host, Story, living, plan, script, sh};
+
+#[test]
+fn a_cut_connection_loses_nothing_when_it_is_resumed_by_offset() {
+    let host = Host::new();
+    let text = "i=0; while [ $i -lt 400 ]; do echo line $i; echo err $i >&2; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.02; done";
+    let whole: String = (0..400).map(|i| format!("line {i}\n")).collect();
+    let job = script("j", text);
+    let mut client = host.connect();
+    client.submit(&job);
+    let mut story = Story::default();
+    let mut cuts = 0;
+    loop {
+        // Cut after some messages, wherever that is.
+        for _ in 0..(7 + 13 * cuts) {
+            client.read_into(&mut story);
+            if matches!(story.events.last().map(|e| &e.body), Some(EventBody::Ended { .. })) {
+                break;
+            }
+        }
+        if matches!(story.events.last().map(|e| &e.body), Some(EventBody::Ended { .. })) {
+            break;
+        }
+        client.cut();
+        cuts += 1;
+        client = host.connect();
+        let had = story
+            .output
+            .iter()
+            .map(|((step, stream), bytes)| Had {
+                step: step.clone(),
+                stream: *stream,
+                bytes: bytes.len() as u64,
+            })
+            .collect();
+        let from_seq = story.events.last().map_or(1, |e| e.seq + 1);
+        client.attach("j", from_seq, had);
+    }
+    assert!(cuts > 2, "{cuts} cuts");
+    assert_eq!(story.stdout("main"), whole);
+    assert_eq!(story.stderr("main"), whole.replace("line", "err"));
+    let seqs: Vec<u64> = story.events.iter().map(|e| e.seq).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_job_outlives_its_connection_and_can_be_read_from_any_point() {
+    let host = Host::new();
+    let job = script("j", "echo one; sleep 0.3; echo two");
+    let mut client = host.connect();
+    client.submit(&job);
+    let mut first = Story::default();
+    client.until_output(&mut first, "main", "one");
+    client.cut();
+    let mut second = host.connect();
+    // Asking for the same plan again is the same as attaching.
+    second.submit(&job);
+    let all = second.story();
+    assert_eq!(all.stdout("main"), "one\ntwo\n");
+    let had = vec![Had { step: "main".into(), stream: Stream::Stdout, bytes: 4 }];
+    let last = first.events.last().map_or(1, |e| e.seq + 1);
+    second.attach("j", last, had);
+    second.finish(&mut first);
+    assert_eq!(first.stdout("main"), "one\ntwo\n");
+}
+
+#[test]
+fn several_clients_follow_the_same_job() {
+    let host = Host::new();
+    let mut clients: Vec<_> = (0..3).map(|_| host.connect()).collect();
+    let job = script("j", "for i in 1 2 3 4 5; do echo $i; sleep 0.05; done");
+    for client in &mut clients {
+        client.submit(&job);
+    }
+    let stories: Vec<Story> = clients.iter_mut().map(crate::client::Client::story).collect();
+    for story in &stories {
+        assert_eq!(story.stdout("main"), "1\n2\n3\n4\n5\n");
+        assert_eq!(story.events, stories[0].events, "it ran once");
+    }
+}
+
+#[test]
+fn another_plan_of_the_same_name_is_refused() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.run(&script("j", "true"));
+    client.submit(&script("j", "false"));
+    assert_eq!(client.refusal(), ("submit".into(), "job_exists".into()));
+}
+
+#[test]
+fn a_job_whose_lease_nobody_renews_ends_and_a_detached_one_goes_on() {
+    let host = Host::new();
+    let mark = format!("rgpu-lease-{}", std::process::id());
+    let lease = |job: &str| {
+        let text = format!("sleep 3; echo late; : {mark}");
+        plan(job, json!({"limits": {"lease_s": 1}, "steps": [sh("main", &text)]}))
+    };
+    let mut client = host.connect();
+    client.submit(&lease("left"));
+    client.submit(&lease("detached"));
+    client.send(&ToAgent::Detach { job: "detached".into() });
+    while !matches!(client.read_into(&mut Story::default()), FromAgent::Done { .. }) {}
+    client.cut();
+    std::thread::sleep(Duration::from_millis(1900));
+    let mut client = host.connect();
+    client.attach("left", 1, Vec::new());
+    assert_eq!(*client.story().outcome(), Outcome::LeaseExpired);
+    client.attach("detached", 1, Vec::new());
+    let story = client.story();
+    assert_eq!(*story.outcome(), Outcome::Done);
+    assert_eq!(story.stdout("main"), "late\n");
+    assert_eq!(living(&mark), [0i32; 0]);
+}
+
+#[test]
+fn any_traffic_of_the_client_renews_the_lease() {
+    let host = Host::new();
+    let mut client = host.connect();
+    let lease = plan("j", json!({"limits": {"lease_s": 2}, "steps": [sh("main", "sleep 4")]}));
+    client.submit(&lease);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(4) {
+        client.send(&ToAgent::Ping {});
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(*client.story().outcome(), Outcome::Done);
+}
+
+#[test]
+fn jobs_are_listed_and_forgotten() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.run(&script("old", "true"));
+    client.submit(&script("new", "echo up; sleep 1000"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    let mut other = host.connect();
+    other.send(&ToAgent::Jobs {});
+    let FromAgent::Jobs { jobs } = other.next() else { panic!("jobs") };
+    let lines: Vec<_> = jobs.iter().map(|j| (j.job.as_str(), j.ended.clone())).collect();
+    assert_eq!(lines, [("new", None), ("old", Some(Outcome::Done))]);
+    assert_eq!(jobs[0].step, "main");
+    other.send(&ToAgent::Forget { job: "new".into() });
+    assert_eq!(other.refusal().1, "running");
+    other.send(&ToAgent::Forget { job: "old".into() });
+    assert_eq!(other.next(), FromAgent::Done { request: "forget".into() });
+    assert!(!host.job("old").exists());
+    other.attach("old", 1, Vec::new());
+    assert_eq!(other.refusal().1, "no_such_job");
+    other.send(&ToAgent::Cancel { job: "new".into() });
+    client.finish(&mut story);
+}

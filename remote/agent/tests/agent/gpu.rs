@@ -1,0 +1,170 @@
+//! The queue for GPUs, on a host whose GPUs are invented.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use rgpu_protocol::{EventBody, Outcome, Plan, ToAgent};
+use serde_json::{Value, json};
+
+use crate::client::{Host, Story, plan, sh};
+
+const A: &str = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
+const B: &str = "GPU-bbbbbbbb-0000-0000-0000-000000000002";
+
+fn gpu_plan(job: &str, choice: Value, script: &str, more: Value) -> Plan {
+    let known = json!([
+        {"index": 0, "uuid": A, "name": "NVIDIA H200"},
+        {"index": 1, "uuid": B, "name": "NVIDIA H200"}]);
+    let mut gpu = json!({"choice": choice, "known": known});
+    gpu.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let mut main = sh("main", script);
+    main["gpu"] = json!(true);
+    let steps =
+        json!([sh("before", "echo build"), main, sh("after", "echo $CUDA_VISIBLE_DEVICES")]);
+    plan(job, json!({"gpu": gpu, "steps": steps}))
+}
+
+fn locked(story: &Story) -> Vec<String> {
+    let locks = story.events.iter().filter_map(|e| match &e.body {
+        EventBody::GpuLocked { uuid, .. } => Some(uuid.clone()),
+        _ => None,
+    });
+    locks.collect()
+}
+
+/// A script that fails when another job is on the same GPU at the same time.
+fn exclusive(dir: &Path) -> String {
+    format!("d={}/$CUDA_VISIBLE_DEVICES; mkdir $d || exit 5; sleep 0.05; rmdir $d", dir.display())
+}
+
+#[test]
+fn a_gpu_is_held_from_the_first_to_the_last_step_that_needs_it() {
+    let host = Host::new();
+    let story = host.connect().run(&gpu_plan(
+        "j",
+        json!({"index": 1}),
+        "echo $CUDA_VISIBLE_DEVICES",
+        json!({}),
+    ));
+    assert_eq!(story.stdout("main"), format!("{B}\n"));
+    assert_eq!(story.stdout("after"), "\n");
+    let order: Vec<String> = story
+        .events
+        .iter()
+        .filter_map(|e| match &e.body {
+            EventBody::StepStarted { step, .. } => Some(step.clone()),
+            EventBody::GpuLocked { index, .. } => Some(format!("lock {index}")),
+            EventBody::GpuReleased {} => Some("release".into()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, ["before", "lock 1", "main", "release", "after"]);
+}
+
+#[test]
+fn many_jobs_at_once_never_share_a_gpu_and_all_end() {
+    let host = Host::new();
+    let shared = tempfile::tempdir().unwrap();
+    let text = exclusive(shared.path());
+    let stories: Vec<Story> = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..8)
+            .map(|i| {
+                let (host, text) = (&host, &text);
+                let choice = if i % 4 == 3 { json!({"index": 0}) } else { json!("any") };
+                scope.spawn(move || {
+                    host.connect().run(&gpu_plan(&format!("j.{i}"), choice, text, json!({})))
+                })
+            })
+            .collect();
+        runs.into_iter().map(|r| r.join().unwrap()).collect()
+    });
+    for story in &stories {
+        assert_eq!(*story.outcome(), Outcome::Done, "{:?}", story.rungs());
+    }
+    let used: BTreeSet<String> = stories.iter().flat_map(locked).collect();
+    assert_eq!(used.len(), 2, "both GPUs are used");
+    let queued = stories.iter().flat_map(|s| &s.events).any(|e| {
+        matches!(&e.body, EventBody::Queued { place, holder } if *place > 0 && holder.contains("j."))
+    });
+    assert!(queued, "those who wait are told their place and for whom");
+    let left: Vec<_> = std::fs::read_dir(&host.env["RGPU_LOCK_DIR"])
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|n| n.starts_with("ticket"))
+        .collect();
+    assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn a_killed_holder_frees_the_gpu_and_a_wait_has_an_end() {
+    let host = Host::new();
+    let mut holder = host.connect();
+    let one = json!({"index": 0});
+    holder.submit(&gpu_plan("holder", one.clone(), "echo up; sleep 1000", json!({})));
+    let mut story = Story::default();
+    holder.until_output(&mut story, "main", "up");
+
+    let mut impatient = gpu_plan("impatient", one.clone(), "true", json!({}));
+    impatient.limits.queue_s = 1;
+    assert_eq!(*host.connect().run(&impatient).outcome(), Outcome::QueueTimeout);
+
+    let mut waiting = host.connect();
+    waiting.submit(&gpu_plan("waiting", one, "echo mine", json!({})));
+    let mut wait_story = Story::default();
+    while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { place: 1, .. })) {
+        waiting.read_into(&mut wait_story);
+    }
+    let pid = host.supervisor("holder").to_string();
+    Command::new("kill").args(["-9", &pid]).status().unwrap();
+    waiting.finish(&mut wait_story);
+    assert_eq!(wait_story.stdout("main"), "mine\n");
+    holder.finish(&mut story);
+}
+
+#[test]
+fn a_job_can_be_cancelled_while_it_waits() {
+    let host = Host::new();
+    let mut holder = host.connect();
+    holder.submit(&gpu_plan("holder", json!({"index": 0}), "echo up; sleep 1000", json!({})));
+    let mut story = Story::default();
+    holder.until_output(&mut story, "main", "up");
+    let mut waiting = host.connect();
+    waiting.submit(&gpu_plan("waiting", json!({"uuid": "GPU-aa"}), "true", json!({})));
+    let mut wait_story = Story::default();
+    while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { .. })) {
+        waiting.read_into(&mut wait_story);
+    }
+    waiting.send(&ToAgent::Cancel { job: "waiting".into() });
+    waiting.finish(&mut wait_story);
+    assert_eq!(*wait_story.outcome(), Outcome::Cancelled);
+    holder.send(&ToAgent::Cancel { job: "holder".into() });
+    holder.finish(&mut story);
+}
+
+#[test]
+fn processes_of_others_stop_the_job_unless_the_gpu_is_shared() {
+    let host = Host::new();
+    let mut client = host.connect();
+    let on_a = json!({"processes": ["echo", format!("{A}, 1, python3, 100 MiB")]});
+    // The other GPU is free.
+    let story = client.run(&gpu_plan("j.1", json!("any"), "true", on_a.clone()));
+    assert_eq!(locked(&story), [B]);
+    let story = client.run(&gpu_plan("j.2", json!({"index": 0}), "true", on_a.clone()));
+    match story.outcome() {
+        Outcome::NoGpu { text } => assert!(text.contains("`python3` (process 1"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    let mut share = on_a;
+    share["share"] = json!(true);
+    let story = client.run(&gpu_plan("j.3", json!({"index": 0}), "true", share));
+    assert_eq!(*story.outcome(), Outcome::Done);
+    let unknown = json!({"processes": ["false"]});
+    let story = client.run(&gpu_plan("j.4", json!("any"), "true", unknown));
+    assert!(matches!(story.outcome(), Outcome::NoGpu { .. }), "it fails closed");
+    let story = client.run(&gpu_plan("j.5", json!({"name": "b200"}), "true", json!({})));
+    match story.outcome() {
+        Outcome::NoGpu { text } => assert!(text.contains("NVIDIA H200"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+}
