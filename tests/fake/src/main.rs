@@ -1,0 +1,74 @@
+//! `rgpu-fake`: plays NVIDIA's tools from recordings of the real ones.
+//!
+//! A *fake host* is a folder with `bin/`, whose entries are links to this program under the names
+//! of the tools it plays, and perhaps a file `mischief` ([`mischief`]) that says which of them
+//! misbehave, and how. A remote whose `path` names that `bin/` then looks to rgpu like the H200 on
+//! which `tests/fixtures` was recorded. Where a link cannot stand (the runner, which rgpu uploads),
+//! the tool's name is the first argument instead.
+//!
+//! The tools really start the program that they are told to profile and pass its output and status
+//! on; what they print themselves, and the reports they leave, are the recorded ones of the same
+//! kernel. [`runner`] alone invents: its results say that they are synthetic.
+
+mod host;
+mod mischief;
+mod ncu;
+mod nsys;
+mod nvcc;
+mod nvidia_smi;
+mod options;
+mod program;
+mod recording;
+mod runner;
+mod sanitizer;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use host::Host;
+
+/// Why a tool cannot be played: a mistake in a test, mostly.
+type Trouble = Box<dyn std::error::Error>;
+
+/// A tool: its arguments in, its exit status out.
+type Play = fn(&Host, &[String]) -> Result<u8, Trouble>;
+
+const TOOLS: &[(&str, Play)] = &[
+    ("ncu", ncu::play),
+    ("nsys", nsys::play),
+    ("compute-sanitizer", sanitizer::play),
+    ("nvcc", nvcc::play),
+    ("nvidia-smi", nvidia_smi::play),
+    ("rgpu-runner", runner::play),
+];
+
+/// This program's own failures; none of the tools exits so.
+const NOT_PLAYED: u8 = 99;
+
+fn main() -> ExitCode {
+    let mut words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let named = |word: &String| {
+        let name = Path::new(word).file_name()?.to_str()?;
+        TOOLS.iter().find(|(tool, _)| *tool == name)
+    };
+    let host = Host::of(words.first().map_or("", String::as_str));
+    let found = words.first().and_then(named).or_else(|| {
+        words.remove(0);
+        words.first().and_then(named)
+    });
+    let Some((tool, play)) = found else {
+        eprintln!("rgpu-fake: call it by the name of a tool, or name one first");
+        return ExitCode::from(NOT_PLAYED);
+    };
+    match mischief::before(&host, tool, &words[1..]).and_then(|ended| match ended {
+        Some(status) => Ok(status),
+        None => play(&host, &words[1..]),
+    }) {
+        Ok(status) => ExitCode::from(status),
+        Err(trouble) => {
+            eprintln!("rgpu-fake: {tool}: {trouble}");
+            ExitCode::from(NOT_PLAYED)
+        }
+    }
+}

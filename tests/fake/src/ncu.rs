@@ -1,0 +1,137 @@
+//! Nsight Compute 2025.3.1.
+
+use std::fs;
+
+use crate::Trouble;
+use crate::host::Host;
+use crate::mischief;
+use crate::options::Options;
+use crate::program;
+use crate::recording::{Recording, host_text};
+
+const RECORDED: &str = "ncu/2025.3.1";
+
+const FLAGS: &[&str] = &[
+    "--nvtx",
+    "--force-overwrite",
+    "-f",
+    "--csv",
+    "--version",
+    "--help",
+    "--list-sections",
+    "--list-sets",
+    "--list-chips",
+    "--query-metrics",
+];
+
+/// As published: the host that was recorded gives its counters to anyone.
+const COUNTERS_REFUSED: &str = "\
+==PROF== Connected to process 2022 (/tmp/rgpu-record/bin/showcase)
+==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0. For instructions on enabling permissions and to get more information see https://developer.nvidia.com/ERR_NVGPUCTRPERM
+launched
+==PROF== Disconnected from process 2022
+";
+
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+    let options = Options::read(words, FLAGS);
+    for (flag, file) in [
+        ("--version", "ncu-version.txt"),
+        ("--list-sections", "ncu-list-sections.txt"),
+        ("--list-sets", "ncu-list-sets.txt"),
+        ("--list-chips", "ncu-list-chips.txt"),
+    ] {
+        if options.has(&[flag]) {
+            print!("{}", host_text(file)?);
+            return Ok(0);
+        }
+    }
+    if let Some(unknown) = unknown_section(&options)? {
+        let recorded = Recording::open(RECORDED, "unknown-section")?;
+        print!("{}", recorded.text("stdout.txt").replace("SpeedOfLigth", &unknown));
+        return Ok(recorded.exit);
+    }
+    let kernel = program::kernel(options.program)?;
+    let is = |word| mischief::is(host, "ncu", words, word);
+    if is("counters-refused") {
+        program::replay(COUNTERS_REFUSED, own, || program::run(options.program, &[]))?;
+        return Ok(1);
+    }
+    let name = if is("counters-taken") {
+        "counters-taken".to_owned()
+    } else if is("no-kernels") || !selected(&options, &kernel) {
+        "no-kernels-filter".to_owned()
+    } else {
+        recording_of(&kernel, &options)
+    };
+    let recorded = Recording::open(RECORDED, &name)?;
+    let export = options.value(&["--export", "-o"]).unwrap_or("report");
+    let report =
+        if export.ends_with(".ncu-rep") { export.to_owned() } else { format!("{export}.ncu-rep") };
+    let text = spoken(&recorded.text("stdout.txt"), &report, &kernel);
+    // The real one ends a program whose kernel it could not profile.
+    let killed = recorded.exit == 9;
+    let ended = program::replay(&text, own, || match killed {
+        true => Some(9),
+        false => program::run(options.program, &[]),
+    })?;
+    if let Some(bytes) = recorded.ncu_report()? {
+        let bytes = if is("cut-report") { &bytes[..bytes.len() / 2] } else { &bytes };
+        fs::write(&report, bytes)?;
+    }
+    Ok(if recorded.exit == 0 { ended.unwrap_or(1) } else { recorded.exit })
+}
+
+/// The report of a kernel.
+fn recording_of(kernel: &str, options: &Options<'_>) -> String {
+    let unknown = |metric: &str| metric.starts_with("nosuch");
+    let metrics: Vec<&str> =
+        options.values(&["--metrics"]).flat_map(|list| list.split(',')).collect();
+    let full = format!("full-{}", kernel.replace('_', "-"));
+    match kernel {
+        "vecadd" if !metrics.is_empty() && metrics.iter().all(|m| unknown(m)) => {
+            "unknown-metric".into()
+        }
+        "vecadd" if metrics.iter().any(|m| unknown(m)) => "unknown-metric-among".into(),
+        "regions" | "nested-regions" => "regions".into(),
+        "crash" => "app-crashes".into(),
+        _ => full,
+    }
+}
+
+/// The first `--section` that ncu does not have.
+fn unknown_section(options: &Options<'_>) -> Result<Option<String>, Trouble> {
+    let known = host_text("ncu-list-sections.txt")?;
+    let known: Vec<&str> =
+        known.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let mut asked = options.values(&["--section"]);
+    Ok(asked.find(|section| !section.contains(':') && !known.contains(section)).map(str::to_owned))
+}
+
+/// Whether `--kernel-name` lets the kernel through.
+fn selected(options: &Options<'_>, kernel: &str) -> bool {
+    let function = kernel.replace('-', "_");
+    options.value(&["-k", "--kernel-name"]).is_none_or(|wanted| {
+        match wanted.strip_prefix("regex:") {
+            // Enough of a regular expression for a test.
+            Some(regex) => function.contains(regex.trim_matches(['^', '$', '.', '*'])),
+            None => function == wanted,
+        }
+    })
+}
+
+/// Its words, with this report's path and this kernel's name.
+fn spoken(recorded: &str, report: &str, kernel: &str) -> String {
+    let line = |line: &str| match line.split_once("Report: ") {
+        Some((head, _)) => format!("{head}Report: {report}\n"),
+        None if line.starts_with("1. ") => format!("1. {}\n", kernel.replace('-', "_")),
+        None => format!("{line}\n"),
+    };
+    recorded.lines().map(line).collect()
+}
+
+fn own(line: &str) -> bool {
+    line.is_empty()
+        || line.starts_with("==")
+        || line.starts_with("Available")
+        || line.starts_with("1. ")
+}

@@ -1,0 +1,85 @@
+//! Nsight Systems 2025.3.1. Only one program was traced, `regions`; its trace stands for any.
+
+use std::fs;
+
+use crate::Trouble;
+use crate::host::Host;
+use crate::mischief;
+use crate::options::Options;
+use crate::program;
+use crate::recording::{Recording, all, host_text};
+
+const RECORDED: &str = "nsys/2025.3.1";
+
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+    match words.first().map(String::as_str) {
+        Some("--version" | "-v") => {
+            print!("{}", host_text("nsys-version.txt")?);
+            Ok(0)
+        }
+        Some("status") => {
+            print!("{}", Recording::open(RECORDED, "status")?.text("stdout.txt"));
+            Ok(0)
+        }
+        Some("profile") => profile(host, &words[1..]),
+        Some("export") => export(&words[1..]),
+        other => Err(format!("`{other:?}` is not played").into()),
+    }
+}
+
+fn profile(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+    let options = Options::read(words, &["-w"]);
+    let is = |word| mischief::is(host, "nsys", words, word);
+    let traced = options.value(&["--trace", "-t"]).unwrap_or("cuda");
+    let cuda = traced.split(',').any(|what| what == "cuda") && !is("no-gpu-rows");
+    let name = match (is("importer-missing"), is("no-data"), cuda) {
+        (true, ..) => "importer-missing",
+        (_, true, _) => "capture-range-miss",
+        (.., true) => "regions",
+        (.., false) => "regions-nvtx-only",
+    };
+    let recorded = Recording::open(RECORDED, name)?;
+    let output = options.value(&["--output", "-o"]).unwrap_or("report");
+    // The program runs first; what follows is all nsys's own.
+    let text = recorded.text("stdout.txt");
+    let text = text.split_once("Collecting data").map_or("", |(_, rest)| rest);
+    let Some(status) = program::run(options.program, &[]) else {
+        eprint!("{}", Recording::open(RECORDED, "no-program")?.text("stderr.txt"));
+        return Ok(1);
+    };
+    for line in format!("Collecting data{text}").lines() {
+        match line.strip_prefix('\t').and_then(|path| path.rsplit_once('.')) {
+            Some((_, extension)) => println!("\t{output}.{extension}"),
+            None => println!("{line}"),
+        }
+    }
+    if is("unknown-uuid") {
+        eprintln!("Unrecognized GPU UUID: {}", host.uuid());
+    }
+    eprint!("{}", recorded.text("stderr.txt"));
+    if let Some(report) = recorded.bytes("report.nsys-rep") {
+        fs::write(format!("{output}.nsys-rep"), report)?;
+    } else if name == "importer-missing" {
+        fs::write(format!("{output}.qdstrm"), b"synthetic: not kept")?;
+    }
+    Ok(if recorded.exit == 0 { status } else { recorded.exit })
+}
+
+/// The sqlite file that the real one made of the same report.
+fn export(words: &[String]) -> Result<u8, Trouble> {
+    let options = Options::read(words, &[]);
+    let [input] = options.program else { return Err("one report is wanted".into()) };
+    let Ok(report) = fs::read(input) else {
+        eprintln!("File {input} does not exist.");
+        return Ok(1);
+    };
+    for folder in all(RECORDED)? {
+        if fs::read(folder.join("report.nsys-rep")).is_ok_and(|recorded| recorded == report) {
+            let sqlite = fs::read(folder.join("report.sqlite"))?;
+            let output = options.value(&["--output", "-o"]).ok_or("no output")?;
+            fs::write(output, sqlite)?;
+            return Ok(0);
+        }
+    }
+    Err(format!("`{input}` is no recorded report").into())
+}

@@ -1,0 +1,60 @@
+//! nvcc 13.0. Its cubins are the ones that recorded reports hold; PTX and libraries are synthetic.
+
+use std::fs;
+use std::path::Path;
+
+use rgpu_format::ncu_rep::{Limits, NcuReport};
+
+use crate::Trouble;
+use crate::host::Host;
+use crate::recording::{Recording, fixtures, host_text};
+
+pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, Trouble> {
+    if words.iter().any(|word| word == "--version" || word == "-V") {
+        print!("{}", host_text("nvcc-version.txt")?);
+        return Ok(0);
+    }
+    let after = |names: &[&str]| {
+        let at = words.iter().position(|word| names.contains(&word.as_str()))?;
+        words.get(at + 1)
+    };
+    let output = after(&["-o", "--output-file"]).ok_or("no output is named")?;
+    let is_source = |word: &&String| word.ends_with(".cu") || word.ends_with(".c");
+    let source = words.iter().find(is_source).ok_or("no source is named")?;
+    let Ok(text) = fs::read_to_string(source) else {
+        eprintln!("nvcc fatal   : Could not open input file '{source}'");
+        return Ok(1);
+    };
+    // Code that no compiler takes says so with this word.
+    if let Some(line) = text.lines().position(|line| line.contains("does_not_compile")) {
+        eprintln!(
+            "{source}({}): error: identifier \"does_not_compile\" is undefined\n\n1 error detected in the compilation of \"{source}\".",
+            line + 1
+        );
+        return Ok(2);
+    }
+    let stem = Path::new(source).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let extension = Path::new(output).extension().and_then(|e| e.to_str()).unwrap_or_default();
+    let bytes = match extension {
+        "cubin" => cubin(&stem)?,
+        "ptx" => format!("// synthetic\n.version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry {stem}() {{ ret; }}\n").into_bytes(),
+        _ => b"synthetic: never loaded".to_vec(),
+    };
+    fs::write(output, bytes)?;
+    Ok(0)
+}
+
+/// The cubin of a kernel, out of its recorded report; of kernels without one, some other cubin.
+fn cubin(stem: &str) -> Result<Vec<u8>, Trouble> {
+    let name = match stem {
+        "nested_regions" => "regions".to_owned(),
+        _ => format!("full-{}", stem.replace('_', "-")),
+    };
+    let Some(recorded) = Recording::find("ncu/2025.3.1", &name)? else {
+        return Ok(fs::read(fixtures().join("cubin/13.5/facts/sm_90a.cubin"))?);
+    };
+    let bytes = recorded.ncu_report()?.ok_or("the recording has no report")?;
+    let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
+    let cubin = report.sources().iter().map(|source| source.cubin.to_vec()).find(|c| !c.is_empty());
+    Ok(cubin.ok_or("the report holds no cubin")?)
+}

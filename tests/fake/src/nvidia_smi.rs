@@ -1,0 +1,74 @@
+//! nvidia-smi of driver 580.159.04.
+
+use crate::Trouble;
+use crate::host::Host;
+use crate::mischief;
+use crate::options::Options;
+use crate::recording::host_text;
+
+const RECORDED_UUID: &str = "GPU-17e5a922-c253-121e-317d-f787dfc19245";
+
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+    let options = Options::read(words, &["-L", "-q", "--version"]);
+    if mischief::is(host, "nvidia-smi", words, "no-devices") {
+        println!("No devices were found");
+        return Ok(6);
+    }
+    if options.has(&["--version"]) {
+        let all = host_text("nvidia-smi-q.txt")?;
+        let (driver, cuda) = (field(&all, "Driver Version"), field(&all, "CUDA Version"));
+        println!(
+            "NVIDIA-SMI version  : {driver}\nDRIVER version      : {driver}\nCUDA Version        : {cuda}"
+        );
+    } else if let Some(columns) = options.value(&["--query-gpu"]) {
+        query(host, columns, options.value(&["--format"]).unwrap_or_default())?;
+    } else if options.has(&["--query-compute-apps"]) {
+        if mischief::is(host, "nvidia-smi", words, "foreign-process") {
+            println!("{}, 1, python3, 1024 MiB", host.uuid());
+        }
+    } else if options.has(&["-L"]) {
+        print!("{}", own_uuid(host, &host_text("nvidia-smi-L.txt")?));
+    } else {
+        print!("{}", own_uuid(host, &host_text("nvidia-smi-q.txt")?));
+    }
+    Ok(0)
+}
+
+/// The asked columns of the recorded line.
+fn query(host: &Host, columns: &str, format: &str) -> Result<(), Trouble> {
+    let recorded = host_text("nvidia-smi-query.csv")?;
+    let mut lines = recorded.lines().map(|line| line.split(", ").collect::<Vec<_>>());
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
+        return Err("the recorded table is empty".into());
+    };
+    let all = host_text("nvidia-smi-q.txt")?;
+    let memory_clock = all.split_once("Max Clocks").map(|(_, rest)| field(rest, "Memory"));
+    let mut answer = Vec::new();
+    for column in columns.split(',').map(str::trim) {
+        let at = names.iter().position(|name| name.split(" [").next() == Some(column));
+        let value = match (column, at) {
+            ("clocks.max.mem" | "clocks.max.memory", _) => memory_clock.unwrap_or("[N/A]"),
+            (_, Some(at)) => values.get(at).copied().unwrap_or("[N/A]"),
+            (_, None) => return Err(format!("the column `{column}` was not recorded").into()),
+        };
+        let bare = format.contains("nounits");
+        let value =
+            if bare { value.trim_end_matches([' ', 'M', 'i', 'B', 'H', 'z', 'W']) } else { value };
+        answer.push(value.to_owned());
+    }
+    if !format.contains("noheader") {
+        println!("{}", columns.replace(',', ", "));
+    }
+    println!("{}", own_uuid(host, &answer.join(", ")));
+    Ok(())
+}
+
+/// The value of the first line `NAME : VALUE`.
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    let line = text.lines().find(|line| line.trim_start().starts_with(name));
+    line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
+}
+
+fn own_uuid(host: &Host, text: &str) -> String {
+    text.replace(RECORDED_UUID, &host.uuid())
+}

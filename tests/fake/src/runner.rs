@@ -1,0 +1,223 @@
+//! `rgpu-runner` on a GPU that is not there. Nothing is launched and every number is made up, which
+//! the report says: its runner is `… synthetic`.
+
+use std::fs;
+use std::process;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rgpu_case::{
+    CASE_ABI, Case, CaseReport, Checked, Correctness, DataSet, DataSetReport, DeviceFacts,
+    ErrorClass, GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, Phase, RunError,
+    Timing, TimingSource, WarningKind,
+};
+use serde_json::json;
+
+use crate::Trouble;
+use crate::host::Host;
+use crate::mischief;
+use crate::options::Options;
+
+/// The variable by which a tool says that the kernel dies under it.
+pub(crate) const FAULT: &str = "RGPU_FAKE_FAULT";
+
+/// The made-up time of every launch, in nanoseconds.
+const LAUNCH_NS: f64 = 20_000.0;
+
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+    if words.iter().any(|word| word == "--version") {
+        println!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
+        return Ok(0);
+    }
+    // Options stand before or behind the Case and the job.
+    let (mut options, mut rest) = (Vec::new(), Vec::new());
+    let mut words_left = words.iter();
+    while let Some(word) = words_left.next() {
+        match word.as_str() {
+            "--out" | "--ranges" => {
+                options.push(word.clone());
+                options.extend(words_left.next().cloned());
+            }
+            option if option.starts_with('-') => options.push(option.to_owned()),
+            _ => rest.push(word.clone()),
+        }
+    }
+    let options = Options::read(&options, &["--strict", "--host-clock"]);
+    let [case_file, job] = rest.as_slice() else { return Ok(ErrorClass::Usage.exit_code()) };
+    let case: Case = serde_json::from_slice(&fs::read(case_file)?)?;
+    let job: Job = serde_json::from_value(json!(job))?;
+    println!(
+        "rgpu-runner {} (synthetic): {} {}",
+        env!("CARGO_PKG_VERSION"),
+        job.name(),
+        case.kernel
+    );
+
+    let is = |word| mischief::is(host, "rgpu-runner", words, word);
+    let fault = std::env::var(FAULT).unwrap_or_default();
+    let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
+    let error = if is("unfit") && options.has(&["--strict"]) {
+        Some((ErrorClass::HostUnfit, Phase::Timed, "the host is not fit to measure on"))
+    } else if is("no-driver") {
+        Some((ErrorClass::NoDriver, Phase::Setup, "libcuda.so.1 cannot be loaded"))
+    } else if is("wrong-result") && job == Job::Verify {
+        Some((ErrorClass::WrongResult, Phase::Verify, "output `c` does not match"))
+    } else if is("illegal-access") || fault == "illegal-access" {
+        let text = "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)";
+        Some((ErrorClass::IllegalAccess, Phase::Timed, text))
+    } else {
+        None
+    };
+    let wrong = matches!(error, Some((ErrorClass::WrongResult, ..)));
+    let stopped = error.is_some() && !wrong;
+    let report = CaseReport {
+        abi: CASE_ABI,
+        runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
+        kernel: case.kernel.clone(),
+        job,
+        data_sets: case
+            .data_sets
+            .iter()
+            .map(|set| {
+                if stopped {
+                    named(set)
+                } else {
+                    results(&case, set, job, wrong, is("guard-finds"))
+                }
+            })
+            .collect(),
+        device: Some(device(host)),
+        warnings,
+        gaps: Vec::new(),
+        error: error.map(|(class, phase, text)| RunError {
+            class,
+            text: text.to_owned(),
+            phase: Some(phase),
+            data_set: case.data_sets.first().map(|set| set.name.clone()),
+            call: None,
+            code: None,
+        }),
+    };
+    if let Some(out) = options.value(&["--out"]) {
+        fs::write(out, serde_json::to_vec_pretty(&report)?)?;
+    }
+    if let Some(ranges) = options.value(&["--ranges"]) {
+        fs::write(ranges, range_log(&case)?)?;
+    }
+    match error {
+        None => Ok(0),
+        Some((class, phase, text)) => {
+            eprintln!("error: {text}\n  during `{}`", phase.name());
+            Ok(class.exit_code())
+        }
+    }
+}
+
+fn named(set: &DataSet) -> DataSetReport {
+    DataSetReport { name: set.name.clone(), ..DataSetReport::default() }
+}
+
+fn results(case: &Case, set: &DataSet, job: Job, wrong: bool, guard_finds: bool) -> DataSetReport {
+    let mut report = named(set);
+    match job {
+        Job::Verify => report.correctness = Some(correctness(case, set, wrong)),
+        Job::Time => report.timing = Some(timing()),
+        Job::Guard => {
+            let finding = GuardFinding {
+                kind: GuardKind::WriteAfter,
+                arg: "c".to_owned(),
+                group: 0,
+                offset: 4000,
+                count: 4,
+            };
+            let findings = if guard_finds { vec![finding] } else { Vec::new() };
+            report.guard = Some(GuardReport { launches: 2, findings });
+        }
+        Job::Once | Job::Cpu => {}
+    }
+    report
+}
+
+fn correctness(case: &Case, set: &DataSet, wrong: bool) -> Correctness {
+    let outputs = set.groups.iter().enumerate().flat_map(|(group, values)| {
+        values.args.iter().filter(|arg| arg.role.is_output()).map(move |arg| (group, arg))
+    });
+    let checked = outputs.map(|(group, arg)| Checked {
+        name: arg.name.clone(),
+        group,
+        elements: arg.count().unwrap_or(0),
+        mismatches: u64::from(wrong),
+        unwritten: 0,
+        max_abs_error: if wrong { 1.0 } else { 0.0 },
+        max_rel_error: if wrong { 1.0 } else { 0.0 },
+        first_mismatch: wrong.then(|| Mismatch {
+            index: 7,
+            coordinates: vec![7],
+            expected: "1".to_owned(),
+            actual: "2".to_owned(),
+        }),
+    });
+    let outputs = if case.reference.is_some() { checked.collect() } else { Vec::new() };
+    Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
+}
+
+fn timing() -> Timing {
+    let sample_ns: Vec<f64> = (0..31).map(|i| LAUNCH_NS + f64::from(i - 15) * 10.0).collect();
+    Timing {
+        source: TimingSource::Events,
+        median_ns: LAUNCH_NS,
+        ci95_ns: [LAUNCH_NS - 60.0, LAUNCH_NS + 60.0],
+        samples: sample_ns.len(),
+        min_ns: LAUNCH_NS - 150.0,
+        mad_ns: 80.0,
+        sample_ns,
+        discarded: Vec::new(),
+        converged: true,
+        overhead_ns: Some(1_000.0),
+        l2_flushed: true,
+        clocks: Vec::new(),
+    }
+}
+
+fn power_limit() -> HostWarning {
+    HostWarning {
+        kind: WarningKind::PowerLimit,
+        text: "the power limit is 300 W, the default 700 W".to_owned(),
+    }
+}
+
+fn device(host: &Host) -> DeviceFacts {
+    DeviceFacts {
+        name: "NVIDIA H200".to_owned(),
+        uuid: host.uuid(),
+        compute_capability: [9, 0],
+        cuda_version: 13_000,
+        driver: Some("580.159.04".to_owned()),
+        memory_bytes: 143_771 << 20,
+        l2_bytes: 60 << 20,
+        sms: 132,
+    }
+}
+
+/// The ranges that the real one writes: each phase, and each data set within.
+fn range_log(case: &Case) -> Result<String, Trouble> {
+    let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
+    let mut log =
+        format!("{}\n", json!({"rgpu_ranges": 1, "clock": "unix_ns", "pid": process::id()}));
+    let mut at = now;
+    for phase in [Phase::Setup, Phase::Warmup, Phase::Timed] {
+        let begun = at;
+        for set in &case.data_sets {
+            let path = [phase.name().to_owned(), set.range_name()];
+            log += &format!(
+                "{}\n",
+                json!({"domain": "rgpu", "path": path, "start_ns": at, "end_ns": at + 30_000})
+            );
+            at += 30_000;
+        }
+        log += &format!(
+            "{}\n",
+            json!({"domain": "rgpu", "path": [phase.name()], "start_ns": begun, "end_ns": at})
+        );
+    }
+    Ok(log)
+}
