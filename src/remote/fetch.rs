@@ -169,3 +169,74 @@ impl Part {
             .map_err(|source| self.disk(source))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::fake::{self, FakeHost};
+    use super::super::{Follow, Patience};
+    use super::*;
+
+    /// Bytes that hardly compress.
+    fn bytes(n: usize) -> Vec<u8> {
+        let mut x = 1_u32;
+        (0..n)
+            .map(|_| {
+                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (x >> 24) as u8
+            })
+            .collect()
+    }
+
+    async fn connect(host: &FakeHost) -> Follow {
+        let patience = Patience {
+            first: Duration::from_millis(1),
+            longest: Duration::from_millis(1),
+            total: Duration::from_secs(20),
+        };
+        Follow::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
+    }
+
+    fn wanted(path: &str, size: usize, digest: Digest) -> Wanted {
+        Wanted { job: "run.1".into(), path: path.into(), size: size as u64, digest }
+    }
+
+    #[tokio::test]
+    async fn a_file_of_many_pieces_arrives_over_links_that_are_cut() {
+        let host = FakeHost::new(vec![]);
+        let big = bytes(3 * BLOB_BYTES as usize + 17);
+        let digest = host.artifact("raw/big", big.clone());
+        host.cut_after(6 << 20);
+        let folder = tempfile::tempdir().unwrap();
+        let dest = folder.path().join("big");
+        let mut follow = connect(&host).await;
+        follow.fetch(&wanted("raw/big", big.len(), digest), &dest, &|_| ()).await.unwrap();
+        assert!(fs::read(&dest).unwrap() == big);
+        assert_eq!(host.links(), 3);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_with_a_wrong_digest_leaves_nothing_behind() {
+        let host = FakeHost::new(vec![]);
+        host.artifact("raw/x", bytes(1000));
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = wanted("raw/x", 1000, fake::digest(b"other"));
+        let dest = folder.path().join("x");
+        let error = connect(&host).await.fetch(&wanted, &dest, &|_| ()).await.unwrap_err();
+        assert!(matches!(error, RemoteError::Damaged { .. }), "{error:?}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_empty_file_needs_no_request() {
+        let host = FakeHost::new(vec![]);
+        let folder = tempfile::tempdir().unwrap();
+        let dest = folder.path().join("empty");
+        let wanted = wanted("raw/empty", 0, fake::digest(b""));
+        connect(&host).await.fetch(&wanted, &dest, &|_| ()).await.unwrap();
+        assert_eq!(fs::read(dest).unwrap(), b"");
+    }
+}

@@ -25,7 +25,24 @@ pub struct Follow {
     linked_at: Instant,
     job: Option<Job>,
     outage: Option<Outage>,
-    patience: Duration,
+    patience: Patience,
+}
+
+/// How a cut link is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// The first pause; each further one is twice as long.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+    /// When to stop trying.
+    pub total: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), longest: limits::BACK_OFF, total: limits::RECONNECT }
+    }
 }
 
 /// What is known of the followed job.
@@ -61,13 +78,13 @@ impl Follow {
         options: ConnectOptions,
     ) -> Result<Self, RemoteError> {
         let session = Some(remote.connect(&options).await?);
-        let patience = limits::RECONNECT;
+        let patience = Patience::default();
         let linked_at = Instant::now();
         Ok(Self { remote, options, session, linked_at, job: None, outage: None, patience })
     }
 
-    /// With another limit on how long a cut link is tried again.
-    pub fn patience(mut self, patience: Duration) -> Self {
+    /// With other limits on how a cut link is tried again.
+    pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
         self
     }
@@ -274,7 +291,7 @@ impl Follow {
             back: false,
         });
         outage.back = false;
-        outage.wait = (outage.wait * 2).clamp(Duration::from_secs(1), limits::BACK_OFF);
+        outage.wait = (outage.wait * 2).clamp(self.patience.first, self.patience.longest);
         outage.next_try = now + outage.wait;
         self.options.talk.link_lost(&error, outage.wait);
         outage.last = Some(error);
@@ -284,10 +301,10 @@ impl Follow {
     async fn linked(&mut self) -> Result<&mut Session, RemoteError> {
         while self.session.is_none() {
             if let Some(outage) = &mut self.outage {
-                if outage.since.elapsed() >= self.patience
+                if outage.since.elapsed() >= self.patience.total
                     && let Some(last) = outage.last.take()
                 {
-                    let (after, last) = (self.patience, Box::new(last));
+                    let (after, last) = (self.patience.total, Box::new(last));
                     self.outage = None;
                     return Err(RemoteError::GaveUp { after, last });
                 }
@@ -381,5 +398,117 @@ impl Job {
         self.seq = event.seq;
         self.ended = matches!(event.body, EventBody::Ended { .. });
         Ok(Some(JobMessage::Event(event)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{self, FakeHost, Say};
+    use super::*;
+
+    const QUICK: Patience = Patience {
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(1),
+        total: Duration::from_secs(2),
+    };
+
+    fn script() -> Vec<Say> {
+        vec![
+            Say::Event(EventBody::Started { folder: "/tmp/job".into() }),
+            Say::Output(Stream::Stdout, b"one two three"),
+            Say::Output(Stream::Stderr, b"four"),
+            Say::Output(Stream::Stdout, b" five\n"),
+            fake::ended(),
+        ]
+    }
+
+    /// Follows the job to its end: the numbers of its events, and both outputs.
+    async fn whole(follow: &mut Follow) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
+        let (mut seqs, mut out, mut err) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(message) = follow.next().await? {
+            match message {
+                JobMessage::Event(event) => seqs.push(event.seq),
+                JobMessage::Output { stream, offset, bytes, .. } => {
+                    let into = if stream == Stream::Stdout { &mut out } else { &mut err };
+                    assert_eq!(offset, into.len() as u64);
+                    into.extend(bytes);
+                }
+            }
+        }
+        Ok((seqs, out, err))
+    }
+
+    async fn connect(host: &FakeHost) -> Follow {
+        Follow::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(QUICK)
+    }
+
+    #[tokio::test]
+    async fn a_job_cut_after_any_number_of_bytes_arrives_whole_and_once() {
+        let mut resumed = 0;
+        // A shorter link could not carry the greeting and one event.
+        for cut in (300..1200).step_by(7) {
+            let host = FakeHost::new(script());
+            let mut follow = connect(&host).await;
+            host.cut_after(cut);
+            follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+            follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+            let (seqs, out, err) = whole(&mut follow).await.unwrap();
+            assert_eq!(seqs, [1, 2, 3, 4, 5], "cut after {cut}");
+            assert_eq!(
+                (out.as_slice(), err.as_slice()),
+                (&b"one two three five\n"[..], &b"four"[..])
+            );
+            resumed += host.links() - 2;
+        }
+        assert!(resumed > 100, "{resumed}");
+    }
+
+    #[tokio::test]
+    async fn a_link_that_never_comes_back_is_given_up_in_time() {
+        let host = FakeHost::new(vec![]);
+        let mut follow =
+            connect(&host).await.patience(Patience { total: Duration::from_millis(50), ..QUICK });
+        host.cut_after(1);
+        follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+        let error = follow.facts(&[]).await.unwrap_err();
+        assert!(matches!(error, RemoteError::GaveUp { .. }), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_cancel_while_the_link_is_cut_is_sent_when_it_is_back() {
+        let host = FakeHost::new(script());
+        let mut follow = connect(&host).await;
+        follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+        follow.cancel().await;
+        assert_eq!(host.cancels(), 0);
+        whole(&mut follow).await.unwrap();
+        // The agent reads it behind its answers.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(host.cancels(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_not_there_is_refused_not_waited_for() {
+        let host = FakeHost::new(script());
+        let error = connect(&host).await.attach("other.1", 1, &[]).await.unwrap_err();
+        assert!(matches!(&error, RemoteError::Refused { code, .. } if code == "no_such_job"));
+    }
+
+    #[tokio::test]
+    async fn attaching_in_the_middle_brings_only_the_rest() {
+        let host = FakeHost::new(script());
+        let mut first = connect(&host).await;
+        first.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        let had = Had { step: "run".into(), stream: Stream::Stdout, bytes: 4 };
+        let mut second = connect(&host).await;
+        second.attach("run.1", 3, &[had]).await.unwrap();
+        let mut texts = Vec::new();
+        while let Some(message) = second.next().await.unwrap() {
+            if let JobMessage::Output { bytes, .. } = message {
+                texts.push(bytes);
+            }
+        }
+        assert_eq!(texts.concat(), b"two threefour five\n");
     }
 }

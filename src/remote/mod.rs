@@ -15,6 +15,8 @@
 pub mod client;
 pub mod deploy;
 pub mod error;
+#[cfg(test)]
+mod fake;
 pub mod fetch;
 mod fit;
 pub mod follow;
@@ -29,7 +31,7 @@ pub mod upload;
 pub use client::{JobMessage, Session, Streams};
 pub use error::RemoteError;
 pub use fetch::Wanted;
-pub use follow::Follow;
+pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
 pub use spec::RemoteSpec;
 pub use upload::{BlobSource, Submission, Transfer};

@@ -277,3 +277,74 @@ fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
     }
     sizes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{self, FakeHost};
+    use super::super::{Follow, Patience};
+    use super::*;
+
+    /// Bytes that do not compress.
+    fn noise(n: usize) -> Vec<u8> {
+        let mut x = 88_172_645_463_325_252_u64;
+        (0..n)
+            .map(|_| {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                x as u8
+            })
+            .collect()
+    }
+
+    async fn connect(host: &FakeHost) -> Follow {
+        let patience = Patience {
+            first: Duration::from_millis(1),
+            longest: Duration::from_millis(1),
+            total: Duration::from_secs(20),
+        };
+        Follow::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
+    }
+
+    #[tokio::test]
+    async fn a_large_bundle_goes_over_several_streams_and_the_next_run_sends_nothing() {
+        let host = FakeHost::new(vec![fake::ended()]);
+        let (big, small) = (noise(9 << 20), vec![7; 1 << 20]);
+        let submission = fake::submission(&[("big", &big), ("small", &small)]);
+        let seen = Mutex::new(Vec::new());
+        let note = |transfer: Transfer| seen.lock().unwrap().push(transfer);
+        let first = connect(&host).await.submit(&submission, &note).await.unwrap();
+        assert_eq!((first.blobs, first.bytes), (4, 10 << 20));
+        assert!(first.streams > 1, "{first:?}");
+        // The second file is one byte over and over.
+        assert!((9 << 20..(9 << 20) + 1000).contains(&host.blob_bytes()));
+        let seen = seen.into_inner().unwrap();
+        assert_eq!(seen.first(), Some(&Transfer { done: 0, total: 10 << 20 }));
+        assert_eq!(seen.last(), Some(&Transfer { done: 10 << 20, total: 10 << 20 }));
+
+        let second = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
+        assert_eq!(second, Uploaded::default());
+    }
+
+    #[tokio::test]
+    async fn an_upload_over_links_that_are_cut_goes_on_with_what_is_missing() {
+        let host = FakeHost::new(vec![fake::ended()]);
+        let big = noise(12 << 20);
+        let submission = fake::submission(&[("big", &big)]);
+        let mut follow = connect(&host).await;
+        // Room for the answer to one more blob, and no more.
+        host.cut_after(800);
+        follow.submit(&submission, &|_| ()).await.unwrap();
+        let again = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
+        assert_eq!(again, Uploaded::default());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_gone_stops_the_upload() {
+        let host = FakeHost::new(vec![]);
+        let mut submission = fake::submission(&[("a", b"abc")]);
+        submission.blobs = Arc::new(fake::Blobs::default());
+        let error = connect(&host).await.submit(&submission, &|_| ()).await.unwrap_err();
+        assert!(matches!(error, RemoteError::Blob { .. }), "{error:?}");
+    }
+}

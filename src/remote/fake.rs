@@ -1,0 +1,320 @@
+//! An agent in this process, for tests: the protocol over a pipe that can be cut after any byte.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::plan::InputFile;
+use rgpu_protocol::{
+    BLOB_BYTES, Digest, Event, EventBody, FromAgent, Hello, Outcome, PROTOCOL, Plan, Stream,
+    ToAgent,
+};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use super::client::Streams;
+use super::options::Mute;
+use super::stream::{Ending, FrameReader, Wire};
+use super::{
+    BlobSource, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
+};
+
+/// A host with one agent, which any number of links may reach.
+#[derive(Clone, Default)]
+pub(super) struct FakeHost(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    blobs: Mutex<BTreeMap<Digest, Vec<u8>>>,
+    job: Mutex<Option<String>>,
+    /// What the job sends, in order.
+    pub(super) script: Mutex<Vec<Say>>,
+    artifacts: Mutex<BTreeMap<String, Vec<u8>>>,
+    links: AtomicUsize,
+    blob_bytes: AtomicU64,
+    cancels: AtomicUsize,
+    /// Bytes from the agent after which each link is cut; 0: never.
+    cut: AtomicUsize,
+}
+
+/// One thing that a fake job says.
+#[derive(Clone)]
+pub(super) enum Say {
+    Event(EventBody),
+    Output(Stream, &'static [u8]),
+}
+
+impl FakeHost {
+    pub(super) fn new(script: Vec<Say>) -> Self {
+        let this = Self::default();
+        *this.0.script.lock().unwrap() = script;
+        this
+    }
+
+    pub(super) fn cut_after(&self, bytes: usize) {
+        self.0.cut.store(bytes, Ordering::SeqCst);
+    }
+
+    pub(super) fn artifact(&self, path: &str, bytes: Vec<u8>) -> Digest {
+        let digest = digest(&bytes);
+        self.0.artifacts.lock().unwrap().insert(path.to_owned(), bytes);
+        digest
+    }
+
+    pub(super) fn links(&self) -> usize {
+        self.0.links.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn blob_bytes(&self) -> u64 {
+        self.0.blob_bytes.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn cancels(&self) -> usize {
+        self.0.cancels.load(Ordering::SeqCst)
+    }
+
+    fn link(&self) -> Wire {
+        self.0.links.fetch_add(1, Ordering::SeqCst);
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let (read, write) = tokio::io::split(ours);
+        let cut = match self.0.cut.load(Ordering::SeqCst) {
+            0 => usize::MAX,
+            cut => cut,
+        };
+        tokio::spawn(Agent { host: self.0.clone(), io: theirs, left: cut }.serve());
+        Wire {
+            reader: FrameReader::new(Box::new(read)),
+            writer: Box::new(write),
+            ending: Ending::default(),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Remote for FakeHost {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn transport(&self) -> &'static str {
+        "fake"
+    }
+
+    async fn connect(&self, _: &ConnectOptions) -> Result<Session, RemoteError> {
+        Session::start(self.link(), Arc::new(self.clone()), &RemoteSpec::local()).await
+    }
+}
+
+#[async_trait::async_trait]
+impl Streams for FakeHost {
+    async fn open(&self) -> Result<Wire, RemoteError> {
+        Ok(self.link())
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+}
+
+struct Agent {
+    host: Arc<State>,
+    io: DuplexStream,
+    left: usize,
+}
+
+/// The link was cut, by either side.
+struct Cut;
+
+impl Agent {
+    async fn serve(mut self) {
+        // A cut link ends the agent, as a lost connection does.
+        let _ = self.talk().await;
+    }
+
+    async fn talk(&mut self) -> Result<(), Cut> {
+        let hello = Hello {
+            rgpu: PROTOCOL,
+            features: Vec::new(),
+            required: Vec::new(),
+            version: "fake".to_owned(),
+        };
+        self.send(Kind::Message, &serde_json::to_vec(&hello).unwrap()).await?;
+        self.receive().await?;
+        loop {
+            let (_, body) = self.receive().await?;
+            match serde_json::from_slice(&body).unwrap() {
+                ToAgent::Submit { plan, .. } => self.submit(*plan).await?,
+                ToAgent::Blob { digest, size, stored, zstd } => {
+                    let mut bytes = Vec::new();
+                    while (bytes.len() as u64) < stored {
+                        bytes.extend(self.receive().await?.1);
+                    }
+                    self.host.blob_bytes.fetch_add(stored, Ordering::SeqCst);
+                    if zstd {
+                        bytes = zstd::bulk::decompress(&bytes, size as usize).unwrap();
+                    }
+                    assert_eq!(super::fake::digest(&bytes), digest);
+                    self.host.blobs.lock().unwrap().insert(digest.clone(), bytes);
+                    self.say(FromAgent::Stored { digest }).await?;
+                }
+                ToAgent::Attach { job, from_seq, had, .. } => {
+                    if self.host.job.lock().unwrap().as_ref() != Some(&job) {
+                        let (request, code) = ("attach".to_owned(), "no_such_job".to_owned());
+                        let text = "there is no such job".to_owned();
+                        self.say(FromAgent::Refused { request, code, text }).await?;
+                        continue;
+                    }
+                    let had = had.into_iter().map(|h| (h.stream, h.bytes)).collect();
+                    self.follow(job, from_seq, had).await?;
+                }
+                ToAgent::Fetch { job, path, offset, len } => {
+                    let piece = {
+                        let artifacts = self.host.artifacts.lock().unwrap();
+                        artifacts[&path][offset as usize..(offset + len) as usize].to_vec()
+                    };
+                    let packed = zstd::bulk::compress(&piece, 1).unwrap();
+                    let stored = packed.len() as u64;
+                    let data = FromAgent::Data { job, path, offset, len, stored, zstd: true };
+                    self.say(data).await?;
+                    for piece in packed.chunks(frame::MAX_BODY) {
+                        self.send(Kind::Blob, piece).await?;
+                    }
+                }
+                ToAgent::Cancel { .. } => {
+                    self.host.cancels.fetch_add(1, Ordering::SeqCst);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn submit(&mut self, plan: Plan) -> Result<(), Cut> {
+        let missing: Vec<Digest> = {
+            let blobs = self.host.blobs.lock().unwrap();
+            let all = plan.files.iter().flat_map(|file| &file.blobs);
+            all.filter(|digest| !blobs.contains_key(digest)).cloned().collect()
+        };
+        if !missing.is_empty() {
+            return self.say(FromAgent::Missing { job: plan.job, digests: missing }).await;
+        }
+        *self.host.job.lock().unwrap() = Some(plan.job.clone());
+        self.follow(plan.job, 1, BTreeMap::new()).await
+    }
+
+    async fn follow(
+        &mut self,
+        job: String,
+        from_seq: u64,
+        had: BTreeMap<Stream, u64>,
+    ) -> Result<(), Cut> {
+        self.say(FromAgent::Following { job: job.clone() }).await?;
+        let script = self.host.script.lock().unwrap().clone();
+        let mut at: BTreeMap<Stream, u64> = BTreeMap::new();
+        let mut seq = 0;
+        for say in script {
+            let event = match say {
+                Say::Event(body) => body,
+                Say::Output(stream, bytes) => {
+                    let offset = *at.get(&stream).unwrap_or(&0);
+                    let (step, len) = ("run".to_owned(), bytes.len() as u64);
+                    *at.entry(stream).or_default() += len;
+                    let known = had.get(&stream).unwrap_or(&0).saturating_sub(offset).min(len);
+                    if known < len {
+                        let (job, step, offset) = (job.clone(), step.clone(), offset + known);
+                        let len = len - known;
+                        let output = FromAgent::Output { job, step, stream, offset, len };
+                        self.say(output).await?;
+                        self.send(Kind::Output, &bytes[known as usize..]).await?;
+                    }
+                    EventBody::Output { step, stream, offset, len }
+                }
+            };
+            seq += 1;
+            if seq >= from_seq {
+                let event = Event { seq, at_ms: 0, body: event };
+                self.say(FromAgent::Event { job: job.clone(), event }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn say(&mut self, message: FromAgent) -> Result<(), Cut> {
+        self.send(Kind::Message, &serde_json::to_vec(&message).unwrap()).await
+    }
+
+    async fn send(&mut self, kind: Kind, body: &[u8]) -> Result<(), Cut> {
+        let mut bytes = frame::header(kind, body.len()).to_vec();
+        bytes.extend_from_slice(body);
+        let n = bytes.len().min(self.left);
+        self.left -= n;
+        self.io.write_all(&bytes[..n]).await.map_err(|_| Cut)?;
+        if self.left == 0 { Err(Cut) } else { Ok(()) }
+    }
+
+    async fn receive(&mut self) -> Result<(u8, Vec<u8>), Cut> {
+        let mut header = [0; frame::HEADER];
+        self.io.read_exact(&mut header).await.map_err(|_| Cut)?;
+        let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let mut body = vec![0; len as usize];
+        self.io.read_exact(&mut body).await.map_err(|_| Cut)?;
+        Ok((header[4], body))
+    }
+}
+
+/// sha256 of bytes.
+pub(super) fn digest(bytes: &[u8]) -> Digest {
+    Digest::from_bytes(&Sha256::digest(bytes).into())
+}
+
+/// Options without a user.
+pub(super) fn options() -> ConnectOptions {
+    ConnectOptions { agent: "unused".into(), first_use: FirstUse::Refuse, talk: Arc::new(Mute) }
+}
+
+/// Blobs in memory.
+#[derive(Default)]
+pub(super) struct Blobs(BTreeMap<Digest, Vec<u8>>);
+
+impl BlobSource for Blobs {
+    fn open(&self, digest: &Digest) -> std::io::Result<Vec<u8>> {
+        self.0.get(digest).cloned().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+}
+
+/// A plan with these files.
+pub(super) fn submission(files: &[(&str, &[u8])]) -> Submission {
+    let mut blobs = Blobs::default();
+    let mut inputs = Vec::new();
+    for (path, bytes) in files {
+        let pieces: Vec<_> = bytes.chunks(BLOB_BYTES as usize).collect();
+        for piece in &pieces {
+            blobs.0.insert(digest(piece), piece.to_vec());
+        }
+        inputs.push(InputFile {
+            path: (*path).to_owned(),
+            size: bytes.len() as u64,
+            digest: digest(bytes),
+            blobs: pieces.into_iter().map(digest).collect(),
+            executable: false,
+        });
+    }
+    let plan = Plan {
+        job: "run.1".to_owned(),
+        title: "a test".to_owned(),
+        facts: None,
+        files: inputs,
+        steps: Vec::new(),
+        gpu: None,
+        env: BTreeMap::new(),
+        secrets: Vec::new(),
+        limits: Default::default(),
+    };
+    Submission { plan, blobs: Arc::new(blobs), secrets: BTreeMap::new() }
+}
+
+/// The usual last word.
+pub(super) fn ended() -> Say {
+    Say::Event(EventBody::Ended { outcome: Outcome::Done })
+}
