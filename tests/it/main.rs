@@ -1,0 +1,5 @@
+//! Integration tests in one binary: they run the built programs against real servers.
+
+mod host;
+mod ssh;
+mod sshd;

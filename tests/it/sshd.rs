@@ -1,0 +1,198 @@
+//! A real OpenSSH server on loopback, with a home of its own, and a TCP proxy that cuts links.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A running sshd and the files of its user.
+pub(crate) struct Sshd {
+    folder: tempfile::TempDir,
+    child: Child,
+    pub(crate) port: u16,
+    pub(crate) user: String,
+}
+
+impl Sshd {
+    /// With a fresh host key and a client key that it takes.
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("home")).unwrap();
+        // sshd itself asks for it when it runs as root.
+        let _ = fs::create_dir_all("/run/sshd");
+        keygen(&at("host_key"));
+        keygen(&at("id"));
+        fs::copy(at("id.pub"), at("authorized_keys")).unwrap();
+        let port = free_port();
+        let config = format!(
+            "ListenAddress 127.0.0.1\nPort {port}\nHostKey FOLDER/host_key\n\
+             AuthorizedKeysFile FOLDER/authorized_keys\nPidFile none\nUsePAM no\nStrictModes no\n\
+             PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             SetEnv HOME=FOLDER/home\nLogLevel VERBOSE\n"
+        );
+        fs::write(at("sshd_config"), config.replace("FOLDER", folder.path().to_str().unwrap()))
+            .unwrap();
+        let child = Self::spawn(folder.path());
+        let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout);
+        let user = user.unwrap().trim().to_owned();
+        let this = Self { folder, child, port, user };
+        this.await_port();
+        this.client_config("");
+        this
+    }
+
+    /// The same server with further lines of `sshd_config`, read anew.
+    pub(crate) fn restart(mut self, lines: &str) -> Self {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let path = self.path("sshd_config");
+        let mut config = fs::read_to_string(&path).unwrap();
+        config.push_str(&lines.replace("FOLDER", self.folder.path().to_str().unwrap()));
+        config.push('\n');
+        fs::write(&path, config).unwrap();
+        self.child = Self::spawn(self.folder.path());
+        self.await_port();
+        self
+    }
+
+    fn spawn(folder: &Path) -> Child {
+        let program =
+            ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|p| Path::new(p).exists());
+        Command::new(program.expect("install openssh-server"))
+            .arg("-D")
+            .arg("-f")
+            .arg(folder.join("sshd_config"))
+            .arg("-E")
+            .arg(folder.join("log"))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn await_port(&self) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < end, "sshd does not listen: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A file of this server's folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What sshd logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Writes the client's ssh configuration: nothing of the real user's is read. `lines` come
+    /// first; `FOLDER` stands for this server's folder.
+    pub(crate) fn client_config(&self, lines: &str) {
+        let text = format!(
+            "{lines}\nHost *\n  IdentityFile FOLDER/id\n  IdentityAgent none\n  \
+             UserKnownHostsFile FOLDER/known_hosts\n  GlobalKnownHostsFile /dev/null\n"
+        );
+        let text = text.replace("FOLDER", self.folder.path().to_str().unwrap());
+        fs::write(self.path("ssh_config"), text).unwrap();
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes an ed25519 key without a passphrase at `path`.
+pub(crate) fn keygen(path: &Path) {
+    ssh_keygen(&["-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", path.to_str().unwrap()]);
+}
+
+/// Runs ssh-keygen.
+pub(crate) fn ssh_keygen(args: &[&str]) {
+    let output = Command::new("ssh-keygen").args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A proxy before a server that cuts each link after a number of bytes from the server.
+pub(crate) struct Cutter {
+    pub(crate) port: u16,
+    after: Arc<AtomicU64>,
+    links: Arc<AtomicU64>,
+}
+
+impl Cutter {
+    /// Before `port`; nothing is cut yet.
+    pub(crate) async fn before(port: u16) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let this = Self {
+            port: listener.local_addr().unwrap().port(),
+            after: Arc::new(AtomicU64::new(u64::MAX)),
+            links: Arc::default(),
+        };
+        let (after, links) = (this.after.clone(), this.links.clone());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                links.fetch_add(1, Ordering::SeqCst);
+                let server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                tokio::spawn(carry(client, server, after.clone()));
+            }
+        });
+        this
+    }
+
+    /// Cuts every link, those that are there too, once it has brought this many bytes.
+    pub(crate) fn cut_after(&self, bytes: u64) {
+        self.after.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Links so far.
+    pub(crate) fn links(&self) -> u64 {
+        self.links.load(Ordering::SeqCst)
+    }
+}
+
+async fn carry(
+    client: tokio::net::TcpStream,
+    server: tokio::net::TcpStream,
+    after: Arc<AtomicU64>,
+) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let up = async {
+        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+        let _ = to_server.shutdown().await;
+    };
+    let down = async {
+        let mut buffer = vec![0; 16 << 10];
+        let mut seen = 0;
+        while let Ok(n) = from_server.read(&mut buffer).await {
+            seen += n as u64;
+            if n == 0 || seen > after.load(Ordering::SeqCst) {
+                break;
+            }
+            if to_client.write_all(&buffer[..n]).await.is_err() {
+                break;
+            }
+        }
+    };
+    // Both sockets are dropped once the server's side is done or cut.
+    tokio::select! {
+        () = down => {}
+        () = async { up.await; std::future::pending::<()>().await } => {}
+    }
+}
