@@ -57,14 +57,8 @@ fn dispatch(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             let cuda = if rest.is_empty() { setup::Cuda::Wanted } else { setup::Cuda::Unwanted };
             setup::everything(&workspace, cuda)?;
         }
-        "run" => {
-            setup::everything(&workspace, setup::Cuda::Wanted)?;
-            setup::run(&workspace, rest)?;
-        }
-        "test" => {
-            setup::everything(&workspace, setup::Cuda::Wanted)?;
-            setup::test(&workspace, rest)?;
-        }
+        "run" => setup::run(&workspace, rest)?,
+        "test" => setup::test(&workspace, rest)?,
         "dist" if rest.is_empty() => dist::everything(&workspace)?,
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,

@@ -64,7 +64,8 @@ fn provide(needs: &[Need]) -> Result<(), PackageError> {
         eprintln!("installing {}", packages.join(" "));
         let apt = |arguments: &[&str]| {
             let mut apt = Command::new("apt-get");
-            apt.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments);
+            apt.env("DEBIAN_FRONTEND", "noninteractive");
+            apt.args(["-qq", "-o=Dpkg::Use-Pty=0"]).args(arguments);
             command::run(&mut apt).map_err(PackageError::Install)
         };
         apt(&["update"])?;

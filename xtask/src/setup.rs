@@ -41,16 +41,18 @@ pub(crate) fn everything(workspace: &Workspace, cuda: Cuda) -> Result<(), SetupE
     Ok(())
 }
 
-/// Runs `rgpu` as a user would.
+/// Sets up and runs `rgpu` as a user would.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), SetupError> {
+    everything(workspace, Cuda::Wanted)?;
     let rgpu = workspace.target.join("debug/rgpu");
     command::run(std::process::Command::new(rgpu).args(arguments))?;
     Ok(())
 }
 
-/// Runs all tests of all crates.
+/// Sets up and runs all tests of all crates.
 pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), SetupError> {
     packages::for_tests()?;
+    everything(workspace, Cuda::Wanted)?;
     let mut tests = workspace.cargo();
     if command::answers("cargo-nextest", "--version") {
         command::run(tests.args(["nextest", "run", "--workspace"]).args(arguments))?;
