@@ -21,11 +21,7 @@
           inherit system;
           config = {
             cudaSupport = true;
-            allowUnfreePredicate =
-              package:
-              builtins.all (licence: licence.free or false || licence.shortName or "" == "CUDA EULA") (
-                lib.toList package.meta.license
-              );
+            allowUnfreePredicate = nixpkgs.legacyPackages.${system}._cuda.lib.allowUnfreeCudaPredicate;
           };
         };
       profilers =

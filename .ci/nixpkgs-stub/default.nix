@@ -29,6 +29,7 @@ let
   rustcTarget = builtins.replaceStrings [ "-linux" ] [ "-unknown-linux-gnu" ] system;
   packages = {
     inherit lib system;
+    _cuda.lib.allowUnfreeCudaPredicate = package: package.meta.license.shortName == "CUDA EULA";
     stdenv.hostPlatform = { inherit system; isAarch64 = system == "aarch64-linux"; rust = { inherit rustcTarget; }; };
     runCommand = name: attributes: text: drv (attributes // { inherit name; args = [ "-euc" "${text}\ntrue" ]; });
     symlinkJoin = { name, paths, postBuild ? "", nativeBuildInputs ? [ ], meta ? { } }:
