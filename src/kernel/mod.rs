@@ -27,7 +27,7 @@ pub use language::{LANGUAGES, Language};
 pub use mode::{Mode, UnknownMode};
 pub use read::read;
 pub use sizes::Selection;
-pub use source::SourceTree;
+pub use source::{SourceTree, is_private};
 pub use spec::{
     ArgSpec, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue, Sizes, Work,
 };

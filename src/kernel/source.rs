@@ -41,6 +41,11 @@ impl KernelSpec {
                 Err(_) if named_by.is_none() => continue,
                 Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
             };
+            // A link may lead anywhere, so the real path counts as well.
+            let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+            if named_by.is_none() && (is_private(&path) || is_private(&real)) {
+                continue;
+            }
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             let text = String::from_utf8_lossy(&bytes);
             open.extend(includes(&text).map(|name| (lexical(&folder.join(name)), None)));
@@ -66,6 +71,19 @@ impl KernelSpec {
             files: files.into_iter().collect(),
         })
     }
+}
+
+/// Whether a path looks like something that must not leave this machine unless the user names it:
+/// `.env*`, `*.pem`, keys of SSH, and anything in `.git`, `.ssh`, `.aws` or called `.netrc`.
+pub fn is_private(path: &Path) -> bool {
+    let hidden = path.components().any(|part| {
+        matches!(part, Component::Normal(name)
+            if [".git", ".ssh", ".aws", ".gnupg", ".netrc"].iter().any(|n| name == *n))
+    });
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    // `id_map.h` is a header, `id_ed25519` and `id_rsa.pub` are not.
+    let key = name.starts_with("id_") && (!name.contains('.') || name.ends_with(".pub"));
+    hidden || key || name.starts_with(".env") || name.ends_with(".pem")
 }
 
 /// The paths of `#include "…"` lines.
@@ -110,6 +128,23 @@ fn common_folder(paths: &[PathBuf]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::super::find::{Places, find};
+
+    #[test]
+    fn secrets_do_not_travel_unless_they_are_named() {
+        for private in ["/p/.env.local", "k.pem", "/h/.ssh/config", "id_rsa", "/r/.git/config"] {
+            assert!(super::is_private(private.as_ref()), "{private}");
+        }
+        for plain in ["kernel.cu", "id_map.h", "env.h", "git/x.h"] {
+            assert!(!super::is_private(plain.as_ref()), "{plain}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("mine.cu");
+        let text = "#include \".env\"\n__global__ void k(float *x) {}";
+        std::fs::write(&source, text).unwrap();
+        std::fs::write(folder.path().join(".env"), "TOKEN=1").unwrap();
+        let spec = find(source.to_str().unwrap(), &Places::default()).unwrap().spec;
+        assert_eq!(spec.sources().unwrap().files.len(), 1);
+    }
 
     #[test]
     fn quoted_includes_travel_and_keep_their_places() {

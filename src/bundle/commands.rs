@@ -1,0 +1,77 @@
+//! A plan as commands that a person can read and type: `commands.sh` and `--dry-run`.
+
+use std::fmt::Write;
+
+use rgpu_protocol::Plan;
+use rgpu_protocol::plan::Word;
+
+/// `argv` as one line of shell.
+pub fn quoted(argv: &[String]) -> String {
+    argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Every command of the plan, in order; the rungs of a step are alternatives, so all but the first
+/// are comments.
+pub fn commands(plan: &Plan) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let mut line = |text: &str| {
+        let _ = writeln!(out, "{text}");
+    };
+    line("#!/bin/sh");
+    line(&format!("# {}: what rgpu runs on the host, one line a command.", one_line(&plan.title)));
+    line(
+        "# JOB is the job's folder. Rungs that are comments are tried when the one above them fails.",
+    );
+    line(": \"${JOB:=$PWD}\"");
+    for step in &plan.steps {
+        line("");
+        let gpu = if step.gpu { ", with the GPU locked" } else { "" };
+        line(&format!(
+            "# step {}: {}, at most {} s{gpu}",
+            step.id,
+            one_line(&step.title),
+            step.timeout_s
+        ));
+        for (at, rung) in step.rungs.iter().enumerate() {
+            if !rung.loses.is_empty() {
+                line(&format!("# rung {}, which loses {}", rung.id, one_line(&rung.loses)));
+            } else if step.rungs.len() > 1 {
+                line(&format!("# rung {}", rung.id));
+            }
+            let mut command = format!("cd {} &&", word(&Word::in_job(rung.cwd.as_str())));
+            for (name, value) in plan.env.iter().chain(&rung.env) {
+                let _ = write!(command, " {name}={}", word(value));
+            }
+            for argument in &rung.argv {
+                command.push(' ');
+                command.push_str(&word(argument));
+            }
+            line(&format!("{}({command})", if at == 0 { "" } else { "# " }));
+        }
+    }
+    out
+}
+
+fn word(word: &Word) -> String {
+    match word {
+        Word::Text(text) => quote(text),
+        Word::InJob { prefix, in_job } => {
+            let prefix = if prefix.is_empty() { String::new() } else { quote(prefix) };
+            let path =
+                if in_job.is_empty() { String::new() } else { format!("/{}", quote(in_job)) };
+            format!("{prefix}\"$JOB\"{path}")
+        }
+    }
+}
+
+/// `text` as one word of shell. A NUL cannot be part of a command line: it is shown.
+fn quote(text: &str) -> String {
+    let clean = text.replace('\0', "\\0");
+    shlex::try_quote(&clean).map(|quoted| quoted.into_owned()).unwrap_or_default()
+}
+
+/// Titles and names may hold anything; a comment must not end early.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,82 @@
+//! What can keep files from being bundled.
+
+use std::path::PathBuf;
+
+use crate::error::{Exit, Failure};
+
+/// A draft that cannot be bundled.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// A file cannot be read.
+    #[error("cannot read `{}`", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file changed while it was read.
+    #[error("`{}` changed while it was being read", .path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else than a file.
+    #[error("`{}` is no regular file", .path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// All files together are over the limit.
+    #[error("{total} bytes of files are over the limit of {limit}")]
+    TooBig {
+        /// Bytes in all.
+        total: u64,
+        /// The limit.
+        limit: u64,
+        /// The biggest files, with their bytes.
+        biggest: Vec<(String, u64)>,
+    },
+    /// Two different files for one place: a defect of ours.
+    #[error("two files want to be `{path}` in the job's folder")]
+    Twice {
+        /// The place.
+        path: String,
+    },
+    /// A place outside the job's folder: a defect of ours.
+    #[error("`{path}` is no place in the job's folder")]
+    BadPath {
+        /// The place.
+        path: String,
+    },
+}
+
+impl From<BundleError> for Failure {
+    fn from(error: BundleError) -> Self {
+        let what = error.to_string();
+        match error {
+            BundleError::Unreadable { path, source } => {
+                Failure::new(Exit::Config, "missing_source", what)
+                    .cause(source)
+                    .file(path.display())
+            }
+            BundleError::Changed { .. } => Failure::new(Exit::Config, "file_changed", what)
+                .hint("run the command again once it is written"),
+            BundleError::NotAFile { .. } => Failure::new(Exit::Config, "not_a_file", what),
+            BundleError::TooBig { biggest, .. } => {
+                let list: Vec<String> = biggest
+                    .iter()
+                    .map(|(path, bytes)| {
+                        format!("{path} ({:.1} MiB)", *bytes as f64 / (1 << 20) as f64)
+                    })
+                    .collect();
+                Failure::new(Exit::Config, "bundle_too_big", what)
+                    .hint(format!("the biggest: {}", list.join(", ")))
+            }
+            BundleError::Twice { .. } | BundleError::BadPath { .. } => {
+                Failure::new(Exit::Bug, "bad_bundle", what)
+            }
+        }
+    }
+}

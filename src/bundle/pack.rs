@@ -1,0 +1,323 @@
+//! Draft → plan with digests, and where the bytes of each blob are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rgpu_protocol::plan::{InputFile, valid_relative_path};
+use rgpu_protocol::{BLOB_BYTES, Digest, Plan};
+use sha2::{Digest as _, Sha256};
+
+use super::BundleError;
+use crate::tool::{BundleFile, Content, Draft, Expectations};
+
+/// Bytes that all files together may have, unless told otherwise.
+pub const DEFAULT_LIMIT: u64 = 2 << 30;
+
+/// A plan and the blobs that its host may lack.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// The plan, its files with their digests.
+    pub plan: Plan,
+    /// Where the bytes of each blob are.
+    pub blobs: BTreeMap<Digest, BlobSource>,
+    /// What the laptop may expect.
+    pub expect: Expectations,
+}
+
+impl Bundle {
+    /// Plain bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.plan.files.iter().map(|file| file.size).sum()
+    }
+}
+
+/// Where the bytes of a blob are.
+#[derive(Clone, Debug)]
+pub enum BlobSource {
+    /// A piece of a file of this machine.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// In memory.
+    Bytes(Arc<[u8]>),
+}
+
+impl BlobSource {
+    /// Plain bytes of the blob.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::File { len, .. } => *len,
+            Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// The bytes, checked against `digest`.
+    ///
+    /// # Errors
+    /// [`BundleError`] when the file cannot be read, or is no longer what it was.
+    pub fn read(&self, digest: &Digest) -> Result<Vec<u8>, BundleError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes.to_vec()),
+            Self::File { path, offset, len } => {
+                let unreadable = |source| BundleError::Unreadable { path: path.clone(), source };
+                let mut file = File::open(path).map_err(unreadable)?;
+                file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
+                let mut bytes = Vec::with_capacity(usize::try_from(*len).unwrap_or(0));
+                file.take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
+                match sha256(&bytes) == *digest {
+                    true => Ok(bytes),
+                    false => Err(BundleError::Changed { path: path.clone() }),
+                }
+            }
+        }
+    }
+}
+
+/// The digests of a file as it was.
+#[derive(Clone, Debug)]
+struct Hashed {
+    size: u64,
+    modified: Option<SystemTime>,
+    digest: Digest,
+    blobs: Vec<Digest>,
+}
+
+/// Makes bundles; the plans of one run share it, so that each file is hashed once.
+#[derive(Debug)]
+pub struct Packer {
+    limit: u64,
+    known: HashMap<PathBuf, Hashed>,
+}
+
+impl Packer {
+    /// With at most `limit` bytes of files in a bundle.
+    pub fn new(limit: u64) -> Self {
+        Self { limit, known: HashMap::new() }
+    }
+
+    /// Hashes the draft's files.
+    ///
+    /// # Errors
+    /// [`BundleError`] for files that cannot be read, or are too many bytes.
+    pub fn pack(&mut self, draft: Draft) -> Result<Bundle, BundleError> {
+        let Draft { mut plan, files, expect } = draft;
+        self.check_size(&files)?;
+        let mut blobs = BTreeMap::new();
+        for file in files {
+            if !valid_relative_path(&file.path) {
+                return Err(BundleError::BadPath { path: file.path });
+            }
+            let input = self.add(&file, &mut blobs)?;
+            match plan.files.iter().find(|other| other.path == input.path) {
+                None => plan.files.push(input),
+                Some(other) if other.digest == input.digest => {}
+                Some(_) => return Err(BundleError::Twice { path: file.path }),
+            }
+        }
+        Ok(Bundle { plan, blobs, expect })
+    }
+
+    fn check_size(&self, files: &[BundleFile]) -> Result<(), BundleError> {
+        let mut sizes = Vec::with_capacity(files.len());
+        for file in files {
+            let bytes = match &file.content {
+                Content::Bytes(bytes) => bytes.len() as u64,
+                Content::Local(path) => {
+                    let unreadable =
+                        |source| BundleError::Unreadable { path: path.clone(), source };
+                    let found = std::fs::metadata(path).map_err(unreadable)?;
+                    if !found.is_file() {
+                        return Err(BundleError::NotAFile { path: path.clone() });
+                    }
+                    found.len()
+                }
+            };
+            sizes.push((file.path.clone(), bytes));
+        }
+        let total = sizes.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        if total <= self.limit {
+            return Ok(());
+        }
+        sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        sizes.truncate(5);
+        Err(BundleError::TooBig { total, limit: self.limit, biggest: sizes })
+    }
+
+    fn add(
+        &mut self,
+        file: &BundleFile,
+        blobs: &mut BTreeMap<Digest, BlobSource>,
+    ) -> Result<InputFile, BundleError> {
+        let hashed = match &file.content {
+            Content::Bytes(bytes) => {
+                let pieces: Vec<&[u8]> = pieces(bytes);
+                let names: Vec<Digest> = pieces.iter().map(|piece| sha256(piece)).collect();
+                for (name, piece) in names.iter().zip(&pieces) {
+                    blobs.insert(name.clone(), BlobSource::Bytes(Arc::from(*piece)));
+                }
+                let size = bytes.len() as u64;
+                Hashed { size, modified: None, digest: sha256(bytes), blobs: names }
+            }
+            Content::Local(path) => {
+                let hashed = self.hash(path)?;
+                let mut offset = 0;
+                for name in &hashed.blobs {
+                    let len = (hashed.size - offset).min(BLOB_BYTES);
+                    let source = BlobSource::File { path: path.clone(), offset, len };
+                    blobs.insert(name.clone(), source);
+                    offset += len;
+                }
+                hashed
+            }
+        };
+        Ok(InputFile {
+            path: file.path.clone(),
+            size: hashed.size,
+            digest: hashed.digest,
+            blobs: hashed.blobs,
+            executable: file.executable,
+        })
+    }
+
+    fn hash(&mut self, path: &Path) -> Result<Hashed, BundleError> {
+        let unreadable = |source| BundleError::Unreadable { path: path.to_owned(), source };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let before = file.metadata().map_err(unreadable)?;
+        let modified = before.modified().ok();
+        if let Some(known) = self.known.get(path)
+            && known.size == before.len()
+            && known.modified == modified
+            && modified.is_some()
+        {
+            return Ok(known.clone());
+        }
+        let mut whole = Sha256::new();
+        let mut blobs = Vec::new();
+        let mut size = 0;
+        let mut piece = Vec::new();
+        loop {
+            piece.clear();
+            let read = (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).map_err(unreadable)?;
+            if read == 0 && size > 0 {
+                break;
+            }
+            size += read as u64;
+            whole.update(&piece);
+            blobs.push(sha256(&piece));
+            if (read as u64) < BLOB_BYTES {
+                break;
+            }
+        }
+        if size != before.len() {
+            return Err(BundleError::Changed { path: path.to_owned() });
+        }
+        let digest = Digest::from_bytes(&whole.finalize().into());
+        let hashed = Hashed { size, modified, digest, blobs };
+        self.known.insert(path.to_owned(), hashed.clone());
+        Ok(hashed)
+    }
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Self::new(DEFAULT_LIMIT)
+    }
+}
+
+/// An empty file is one empty piece.
+fn pieces(bytes: &[u8]) -> Vec<&[u8]> {
+    match bytes.is_empty() {
+        true => vec![bytes],
+        false => bytes.chunks(usize::try_from(BLOB_BYTES).unwrap_or(usize::MAX)).collect(),
+    }
+}
+
+fn sha256(bytes: &[u8]) -> Digest {
+    Digest::from_bytes(&Sha256::digest(bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_protocol::plan::Limits;
+
+    fn draft(files: Vec<BundleFile>) -> Draft {
+        let plan = Plan {
+            job: "r.1".into(),
+            title: "test".into(),
+            facts: None,
+            files: Vec::new(),
+            steps: Vec::new(),
+            gpu: None,
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            limits: Limits::default(),
+        };
+        Draft { plan, files, expect: Expectations::default() }
+    }
+
+    #[test]
+    fn a_big_file_is_cut_into_blobs_that_join_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("big");
+        let bytes: Vec<u8> = (0..9_000_000_u32).map(|i| (i * 7 % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let files = vec![
+            BundleFile::copy("data/big.bin", &path),
+            BundleFile::text("same", bytes.clone()),
+            BundleFile::text("empty", ""),
+        ];
+        let bundle = Packer::default().pack(draft(files)).unwrap();
+        let [big, same, empty] = bundle.plan.files.as_slice() else { panic!() };
+        assert_eq!((big.size, big.blobs.len()), (9_000_000, 3));
+        assert_eq!((&big.digest, &big.blobs), (&same.digest, &same.blobs));
+        let joined: Vec<u8> =
+            big.blobs.iter().flat_map(|name| bundle.blobs[name].read(name).unwrap()).collect();
+        assert!(joined == bytes && big.digest == sha256(&bytes));
+        assert_eq!((empty.size, empty.blobs.len()), (0, 1));
+        assert_eq!(empty.digest, empty.blobs[0]);
+    }
+
+    #[test]
+    fn a_single_piece_has_the_files_own_digest() {
+        let bundle = Packer::default().pack(draft(vec![BundleFile::text("a", "abc")])).unwrap();
+        assert_eq!(bundle.plan.files[0].blobs, [bundle.plan.files[0].digest.clone()]);
+    }
+
+    #[test]
+    fn too_many_bytes_name_the_biggest_files() {
+        let files = vec![BundleFile::text("small", "x"), BundleFile::text("big", vec![0; 4096])];
+        let error = Packer::new(1000).pack(draft(files)).unwrap_err();
+        let text = crate::error::Failure::from(error).to_string();
+        assert!(text.contains("the biggest: big (0.0 MiB), small"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_changed_after_it_was_hashed_is_not_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, "one").unwrap();
+        let bundle = Packer::default().pack(draft(vec![BundleFile::copy("f", &path)])).unwrap();
+        std::fs::write(&path, "two").unwrap();
+        let (digest, source) = bundle.blobs.iter().next().unwrap();
+        assert!(matches!(source.read(digest), Err(BundleError::Changed { .. })));
+    }
+
+    #[test]
+    fn places_outside_the_job_and_clashes_are_refused() {
+        let pack = |files| Packer::default().pack(draft(files)).unwrap_err();
+        let error = pack(vec![BundleFile::text("../x", "")]);
+        assert!(matches!(error, BundleError::BadPath { .. }));
+        let error = pack(vec![BundleFile::text("x", "a"), BundleFile::text("x", "b")]);
+        assert!(matches!(error, BundleError::Twice { .. }));
+    }
+}
