@@ -1,6 +1,7 @@
 //! Small questions to programs of the host (probes, the list of GPU processes): run, capture what
 //! was printed up to a limit, end after a time limit with the whole process group.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -19,17 +20,23 @@ pub(crate) struct Answer {
     pub(crate) timed_out: bool,
 }
 
-/// Runs `argv` without standard input. Each stream is kept up to `cap` bytes.
+/// Runs `argv` without standard input, with `env` over our own environment. Each stream is kept up to `cap` bytes.
 ///
 /// # Errors
 /// When the program cannot be started.
-pub(crate) fn ask(argv: &[String], cap: usize, limit: Duration) -> io::Result<Answer> {
+pub(crate) fn ask(
+    argv: &[String],
+    env: &BTreeMap<String, String>,
+    cap: usize,
+    limit: Duration,
+) -> io::Result<Answer> {
     let deadline = Instant::now() + limit;
     let (program, args) = argv
         .split_first()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no program"))?;
     let mut child = Command::new(program)
         .args(args)
+        .envs(env)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -100,7 +107,7 @@ mod tests {
 
     fn sh(script: &str, limit_ms: u64) -> Answer {
         let argv = ["sh", "-c", script].map(String::from);
-        ask(&argv, 1000, Duration::from_millis(limit_ms)).unwrap()
+        ask(&argv, &BTreeMap::new(), 1000, Duration::from_millis(limit_ms)).unwrap()
     }
 
     #[test]

@@ -24,7 +24,8 @@ use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, Plan, ToAgen
 use crate::blob::{Blobs, Packed};
 use crate::control::{self, Control};
 use crate::job::{JobFolder, SOCKET};
-use crate::root::{Candidate, Roots};
+use crate::root::{Candidate, RootError, Roots};
+use crate::setup::Setup;
 use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 use crate::{check, host, quota};
 
@@ -60,9 +61,9 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         out.send(&refused("hello", "unknown_feature", text))?;
         return Ok(());
     }
-    if let Ok(root) = roots.main() {
-        let (root, quota) = (root.to_owned(), quota_bytes());
-        std::thread::spawn(move || quota::sweep_now_and_then(&root, quota));
+    if let Err(RootError::Full { path, .. }) = roots.main() {
+        // Our own leftovers may be what fills it; the next connection profits.
+        quota::sweep_now_and_then(path);
     }
     let mut front = Front {
         blobs: roots.main().ok().map(Blobs::new),
@@ -71,14 +72,9 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         links: HashMap::new(),
         followers: HashMap::new(),
         renewed: Instant::now(),
+        setup: Setup::default(),
     };
     front.converse(&mut reader)
-}
-
-/// The quota, which tests make small.
-fn quota_bytes() -> u64 {
-    let named = std::env::var("RGPU_AGENT_QUOTA").ok().and_then(|q| q.parse().ok());
-    named.unwrap_or(quota::QUOTA_BYTES)
 }
 
 fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError> {
@@ -116,6 +112,8 @@ struct Front {
     /// Flags that tell the followers of jobs to stop.
     followers: HashMap<String, Arc<AtomicBool>>,
     renewed: Instant,
+    /// The user's settings for this host.
+    setup: Setup,
 }
 
 /// From where a job is followed.
@@ -148,11 +146,13 @@ impl Front {
         reader: &mut FrameReader<File>,
     ) -> Result<(), WireError> {
         match message {
+            ToAgent::Setup { path, env } => self.setup = Setup::new(&path, env),
             ToAgent::Facts { probes } => {
                 let folder = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
                 let out = self.out.clone();
+                let setup = self.setup.clone();
                 std::thread::spawn(move || {
-                    let facts = Box::new(host::facts(&probes, &folder));
+                    let facts = Box::new(host::facts(&probes, &folder, &setup));
                     // A failed outbox ends the conversation elsewhere.
                     let _ = out.send(&FromAgent::Facts { facts });
                 });
@@ -231,7 +231,7 @@ impl Front {
             }
             (Ok(root), None) => (root, &Blobs::new(root)),
         };
-        match launch::launch(root, &plan, blobs) {
+        match launch::launch(root, &plan, blobs, &self.setup) {
             Ok(launch::Launched::Started { folder, mut link }) => {
                 if !plan.secrets.is_empty() {
                     // A supervisor that died at once is noticed by the follower.
@@ -270,6 +270,10 @@ impl Front {
     fn follow(&mut self, folder: JobFolder, position: Position) -> Result<(), WireError> {
         let job = folder.id().to_owned();
         self.out.send(&FromAgent::Following { job: job.clone() })?;
+        if let Some(link) = self.link(&job) {
+            // One that fails is gone, which the follower notices.
+            let _ = write_message(link, &Control::Renew);
+        }
         let stop = Arc::new(AtomicBool::new(false));
         if let Some(earlier) = self.followers.insert(job, stop.clone()) {
             earlier.store(true, Ordering::Relaxed);

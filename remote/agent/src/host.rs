@@ -1,5 +1,6 @@
 //! What the agent knows of its host by itself.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -10,12 +11,14 @@ use rgpu_protocol::{Probe, ProbeAnswer};
 use crate::blob::hash;
 use crate::command::ask;
 use crate::probe;
+use crate::setup::Setup;
 
 /// Answers all probes at once, each in a thread of its own, and adds what is known of the host.
-pub fn facts(probes: &[Probe], folder: &str) -> AgentFacts {
+pub fn facts(probes: &[Probe], folder: &str, setup: &Setup) -> AgentFacts {
     let (answers, glibc) = std::thread::scope(|scope| {
         let glibc = scope.spawn(glibc);
-        let asked: Vec<_> = probes.iter().map(|p| scope.spawn(|| probe::answer(p))).collect();
+        let asked: Vec<_> =
+            probes.iter().map(|p| scope.spawn(|| probe::answer(p, setup))).collect();
         let answers = asked.into_iter().zip(probes).map(|(thread, probe)| {
             thread.join().unwrap_or_else(|_| ProbeAnswer {
                 name: probe.name.clone(),
@@ -81,7 +84,7 @@ fn memory_bytes() -> u64 {
 /// The host's glibc, which need not be the one the agent was built for.
 fn glibc() -> String {
     let argv = ["getconf", "GNU_LIBC_VERSION"].map(String::from);
-    let answer = ask(&argv, 1000, Duration::from_secs(2)).unwrap_or_default();
+    let answer = ask(&argv, &BTreeMap::new(), 1000, Duration::from_secs(2)).unwrap_or_default();
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();
     text.trim().strip_prefix("glibc ").unwrap_or_default().to_owned()
 }
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_host_is_known_by_stable_ids() {
-        let facts = facts(&[], "/x");
+        let facts = facts(&[], "/x", &Setup::default());
         assert_eq!(facts_key(&facts.host_id, &facts.boot_id), key());
         assert_eq!(facts.host_id.len(), 64);
         assert!(facts.memory_bytes > 0 && facts.cpus > 0);

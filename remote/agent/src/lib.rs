@@ -22,6 +22,7 @@ mod process;
 mod quota;
 pub mod root;
 mod settle;
+pub mod setup;
 pub mod supervisor;
 pub mod wire;
 

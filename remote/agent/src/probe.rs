@@ -9,6 +9,7 @@ use std::time::Duration;
 use rgpu_protocol::{Probe, ProbeAnswer};
 
 use crate::command::ask;
+use crate::setup::Setup;
 use crate::supervisor::{find_on_path, is_program};
 
 /// Files listed in an answer.
@@ -18,14 +19,14 @@ const MOST_FOUND: usize = 16;
 const MOST_TEXT: usize = 64 << 10;
 
 /// Answers one probe.
-pub(crate) fn answer(probe: &Probe) -> ProbeAnswer {
+pub(crate) fn answer(probe: &Probe, setup: &Setup) -> ProbeAnswer {
     let mut answer = ProbeAnswer { name: probe.name.clone(), ..ProbeAnswer::default() };
     let mut argv = probe.run.clone().unwrap_or_default();
     let find: Vec<&str> = match argv.first() {
         Some(program) if probe.find.is_empty() => vec![program],
         _ => probe.find.iter().map(String::as_str).collect(),
     };
-    let found = search(&find);
+    let found = search(&find, setup);
     answer.found = found.iter().take(MOST_FOUND).map(|p| p.display().to_string()).collect();
     answer.path = answer.found.first().cloned();
     let Some(path) = &answer.path else { return answer };
@@ -37,7 +38,7 @@ pub(crate) fn answer(probe: &Probe) -> ProbeAnswer {
         } else {
             argv.insert(0, path.clone());
         }
-        run(&argv, probe.timeout_s)
+        run(&argv, probe.timeout_s, setup)
     } else {
         return answer;
     };
@@ -51,8 +52,8 @@ pub(crate) fn answer(probe: &Probe) -> ProbeAnswer {
     answer
 }
 
-fn run(argv: &[String], timeout_s: u64) -> Result<(Option<i32>, String), String> {
-    let answer = ask(argv, MOST_TEXT, Duration::from_secs(timeout_s))
+fn run(argv: &[String], timeout_s: u64, setup: &Setup) -> Result<(Option<i32>, String), String> {
+    let answer = ask(argv, setup.env(), MOST_TEXT, Duration::from_secs(timeout_s))
         .map_err(|e| format!("`{}` does not start: {e}", argv[0]))?;
     if answer.timed_out {
         return Err(format!("`{}` did not answer within {timeout_s} s", argv[0]));
@@ -90,9 +91,9 @@ fn keep(probe: &Probe, text: &str) -> String {
 }
 
 /// Every file that the names, paths and globs lead to, best first, each once.
-fn search(find: &[&str]) -> Vec<PathBuf> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let home = std::env::var("HOME").ok();
+fn search(find: &[&str], setup: &Setup) -> Vec<PathBuf> {
+    let path = setup.var("PATH").unwrap_or_default();
+    let home = setup.var("HOME");
     let mut found: Vec<PathBuf> = Vec::new();
     for place in find {
         let places = match (place.strip_prefix("~/"), &home) {
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     fn probe(json: &str) -> ProbeAnswer {
-        answer(&serde_json::from_str(json).unwrap())
+        answer(&serde_json::from_str(json).unwrap(), &Setup::default())
     }
 
     #[test]

@@ -2,19 +2,28 @@
 //!
 //! The supervisor is a subreaper, so whatever its programs start (and daemonise, in whatever
 //! session) stays its descendant. Descendants are stopped first, until a walk finds no new one,
-//! and then killed: a process that is stopped forks no more, so a fork storm ends too.
+//! and then killed: a process that is stopped forks no more, so a fork storm ends too. Both
+//! signals go to whole process groups as well, which also reaches what was forked after the walk.
+//!
+//! What `sudo` started belongs to root. Where this user may not signal it, `sudo -n kill` is asked.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group};
+
+use crate::command::ask;
+
+/// How long `sudo` may take to pass a signal on.
+const SUDO_WAIT: Duration = Duration::from_secs(5);
 
 /// A living process.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     pid: i32,
     parent: i32,
+    group: i32,
 }
 
 /// All living processes but zombies.
@@ -29,63 +38,96 @@ fn living() -> Vec<Entry> {
         let mut fields = rest.split(' ');
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent })
+        let group = fields.next()?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, group })
     })
     .collect()
 }
 
+/// Processes and the groups that they are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) pids: BTreeSet<i32>,
+    groups: BTreeSet<i32>,
+}
+
 /// Descendants of the processes in `roots`, these not included.
-fn descendants(roots: &BTreeSet<i32>) -> BTreeSet<i32> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+fn descendants(roots: &BTreeSet<i32>) -> Found {
+    let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in living() {
-        children.entry(entry.parent).or_default().push(entry.pid);
+        children.entry(entry.parent).or_default().push(entry);
     }
-    let mut found = BTreeSet::new();
+    let mut found = Found::default();
     let mut open: Vec<i32> = roots.iter().copied().collect();
     while let Some(pid) = open.pop() {
         for child in children.get(&pid).into_iter().flatten() {
-            if !roots.contains(child) && found.insert(*child) {
-                open.push(*child);
+            if !roots.contains(&child.pid) && found.pids.insert(child.pid) {
+                found.groups.insert(child.group);
+                open.push(child.pid);
             }
         }
     }
     found
 }
 
-/// Descendants of this process.
-pub(crate) fn own_descendants() -> BTreeSet<i32> {
-    descendants(&BTreeSet::from([std::process::id() as i32]))
+/// Descendants of this process. Their groups are in sessions that this process or they began, so
+/// nobody else is in them.
+pub(crate) fn own_descendants() -> Found {
+    let mut found = descendants(&BTreeSet::from([std::process::id() as i32]));
+    found.groups.remove(&rustix::process::getpgrp().as_raw_nonzero().get());
+    found
 }
 
-/// Sends a signal to each; those that are gone or not ours are passed over.
-pub(crate) fn signal_all(pids: &BTreeSet<i32>, signal: Signal) {
-    for pid in pids.iter().filter_map(|p| Pid::from_raw(*p)) {
-        let _ = kill_process(pid, signal);
+/// Sends a signal to each once; those that are gone are passed over.
+pub(crate) fn signal_all(found: &Found, signal: Signal) {
+    let mut of_others = Vec::new();
+    for pid in found.pids.iter().filter_map(|p| Pid::from_raw(*p)) {
+        if kill_process(pid, signal) == Err(rustix::io::Errno::PERM) {
+            of_others.push(pid.as_raw_nonzero().to_string());
+        }
+    }
+    if !of_others.is_empty() {
+        let mut argv = ["sudo", "-n", "kill", "-s"].map(String::from).to_vec();
+        argv.push(signal.as_raw().to_string());
+        argv.extend(of_others);
+        // Where that is not allowed either, the caller says what is left.
+        let _ = ask(&argv, &BTreeMap::new(), 1000, SUDO_WAIT);
+    }
+}
+
+/// Sends a signal to whole groups. Only for signals that nobody hears twice.
+fn signal_groups(found: &Found, signal: Signal) {
+    for group in found.groups.iter().filter_map(|g| Pid::from_raw(*g)) {
+        let _ = kill_process_group(group, signal);
     }
 }
 
 /// Kills what `find` finds until it finds nothing more, at most for `limit`; what is left then.
 /// `between` runs between rounds (to reap).
 pub(crate) fn kill_until_none(
-    find: impl Fn() -> BTreeSet<i32>,
+    find: impl Fn() -> Found,
     mut between: impl FnMut(),
     limit: Duration,
 ) -> BTreeSet<i32> {
     let start = Instant::now();
     loop {
-        let mut stopped = BTreeSet::new();
-        loop {
-            let found = find();
-            let new: BTreeSet<i32> = found.difference(&stopped).copied().collect();
-            if new.is_empty() || start.elapsed() > limit {
+        let mut stopped = Found::default();
+        // A storm that is faster than this is met by the next round.
+        for _ in 0..50 {
+            let mut new = find();
+            new.pids.retain(|pid| !stopped.pids.contains(pid));
+            if new.pids.is_empty() {
                 break;
             }
+            signal_groups(&new, Signal::STOP);
             signal_all(&new, Signal::STOP);
-            stopped.extend(new);
+            stopped.pids.extend(new.pids);
+            stopped.groups.extend(new.groups);
         }
+        signal_groups(&stopped, Signal::KILL);
         signal_all(&stopped, Signal::KILL);
         between();
-        let left = find();
+        let left = find().pids;
         if left.is_empty() || start.elapsed() > limit {
             return left;
         }
@@ -104,9 +146,10 @@ pub(crate) fn kill_marked(marker: &str) -> BTreeSet<i32> {
         };
         let roots: BTreeSet<i32> =
             living().iter().map(|e| e.pid).filter(|p| *p != me && carries(*p)).collect();
-        let mut all = descendants(&roots);
+        let mut all = descendants(&roots).pids;
         all.extend(roots);
-        all
+        // Their groups may be anybody's by now.
+        Found { pids: all, groups: BTreeSet::new() }
     };
     kill_until_none(marked, || {}, Duration::from_secs(10))
 }

@@ -10,8 +10,11 @@ use crate::job::{JobFolder, remove_tree};
 use crate::journal::now_ms;
 use crate::settle::{State, state};
 
-/// What all blobs and jobs of a user may take.
-pub(crate) const QUOTA_BYTES: u64 = 20 << 30;
+/// What all blobs and jobs of a user may take, unless [`QUOTA_VARIABLE`] says otherwise.
+const QUOTA_BYTES: u64 = 20 << 30;
+
+/// Another quota, in bytes.
+const QUOTA_VARIABLE: &str = "RGPU_AGENT_QUOTA";
 
 /// Left alone by [`sweep`]: a plan that needs them may be on its way.
 const FRESH: Duration = Duration::from_secs(3600);
@@ -20,7 +23,9 @@ const FRESH: Duration = Duration::from_secs(3600);
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// Sweeps if nobody did for a while.
-pub(crate) fn sweep_now_and_then(root: &Path, quota: u64) {
+pub(crate) fn sweep_now_and_then(root: &Path) {
+    let named = std::env::var(QUOTA_VARIABLE).ok().and_then(|q| q.parse().ok());
+    let quota = named.unwrap_or(QUOTA_BYTES);
     let stamp = root.join("swept");
     if age(&stamp).is_some_and(|age| age < SWEEP_EVERY) {
         return;
@@ -32,7 +37,7 @@ pub(crate) fn sweep_now_and_then(root: &Path, quota: u64) {
 }
 
 /// Removes what is too old or too much.
-pub(crate) fn sweep(root: &Path, quota: u64) {
+fn sweep(root: &Path, quota: u64) {
     remove_abandoned(root);
     let mut ended = ended_jobs(root);
     ended.sort_by_key(|job| job.ended_ms);

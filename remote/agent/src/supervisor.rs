@@ -30,7 +30,7 @@ use crate::blob::Blobs;
 use crate::fault::{Doing, HostFault};
 use crate::job::JobFolder;
 use crate::journal::Journal;
-use crate::process;
+use crate::{process, quota};
 
 pub(crate) use environment::{find_on_path, is_program, marker};
 
@@ -89,9 +89,9 @@ pub fn run(folder: PathBuf) -> Result<(), HostFault> {
     let lease = Duration::from_secs(plan.limits.lease_s);
     let hub = Hub::new(listener.into(), folder.path().join("stdin"), lease);
     let hub = hub.doing("listen in", folder.path())?;
-    let root = folder.path().ancestors().nth(2).unwrap_or(Path::new("/"));
+    let root = folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
     let mut supervisor = Supervisor {
-        blobs: Blobs::new(root),
+        blobs: Blobs::new(&root),
         plan: std::rc::Rc::new(plan),
         journal,
         hub,
@@ -108,6 +108,8 @@ pub fn run(folder: PathBuf) -> Result<(), HostFault> {
     };
     supervisor.end(outcome)?;
     drop(lock);
+    // Here nobody waits for it.
+    quota::sweep_now_and_then(&root);
     Ok(())
 }
 

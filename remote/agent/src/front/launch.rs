@@ -12,6 +12,7 @@ use crate::blob::Blobs;
 use crate::control;
 use crate::fault::{Doing, HostFault};
 use crate::job::{CreateError, JobFolder, NewJob, SOCKET, missing_blobs};
+use crate::setup::Setup;
 
 /// What became of a plan.
 pub(crate) enum Launched {
@@ -36,6 +37,7 @@ pub(crate) fn launch(
     root: &Path,
     plan: &Plan,
     blobs: &Blobs,
+    setup: &Setup,
 ) -> Result<Launched, (&'static str, String)> {
     let missing = missing_blobs(plan, blobs);
     if !missing.is_empty() {
@@ -50,7 +52,7 @@ pub(crate) fn launch(
     };
     let folder = job.folder.clone();
     let link = control::connect(folder.path(), SOCKET).doing("connect to", folder.path());
-    match link.and_then(|link| start_supervisor(job).map(|()| link)) {
+    match link.and_then(|link| start_supervisor(job, setup).map(|()| link)) {
         Ok(link) => Ok(Launched::Started { folder, link }),
         Err(e) => {
             // Nobody has seen it run.
@@ -61,7 +63,7 @@ pub(crate) fn launch(
 }
 
 /// Starts the supervisor's process: it gets the socket and the lock, and leaves our session.
-fn start_supervisor(job: NewJob) -> Result<(), HostFault> {
+fn start_supervisor(job: NewJob, setup: &Setup) -> Result<(), HostFault> {
     let log = job.folder.path().join("supervisor.log");
     let log = File::create(&log).doing("make", &log)?;
     // Also right when the agent's file was replaced by a newer one meanwhile.
@@ -71,6 +73,7 @@ fn start_supervisor(job: NewJob) -> Result<(), HostFault> {
         .arg("job")
         .arg(job.folder.path())
         .current_dir("/")
+        .envs(setup.for_supervisor())
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(job.listener)))
         .stdout(Stdio::from(job.lock))
         .stderr(log)

@@ -1,4 +1,5 @@
-//! The environment of steps: an allow-list of the agent's own, then what the plan names.
+//! The environment of steps: an allow-list of the agent's own, the user's settings for this host,
+//! then what the plan names.
 //!
 //! Not all of the user's environment: nsys stores every variable in its reports, which travel.
 
@@ -9,6 +10,7 @@ use rgpu_protocol::plan::Word;
 use rgpu_protocol::{Plan, Rung};
 
 use crate::job::JobFolder;
+use crate::setup::Setup;
 
 /// Variables that steps inherit; a `*` at the end stands for anything.
 const INHERITED: [&str; 11] = [
@@ -39,10 +41,11 @@ pub(crate) fn inherited() -> Environment {
             None => name == *item,
         })
     };
+    let handed_over = Setup::handed_over();
     // Variables that are no UTF-8 cannot be named by a plan either.
     let all = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    all.filter(|(name, _)| listed(name)).collect()
+    all.filter(|(name, _)| listed(name) || handed_over(name)).collect()
 }
 
 /// `NAME=value` that all processes of a job carry.

@@ -1,6 +1,7 @@
 //! Which GPU a job gets, and whether it is free of others' processes. It fails closed: without
 //! the lock, or when it cannot be told who else computes there, nothing runs.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -165,7 +166,7 @@ fn foreign(request: &GpuRequest, uuid: &str) -> Result<Vec<String>, Halt> {
         return Ok(Vec::new());
     }
     let unknown = |why: String| no_gpu(format!("cannot tell who computes on GPU {uuid}: {why}"));
-    let answer = ask(&request.processes, 1 << 20, PROCESSES_WAIT)
+    let answer = ask(&request.processes, &BTreeMap::new(), 1 << 20, PROCESSES_WAIT)
         .map_err(|e| unknown(format!("`{}`: {e}", request.processes[0])))?;
     let text = String::from_utf8_lossy(&answer.stdout);
     if answer.timed_out || answer.exit != Some(0) {

@@ -28,6 +28,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The largest piece of output taken at once, and what a pipe may hold where the host allows it.
 const PIECE: usize = 256 << 10;
 
+/// Output is taken at most this often: a program that writes byte by byte gives one event for many
+/// bytes. The first bytes after a pause are taken at once.
+const READ_EVERY: Duration = Duration::from_millis(2);
+
 /// A program to run.
 pub(crate) struct Launch<'a> {
     pub(crate) program: &'a Path,
@@ -62,6 +66,8 @@ struct Running {
     children: Children,
     stdin: Option<File>,
     pipes: [Pipe; 2],
+    /// When output was taken last.
+    read_at: Option<Instant>,
 }
 
 impl Supervisor {
@@ -118,9 +124,14 @@ impl Supervisor {
         if running.stdin.is_some() && self.hub.stdin().is_over() {
             running.stdin = None;
         }
+        let since = running.read_at.map_or(READ_EVERY, |at| at.elapsed());
+        let pause = READ_EVERY.saturating_sub(since);
+        let limit = if pause.is_zero() { limit } else { limit.min(pause) };
         let mut fds = Vec::with_capacity(4);
-        for pipe in &running.pipes {
-            fds.extend(pipe.file.as_ref().map(|f| (f.as_fd(), PollFlags::IN)));
+        if pause.is_zero() {
+            for pipe in &running.pipes {
+                fds.extend(pipe.file.as_ref().map(|f| (f.as_fd(), PollFlags::IN)));
+            }
         }
         let pipes = fds.len();
         fds.extend(running.pidfd.as_ref().map(|f| (f.as_fd(), PollFlags::IN)));
@@ -135,6 +146,7 @@ impl Supervisor {
         for at in 0..running.pipes.len() {
             if running.pipes[at].file.is_some() && readable.next() == Some(&true) {
                 self.read_once(step, &mut running.pipes[at])?;
+                running.read_at = Some(Instant::now());
             }
         }
         if feed && ready.last() == Some(&true) {
@@ -319,7 +331,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
     let stdin = child.stdin.take().map(|s| nonblocking(s.into())).transpose()?;
     // From here on the child is reaped together with everything else it may leave behind.
     drop(child);
-    Ok(Running { pid, pidfd, status: None, children: Children::Some, stdin, pipes })
+    Ok(Running { pid, pidfd, status: None, children: Children::Some, stdin, pipes, read_at: None })
 }
 
 /// Starts a program. A file that was written a moment ago may still be open for writing in

@@ -13,16 +13,16 @@ use rgpu_protocol::plan::{InputFile, Plan};
 use rgpu_protocol::{Event, EventBody, FromAgent, Outcome, Stream, ToAgent};
 use serde_json::{Value, json};
 
-pub const AGENT: &str = env!("CARGO_BIN_EXE_rgpu-agent");
+pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_rgpu-agent");
 
 /// A GPU host with nothing on it.
-pub struct Host {
-    pub dir: tempfile::TempDir,
-    pub env: BTreeMap<String, String>,
+pub(crate) struct Host {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) env: BTreeMap<String, String>,
 }
 
 impl Host {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("home").display().to_string();
         let locks = dir.path().join("locks").display().to_string();
@@ -31,20 +31,20 @@ impl Host {
         Self { dir, env }
     }
 
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.env["RGPU_AGENT_HOME"].clone().into()
     }
 
-    pub fn job(&self, job: &str) -> PathBuf {
+    pub(crate) fn job(&self, job: &str) -> PathBuf {
         self.home().join("jobs").join(job)
     }
 
-    pub fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         Client::start(Command::new(AGENT).envs(&self.env))
     }
 
     /// The pid of a job's supervisor, from the command line it was started with.
-    pub fn supervisor(&self, job: &str) -> i32 {
+    pub(crate) fn supervisor(&self, job: &str) -> i32 {
         let folder = self.job(job).canonicalize().unwrap().display().to_string();
         pids()
             .into_iter()
@@ -57,13 +57,13 @@ impl Host {
     }
 }
 
-pub fn pids() -> Vec<i32> {
+pub(crate) fn pids() -> Vec<i32> {
     let proc = std::fs::read_dir("/proc").unwrap();
     proc.filter_map(|e| e.unwrap().file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Living processes whose command line contains `word`.
-pub fn living(word: &str) -> Vec<i32> {
+pub(crate) fn living(word: &str) -> Vec<i32> {
     let has = |pid: &i32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -72,40 +72,40 @@ pub fn living(word: &str) -> Vec<i32> {
     pids().into_iter().filter(has).collect()
 }
 
-pub struct Client {
-    pub process: Child,
-    pub input: Option<ChildStdin>,
+pub(crate) struct Client {
+    pub(crate) process: Child,
+    pub(crate) input: Option<ChildStdin>,
     reader: FrameReader<ChildStdout>,
 }
 
 /// What a followed job said.
 #[derive(Default, Debug)]
-pub struct Story {
-    pub events: Vec<Event>,
-    pub output: BTreeMap<(String, Stream), Vec<u8>>,
-    pub data: BTreeMap<String, Vec<u8>>,
+pub(crate) struct Story {
+    pub(crate) events: Vec<Event>,
+    pub(crate) output: BTreeMap<(String, Stream), Vec<u8>>,
+    pub(crate) data: BTreeMap<String, Vec<u8>>,
 }
 
 impl Story {
-    pub fn outcome(&self) -> &Outcome {
+    pub(crate) fn outcome(&self) -> &Outcome {
         match &self.events.last().expect("an event").body {
             EventBody::Ended { outcome } => outcome,
             other => panic!("ends with {other:?}"),
         }
     }
 
-    pub fn stdout(&self, step: &str) -> String {
+    pub(crate) fn stdout(&self, step: &str) -> String {
         let bytes = self.output.get(&(step.into(), Stream::Stdout)).cloned().unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    pub fn stderr(&self, step: &str) -> String {
+    pub(crate) fn stderr(&self, step: &str) -> String {
         let bytes = self.output.get(&(step.into(), Stream::Stderr)).cloned().unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// `rung:code` of every rung, `rung:ok` for those that ended well.
-    pub fn rungs(&self) -> Vec<String> {
+    pub(crate) fn rungs(&self) -> Vec<String> {
         let records = self.events.iter().filter_map(|e| match &e.body {
             EventBody::RungEnded(r) => Some(r),
             _ => None,
@@ -115,7 +115,7 @@ impl Story {
             .collect()
     }
 
-    pub fn record(&self, rung: &str) -> &rgpu_protocol::RungRecord {
+    pub(crate) fn record(&self, rung: &str) -> &rgpu_protocol::RungRecord {
         let mut records = self.events.iter().filter_map(|e| match &e.body {
             EventBody::RungEnded(r) if r.rung == rung => Some(r),
             _ => None,
@@ -125,7 +125,7 @@ impl Story {
 }
 
 impl Client {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut process =
             command.arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = process.stdout.take().unwrap();
@@ -141,48 +141,48 @@ impl Client {
         client
     }
 
-    pub fn send(&mut self, message: &impl serde::Serialize) {
+    pub(crate) fn send(&mut self, message: &impl serde::Serialize) {
         let input = self.input.as_mut().unwrap();
         write_message(input, message).unwrap();
         input.flush().unwrap();
     }
 
-    pub fn send_bytes(&mut self, kind: Kind, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, kind: Kind, bytes: &[u8]) {
         write_frame(self.input.as_mut().unwrap(), kind, bytes).unwrap();
     }
 
-    pub fn frame(&mut self) -> Option<(Kind, Vec<u8>)> {
+    pub(crate) fn frame(&mut self) -> Option<(Kind, Vec<u8>)> {
         self.reader.next_frame().unwrap().map(|(kind, body)| (kind, body.to_vec()))
     }
 
-    pub fn next(&mut self) -> FromAgent {
+    pub(crate) fn next(&mut self) -> FromAgent {
         let (kind, body) = self.frame().expect("the agent goes on");
         assert_eq!(kind, Kind::Message);
         serde_json::from_slice(&body).unwrap()
     }
 
-    pub fn refusal(&mut self) -> (String, String) {
+    pub(crate) fn refusal(&mut self) -> (String, String) {
         match self.next() {
             FromAgent::Refused { request, code, .. } => (request, code),
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn submit(&mut self, plan: &Plan) {
+    pub(crate) fn submit(&mut self, plan: &Plan) {
         self.submit_with(plan, json!({}), 0);
     }
 
-    pub fn submit_with(&mut self, plan: &Plan, secrets: Value, inline_bytes: u64) {
+    pub(crate) fn submit_with(&mut self, plan: &Plan, secrets: Value, inline_bytes: u64) {
         self.send(
             &json!({"do": "submit", "plan": plan, "secrets": secrets, "inline_bytes": inline_bytes}),
         );
     }
 
-    pub fn attach(&mut self, job: &str, from_seq: u64, had: Vec<Had>) {
+    pub(crate) fn attach(&mut self, job: &str, from_seq: u64, had: Vec<Had>) {
         self.send(&ToAgent::Attach { job: job.into(), from_seq, had, inline_bytes: 0 });
     }
 
-    pub fn blob(&mut self, bytes: &[u8]) {
+    pub(crate) fn blob(&mut self, bytes: &[u8]) {
         let digest = hash(bytes);
         let size = bytes.len() as u64;
         self.send(&ToAgent::Blob { digest, size, stored: size, zstd: false });
@@ -192,7 +192,7 @@ impl Client {
     }
 
     /// Reads one message of a followed job into the story.
-    pub fn read_into(&mut self, story: &mut Story) -> FromAgent {
+    pub(crate) fn read_into(&mut self, story: &mut Story) -> FromAgent {
         let message = self.next();
         match &message {
             FromAgent::Event { event, .. } => {
@@ -218,7 +218,7 @@ impl Client {
         message
     }
 
-    pub fn data(&mut self, len: u64, stored: u64, zstd: bool) -> Vec<u8> {
+    pub(crate) fn data(&mut self, len: u64, stored: u64, zstd: bool) -> Vec<u8> {
         let mut wire = Vec::new();
         while (wire.len() as u64) < stored {
             let (kind, body) = self.frame().unwrap();
@@ -229,13 +229,13 @@ impl Client {
     }
 
     /// Follows until the terminal event.
-    pub fn story(&mut self) -> Story {
+    pub(crate) fn story(&mut self) -> Story {
         let mut story = Story::default();
         self.finish(&mut story);
         story
     }
 
-    pub fn finish(&mut self, story: &mut Story) {
+    pub(crate) fn finish(&mut self, story: &mut Story) {
         loop {
             match self.read_into(story) {
                 FromAgent::Event { event, .. } if matches!(event.body, EventBody::Ended { .. }) => {
@@ -248,20 +248,20 @@ impl Client {
     }
 
     /// Follows until a step's output contains `words`.
-    pub fn until_output(&mut self, story: &mut Story, step: &str, words: &str) {
+    pub(crate) fn until_output(&mut self, story: &mut Story, step: &str, words: &str) {
         while !story.stdout(step).contains(words) {
             self.read_into(story);
         }
     }
 
     /// Runs a plan to its end.
-    pub fn run(&mut self, plan: &Plan) -> Story {
+    pub(crate) fn run(&mut self, plan: &Plan) -> Story {
         self.submit(plan);
         self.story()
     }
 
     /// Cuts the connection as a dropped link does.
-    pub fn cut(mut self) {
+    pub(crate) fn cut(mut self) {
         self.input = None;
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -276,27 +276,27 @@ impl Drop for Client {
 }
 
 /// A plan from JSON; `limits` and titles may be left out.
-pub fn plan(job: &str, rest: Value) -> Plan {
+pub(crate) fn plan(job: &str, rest: Value) -> Plan {
     let mut all = json!({"job": job, "title": job, "steps": []});
     all.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     serde_json::from_value(all).unwrap()
 }
 
 /// A step with one rung that runs a shell script.
-pub fn sh(id: &str, script: &str) -> Value {
+pub(crate) fn sh(id: &str, script: &str) -> Value {
     step(id, json!([{"id": "host", "argv": ["sh", "-c", script]}]))
 }
 
-pub fn step(id: &str, rungs: Value) -> Value {
+pub(crate) fn step(id: &str, rungs: Value) -> Value {
     json!({"id": id, "title": id, "timeout_s": 60, "rungs": rungs})
 }
 
 /// A plan of one shell script.
-pub fn script(job: &str, text: &str) -> Plan {
+pub(crate) fn script(job: &str, text: &str) -> Plan {
     plan(job, json!({"steps": [sh("main", text)]}))
 }
 
-pub fn input(path: &str, bytes: &[u8]) -> InputFile {
+pub(crate) fn input(path: &str, bytes: &[u8]) -> InputFile {
     let pieces = bytes.chunks(rgpu_protocol::BLOB_BYTES as usize).map(hash).collect();
     InputFile {
         path: path.into(),
@@ -307,6 +307,6 @@ pub fn input(path: &str, bytes: &[u8]) -> InputFile {
     }
 }
 
-pub fn write(path: &Path, text: &str) {
+pub(crate) fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }

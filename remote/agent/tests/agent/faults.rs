@@ -202,12 +202,12 @@ fn over_the_quota_the_oldest_ended_jobs_go_first_and_running_ones_stay() {
     client.until_output(&mut story, "main", "up");
     host.env.insert("RGPU_AGENT_QUOTA".into(), "7500000".into());
     let _ = std::fs::remove_file(host.home().join("swept"));
-    let other = host.connect();
+    // Supervisors sweep when their job has ended.
+    host.connect().run(&script("newest", "true"));
     let start = Instant::now();
     while host.job("old").exists() && start.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    drop(other);
     assert!(!host.job("old").exists());
     assert!(host.job("new").exists() && host.job("running").exists());
     client.send(&ToAgent::Cancel { job: "running".into() });

@@ -153,6 +153,28 @@ fn steps_see_the_allowed_environment_only() {
 }
 
 #[test]
+fn the_users_settings_reach_probes_and_steps_and_no_file() {
+    let host = Host::new();
+    let bin = host.dir.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink("/bin/echo", bin.join("special-tool")).unwrap();
+    let mut client = host.connect();
+    let env = json!({"MODULE": "confidential-value"});
+    client.send(&json!({"do": "setup", "path": [bin], "env": env}));
+    client.send(&json!({"do": "facts", "probes": [
+        {"name": "t", "find": ["special-tool"], "run": ["found"]},
+        {"name": "m", "run": ["sh", "-c", "echo $MODULE"]}]}));
+    let FromAgent::Facts { facts } = client.next() else { panic!("facts") };
+    assert_eq!(facts.answers[0].text, "found\n");
+    assert_eq!(facts.answers[1].text, "confidential-value\n");
+    let story = client.run(&script("j", "special-tool ${#MODULE}; env | grep -c RGPU_AGENT"));
+    assert_eq!(story.stdout("main"), "18\n0\n");
+    let grep =
+        std::process::Command::new("grep").args(["-rl", "confidential"]).arg(host.home()).output();
+    assert_eq!(String::from_utf8_lossy(&grep.unwrap().stdout), "");
+}
+
+#[test]
 fn secrets_are_masked_wherever_output_is_kept_and_never_written() {
     let host = Host::new();
     let mut client = host.connect();

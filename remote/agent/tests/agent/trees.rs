@@ -78,6 +78,22 @@ fn a_fork_storm_of_daemons_is_ended() {
 }
 
 #[test]
+fn a_chain_of_processes_that_replace_themselves_is_ended() {
+    let host = Host::new();
+    let mark = mark("chain");
+    let chain = host.dir.path().join("chain.sh");
+    // No process of it lives longer than a millisecond or two; it would go on for minutes.
+    let text =
+        format!("n=$1\n[ $n -lt 50000 ] && sh {} $((n+1)) {mark} &\nexit\n", chain.display());
+    crate::client::write(&chain, &text);
+    let start = Instant::now();
+    let story = host.connect().run(&script("j", &format!("sh {} 0 {mark}", chain.display())));
+    assert_eq!(*story.outcome(), Outcome::Done);
+    assert_eq!(living(&mark), [0i32; 0]);
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+}
+
+#[test]
 fn daemons_that_a_tool_leaves_behind_do_not_reach_the_next_rung() {
     let host = Host::new();
     let mark = mark("daemon");
