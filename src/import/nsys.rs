@@ -5,22 +5,39 @@
 //! long after its range has closed still counts to it, as users mean it.
 
 mod attribute;
+mod rows;
 mod trace;
 
 use std::path::Path;
 
-use rgpu_format::nsys_sqlite::{Diagnostic, NsysSqlite, NsysSqliteError};
+use rgpu_format::nsys_rep::{NsysRepError, NsysReport};
+use rgpu_format::nsys_row::Diagnostic;
+use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::{Imported, Importer, Refusal};
 use crate::model::profile::Gap;
+use rows::{ReportRows, Rows};
 
 /// `nsys_sqlite`: what `nsys export --type sqlite` makes of a report.
-pub(super) const IMPORTER: Importer = Importer {
+pub(super) const SQLITE_IMPORTER: Importer = Importer {
     kind: "nsys_sqlite",
     recognises: |name, head| head.starts_with(b"SQLite format 3\0") || name.ends_with(".sqlite"),
     import: |source| {
         source.size()?;
         import_sqlite(source.path, source.from).map_err(|cause| source.broken(cause))
+    },
+};
+
+/// `nsys_rep`: the report itself. Where a sqlite export of it lies beside it, that one is read
+/// instead: it is nsys's own word.
+pub(super) const REPORT_IMPORTER: Importer = Importer {
+    kind: "nsys_rep",
+    recognises: |name, head| NsysReport::is_report(head) || name.ends_with(".nsys-rep"),
+    import: |source| {
+        if source.path.with_extension("sqlite").is_file() {
+            return Ok(Imported::default());
+        }
+        import_report(&source.bytes()?, source.from).map_err(|cause| source.broken(cause))
     },
 };
 
@@ -33,11 +50,33 @@ const MAX_LAUNCHES: usize = 10_000;
 /// [`NsysSqliteError`] for another file, or a damaged one.
 pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteError> {
     let file = NsysSqlite::open(path)?;
-    let mut imported = Imported::default();
-    attribute::add(&trace::read(&file, MAX_LAUNCHES)?, from, &mut imported);
+    let mut imported = import(&file, from)?;
     imported.gaps.extend(file.diagnostics()?.iter().filter_map(diagnostic));
     imported.device = file.gpus()?.into_iter().find_map(|gpu| gpu.name);
-    if !file.has_gpu_rows() {
+    imported.tool_version = file.export()?.remove("EXPORT_PRODUCT_VERSION");
+    Ok(imported)
+}
+
+/// Imports a report; `from` is its path in the run folder.
+///
+/// # Errors
+/// [`NsysRepError`] for another file, a damaged one, or one of an unknown build.
+pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError> {
+    let report = NsysReport::read(bytes)?;
+    let rows = ReportRows::new(&report)?;
+    let mut imported = import(&rows, from)?;
+    imported.gaps.extend(rows.diagnostics().iter().filter_map(diagnostic));
+    imported.gaps.extend(rows.gaps(from));
+    imported.device = report.gpus().iter().find_map(|gpu| gpu.name.clone());
+    imported.tool_version = Some(report.build().to_owned());
+    Ok(imported)
+}
+
+fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error> {
+    let mut imported = Imported::default();
+    let trace = trace::read(file, MAX_LAUNCHES)?;
+    attribute::add(&trace, from, &mut imported);
+    if trace.work.is_empty() {
         imported.refusals.push(Refusal {
             code: "no_gpu_rows",
             text: format!("{from}: nsys traced no work on a GPU"),

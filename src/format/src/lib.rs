@@ -7,8 +7,11 @@
 
 pub mod cubin;
 pub mod ncu_rep;
+pub mod nsys_rep;
+pub mod nsys_row;
 pub mod nsys_sqlite;
 pub mod nvtx_log;
 pub mod range_log;
 pub mod sanitizer;
 pub mod units;
+pub mod wire;

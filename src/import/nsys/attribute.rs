@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rgpu_format::nsys_sqlite::{CopyKind, Kernel, Strings};
+use rgpu_format::nsys_row::{CopyKind, Kernel, Strings};
 
 use super::trace::{Trace, What, Work};
 use crate::import::Imported;

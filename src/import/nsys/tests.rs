@@ -112,3 +112,31 @@ fn a_trace_without_gpu_rows_is_refused_and_keeps_its_host_times() {
     }
     assert!(imported.regions.iter().all(|region| region.gpu_ns.is_none()));
 }
+
+#[test]
+fn the_report_itself_imports_to_the_same_as_its_export() {
+    for case in ["regions", "regions-nvtx-only"] {
+        let bytes = std::fs::read(fixture(&format!("{case}/report.nsys-rep"))).unwrap();
+        let native = import_report(&bytes, "raw/report").unwrap();
+        let export =
+            import_sqlite(&fixture(&format!("{case}/report.sqlite")), "raw/report").unwrap();
+        assert_eq!(native.launches, export.launches, "{case}");
+        assert_eq!(native.kernels, export.kernels);
+        assert_eq!(native.copies, export.copies);
+        assert_eq!(native.regions, export.regions);
+        assert_eq!((native.gaps, native.refusals), (export.gaps, export.refusals));
+        assert_eq!(native.device, export.device);
+    }
+}
+
+#[test]
+fn a_capture_range_and_a_program_without_cuda_are_read_from_their_reports() {
+    let report = |case: &str| {
+        let bytes = std::fs::read(fixture(&format!("{case}/report.nsys-rep"))).unwrap();
+        import_report(&bytes, "raw/report.nsys-rep").unwrap()
+    };
+    let range = report("capture-range");
+    assert_eq!(range.launches.len(), 2);
+    assert!(range.refusals.is_empty());
+    assert_eq!(report("no-cuda").refusals[0].code, "no_gpu_rows");
+}

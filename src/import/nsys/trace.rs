@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use rgpu_format::nsys_sqlite::{
-    CopyKind, Kernel, NsysSqlite, NsysSqliteError, NvtxEvent, NvtxKind, Strings,
-};
+use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 
+use super::rows::Rows;
 use crate::import::region_tree::{Kind, Range, part};
 
 /// All that is needed of a trace.
@@ -70,7 +69,7 @@ fn process(global: Option<i64>) -> u64 {
 }
 
 /// Reads the trace; the first `keep` kernels in full.
-pub(super) fn read(file: &NsysSqlite, keep: usize) -> Result<Trace, NsysSqliteError> {
+pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
     let mut trace = Trace { strings: file.strings()?, ..Trace::default() };
     read_work(file, &mut trace)?;
     trace.work.sort_by_key(|work| work.start_ns);
@@ -84,7 +83,7 @@ pub(super) fn read(file: &NsysSqlite, keep: usize) -> Result<Trace, NsysSqliteEr
     Ok(trace)
 }
 
-fn read_work(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteError> {
+fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     let mut numbers: HashMap<Option<i64>, usize> = HashMap::new();
     let mut row = 0;
     file.kernels(|k| {
@@ -135,11 +134,7 @@ fn read_work(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteError
 }
 
 /// A second look at the kernels' table, for the facts of the first `keep` in time order.
-fn read_first_kernels(
-    file: &NsysSqlite,
-    trace: &mut Trace,
-    keep: usize,
-) -> Result<(), NsysSqliteError> {
+fn read_first_kernels<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Result<(), R::Error> {
     let mut wanted: HashMap<u64, usize> = HashMap::new();
     for (index, work) in trace.work.iter().enumerate() {
         if let What::Kernel { row, .. } = work.what {
@@ -160,7 +155,7 @@ fn read_first_kernels(
     Ok(())
 }
 
-fn read_calls(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteError> {
+fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     let none = Call { thread: 0, at_ns: i64::MIN };
     for work in &trace.work {
         if let Some(correlation) = work.correlation {
@@ -179,7 +174,7 @@ fn read_calls(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteErro
     Ok(())
 }
 
-fn read_ranges(file: &NsysSqlite, trace: &mut Trace) -> Result<(), NsysSqliteError> {
+fn read_ranges<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     let mut domains: HashMap<(u64, i64), String> = HashMap::new();
     let mut last_ns = i64::MIN;
     file.nvtx_events(|event| {

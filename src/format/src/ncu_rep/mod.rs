@@ -42,7 +42,7 @@ mod session;
 mod source;
 mod strings;
 mod value;
-pub mod wire;
+pub use crate::wire;
 
 pub use error::{Error, Problem};
 pub use metric::{Instance, Instances, Metric};

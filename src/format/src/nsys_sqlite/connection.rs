@@ -1,9 +1,10 @@
 //! The open file and its tables.
 
 use super::NsysSqliteError;
-use super::info::{Diagnostic, Gpu};
-use super::rows::{ApiCall, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent};
-use super::table::{self, Fields, Strings};
+use super::table::{self, Fields};
+use crate::nsys_row::{
+    ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, Strings,
+};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -21,16 +21,10 @@
 //! virtual tables and computed columns of a hostile file are not followed.
 
 mod connection;
-mod info;
 mod rows;
 mod table;
 
 pub use connection::NsysSqlite;
-pub use info::{Diagnostic, Gpu};
-pub use rows::{
-    ApiCall, CopyKind, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind, StringId,
-};
-pub use table::Strings;
 
 use thiserror::Error;
 

@@ -1,53 +1,9 @@
-//! The rows of the event tables.
-//!
-//! Times are nanoseconds since the start of the capture. Ids of strings are resolved through
-//! [`super::Strings`].
+//! The tables of the export and how their columns make rows.
 
-use super::table::{Fields, Strings};
-
-/// Key of `StringIds`.
-pub type StringId = i64;
-
-/// A kernel.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kernel {
-    /// Start.
-    pub start_ns: i64,
-    /// End.
-    pub end_ns: i64,
-    /// CUDA device.
-    pub device: Option<u32>,
-    /// CUDA context.
-    pub context: Option<u32>,
-    /// CUDA stream.
-    pub stream: Option<u32>,
-    /// Joins to the API call that launched it, within one process.
-    pub correlation: Option<i64>,
-    /// Process, as in the upper bits of a `globalTid`.
-    pub global_pid: Option<i64>,
-    /// Demangled name.
-    pub demangled: Option<StringId>,
-    /// Name without arguments.
-    pub short: Option<StringId>,
-    /// Mangled name (not in older versions).
-    pub mangled: Option<StringId>,
-    /// Blocks.
-    pub grid: Option<[u32; 3]>,
-    /// Threads per block.
-    pub block: Option<[u32; 3]>,
-    /// Blocks per cluster (from nsys 2025.6 on).
-    pub cluster: Option<[u32; 3]>,
-    /// Registers per thread.
-    pub registers: Option<u32>,
-    /// Static shared memory per block.
-    pub static_shared_bytes: Option<u64>,
-    /// Dynamic shared memory per block.
-    pub dynamic_shared_bytes: Option<u64>,
-    /// Local memory per thread.
-    pub local_bytes_per_thread: Option<u64>,
-    /// Node of a CUDA graph.
-    pub graph_node: Option<i64>,
-}
+use super::table::Fields;
+use crate::nsys_row::{
+    ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind,
+};
 
 impl Kernel {
     pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
@@ -102,57 +58,6 @@ impl Kernel {
     }
 }
 
-/// The direction of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CopyKind {
-    /// Host to device.
-    HostToDevice,
-    /// Device to host.
-    DeviceToHost,
-    /// Within a device.
-    DeviceToDevice,
-    /// Host to host.
-    HostToHost,
-    /// Between devices.
-    PeerToPeer,
-    /// Any other number of CUPTI's `CUpti_ActivityMemcpyKind`.
-    Other(i64),
-}
-
-impl CopyKind {
-    fn from_number(n: i64) -> CopyKind {
-        match n {
-            1 => CopyKind::HostToDevice,
-            2 => CopyKind::DeviceToHost,
-            8 => CopyKind::DeviceToDevice,
-            9 => CopyKind::HostToHost,
-            10 => CopyKind::PeerToPeer,
-            n => CopyKind::Other(n),
-        }
-    }
-}
-
-/// A copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memcpy {
-    /// Start.
-    pub start_ns: i64,
-    /// End.
-    pub end_ns: i64,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Direction.
-    pub kind: CopyKind,
-    /// CUDA device.
-    pub device: Option<u32>,
-    /// CUDA stream.
-    pub stream: Option<u32>,
-    /// Joins to the API call.
-    pub correlation: Option<i64>,
-    /// Process.
-    pub global_pid: Option<i64>,
-}
-
 impl Memcpy {
     pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
     pub(super) const COLUMNS: [&str; 8] =
@@ -170,27 +75,6 @@ impl Memcpy {
             global_pid: f.int(7),
         }
     }
-}
-
-/// A fill.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memset {
-    /// Start.
-    pub start_ns: i64,
-    /// End.
-    pub end_ns: i64,
-    /// Bytes filled.
-    pub bytes: u64,
-    /// What with.
-    pub value: Option<i64>,
-    /// CUDA device.
-    pub device: Option<u32>,
-    /// CUDA stream.
-    pub stream: Option<u32>,
-    /// Joins to the API call.
-    pub correlation: Option<i64>,
-    /// Process.
-    pub global_pid: Option<i64>,
 }
 
 impl Memset {
@@ -212,23 +96,6 @@ impl Memset {
     }
 }
 
-/// A call of the CUDA runtime or driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApiCall {
-    /// Start, on the host.
-    pub start_ns: i64,
-    /// End, on the host.
-    pub end_ns: i64,
-    /// Thread: `pid << 24 | tid`, with more bits above.
-    pub global_tid: Option<i64>,
-    /// Joins to GPU rows of the same process.
-    pub correlation: Option<i64>,
-    /// Name, such as `cudaLaunchKernel_v7000`.
-    pub name: Option<StringId>,
-    /// What it returned; 0 is success.
-    pub return_value: Option<i64>,
-}
-
 impl ApiCall {
     pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
     pub(super) const COLUMNS: [&str; 6] =
@@ -244,23 +111,6 @@ impl ApiCall {
             return_value: f.int(5),
         }
     }
-}
-
-/// A CUDA graph that was traced as a whole: the kernels inside have no rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GraphLaunch {
-    /// Start.
-    pub start_ns: i64,
-    /// End.
-    pub end_ns: i64,
-    /// CUDA stream.
-    pub stream: Option<u32>,
-    /// Joins to the API call.
-    pub correlation: Option<i64>,
-    /// Process.
-    pub global_pid: Option<i64>,
-    /// The graph.
-    pub graph: Option<i64>,
 }
 
 impl GraphLaunch {
@@ -280,46 +130,6 @@ impl GraphLaunch {
     }
 }
 
-/// What an NVTX event is, from `eventType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NvtxKind {
-    /// A range of one thread.
-    PushPop,
-    /// A range that may end on another thread.
-    StartEnd,
-    /// A point.
-    Mark,
-    /// Names a domain.
-    Domain,
-    /// Names a category, a thread, or what newer versions add.
-    Other(i64),
-}
-
-/// An NVTX event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NvtxEvent {
-    /// What it is.
-    pub kind: NvtxKind,
-    /// Start; of marks, the point.
-    pub start_ns: i64,
-    /// End; `None` where the range was still open when the capture ended.
-    pub end_ns: Option<i64>,
-    /// Name as the program gave it.
-    pub text: Option<String>,
-    /// Name of a registered string.
-    pub text_id: Option<StringId>,
-    /// Domain; 0 or absent is the default domain.
-    pub domain: Option<i64>,
-    /// Thread that opened it.
-    pub global_tid: Option<i64>,
-    /// Thread that closed it, for start/end.
-    pub end_global_tid: Option<i64>,
-    /// Number of the range.
-    pub range_id: Option<i64>,
-    /// Category.
-    pub category: Option<i64>,
-}
-
 impl NvtxEvent {
     pub(super) const TABLE: &str = "NVTX_EVENTS";
     pub(super) const COLUMNS: [&str; 10] = [
@@ -337,13 +147,7 @@ impl NvtxEvent {
 
     pub(super) fn read(f: &Fields<'_, '_>) -> NvtxEvent {
         NvtxEvent {
-            kind: match f.int(0).unwrap_or(0) {
-                59 => NvtxKind::PushPop,
-                60 => NvtxKind::StartEnd,
-                34 => NvtxKind::Mark,
-                75 => NvtxKind::Domain,
-                n => NvtxKind::Other(n),
-            },
+            kind: NvtxKind::from_number(f.int(0).unwrap_or(0)),
             start_ns: f.int(1).unwrap_or(0),
             end_ns: f.int(2),
             text: f.text(3),
@@ -355,9 +159,45 @@ impl NvtxEvent {
             category: f.int(9),
         }
     }
+}
 
-    /// The name: its own text, else the registered string.
-    pub fn name<'a>(&'a self, strings: &'a Strings) -> Option<&'a str> {
-        self.text.as_deref().or_else(|| self.text_id.and_then(|id| strings.get(id)))
+impl Gpu {
+    pub(super) const TABLE: &str = "TARGET_INFO_GPU";
+    pub(super) const COLUMNS: [&str; 11] = [
+        "id",
+        "name",
+        "uuid",
+        "chipName",
+        "computeMajor",
+        "computeMinor",
+        "smCount",
+        "clockRate",
+        "memoryBandwidth",
+        "totalMemory",
+        "l2CacheSize",
+    ];
+
+    pub(super) fn read(f: &Fields<'_, '_>) -> Gpu {
+        Gpu {
+            id: f.small(0),
+            name: f.text(1),
+            uuid: f.text(2),
+            chip: f.text(3),
+            compute: f.small(4).zip(f.small(5)),
+            sms: f.small(6),
+            clock_hz: f.unsigned(7),
+            memory_bytes_per_s: f.unsigned(8),
+            memory_bytes: f.unsigned(9),
+            l2_bytes: f.unsigned(10),
+        }
+    }
+}
+
+impl Diagnostic {
+    pub(super) const TABLE: &str = "DIAGNOSTIC_EVENT";
+    pub(super) const COLUMNS: [&str; 3] = ["timestamp", "severity", "text"];
+
+    pub(super) fn read(f: &Fields<'_, '_>) -> Diagnostic {
+        Diagnostic { at_ns: f.int(0), severity: f.int(1), text: f.text(2).unwrap_or_default() }
     }
 }

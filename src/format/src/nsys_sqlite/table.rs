@@ -3,30 +3,7 @@
 use super::NsysSqliteError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
-use std::collections::{HashMap, HashSet};
-
-/// All of `StringIds`.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Strings {
-    pub(super) by_id: HashMap<i64, Box<str>>,
-}
-
-impl Strings {
-    /// The string of an id.
-    pub fn get(&self, id: i64) -> Option<&str> {
-        self.by_id.get(&id).map(AsRef::as_ref)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
-    }
-}
+use std::collections::HashSet;
 
 /// Names of the ordinary tables; views and virtual tables are left out.
 pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>> {

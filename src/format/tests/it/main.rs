@@ -7,6 +7,7 @@ mod damage;
 mod fixture;
 mod ncu_rep;
 mod ncu_rep_fixtures;
+mod nsys_rep;
 mod nsys_sqlite;
 mod nvtx_log;
 mod sanitizer;

@@ -1,7 +1,8 @@
 //! nsys's sqlite, in the shapes of several versions, whole and damaged.
 
 use crate::damage;
-use rgpu_format::nsys_sqlite::{CopyKind, NsysSqlite, NsysSqliteError, NvtxKind};
+use rgpu_format::nsys_row::{CopyKind, NvtxKind};
+use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 use rusqlite::Connection;
 use std::path::Path;
 

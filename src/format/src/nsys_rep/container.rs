@@ -1,0 +1,274 @@
+//! The file's sections and the chunks of events.
+
+use super::NsysRepError;
+use super::event::{self, Event};
+use super::session;
+use crate::nsys_row::{Gpu, Strings};
+use crate::wire::Message;
+
+const MAGIC: &[u8] = b"NVIDIA Tegra Profiler Report ";
+const END: &[u8] = b"U3w[END]";
+const EVENTS: &str = "Raw Sampling Data";
+const OFFSETS: &str = "Sampling Data Offsets";
+const EVENTS_MAGIC: &[u8] = b"QDTEXT00";
+/// A chunk may not unpack to more; real chunks are far smaller.
+const MAX_CHUNK: u64 = 256 << 20;
+/// LZ4 cannot shrink further than this.
+const MAX_RATIO: u64 = 255;
+
+/// A report, indexed. Events are unpacked chunk by chunk when they are asked for.
+#[derive(Debug, Clone)]
+pub struct NsysReport<'a> {
+    build: String,
+    chunks: Vec<Chunk<'a>>,
+    strings: Strings,
+    gpus: Vec<Gpu>,
+    stated_events: Option<u64>,
+}
+
+/// A compressed chunk.
+#[derive(Debug, Clone, Copy)]
+struct Chunk<'a> {
+    packed: &'a [u8],
+    raw_len: usize,
+    offset: u64,
+}
+
+impl<'a> NsysReport<'a> {
+    /// Whether these bytes begin like a report, for choosing a reader.
+    pub fn is_report(head: &[u8]) -> bool {
+        head.starts_with(MAGIC)
+    }
+
+    /// Indexes a report and reads its strings.
+    ///
+    /// # Errors
+    /// [`NsysRepError`] names what is broken or unknown, and where.
+    pub fn read(data: &'a [u8]) -> Result<NsysReport<'a>, NsysRepError> {
+        let build = build(data)?;
+        let sections = sections(data)?;
+        let section = |name: &'static str| {
+            let found = sections.iter().find(|(found, ..)| found == name);
+            let found = found.and_then(|(_, offset, size)| {
+                let start = usize::try_from(*offset).ok()?;
+                let end = start.checked_add(usize::try_from(*size).ok()?)?;
+                Some((data.get(start..end)?, *offset))
+            });
+            found.ok_or_else(|| NsysRepError::Section { section: name, build: build.clone() })
+        };
+        let (events, base) = section(EVENTS)?;
+        let (offsets, _) = section(OFFSETS)?;
+        let form = |what, offset| NsysRepError::Form { build: build.clone(), what, offset };
+        if !events.starts_with(EVENTS_MAGIC) {
+            return Err(form("another magic of the event section", base));
+        }
+        let mut cursor = Cursor { bytes: events, at: EVENTS_MAGIC.len(), base };
+        let session = cursor.message().ok_or_else(|| form("no session", base))?;
+        let counts = cursor.message().ok_or_else(|| form("no counts", base))?;
+        let number = |message: Message<'_>, wanted| {
+            let fields = message.fields().filter_map(Result::ok);
+            fields.filter(|f| f.number == wanted).find_map(|f| f.varint())
+        };
+        let codec = counts.fields().filter_map(Result::ok).find(|f| f.number == 9);
+        if codec.and_then(|f| f.text()).as_deref() != Some("lz4") {
+            return Err(form("another compression than lz4", counts.offset() as u64));
+        }
+        let last = number(Message::new(offsets, 0), 2)
+            .and_then(|offset| usize::try_from(offset).ok()?.checked_add(EVENTS_MAGIC.len()))
+            .ok_or_else(|| form("no offset of the strings", base))?;
+        let mut chunks = Vec::new();
+        while cursor.at <= last {
+            let at_strings = cursor.at == last;
+            let chunk = cursor.chunk()?;
+            chunks.push(chunk);
+            if at_strings {
+                break;
+            }
+        }
+        let strings = match chunks.pop() {
+            Some(chunk) if cursor.at > last => strings(&chunk)?,
+            _ => return Err(form("no chunk of strings", base + last as u64)),
+        };
+        Ok(NsysReport {
+            build,
+            chunks,
+            strings,
+            gpus: session::gpus(session),
+            stated_events: number(counts, 1),
+        })
+    }
+
+    /// The build of the nsys that wrote the report.
+    pub fn build(&self) -> &str {
+        &self.build
+    }
+
+    /// All names.
+    pub fn strings(&self) -> &Strings {
+        &self.strings
+    }
+
+    /// The target's GPUs.
+    pub fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// How many events the report says that it holds.
+    pub fn stated_events(&self) -> Option<u64> {
+        self.stated_events
+    }
+
+    /// Unpacks all events and hands them to `each`, in the file's order. Returns how many there
+    /// were.
+    ///
+    /// # Errors
+    /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked; the chunks before it were
+    /// handed over.
+    pub fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
+        let mut count = 0;
+        for chunk in &self.chunks {
+            let bytes = chunk.unpack()?;
+            for message in items(&bytes, chunk.offset)? {
+                let event = event::read(message).map_err(|e| chunk.broken(e.to_string()))?;
+                each(event);
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl Chunk<'_> {
+    fn broken(&self, cause: impl Into<String>) -> NsysRepError {
+        NsysRepError::Chunk { offset: self.offset, cause: cause.into() }
+    }
+
+    fn unpack(&self) -> Result<Vec<u8>, NsysRepError> {
+        let bytes = lz4_flex::block::decompress(self.packed, self.raw_len)
+            .map_err(|e| self.broken(e.to_string()))?;
+        if bytes.len() != self.raw_len {
+            let (got, stated) = (bytes.len(), self.raw_len);
+            return Err(self.broken(format!("it unpacks to {got} bytes instead of {stated}")));
+        }
+        Ok(bytes)
+    }
+}
+
+fn build(data: &[u8]) -> Result<String, NsysRepError> {
+    let start = || {
+        let bytes = &data[..data.len().min(40)];
+        String::from_utf8_lossy(bytes).escape_debug().to_string()
+    };
+    let Some(rest) = data.strip_prefix(MAGIC) else {
+        return Err(match data.starts_with(b"QDSTRM") || data.starts_with(b"qdstrm") {
+            true => NsysRepError::RawCapture,
+            false => NsysRepError::NotAReport { start: start() },
+        });
+    };
+    let end = rest.iter().take(200).position(|b| *b == b'.' || *b == b'\n');
+    let end = end.ok_or_else(|| NsysRepError::NotAReport { start: start() })?;
+    Ok(String::from_utf8_lossy(&rest[..end]).into_owned())
+}
+
+/// Name, offset and size of every section.
+fn sections(data: &[u8]) -> Result<Vec<(String, u64, u64)>, NsysRepError> {
+    let length = data.len();
+    let cut = || NsysRepError::Cut { length: length as u64 };
+    let tail = length.checked_sub(16).ok_or_else(cut)?;
+    if &data[tail + 8..] != END {
+        return Err(cut());
+    }
+    let offset = data[tail..tail + 8].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+    let contents = usize::try_from(offset).ok().and_then(|start| data.get(start..tail));
+    let contents = Message::new(contents.ok_or_else(cut)?, usize::try_from(offset).unwrap_or(0));
+    let mut sections = Vec::new();
+    for field in contents.fields() {
+        let field = field.map_err(NsysRepError::Contents)?;
+        let Some(entry) = field.message().filter(|_| field.number == 1) else { continue };
+        let (mut name, mut offset, mut size) = (String::new(), 0, 0);
+        for part in entry.fields() {
+            let part = part.map_err(NsysRepError::Contents)?;
+            match part.number {
+                1 => name = part.text().unwrap_or_default().into_owned(),
+                2 => offset = part.varint().unwrap_or(0),
+                3 => size = part.varint().unwrap_or(0),
+                _ => {}
+            }
+        }
+        sections.push((name, offset, size));
+    }
+    Ok(sections)
+}
+
+/// The strings, numbered by their position.
+fn strings(chunk: &Chunk<'_>) -> Result<Strings, NsysRepError> {
+    let bytes = chunk.unpack()?;
+    let mut strings = Strings::default();
+    for (id, message) in (0..).zip(items(&bytes, chunk.offset)?) {
+        strings.by_id.insert(id, message.text().into_owned().into_boxed_str());
+    }
+    Ok(strings)
+}
+
+/// The items of an unpacked chunk: varint length, then repeated 1.
+fn items(bytes: &[u8], offset: u64) -> Result<Vec<Message<'_>>, NsysRepError> {
+    let broken = |cause: String| NsysRepError::Chunk { offset, cause };
+    let mut cursor = Cursor { bytes, at: 0, base: offset };
+    let list = cursor.message().ok_or_else(|| broken("its length is broken".to_owned()))?;
+    let mut items = Vec::new();
+    for field in list.fields() {
+        // Offsets of wire errors count from the start of the unpacked chunk here.
+        let field = field.map_err(|e| broken(format!("unpacked: {e}")))?;
+        items.extend(field.message().filter(|_| field.number == 1));
+    }
+    Ok(items)
+}
+
+/// Reads lengths and what follows them.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Offset of `bytes` in the file.
+    base: u64,
+}
+
+impl<'a> Cursor<'a> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, len: u64) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(usize::try_from(len).ok()?)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    fn message(&mut self) -> Option<Message<'a>> {
+        let len = self.varint()?;
+        let start = self.at;
+        Some(Message::new(self.take(len)?, start))
+    }
+
+    fn chunk(&mut self) -> Result<Chunk<'a>, NsysRepError> {
+        let offset = self.base + self.at as u64;
+        let broken = |cause: &str| NsysRepError::Chunk { offset, cause: cause.to_owned() };
+        let lengths = self.varint().zip(self.varint());
+        let (packed, raw) = lengths.ok_or_else(|| broken("its lengths are cut off"))?;
+        if raw > MAX_CHUNK || raw > packed.saturating_mul(MAX_RATIO) {
+            return Err(broken(&format!("{packed} bytes cannot unpack to {raw}")));
+        }
+        let packed = self.take(packed).ok_or_else(|| broken("it reaches beyond its section"))?;
+        let raw_len = usize::try_from(raw).map_err(|_| broken("it is too large"))?;
+        Ok(Chunk { packed, raw_len, offset })
+    }
+}

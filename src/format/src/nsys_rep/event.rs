@@ -1,0 +1,194 @@
+//! One event: which row of which table it is.
+
+use crate::nsys_row::{ApiCall, CopyKind, Diagnostic, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind};
+use crate::wire::{Message, WireError};
+
+/// An event of a report, in the form that nsys's own sqlite gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A kernel.
+    Kernel(Kernel),
+    /// A copy.
+    Memcpy(Memcpy),
+    /// A fill.
+    Memset(Memset),
+    /// A call of the CUDA runtime or driver.
+    ApiCall(ApiCall),
+    /// A range, a mark, or a name.
+    Nvtx(NvtxEvent),
+    /// A message of nsys about itself.
+    Diagnostic(Diagnostic),
+    /// Work on the GPU of a kind that is not read (synchronisation, graphs), by that kind.
+    OtherGpuWork(u64),
+    /// Anything else, by its type.
+    Other(u64),
+}
+
+/// The numbers of a message by field, up to the highest that we look at. Of repeated fields the
+/// last counts, as protobuf has it.
+struct Numbers([Option<u64>; 24]);
+
+impl Numbers {
+    fn read(message: Message<'_>) -> Result<Numbers, WireError> {
+        let mut all = [None; 24];
+        for field in message.fields() {
+            let field = field?;
+            if let Some(place) = all.get_mut(field.number as usize) {
+                *place = field.varint();
+            }
+        }
+        Ok(Numbers(all))
+    }
+
+    fn int(&self, field: u32) -> Option<i64> {
+        self.unsigned(field).map(u64::cast_signed)
+    }
+
+    /// proto3 leaves zeros out.
+    fn int_or_zero(&self, field: u32) -> i64 {
+        self.int(field).unwrap_or(0)
+    }
+
+    fn small(&self, field: u32) -> Option<u32> {
+        self.unsigned(field).and_then(|n| u32::try_from(n).ok())
+    }
+
+    fn unsigned(&self, field: u32) -> Option<u64> {
+        self.0.get(field as usize).copied().flatten()
+    }
+
+    fn triple(&self, first: u32) -> Option<[u32; 3]> {
+        Some([self.small(first)?, self.small(first + 1)?, self.small(first + 2)?])
+    }
+}
+
+pub(super) fn read(message: Message<'_>) -> Result<Event, WireError> {
+    let mut kind = 0;
+    let mut body = None;
+    for field in message.fields() {
+        let field = field?;
+        match (field.number, field.message()) {
+            (1, _) => kind = field.varint().unwrap_or(0),
+            (number @ (102 | 107 | 108 | 110), Some(message)) => body = Some((number, message)),
+            _ => {}
+        }
+    }
+    match body {
+        Some((102, message)) => nvtx(message),
+        Some((107, message)) => gpu_work(message),
+        Some((108, message)) => Ok(api_call(&Numbers::read(message)?, kind)),
+        Some((110, message)) => diagnostic(message),
+        _ => Ok(Event::Other(kind)),
+    }
+}
+
+fn nvtx(message: Message<'_>) -> Result<Event, WireError> {
+    let numbers = Numbers::read(message)?;
+    let mut text = None;
+    for field in message.fields() {
+        let field = field?;
+        if field.number == 7 {
+            text = field.text().map(|text| text.into_owned());
+        }
+    }
+    Ok(Event::Nvtx(NvtxEvent {
+        kind: NvtxKind::from_number(numbers.int_or_zero(1)),
+        start_ns: numbers.int_or_zero(2),
+        end_ns: numbers.int(10),
+        text,
+        text_id: numbers.int(12),
+        domain: numbers.int(13),
+        global_tid: numbers.int(9),
+        end_global_tid: numbers.int(11),
+        range_id: numbers.int(4),
+        category: numbers.int(5),
+    }))
+}
+
+fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
+    let numbers = Numbers::read(message)?;
+    let mut detail = None;
+    for field in message.fields() {
+        let field = field?;
+        if let (number @ 101..=103, Some(message)) = (field.number, field.message()) {
+            detail = Some((number, Numbers::read(message)?));
+        }
+    }
+    let Some((number, detail)) = detail else {
+        return Ok(Event::OtherGpuWork(numbers.unsigned(7).unwrap_or(0)));
+    };
+    let (start_ns, end_ns) = (numbers.int_or_zero(1), numbers.int_or_zero(2));
+    let (device, stream) = (numbers.small(4), numbers.small(6));
+    let (correlation, global_pid) = (numbers.int(3), numbers.int(8));
+    Ok(match number {
+        101 => Event::Kernel(Kernel {
+            start_ns,
+            end_ns,
+            device,
+            context: numbers.small(5),
+            stream,
+            correlation,
+            global_pid,
+            demangled: detail.int(1),
+            short: detail.int(2),
+            mangled: detail.int(3),
+            grid: detail.triple(10),
+            block: detail.triple(13),
+            cluster: None,
+            registers: detail.small(21),
+            static_shared_bytes: detail.unsigned(16),
+            dynamic_shared_bytes: detail.unsigned(17),
+            local_bytes_per_thread: detail.unsigned(18),
+            graph_node: None,
+        }),
+        102 => Event::Memcpy(Memcpy {
+            start_ns,
+            end_ns,
+            bytes: detail.unsigned(1).unwrap_or(0),
+            kind: CopyKind::from_number(detail.int_or_zero(2)),
+            device,
+            stream,
+            correlation,
+            global_pid,
+        }),
+        _ => Event::Memset(Memset {
+            start_ns,
+            end_ns,
+            bytes: detail.unsigned(1).unwrap_or(0),
+            value: detail.int(2),
+            device,
+            stream,
+            correlation,
+            global_pid,
+        }),
+    })
+}
+
+/// Calls of the runtime and the driver; the other classes are the profiler's own overhead.
+fn api_call(numbers: &Numbers, kind: u64) -> Event {
+    if !matches!(numbers.int_or_zero(6), 0 | 1) {
+        return Event::Other(kind);
+    }
+    Event::ApiCall(ApiCall {
+        start_ns: numbers.int_or_zero(1),
+        end_ns: numbers.int_or_zero(2),
+        global_tid: numbers.int(13),
+        correlation: numbers.int(3),
+        name: numbers.int(7),
+        return_value: numbers.int(8),
+    })
+}
+
+fn diagnostic(message: Message<'_>) -> Result<Event, WireError> {
+    let mut diagnostic = Diagnostic { at_ns: None, severity: None, text: String::new() };
+    for field in message.fields() {
+        let field = field?;
+        match (field.number, field.message()) {
+            (1, Some(time)) => diagnostic.at_ns = Some(Numbers::read(time)?.int_or_zero(1)),
+            (3, _) => diagnostic.severity = field.varint().map(|n| n.cast_signed()),
+            (4, Some(text)) => diagnostic.text = text.text().into_owned(),
+            _ => {}
+        }
+    }
+    Ok(Event::Diagnostic(diagnostic))
+}

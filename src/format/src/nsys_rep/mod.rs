@@ -1,0 +1,99 @@
+//! Reader of Nsight Systems reports (`.nsys-rep`), without nsys.
+//!
+//! The format is not published. What stands here was read off reports and compared, value by
+//! value, with the sqlite that nsys itself exports of them.
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | `NVIDIA Tegra Profiler Report `, build, `.` | magic; the build names the nsys that wrote it: `1`, `36398880`, `2025@6@1@190-…` |
+//! | .. | sections |
+//! | at the end: u64 LE, `U3w[END]` | offset of the table of contents, which lies between the sections and these 16 bytes |
+//!
+//! The table of contents is a protobuf message: repeated 1 {1 name, 2 offset, 3 size}. We need two
+//! sections:
+//!
+//! - `Raw Sampling Data`: `QDTEXT00`; varint length and the session (GPUs); varint length and the
+//!   counts {1 events, 3 strings, 9 codec `lz4`}; then chunks, each varint compressed length,
+//!   varint raw length, one LZ4 block that holds varint length and repeated 1 {event}.
+//! - `Sampling Data Offsets` {1 codec, 2 offset}: the chunk at 8 + offset is the last; it holds the
+//!   strings instead of events, repeated 1, numbered from 0.
+//!
+//! | event field | content |
+//! |---|---|
+//! | 1 | type |
+//! | 102 NVTX | 1 eventType, 2 start, 4 range id, 7 text, 9 globalTid, 10 end, 12 text id, 13 domain |
+//! | 107 GPU work | 1 start, 2 end, 3 correlation, 4 device, 5 context, 6 stream, 7 kind, 8 globalPid, and one of the next three |
+//! | 107.101 kernel | 1 demangled, 2 short, 3 mangled, 10-12 grid, 13-15 block, 16 static, 17 dynamic shared memory, 18 local memory per thread, 21 registers |
+//! | 107.102 copy | 1 bytes, 2 kind |
+//! | 107.103 fill | 1 bytes, 2 value |
+//! | 108 API call | 1 start, 2 end, 3 correlation, 6 class (0 and 1: runtime and driver), 7 name, 8 result, 13 globalTid |
+//! | 110 diagnostic | 1 {1 time}, 3 severity, 4 text |
+//!
+//! Other events and fields are skipped; events of unknown types are counted. Graphs that were
+//! traced as a whole are not pinned down and count as unknown. The report holds command lines and
+//! environments of the target's processes: they are never read.
+//!
+//! Seen here: nsys 2025.3. Earlier studies of the same layout: 2022.2, 2025.1, 2025.6.
+
+mod container;
+mod event;
+mod session;
+
+pub use container::NsysReport;
+pub use event::Event;
+
+use crate::wire::WireError;
+use thiserror::Error;
+
+/// Why a report could not be read. Offsets are in bytes from the start of the file, unless said.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum NsysRepError {
+    /// Another kind of file.
+    #[error("not a report of Nsight Systems: it starts with `{start}`")]
+    NotAReport {
+        /// The first bytes.
+        start: String,
+    },
+    /// What nsys leaves when its importer fails.
+    #[error(
+        "a raw capture (.qdstrm) that nsys did not import; `nsys export` cannot read it either: `QdstrmImporter` of the same version makes a report of it"
+    )]
+    RawCapture,
+    /// The end marker is missing: the file was cut off.
+    #[error("the report was cut off: its end marker is missing at offset {length}")]
+    Cut {
+        /// The file's length.
+        length: u64,
+    },
+    /// The table of contents is broken.
+    #[error("broken table of contents")]
+    Contents(#[source] WireError),
+    /// A section is not there, or reaches beyond the file.
+    #[error("report of build `{build}` without a readable section `{section}`")]
+    Section {
+        /// The section's name.
+        section: &'static str,
+        /// The build of the nsys that wrote the report.
+        build: String,
+    },
+    /// The event section is not in the known form.
+    #[error(
+        "report of build `{build}` in a form that this reader does not know: {what} at offset {offset}; `nsys export --type sqlite` of that version can still be read"
+    )]
+    Form {
+        /// The build of the nsys that wrote the report.
+        build: String,
+        /// What was found.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+    },
+    /// A chunk of events is broken.
+    #[error("broken chunk of events at offset {offset}: {cause}")]
+    Chunk {
+        /// Where the chunk starts.
+        offset: u64,
+        /// What is wrong.
+        cause: String,
+    },
+}

@@ -1,0 +1,276 @@
+//! What nsys knows of a trace, row by row: the same for its report and for its sqlite.
+//!
+//! Times are nanoseconds since the start of the capture. Ids of strings are resolved through
+//! [`Strings`].
+
+use std::collections::HashMap;
+
+/// Key of `StringIds`.
+pub type StringId = i64;
+
+/// A kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// CUDA device.
+    pub device: Option<u32>,
+    /// CUDA context.
+    pub context: Option<u32>,
+    /// CUDA stream.
+    pub stream: Option<u32>,
+    /// Joins to the API call that launched it, within one process.
+    pub correlation: Option<i64>,
+    /// Process, as in the upper bits of a `globalTid`.
+    pub global_pid: Option<i64>,
+    /// Demangled name.
+    pub demangled: Option<StringId>,
+    /// Name without arguments.
+    pub short: Option<StringId>,
+    /// Mangled name (not in older versions).
+    pub mangled: Option<StringId>,
+    /// Blocks.
+    pub grid: Option<[u32; 3]>,
+    /// Threads per block.
+    pub block: Option<[u32; 3]>,
+    /// Blocks per cluster (from nsys 2025.6 on).
+    pub cluster: Option<[u32; 3]>,
+    /// Registers per thread.
+    pub registers: Option<u32>,
+    /// Static shared memory per block.
+    pub static_shared_bytes: Option<u64>,
+    /// Dynamic shared memory per block.
+    pub dynamic_shared_bytes: Option<u64>,
+    /// Local memory per thread.
+    pub local_bytes_per_thread: Option<u64>,
+    /// Node of a CUDA graph.
+    pub graph_node: Option<i64>,
+}
+
+/// The direction of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CopyKind {
+    /// Host to device.
+    HostToDevice,
+    /// Device to host.
+    DeviceToHost,
+    /// Within a device.
+    DeviceToDevice,
+    /// Host to host.
+    HostToHost,
+    /// Between devices.
+    PeerToPeer,
+    /// Any other number of CUPTI's `CUpti_ActivityMemcpyKind`.
+    Other(i64),
+}
+
+impl CopyKind {
+    /// From CUPTI's number.
+    pub(crate) fn from_number(n: i64) -> CopyKind {
+        match n {
+            1 => CopyKind::HostToDevice,
+            2 => CopyKind::DeviceToHost,
+            8 => CopyKind::DeviceToDevice,
+            9 => CopyKind::HostToHost,
+            10 => CopyKind::PeerToPeer,
+            n => CopyKind::Other(n),
+        }
+    }
+}
+
+/// A copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memcpy {
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Direction.
+    pub kind: CopyKind,
+    /// CUDA device.
+    pub device: Option<u32>,
+    /// CUDA stream.
+    pub stream: Option<u32>,
+    /// Joins to the API call.
+    pub correlation: Option<i64>,
+    /// Process.
+    pub global_pid: Option<i64>,
+}
+
+/// A fill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memset {
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// Bytes filled.
+    pub bytes: u64,
+    /// What with.
+    pub value: Option<i64>,
+    /// CUDA device.
+    pub device: Option<u32>,
+    /// CUDA stream.
+    pub stream: Option<u32>,
+    /// Joins to the API call.
+    pub correlation: Option<i64>,
+    /// Process.
+    pub global_pid: Option<i64>,
+}
+
+/// A call of the CUDA runtime or driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiCall {
+    /// Start, on the host.
+    pub start_ns: i64,
+    /// End, on the host.
+    pub end_ns: i64,
+    /// Thread: `pid << 24 | tid`, with more bits above.
+    pub global_tid: Option<i64>,
+    /// Joins to GPU rows of the same process.
+    pub correlation: Option<i64>,
+    /// Name, such as `cudaLaunchKernel_v7000`.
+    pub name: Option<StringId>,
+    /// What it returned; 0 is success.
+    pub return_value: Option<i64>,
+}
+
+/// A CUDA graph that was traced as a whole: the kernels inside have no rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphLaunch {
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// CUDA stream.
+    pub stream: Option<u32>,
+    /// Joins to the API call.
+    pub correlation: Option<i64>,
+    /// Process.
+    pub global_pid: Option<i64>,
+    /// The graph.
+    pub graph: Option<i64>,
+}
+
+/// What an NVTX event is, from `eventType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NvtxKind {
+    /// A range of one thread.
+    PushPop,
+    /// A range that may end on another thread.
+    StartEnd,
+    /// A point.
+    Mark,
+    /// Names a domain.
+    Domain,
+    /// Names a category, a thread, or what newer versions add.
+    Other(i64),
+}
+
+/// An NVTX event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NvtxEvent {
+    /// What it is.
+    pub kind: NvtxKind,
+    /// Start; of marks, the point.
+    pub start_ns: i64,
+    /// End; `None` where the range was still open when the capture ended.
+    pub end_ns: Option<i64>,
+    /// Name as the program gave it.
+    pub text: Option<String>,
+    /// Name of a registered string.
+    pub text_id: Option<StringId>,
+    /// Domain; 0 or absent is the default domain.
+    pub domain: Option<i64>,
+    /// Thread that opened it.
+    pub global_tid: Option<i64>,
+    /// Thread that closed it, for start/end.
+    pub end_global_tid: Option<i64>,
+    /// Number of the range.
+    pub range_id: Option<i64>,
+    /// Category.
+    pub category: Option<i64>,
+}
+
+impl NvtxKind {
+    /// From nsys's `eventType`.
+    pub(crate) fn from_number(n: i64) -> NvtxKind {
+        match n {
+            59 => NvtxKind::PushPop,
+            60 => NvtxKind::StartEnd,
+            34 => NvtxKind::Mark,
+            75 => NvtxKind::Domain,
+            n => NvtxKind::Other(n),
+        }
+    }
+}
+
+impl NvtxEvent {
+    /// The name: its own text, else the registered string.
+    pub fn name<'a>(&'a self, strings: &'a Strings) -> Option<&'a str> {
+        self.text.as_deref().or_else(|| self.text_id.and_then(|id| strings.get(id)))
+    }
+}
+
+/// All names of a trace.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Strings {
+    pub(crate) by_id: HashMap<i64, Box<str>>,
+}
+
+impl Strings {
+    /// The string of an id.
+    pub fn get(&self, id: i64) -> Option<&str> {
+        self.by_id.get(&id).map(AsRef::as_ref)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}
+
+/// A GPU of the target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gpu {
+    /// CUDA device or nsys's own number.
+    pub id: Option<u32>,
+    /// Name.
+    pub name: Option<String>,
+    /// UUID without the `GPU-` prefix.
+    pub uuid: Option<String>,
+    /// Chip, such as `GH100`.
+    pub chip: Option<String>,
+    /// Compute capability.
+    pub compute: Option<(u32, u32)>,
+    /// Streaming multiprocessors.
+    pub sms: Option<u32>,
+    /// SM clock in Hz.
+    pub clock_hz: Option<u64>,
+    /// Peak of the memory in bytes per second.
+    pub memory_bytes_per_s: Option<u64>,
+    /// Size of the memory.
+    pub memory_bytes: Option<u64>,
+    /// Size of the L2 cache.
+    pub l2_bytes: Option<u64>,
+}
+
+/// A message of nsys about its own work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// When, in nanoseconds since the start of the capture.
+    pub at_ns: Option<i64>,
+    /// How bad, as a number of `ENUM_DIAGNOSTIC_SEVERITY_LEVEL`.
+    pub severity: Option<i64>,
+    /// Its words.
+    pub text: String,
+}

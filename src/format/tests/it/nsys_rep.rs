@@ -1,0 +1,84 @@
+//! Reports of Nsight Systems, read natively, against nsys's own sqlite of the same report.
+
+use crate::{damage, fixture};
+use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
+use rgpu_format::nsys_row::Diagnostic;
+use rgpu_format::nsys_sqlite::NsysSqlite;
+
+#[test]
+fn every_row_equals_the_one_that_nsys_exports() {
+    for case in ["regions", "regions-nvtx-only"] {
+        let bytes = fixture::bytes(&format!("nsys/2025.3.1/{case}/report.nsys-rep"));
+        let report = NsysReport::read(&bytes).unwrap();
+        let path = fixture::root().join(format!("nsys/2025.3.1/{case}/report.sqlite"));
+        let export = NsysSqlite::open(&path).unwrap();
+        assert_eq!(report.gpus(), export.gpus().unwrap());
+
+        let (mut kernels, mut copies, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ranges, mut diagnostics) = (Vec::new(), Vec::new());
+        let events = report.events(|event| match event {
+            Event::Kernel(kernel) => kernels.push(kernel),
+            Event::Memcpy(copy) => copies.push(copy),
+            Event::ApiCall(call) => calls.push(call),
+            Event::Nvtx(event) => ranges.push(event),
+            Event::Diagnostic(diagnostic) => diagnostics.push(diagnostic),
+            _ => {}
+        });
+        assert_eq!(Some(events.unwrap()), report.stated_events());
+
+        let mut expected = Vec::new();
+        export.kernels(|kernel| expected.push(kernel)).unwrap();
+        assert_eq!(kernels, expected);
+        let mut expected = Vec::new();
+        export.memcpys(|copy| expected.push(copy)).unwrap();
+        assert_eq!(copies, expected);
+        let mut expected = Vec::new();
+        export.api_calls(|call| expected.push(call)).unwrap();
+        calls.sort_by_key(|call| (call.start_ns, call.global_tid));
+        expected.sort_by_key(|call| (call.start_ns, call.global_tid));
+        assert_eq!(calls, expected);
+        let mut expected = Vec::new();
+        export.nvtx_events(|event| expected.push(event)).unwrap();
+        assert_eq!(ranges, expected);
+        let words = |all: &[Diagnostic]| {
+            let mut words: Vec<_> = all.iter().map(|d| (d.severity, d.text.clone())).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(words(&diagnostics), words(&export.diagnostics().unwrap()));
+
+        let strings = export.strings().unwrap();
+        let named = kernels.iter().filter_map(|k| k.demangled);
+        let named = named.chain(calls.iter().filter_map(|c| c.name));
+        for id in named.chain(ranges.iter().filter_map(|r| r.text_id)) {
+            assert_eq!(report.strings().get(id), strings.get(id), "string {id}");
+        }
+    }
+}
+
+#[test]
+fn other_files_and_cut_reports_are_named() {
+    let error = NsysReport::read(b"SQLite format 3\0").unwrap_err();
+    assert!(matches!(error, NsysRepError::NotAReport { .. }), "{error}");
+    let bytes = fixture::bytes("nsys/2025.3.1/regions/report.nsys-rep");
+    let cut = NsysReport::read(&bytes[..bytes.len() - 1]).unwrap_err();
+    assert!(matches!(cut, NsysRepError::Cut { .. }), "{cut}");
+    assert_eq!(NsysReport::read(&bytes).unwrap().build(), "36398880");
+}
+
+#[test]
+fn damaged_reports_never_panic() {
+    let bytes = fixture::bytes("nsys/2025.3.1/regions-nvtx-only/report.nsys-rep");
+    let read = |bytes: &[u8]| {
+        if let Ok(report) = NsysReport::read(bytes) {
+            let _ = report.events(|_| {});
+        }
+    };
+    damage::cut_everywhere(&bytes, read);
+    damage::flip_bits(&bytes, 6_000, read);
+    // A cut file with its end put back: the sections lie beyond its bytes.
+    let end = bytes[bytes.len() - 16..].to_vec();
+    for len in (0..bytes.len() - 16).step_by(7) {
+        read(&[&bytes[..len], &end].concat());
+    }
+}

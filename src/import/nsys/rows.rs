@@ -1,0 +1,151 @@
+//! The two files of nsys as one source of rows.
+
+use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
+use rgpu_format::nsys_row::{
+    ApiCall, Diagnostic, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, Strings,
+};
+use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
+
+use crate::model::profile::Gap;
+
+/// Rows of a trace, streamed. Every stream can be asked for more than once.
+pub(super) trait Rows {
+    /// Why reading failed.
+    type Error;
+    fn strings(&self) -> Result<Strings, Self::Error>;
+    fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), Self::Error>;
+    fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), Self::Error>;
+    fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), Self::Error>;
+    fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), Self::Error>;
+    fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), Self::Error>;
+    fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), Self::Error>;
+}
+
+impl Rows for NsysSqlite {
+    type Error = NsysSqliteError;
+
+    fn strings(&self) -> Result<Strings, NsysSqliteError> {
+        NsysSqlite::strings(self)
+    }
+
+    fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), NsysSqliteError> {
+        NsysSqlite::kernels(self, row).map(drop)
+    }
+
+    fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysSqliteError> {
+        NsysSqlite::memcpys(self, row).map(drop)
+    }
+
+    fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), NsysSqliteError> {
+        NsysSqlite::memsets(self, row).map(drop)
+    }
+
+    fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), NsysSqliteError> {
+        NsysSqlite::graph_launches(self, row).map(drop)
+    }
+
+    fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysSqliteError> {
+        NsysSqlite::api_calls(self, row).map(drop)
+    }
+
+    fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysSqliteError> {
+        NsysSqlite::nvtx_events(self, row).map(drop)
+    }
+}
+
+/// A report's rows, with what one look over all events has told.
+pub(super) struct ReportRows<'r, 'a> {
+    report: &'r NsysReport<'a>,
+    diagnostics: Vec<Diagnostic>,
+    /// Events that were read.
+    events: u64,
+    /// Work on the GPU that is neither kernel, copy, fill nor synchronisation.
+    other_work: u64,
+}
+
+impl<'r, 'a> ReportRows<'r, 'a> {
+    pub(super) fn new(report: &'r NsysReport<'a>) -> Result<Self, NsysRepError> {
+        const SYNCHRONISATION: u64 = 5;
+        let (mut diagnostics, mut other_work) = (Vec::new(), 0);
+        let events = report.events(|event| match event {
+            Event::Diagnostic(diagnostic) => diagnostics.push(diagnostic),
+            Event::OtherGpuWork(kind) => other_work += u64::from(kind != SYNCHRONISATION),
+            _ => {}
+        })?;
+        Ok(ReportRows { report, diagnostics, events, other_work })
+    }
+
+    pub(super) fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// What this reader of an unpublished format could not make sense of.
+    pub(super) fn gaps(&self, from: &str) -> Vec<Gap> {
+        let stated = self.report.stated_events().unwrap_or(self.events);
+        let texts = [
+            (self.other_work > 0).then(|| {
+                format!(
+                    "{from}: {} pieces of GPU work are of kinds that are not read natively; \
+                     `nsys export --type sqlite` shows them",
+                    self.other_work
+                )
+            }),
+            (stated != self.events).then(|| {
+                format!("{from}: the report states {stated} events and holds {}", self.events)
+            }),
+        ];
+        let texts = texts.into_iter().flatten();
+        texts.map(|text| Gap { code: "unknown_events".to_owned(), text }).collect()
+    }
+
+    fn each<T>(
+        &self,
+        pick: impl Fn(Event) -> Option<T>,
+        mut row: impl FnMut(T),
+    ) -> Result<(), NsysRepError> {
+        let events = self.report.events(|event| {
+            if let Some(found) = pick(event) {
+                row(found);
+            }
+        });
+        events.map(drop)
+    }
+}
+
+impl Rows for ReportRows<'_, '_> {
+    type Error = NsysRepError;
+
+    fn strings(&self) -> Result<Strings, NsysRepError> {
+        Ok(self.report.strings().clone())
+    }
+
+    fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), NsysRepError> {
+        let pick = |event| if let Event::Kernel(kernel) = event { Some(kernel) } else { None };
+        self.each(pick, row)
+    }
+
+    fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysRepError> {
+        let pick = |event| if let Event::Memcpy(copy) = event { Some(copy) } else { None };
+        self.each(pick, row)
+    }
+
+    fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), NsysRepError> {
+        let pick = |event| if let Event::Memset(fill) = event { Some(fill) } else { None };
+        self.each(pick, row)
+    }
+
+    fn graph_launches(&self, _row: impl FnMut(GraphLaunch)) -> Result<(), NsysRepError> {
+        // Not pinned down in this format: they count as other work.
+        Ok(())
+    }
+
+    fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysRepError> {
+        let pick = |event| if let Event::ApiCall(call) = event { Some(call) } else { None };
+        self.each(pick, row)
+    }
+
+    fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysRepError> {
+        let pick = |event| if let Event::Nvtx(event) = event { Some(event) } else { None };
+        self.each(pick, row)
+    }
+}
