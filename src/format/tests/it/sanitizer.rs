@@ -295,7 +295,7 @@ fn the_log_and_the_xml_of_one_run_say_the_same() {
             compared += 1;
         }
     }
-    assert!(compared > 10, "{compared}");
+    assert!(compared >= 10, "{compared}");
 }
 
 #[test]
