@@ -34,7 +34,7 @@ impl KernelSpec {
                 self.args.iter().map(|arg| eval.arg(arg, row)).collect::<Result<Vec<_>, _>>()?;
             groups.push(Group { sizes: row.clone(), args });
         }
-        // A device entry of a grouped problem is launched once; its shape follows the first group.
+        // Only a host entry takes several groups, and it launches by itself.
         let launch = match (&self.launch, case.groups.first()) {
             (Some(launch), Some(row)) => Some(eval.launch(launch, row)?),
             _ => None,

@@ -63,6 +63,11 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         }
         (None, Entry::Host) => None,
     };
+    if sizes.groups && launch.is_some() {
+        return Err(top.error(
+            "`sizes.groups` needs a host entry: one launch of a device entry takes one group",
+        ));
+    }
     let reference = match top.optional("reference") {
         Some(item) => Some(reference(&item, &folder)?),
         None => None,

@@ -81,14 +81,15 @@ fn sizes_are_positional_named_or_cases_of_kernel_toml() {
 fn groups_are_parted_by_semicolons_and_work_is_their_sum() {
     let folder = places().project.join("kernels/vecadd");
     let text = std::fs::read_to_string(folder.join("kernel.toml")).unwrap();
-    let start = text.find("[sizes]").unwrap();
+    let (launch, start) = (text.find("[launch]").unwrap(), text.find("[sizes]").unwrap());
     let end = text.find("[reference]").unwrap();
-    let grouped = format!(
-        "{}[sizes]\nvars = [\"n\"]\ngroups = true\ncases.two = [{{ n = 10 }}, {{ n = 20 }}]\n\n{}",
-        &text[..start],
-        &text[end..]
-    );
-    let spec = read(&folder.join("kernel.toml"), &grouped).unwrap();
+    let sizes = "[sizes]\nvars = [\"n\"]\ngroups = true\ncases.two = [{ n = 10 }, { n = 20 }]\n\n";
+    let device = format!("{}{sizes}{}", &text[..start], &text[end..]);
+    let error = read(&folder.join("kernel.toml"), &device).unwrap_err();
+    assert!(failure(error).contains("needs a host entry"));
+    let host = format!("{}{sizes}{}", &text[..launch], &text[end..])
+        .replace("{ device = \"vecadd\" }", "{ host = 1 }");
+    let spec = read(&folder.join("kernel.toml"), &host).unwrap();
     let sets = spec.cases(&Selection::Given(vec!["1;2;3|4".into(), "two".into()])).unwrap();
     let shapes: Vec<_> = sets
         .iter()

@@ -67,13 +67,23 @@ pub(super) static ROWS: &[Row] = &[
     Row("No metrics to collect found in sections", "no_metrics", Go::Next),
     Row("terminated before first instrumented API call", "no_cuda_call", Go::Stop),
     Row("No attachable process", "no_cuda_call", Go::Stop),
-    Row("No kernels were profiled", "no_kernels", Go::Leave),
+    Row("No kernels were profiled", "no_kernels", Go::LeaveUnfiltered),
     Row("==ERROR*InternalError", "ncu_internal", Go::Next),
     Row("==ERROR*UnknownError", "ncu_internal", Go::Next),
     Row("An error occurred while trying to profile", "ncu_internal", Go::Next),
     Row("==ERROR*Failed to profile", "ncu_internal", Go::Next),
     Row("The application returned an error code", "program_failed", Go::StopKernel),
 ];
+
+/// Whether the user chose kernels, launches or regions.
+pub(super) fn filtered(request: &Request) -> bool {
+    let options = &request.ncu;
+    !options.kernel_name.is_empty()
+        || !options.kernel_exclude.is_empty()
+        || options.launch_skip.is_some()
+        || !options.extra.is_empty()
+        || !request.nvtx_include.is_empty()
+}
 
 /// What a rung collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,7 +101,7 @@ impl Expectations {
 }
 
 /// A request that no plan can meet.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// The runner for this host is not at hand.
     #[error("there is no `rgpu-runner` for `{arch}` at hand")]
@@ -145,11 +145,13 @@ pub enum PlanError {
         /// The nearest right values.
         near: Vec<String>,
     },
-    /// Every rung was refused.
+    /// Every rung was refused or cannot work there.
     #[error("no way is left to {title}")]
     NothingLeft {
         /// What was to be done.
         title: String,
+        /// Why not, rung by rung.
+        left_out: Vec<RungRecord>,
     },
     /// A source file cannot be read.
     #[error("cannot read `{}`: {problem}", .path.display())]
@@ -187,7 +189,15 @@ impl From<PlanError> for Failure {
                     false => failure.hint(format!("did you mean `{}`?", near.join("`, `"))),
                 }
             }
-            PlanError::NothingLeft { .. } => Failure::new(Exit::Tool, "nothing_left", what),
+            PlanError::NothingLeft { left_out, .. } => {
+                let why: Vec<String> =
+                    left_out.iter().map(|r| format!("{}: {}", r.rung, r.words)).collect();
+                let failure = Failure::new(Exit::Tool, "nothing_left", what).cause(why.join("; "));
+                match left_out.first() {
+                    Some(record) => failure.hint(super::reason::reason(&record.code).help),
+                    None => failure,
+                }
+            }
             PlanError::Unreadable { .. } => Failure::new(Exit::Config, "missing_source", what),
         }
     }

@@ -89,6 +89,7 @@ impl<'a> Ladder<'a> {
                 leave: leave.map(String::as_str),
                 counterless,
                 kernel: matches!(self.request.target, Target::Kernel { .. }),
+                filtered: ncu::filtered(self.request),
             };
             rung.diagnosis = table(rows, ways);
         }
@@ -171,7 +172,10 @@ impl<'a> Ladder<'a> {
             let mut rung = this.rung(id, argv, artifacts);
             rung.success.files = vec![report];
             rung.loses = loses.to_owned();
-            this.rungs.push(rung);
+            // What was asked may be the basic set already.
+            if this.rungs.iter().all(|other| other.argv != rung.argv) {
+                this.rungs.push(rung);
+            }
             Ok::<(), PlanError>(())
         };
         add(self, "ncu.asked", Collect::Asked, replay, None, "")?;

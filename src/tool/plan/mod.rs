@@ -183,7 +183,7 @@ impl<'a> Planner<'a> {
 
     fn finish(self, title: String) -> Result<Draft, PlanError> {
         if self.steps.is_empty() {
-            return Err(PlanError::NothingLeft { title });
+            return Err(PlanError::NothingLeft { title, left_out: self.expect.left_out });
         }
         let request = self.request;
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
@@ -397,6 +397,7 @@ impl<'a> Planner<'a> {
         if rungs.is_empty() {
             return Err(PlanError::NothingLeft {
                 title: format!("look at it with `{}`", self.request.mode),
+                left_out: self.expect.left_out.clone(),
             });
         }
         if rungs.iter().any(|rung| rung.id == "nvtx")
@@ -467,7 +468,10 @@ impl<'a> Planner<'a> {
         }
         match self.steps.iter().any(|step| step.id.starts_with("sanitizer-")) {
             true => Ok(()),
-            false => Err(PlanError::NothingLeft { title: "check for faults".to_owned() }),
+            false => Err(PlanError::NothingLeft {
+                title: "check for faults".to_owned(),
+                left_out: self.expect.left_out.clone(),
+            }),
         }
     }
 
@@ -527,3 +531,6 @@ fn plain_rung(
         loses: String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ pub(crate) enum Go {
     Next,
     /// Past every rung of this tool.
     Leave,
+    /// Past every rung of this tool, unless the user's own filters are the reason.
+    LeaveUnfiltered,
     /// To the tool's rung that needs no counters, or past it.
     Counterless,
     /// No rung could do better.
@@ -33,6 +35,8 @@ pub(crate) struct Ways<'a> {
     pub(crate) counterless: Option<&'a str>,
     /// Whether the program is ours to judge.
     pub(crate) kernel: bool,
+    /// Whether the user chose kernels, launches or regions.
+    pub(crate) filtered: bool,
 }
 
 /// A table for one rung of a ladder.
@@ -48,7 +52,8 @@ pub(crate) fn table(rows: &[Row], ways: Ways<'_>) -> Vec<Diagnosis> {
             code: (*code).to_owned(),
             then: match go {
                 Go::Next => Then::Next,
-                Go::Leave => to(ways.leave),
+                Go::LeaveUnfiltered if ways.filtered => Then::Stop,
+                Go::Leave | Go::LeaveUnfiltered => to(ways.leave),
                 Go::Counterless => to(ways.counterless.or(ways.leave)),
                 Go::Stop => Then::Stop,
                 Go::Note => Then::Note,

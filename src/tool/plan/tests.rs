@@ -1,0 +1,296 @@
+//! Plans for hosts of several kinds, as snapshots: what runs there, word by word.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use rgpu_protocol::HostFacts;
+use rgpu_protocol::pattern::Then;
+use rgpu_protocol::plan::Word;
+use rgpu_protocol::probe::AgentFacts;
+
+use super::draft::Draft;
+use super::request::{CaptureRange, Program};
+use super::*;
+use crate::kernel::{Places, Selection, find};
+
+fn host(name: &str) -> HostFacts {
+    let file = format!("{}/tests/fixtures/facts/synthetic-{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let agent: AgentFacts = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    facts::facts(name, "ssh", agent)
+}
+
+fn request(mode: Mode, kernel: &str) -> Request {
+    let places = Places { project: env!("CARGO_MANIFEST_DIR").into(), ..Places::default() };
+    let spec = find::find(kernel, &places).unwrap().spec;
+    let sources = spec.sources().unwrap();
+    let data_sets = spec.cases(&Selection::Default).unwrap();
+    Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 42 })
+}
+
+fn program(mode: Mode) -> Request {
+    let argv = vec![Word::text("./app"), Word::text("--steps"), Word::text("2")];
+    Request::new(mode, Target::Program(Program { name: "app".into(), argv, files: Vec::new() }))
+}
+
+fn toolbox() -> Toolbox {
+    Toolbox {
+        runner: Some(PathBuf::from("/libexec/rgpu-runner")),
+        collector: Some(PathBuf::from("/libexec/librgpu_collector.so")),
+    }
+}
+
+fn planned(request: &Request, host: &HostFacts) -> Draft {
+    plan(request, host, &toolbox(), &JobName { run: "r".into(), sequence: 1 }).unwrap()
+}
+
+/// What a person wants to see of a draft: everything but the diagnosis tables and file contents.
+fn shown(draft: &Draft) -> String {
+    let mut out = crate::bundle::commands(&draft.plan);
+    for step in &draft.plan.steps {
+        for rung in &step.rungs {
+            let jumps: Vec<String> = rung
+                .diagnosis
+                .iter()
+                .filter_map(|row| match &row.then {
+                    Then::Rung(to) => Some(format!("{} → {to}", row.code)),
+                    _ => None,
+                })
+                .collect();
+            let kinds: Vec<_> =
+                rung.artifacts.iter().map(|a| format!("{} ({})", a.path, a.kind)).collect();
+            let _ = write!(out, "\n{}/{}", step.id, rung.id);
+            let _ = write!(out, "\n  success: {:?} {:?}", rung.success.exit, rung.success.files);
+            let _ = write!(out, " {:?}", rung.success.prints);
+            let _ = write!(out, "\n  back: {}", kinds.join(", "));
+            let mut jumps = jumps;
+            jumps.dedup();
+            if !jumps.is_empty() {
+                let _ = write!(out, "\n  jumps: {}", jumps.join(", "));
+            }
+        }
+        let _ =
+            write!(out, "\n{} needs {:?}, on failure {:?}", step.id, step.needs, step.on_failure);
+    }
+    let files: Vec<_> = draft.files.iter().map(|file| file.path.as_str()).collect();
+    let _ = write!(out, "\n\nfiles: {}", files.join(" "));
+    for record in &draft.expect.left_out {
+        let _ = write!(
+            out,
+            "\nleft out: {}/{} {}: {}",
+            record.step, record.rung, record.code, record.words
+        );
+    }
+    for note in &draft.expect.notes {
+        let _ = write!(out, "\nnote: {note}");
+    }
+    let _ = write!(
+        out,
+        "\ngpu: {:?}",
+        draft.plan.gpu.as_ref().map(|gpu| (&gpu.choice, gpu.known.len()))
+    );
+    out
+}
+
+#[test]
+fn facts_are_made_of_answers() {
+    let facts = host("h200");
+    let tools: BTreeMap<_, _> = facts
+        .tools
+        .iter()
+        .map(|t| (t.name.as_str(), format!("{} {} {:?}", t.path, t.version, t.problems)))
+        .collect();
+    insta::assert_debug_snapshot!((
+        tools,
+        facts.driver,
+        facts.cuda,
+        facts.counters_admin_only,
+        facts.gpus
+    ));
+    assert_eq!(host("restricted").counters_admin_only, Some(true));
+    let nsys = host("h200-no-libdw").tool("nsys").unwrap().problems.clone();
+    assert_eq!(nsys, ["its importer does not start: `libdw.so.1` is missing"]);
+    let sudo = host("no-gpu").tool("sudo").unwrap().problems.clone();
+    assert_eq!(sudo, ["does not start: sudo: a password is required"]);
+}
+
+#[test]
+fn ncu_on_a_host_with_everything() {
+    insta::assert_snapshot!(shown(&planned(&request(Mode::Ncu, "vecadd"), &host("h200"))));
+}
+
+#[test]
+fn nsys_on_a_host_with_everything() {
+    insta::assert_snapshot!(shown(&planned(&request(Mode::Nsys, "nested-regions"), &host("h200"))));
+}
+
+#[test]
+fn a_host_without_nsight_falls_to_the_collector_at_once() {
+    insta::assert_snapshot!(shown(&planned(&request(Mode::Ncu, "vecadd"), &host("no-nsight"))));
+}
+
+#[test]
+fn a_host_without_a_gpu_compiles_and_runs_the_reference() {
+    insta::assert_snapshot!(shown(&planned(&request(Mode::Ncu, "vecadd"), &host("no-gpu"))));
+}
+
+#[test]
+fn every_sanitizer_tool_is_a_step() {
+    let mut request = request(Mode::Sanitizer, "race");
+    request.sanitizer.tools = SanitizerTool::ALL.to_vec();
+    insta::assert_snapshot!(shown(&planned(&request, &host("h200"))));
+}
+
+#[test]
+fn a_program_is_profiled_as_it_is() {
+    let mut ncu = program(Mode::Ncu);
+    ncu.nvtx_include = vec!["dom@A".into(), "A::A1".into()];
+    insta::assert_snapshot!(shown(&planned(&ncu, &host("h200"))));
+    let mut nsys = program(Mode::Nsys);
+    nsys.nsys.capture_range = Some(CaptureRange::Nvtx("dom@A".into()));
+    insta::assert_snapshot!(shown(&planned(&nsys, &host("h200"))));
+}
+
+#[test]
+fn counters_that_need_root_have_a_rung_of_their_own() {
+    let mut request = request(Mode::Ncu, "vecadd");
+    request.sudo = true;
+    request.gpu = rgpu_protocol::GpuChoice::Index(1);
+    let draft = planned(&request, &host("restricted"));
+    insta::assert_snapshot!(shown(&draft));
+    request.sudo = false;
+    let profile = planned(&request, &host("restricted")).plan.steps.pop().unwrap();
+    let refused = profile.rungs[0].diagnosis.iter().find(|r| r.code == "counters_refused").unwrap();
+    assert_eq!(refused.then, Then::Rung("ncu.launch".into()));
+}
+
+#[test]
+fn a_later_plan_of_a_run_repeats_no_build_and_no_refused_rung() {
+    let mut request = request(Mode::Nsys, "vecadd");
+    let digest = rgpu_protocol::Digest::from_bytes(&[7; 32]);
+    request.reuse = vec![rgpu_protocol::plan::InputFile {
+        path: "build/vecadd.cubin".into(),
+        size: 1,
+        digest: digest.clone(),
+        blobs: vec![digest],
+        executable: false,
+    }];
+    request.skip = ["nsys.full".to_owned()].into();
+    let draft = planned(&request, &host("h200"));
+    let ids: Vec<_> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(ids, ["profile", "export"]);
+    assert_eq!(draft.plan.steps[0].rungs[0].id, "nsys.cuda");
+    assert_eq!(draft.plan.files.len(), 1);
+}
+
+#[test]
+fn a_module_built_elsewhere_replaces_the_build_step() {
+    let mut request = request(Mode::Bench, "vecadd");
+    request.prebuilt = vec![BundleFile::text("build/vecadd.cubin", "ELF")];
+    let draft = planned(&request, &host("no-nsight"));
+    let ids: Vec<_> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(ids, ["reference", "verify", "time"]);
+    assert!(draft.files.iter().any(|file| file.path == "build/vecadd.cubin"));
+}
+
+#[test]
+fn the_build_alone_can_be_planned_for_another_machine() {
+    let mut request = request(Mode::Ncu, "vecadd");
+    request.part = Part::Build;
+    request.arch = Some("sm_100a".into());
+    insta::assert_snapshot!(shown(&planned(&request, &host("no-gpu"))));
+}
+
+#[test]
+fn a_case_holds_everything_that_the_runner_needs() {
+    let draft = planned(&request(Mode::Ncu, "softmax"), &host("h200"));
+    let file = draft.files.iter().find(|file| file.path == "case.json").unwrap();
+    let draft::Content::Bytes(bytes) = &file.content else { panic!() };
+    insta::assert_snapshot!(String::from_utf8_lossy(bytes));
+}
+
+#[test]
+fn requests_that_cannot_be_met_say_why() {
+    let host = host("h200");
+    let job = JobName { run: "r".into(), sequence: 1 };
+    let message = |request: &Request, toolbox: &Toolbox, host: &HostFacts| {
+        let error = plan(request, host, toolbox, &job).unwrap_err();
+        crate::error::Failure::from(error).to_string()
+    };
+    let with = |change: fn(&mut Request)| {
+        let mut request = request(Mode::Ncu, "vecadd");
+        change(&mut request);
+        message(&request, &toolbox(), &host)
+    };
+    let no_compiler = self::host("restricted");
+    insta::assert_snapshot!(
+        [
+            with(|r| r.ncu.sections = vec!["SpeedOfLigth".into()]),
+            with(|r| r.ncu.set = Some("fulll".into())),
+            with(|r| r.ncu.replay_mode = Some("kernell".into())),
+            with(|r| r.ncu.extra = vec!["--x 'y".into()]),
+            with(|r| r.nvtx_include = vec!["A::".into()]),
+            with(|r| r.arch = Some("sm_100a".into())),
+            with(|r| r.gpu = rgpu_protocol::GpuChoice::Name("b200".into())),
+            message(&request(Mode::Ncu, "vecadd"), &Toolbox::default(), &host),
+            message(&request(Mode::Bench, "host-entry"), &toolbox(), &no_compiler),
+        ]
+        .join("\n\n")
+    );
+}
+
+/// What the agent would make of a recorded output: the code of the failure, then those of notes.
+fn diagnosed(tool: &str, case: &str) -> Vec<String> {
+    let rows = match tool {
+        "ncu" => ncu::ROWS,
+        "nsys" => nsys::ROWS,
+        _ => sanitizer::ROWS,
+    };
+    let ways = Ways { leave: Some("below"), kernel: true, ..Ways::default() };
+    let folder = format!("{}/tests/fixtures/{tool}/2025.3.1/{case}", env!("CARGO_MANIFEST_DIR"));
+    let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
+    let (stdout, stderr) = (text("stdout.txt"), text("stderr.txt"));
+    let rows = table(rows, ways);
+    let hit = |row: &&rgpu_protocol::Diagnosis| {
+        row.pattern.find(&stdout).or_else(|| row.pattern.find(&stderr)).is_some()
+    };
+    let mut codes: Vec<String> = rows
+        .iter()
+        .filter(|row| row.then != Then::Note)
+        .find(hit)
+        .map(|row| row.code.clone())
+        .into_iter()
+        .collect();
+    codes.extend(
+        rows.iter()
+            .filter(|row| row.then == Then::Note)
+            .filter(hit)
+            .map(|r| format!("note {}", r.code)),
+    );
+    codes
+}
+
+#[test]
+fn recorded_words_of_the_tools_are_understood() {
+    let mut lines = Vec::new();
+    for tool in ["ncu", "nsys", "sanitizer"] {
+        let folder = format!("{}/tests/fixtures/{tool}/2025.3.1", env!("CARGO_MANIFEST_DIR"));
+        let mut cases: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        cases.sort();
+        for case in cases {
+            lines.push(format!("{tool}/{case}: {}", diagnosed(tool, &case).join(", ")));
+        }
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn every_code_of_a_table_has_a_reason() {
+    let tables = [ncu::ROWS, nsys::ROWS, sanitizer::ROWS, super::super::nvcc::ROWS];
+    for rows::Row(_, code, _) in tables.into_iter().flatten() {
+        assert_eq!(reason::reason(code).code, *code);
+    }
+}
