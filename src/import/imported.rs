@@ -49,7 +49,8 @@ impl Imported {
     ///
     /// Launches are numbered on; sums by kernel are taken from the artifact where it has them, else
     /// made from its launches where the profile has none yet. A second result of the same
-    /// sanitizer tool replaces the first.
+    /// sanitizer tool replaces the first. Regions of the runner's own range log give way to those
+    /// of any tool.
     pub fn add_to(self, profile: &mut Profile) {
         let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
         let sums = match self.kernels {
@@ -64,6 +65,10 @@ impl Imported {
         }));
         profile.copies.extend(self.copies);
         profile.regions.extend(self.regions);
+        // The runner's own log is what remains where no tool recorded ranges.
+        if profile.regions.iter().any(|region| !is_own_log(&region.from)) {
+            profile.regions.retain(|region| !is_own_log(&region.from));
+        }
         for result in self.sanitizer {
             match profile.sanitizer.iter_mut().find(|r| r.tool == result.tool) {
                 Some(earlier) => *earlier = result,
@@ -73,6 +78,11 @@ impl Imported {
         profile.code.extend(self.code);
         profile.gaps.extend(self.gaps);
     }
+}
+
+/// Whether a region comes from the runner's range log, by the name that plans give it.
+fn is_own_log(from: &str) -> bool {
+    from.ends_with("ranges.jsonl")
 }
 
 /// Sums by kernel, longest first, of the launches that have a duration.
@@ -129,6 +139,22 @@ mod tests {
             .map(|k| (k.kernel.as_str(), k.launches, k.total_ns, k.min_ns, k.max_ns))
             .collect();
         assert_eq!(sums, [("b", 1, 7, 7, 7), ("a", 2, 4, 1, 3)]);
+    }
+
+    #[test]
+    fn regions_of_a_tool_replace_those_of_the_runners_own_log() {
+        let regions = |from: &str| {
+            let region =
+                Region { path: vec!["A".to_owned()], from: from.to_owned(), ..Region::default() };
+            Imported { regions: vec![region], ..Imported::default() }
+        };
+        let mut profile = Profile::default();
+        regions("raw/time.ranges.jsonl").add_to(&mut profile);
+        assert_eq!(profile.regions.len(), 1);
+        regions("raw/report.nsys-rep").add_to(&mut profile);
+        regions("raw/once.ranges.jsonl").add_to(&mut profile);
+        assert_eq!(profile.regions.len(), 1);
+        assert_eq!(profile.regions[0].from, "raw/report.nsys-rep");
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub struct Importer {
 /// Every kind of artifact.
 pub static IMPORTERS: &[Importer] = &[
     ncu::IMPORTER,
-    nsys::SQLITE_IMPORTER,
     nsys::REPORT_IMPORTER,
+    nsys::SQLITE_IMPORTER,
     sanitizer::LOG_IMPORTER,
     sanitizer::XML_IMPORTER,
     cubin::IMPORTER,

@@ -14,32 +14,59 @@ use rgpu_format::nsys_rep::{NsysRepError, NsysReport};
 use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
-use super::{Imported, Importer, Refusal};
+use super::{ImportError, Imported, Importer, Refusal, Source};
 use crate::model::profile::Gap;
 use rows::{ReportRows, Rows};
 
-/// `nsys_sqlite`: what `nsys export --type sqlite` makes of a report.
+/// `nsys_rep`: the report itself, read natively and checked against the export beside it.
+pub(super) const REPORT_IMPORTER: Importer = Importer {
+    kind: "nsys_rep",
+    recognises: |name, head| NsysReport::is_report(head) || name.ends_with(".nsys-rep"),
+    import: import_report_file,
+};
+
+/// `nsys_sqlite`: what `nsys export --type sqlite` makes of a report. Where the report lies beside
+/// it, both are imported with the report, since that is what the rung promised.
 pub(super) const SQLITE_IMPORTER: Importer = Importer {
     kind: "nsys_sqlite",
     recognises: |name, head| head.starts_with(b"SQLite format 3\0") || name.ends_with(".sqlite"),
     import: |source| {
         source.size()?;
+        if source.path.with_extension("nsys-rep").is_file() {
+            return Ok(Imported::default());
+        }
         import_sqlite(source.path, source.from).map_err(|cause| source.broken(cause))
     },
 };
 
-/// `nsys_rep`: the report itself. Where a sqlite export of it lies beside it, that one is read
-/// instead: it is nsys's own word.
-pub(super) const REPORT_IMPORTER: Importer = Importer {
-    kind: "nsys_rep",
-    recognises: |name, head| NsysReport::is_report(head) || name.ends_with(".nsys-rep"),
-    import: |source| {
-        if source.path.with_extension("sqlite").is_file() {
-            return Ok(Imported::default());
-        }
-        import_report(&source.bytes()?, source.from).map_err(|cause| source.broken(cause))
-    },
-};
+/// The format of reports is not published, so nsys's own export has the last word where there is
+/// one: it is taken when the report cannot be read, holds what is not understood, or differs.
+fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
+    let native = import_report(&source.bytes()?, source.from);
+    let path = source.path.with_extension("sqlite");
+    let export = match path.is_file() {
+        true => import_sqlite(&path, source.from).ok(),
+        false => None,
+    };
+    let (native, mut export) = match (native, export) {
+        (Ok(native), None) => return Ok(native),
+        (Err(cause), None) => return Err(source.broken(cause)),
+        (Err(_), Some(export)) => return Ok(export),
+        (Ok(native), Some(export)) => (native, export),
+    };
+    let same = native.launches == export.launches
+        && native.kernels == export.kernels
+        && native.copies == export.copies
+        && native.regions == export.regions;
+    let understood = !native.gaps.iter().any(|gap| gap.code == rows::UNKNOWN);
+    if !same && understood {
+        export.gaps.push(Gap {
+            code: "native_reading_differs".to_owned(),
+            text: format!("{}: nsys's own export says otherwise and is used", source.from),
+        });
+    }
+    Ok(if same { native } else { export })
+}
 
 /// Launches beyond this number are only summed: a profile is one JSON document.
 const MAX_LAUNCHES: usize = 10_000;

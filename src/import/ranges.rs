@@ -9,9 +9,9 @@ use super::{Imported, Importer};
 use crate::model::Region;
 use crate::model::profile::Gap;
 
-/// `range_log`: what the runner writes where no tool records ranges.
+/// `ranges`: what the runner writes where no tool records ranges.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "range_log",
+    kind: "ranges",
     recognises: |_, head| head.starts_with(b"{\"rgpu_ranges\""),
     import: |source| {
         let log = range_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;

@@ -53,6 +53,9 @@ impl Rows for NsysSqlite {
     }
 }
 
+/// Code of the gap for what a report holds and this reader does not understand.
+pub(super) const UNKNOWN: &str = "unknown_events";
+
 /// A report's rows, with what one look over all events has told.
 pub(super) struct ReportRows<'r, 'a> {
     report: &'r NsysReport<'a>,
@@ -95,7 +98,7 @@ impl<'r, 'a> ReportRows<'r, 'a> {
             }),
         ];
         let texts = texts.into_iter().flatten();
-        texts.map(|text| Gap { code: "unknown_events".to_owned(), text }).collect()
+        texts.map(|text| Gap { code: UNKNOWN.to_owned(), text }).collect()
     }
 
     fn each<T>(

@@ -140,3 +140,23 @@ fn a_capture_range_and_a_program_without_cuda_are_read_from_their_reports() {
     assert!(range.refusals.is_empty());
     assert_eq!(report("no-cuda").refusals[0].code, "no_gpu_rows");
 }
+
+#[test]
+fn the_export_beside_a_report_counts_where_the_report_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.nsys-rep");
+    std::fs::copy(fixture("regions/report.sqlite"), report.with_extension("sqlite")).unwrap();
+    std::fs::write(&report, "NVIDIA Tegra Profiler Report 2030@1.\nof another form").unwrap();
+    let imported = (REPORT_IMPORTER.import)(&Source::new(&report, "raw/report")).unwrap();
+    assert_eq!(imported.launches.len(), 7);
+    std::fs::copy(fixture("regions/report.nsys-rep"), &report).unwrap();
+    let both = (REPORT_IMPORTER.import)(&Source::new(&report, "raw/report")).unwrap();
+    assert_eq!(both.launches, imported.launches);
+    assert!(both.gaps.is_empty(), "{:?}", both.gaps);
+    let export = report.with_extension("sqlite");
+    let second = (SQLITE_IMPORTER.import)(&Source::new(&export, "raw/export")).unwrap();
+    assert!(second.launches.is_empty() && second.refusals.is_empty());
+    std::fs::copy(fixture("regions-nvtx-only/report.sqlite"), &export).unwrap();
+    let differs = (REPORT_IMPORTER.import)(&Source::new(&report, "raw/report")).unwrap();
+    assert_eq!(differs.gaps[0].code, "native_reading_differs");
+}
