@@ -1,1 +1,372 @@
-//! Layered configuration.
+//! Settings from every place they may stand in, layered once, each with where it came from.
+//!
+//! Later layers win: built-in, the user's `config.toml`, the project's `rgpu.toml`, the environment
+//! (`RGPU_REMOTE`, `RGPU_RUNS_DIR`); flags of a command win over all and are applied by the command
+//! itself. Remotes (hosts, keys, `via`, commands) come from the user's file alone: a project that
+//! was cloned from somewhere may *name* a remote, never define one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{Exit, Failure, Result, nearest};
+use crate::remote::RemoteSpec;
+use crate::store::atomic;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Built in.
+    Default,
+    /// A file.
+    File(PathBuf),
+    /// An environment variable.
+    Env(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("built in"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Env(name) => write!(f, "${name}"),
+        }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set<T> {
+    /// The value.
+    pub value: T,
+    /// Its origin.
+    pub origin: Origin,
+}
+
+/// The variables that are read, so that the rest of the program reads none.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// `RGPU_CONFIG`: the user's file instead of the usual one.
+    pub config: Option<PathBuf>,
+    /// `RGPU_REMOTE`.
+    pub remote: Option<String>,
+    /// `RGPU_RUNS_DIR`.
+    pub runs_dir: Option<PathBuf>,
+    /// `RGPU_LIBEXEC`: where agent, runner and collector lie.
+    pub libexec: Option<PathBuf>,
+}
+
+impl Environment {
+    /// Reads the process's environment, once.
+    pub fn read() -> Self {
+        let var = |name| std::env::var_os(name).filter(|v| !v.is_empty());
+        Self {
+            config: var("RGPU_CONFIG").map(PathBuf::from),
+            remote: var("RGPU_REMOTE").and_then(|v| v.into_string().ok()),
+            runs_dir: var("RGPU_RUNS_DIR").map(PathBuf::from),
+            libexec: var("RGPU_LIBEXEC").map(PathBuf::from),
+        }
+    }
+}
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The project: the nearest folder above with `rgpu.toml`, else the current one.
+    pub project: PathBuf,
+    /// The user's file, whether it exists or not.
+    pub user_file: PathBuf,
+    /// The remotes by name.
+    pub remotes: BTreeMap<String, RemoteSpec>,
+    /// The remote when `--remote` is not given.
+    pub default_remote: Set<String>,
+    /// Where runs are kept.
+    pub runs_dir: Set<PathBuf>,
+    /// Further folders in which kernels are looked for.
+    pub kernel_path: Set<Vec<PathBuf>>,
+    /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
+    pub presets: BTreeMap<String, toml::Table>,
+    /// Where agent, runner and collector lie, when said.
+    pub libexec: Option<PathBuf>,
+}
+
+/// What a user's file may hold.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UserFile {
+    default_remote: Option<String>,
+    #[serde(default)]
+    remote: BTreeMap<String, RemoteSpec>,
+    runs_dir: Option<PathBuf>,
+    kernel_path: Option<Vec<PathBuf>>,
+    #[serde(default)]
+    preset: BTreeMap<String, toml::Table>,
+}
+
+/// What a project's file may hold: everything but remotes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProjectFile {
+    default_remote: Option<String>,
+    runs_dir: Option<PathBuf>,
+    kernel_path: Option<Vec<PathBuf>>,
+    #[serde(default)]
+    preset: BTreeMap<String, toml::Table>,
+}
+
+/// The name of this machine as a remote.
+pub const LOCAL: &str = "local";
+
+impl Config {
+    /// Loads the settings that hold in `cwd`. `home_config` is the user's configuration folder.
+    ///
+    /// # Errors
+    /// A file that is there but cannot be read, is not TOML, or has unknown keys.
+    pub fn load(cwd: &Path, home_config: &Path, env: &Environment) -> Result<Self> {
+        let user_file = env.config.clone().unwrap_or_else(|| home_config.join("rgpu/config.toml"));
+        let project_file = cwd.ancestors().map(|dir| dir.join("rgpu.toml")).find(|p| p.is_file());
+        let project = project_file
+            .as_deref()
+            .and_then(Path::parent)
+            .map_or_else(|| cwd.to_owned(), Path::to_owned);
+
+        let user: UserFile = read(&user_file)?;
+        let own: ProjectFile = match &project_file {
+            Some(path) => read(path).map_err(|f| match fs::read_to_string(path) {
+                Ok(text) if text.contains("[remote") => f.hint(
+                    "a project may name a remote (`default_remote`), never define one: use `rgpu remote add`",
+                ),
+                _ => f,
+            })?,
+            None => ProjectFile::default(),
+        };
+        let from_user = || Origin::File(user_file.clone());
+        let from_project = || project_file.clone().map_or(Origin::Default, Origin::File);
+
+        let default_remote = layered([
+            (env.remote.clone(), Origin::Env("RGPU_REMOTE")),
+            (own.default_remote, from_project()),
+            (user.default_remote, from_user()),
+            (Some(LOCAL.to_owned()), Origin::Default),
+        ]);
+        let user_dir = user_file.parent().unwrap_or(cwd);
+        let runs_dir = layered([
+            (env.runs_dir.clone().map(|p| cwd.join(p)), Origin::Env("RGPU_RUNS_DIR")),
+            (own.runs_dir.map(|p| project.join(p)), from_project()),
+            (user.runs_dir.map(|p| project.join(p)), from_user()),
+            (Some(project.join("artifacts/runs")), Origin::Default),
+        ]);
+        let absolute = |base: &Path, list: Option<Vec<PathBuf>>| {
+            list.map(|l| l.into_iter().map(|p| base.join(p)).collect::<Vec<_>>())
+        };
+        let kernel_path = layered([
+            (absolute(&project, own.kernel_path), from_project()),
+            (absolute(user_dir, user.kernel_path), from_user()),
+            (Some(Vec::new()), Origin::Default),
+        ]);
+        let mut presets = user.preset;
+        presets.extend(own.preset);
+        let mut remotes = user.remote;
+        remotes.iter_mut().for_each(|(name, spec)| spec.name.clone_from(name));
+        Ok(Self {
+            project,
+            user_file,
+            remotes,
+            default_remote,
+            runs_dir,
+            kernel_path,
+            presets,
+            libexec: env.libexec.clone(),
+        })
+    }
+
+    /// The definition of a remote: one of the user's, `local`, or one that `name` spells out
+    /// itself (`ssh://user@host:port`, or an alias of `~/.ssh/config`, which `is_alias` knows).
+    ///
+    /// # Errors
+    /// An unknown name, with the nearest ones and the line to type.
+    pub fn remote(&self, name: &str, is_alias: impl FnOnce(&str) -> bool) -> Result<RemoteSpec> {
+        if let Some(spec) = self.remotes.get(name) {
+            return Ok(spec.clone());
+        }
+        if name == LOCAL {
+            return Ok(RemoteSpec::local());
+        }
+        // An address or an alias is used as it is; opening it says what is wrong with it.
+        if name.contains("://") || is_alias(name) {
+            return Ok(RemoteSpec::new(name, name));
+        }
+        let known = self.remotes.keys().map(String::as_str).chain([LOCAL]);
+        let near = nearest(name, known);
+        let mut failure =
+            Failure::new(Exit::Config, "unknown_remote", format!("there is no remote `{name}`"));
+        if !near.is_empty() {
+            failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
+        }
+        Err(failure.hint(format!("rgpu remote add {name} ssh://user@host:22")))
+    }
+
+    /// Adds or replaces a remote in the user's file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written.
+    pub fn add_remote(&self, name: &str, spec: &RemoteSpec, make_default: bool) -> Result<()> {
+        // Serialised by the same crate that reads it, then parsed into the document's own form.
+        let text = toml::to_string(spec).map_err(|e| bad_file(&self.user_file, &e.to_string()))?;
+        let value: toml_edit::DocumentMut = text
+            .parse()
+            .map_err(|e: toml_edit::TomlError| bad_file(&self.user_file, &e.to_string()))?;
+        self.edit(|doc| {
+            let remotes = doc.entry("remote").or_insert_with(implicit_table);
+            if let Some(table) = remotes.as_table_mut() {
+                table.insert(name, toml_edit::Item::Table(value.as_table().clone()));
+            }
+            if make_default {
+                doc["default_remote"] = toml_edit::value(name);
+            }
+        })
+    }
+
+    /// Removes a remote; whether it was there.
+    ///
+    /// # Errors
+    /// As [`Config::add_remote`].
+    pub fn remove_remote(&self, name: &str) -> Result<bool> {
+        let mut was = false;
+        self.edit(|doc| {
+            if let Some(table) = doc.get_mut("remote").and_then(|r| r.as_table_mut()) {
+                was = table.remove(name).is_some();
+            }
+            if doc.get("default_remote").and_then(|v| v.as_str()) == Some(name) {
+                doc.remove("default_remote");
+            }
+        })?;
+        Ok(was)
+    }
+
+    /// Sets the default remote in the user's file.
+    ///
+    /// # Errors
+    /// As [`Config::add_remote`].
+    pub fn set_default(&self, name: &str) -> Result<()> {
+        self.edit(|doc| doc["default_remote"] = toml_edit::value(name))
+    }
+
+    /// Edits the user's file in place: comments and order stay. The file is 0600 from then on.
+    fn edit(&self, change: impl FnOnce(&mut toml_edit::DocumentMut)) -> Result<()> {
+        let text = match fs::read_to_string(&self.user_file) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(bad_file(&self.user_file, &e.to_string())),
+        };
+        let mut doc: toml_edit::DocumentMut = text
+            .parse()
+            .map_err(|e: toml_edit::TomlError| bad_file(&self.user_file, &e.to_string()))?;
+        change(&mut doc);
+        atomic::write_private(&self.user_file, doc.to_string().as_bytes()).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "cannot write your settings")
+                .file(self.user_file.display())
+                .cause(e)
+        })
+    }
+}
+
+fn implicit_table() -> toml_edit::Item {
+    let mut table = toml_edit::Table::new();
+    table.set_implicit(true);
+    toml_edit::Item::Table(table)
+}
+
+/// The first layer that says something.
+fn layered<T, const N: usize>(layers: [(Option<T>, Origin); N]) -> Set<T> {
+    let set =
+        layers.into_iter().find_map(|(value, origin)| value.map(|value| Set { value, origin }));
+    // The last layer of every call is the built-in value.
+    match set {
+        Some(set) => set,
+        None => unreachable!("a setting without a built-in value"),
+    }
+}
+
+fn read<T: Default + for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
+    match fs::read_to_string(path) {
+        Ok(text) => toml::from_str(&text).map_err(|e| bad_file(path, &e.to_string())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(T::default()),
+        Err(e) => Err(bad_file(path, &e.to_string())),
+    }
+}
+
+fn bad_file(path: &Path, cause: &str) -> Failure {
+    Failure::new(Exit::Config, "bad_config", "a settings file cannot be used")
+        .file(path.display())
+        .cause(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(dir: &Path, env: Environment) -> Result<Config> {
+        Config::load(&dir.join("project/sub"), &dir.join("home"), &env)
+    }
+
+    fn setup(user: &str, project: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("project/sub")).unwrap();
+        fs::create_dir_all(dir.path().join("home/rgpu")).unwrap();
+        fs::write(dir.path().join("home/rgpu/config.toml"), user).unwrap();
+        fs::write(dir.path().join("project/rgpu.toml"), project).unwrap();
+        dir
+    }
+
+    #[test]
+    fn later_layers_win_and_every_value_knows_its_origin() {
+        let dir = setup("default_remote = \"a\"\nruns_dir = \"u\"\n", "default_remote = \"b\"\n");
+        let config = load(dir.path(), Environment::default()).unwrap();
+        assert_eq!(config.default_remote.value, "b");
+        assert_eq!(
+            config.default_remote.origin,
+            Origin::File(dir.path().join("project/rgpu.toml"))
+        );
+        assert_eq!(config.runs_dir.value, dir.path().join("project/u"));
+        let env = Environment { remote: Some("c".into()), ..Default::default() };
+        let config = load(dir.path(), env).unwrap();
+        assert_eq!(config.default_remote.value, "c");
+        assert_eq!(config.default_remote.origin.to_string(), "$RGPU_REMOTE");
+    }
+
+    #[test]
+    fn a_project_may_not_define_a_remote() {
+        let dir = setup("", "[remote.evil]\nurl = \"ssh://x@y\"\n");
+        let failure = load(dir.path(), Environment::default()).unwrap_err();
+        assert_eq!(failure.exit, Exit::Config);
+        assert!(failure.hints[0].contains("never define one"), "{failure}");
+    }
+
+    #[test]
+    fn adding_and_removing_a_remote_keeps_the_users_comments() {
+        let dir = setup("# mine\nruns_dir = \"x\" # here\n", "");
+        let config = load(dir.path(), Environment::default()).unwrap();
+        let spec = RemoteSpec::new("h200", "ssh://root@box:2222");
+        config.add_remote("h200", &spec, true).unwrap();
+        let text = fs::read_to_string(&config.user_file).unwrap();
+        assert!(text.starts_with("# mine\nruns_dir = \"x\" # here\n"), "{text}");
+        let again = load(dir.path(), Environment::default()).unwrap();
+        assert_eq!(again.default_remote.value, "h200");
+        assert_eq!(again.remotes["h200"], spec);
+        assert!(again.remove_remote("h200").unwrap());
+        assert!(load(dir.path(), Environment::default()).unwrap().remotes.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_remote_names_the_nearest_and_the_line_to_type() {
+        let dir = setup("[remote.h200]\nurl = \"ssh://root@box\"\n", "");
+        let config = load(dir.path(), Environment::default()).unwrap();
+        let failure = config.remote("h20", |_| false).unwrap_err();
+        assert_eq!(failure.hints[0], "did you mean `h200`?");
+        assert!(failure.hints[1].starts_with("rgpu remote add h20 ssh://"));
+    }
+}

@@ -220,7 +220,12 @@ impl RunFolder {
         let path = self.path.join("events.jsonl");
         let log = self.path.join("log");
         fs::create_dir_all(&log).map_err(io_error("create", &log))?;
-        let events = append(&path)?;
+        // A last line that a crash cut short must not swallow the next one.
+        let torn = fs::read(&path).is_ok_and(|text| text.last().is_some_and(|b| *b != b'\n'));
+        let mut events = append(&path)?;
+        if torn {
+            events.write_all(b"\n").map_err(io_error("write", &path))?;
+        }
         Ok(Recorder { folder: self.path.clone(), events, open: Vec::new() })
     }
 }

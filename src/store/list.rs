@@ -108,16 +108,23 @@ impl Runs {
         }
     }
 
-    /// Removes ended runs but the newest `keep`; returns what was removed with its bytes. Runs
-    /// that may still go on are never removed.
+    /// The ended runs but the newest `keep`. Runs that may still go on are never among them.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn ended_beyond(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
+        let ended = |line: &RunLine| {
+            matches!(line.record.state, RunState::Done | RunState::Failed | RunState::Cancelled)
+        };
+        Ok(self.list()?.into_iter().filter(ended).skip(keep).collect())
+    }
+
+    /// Removes what [`Runs::ended_beyond`] names; returns what was removed.
     ///
     /// # Errors
     /// I/O errors.
     pub fn clean(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
-        let ended = |line: &RunLine| {
-            matches!(line.record.state, RunState::Done | RunState::Failed | RunState::Cancelled)
-        };
-        let old: Vec<RunLine> = self.list()?.into_iter().filter(ended).skip(keep).collect();
+        let old = self.ended_beyond(keep)?;
         for line in &old {
             fs::remove_dir_all(&line.folder).map_err(io_error("remove", &line.folder))?;
         }
