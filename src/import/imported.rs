@@ -1,7 +1,8 @@
 //! What an importer returns, and how it joins the profile.
 
+use super::case_report::RunnerFailure;
 use crate::model::launch::Launch;
-use crate::model::profile::{Gap, Profile};
+use crate::model::profile::{CaseResult, Gap, Profile};
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum};
 use crate::model::{KernelCode, Region};
@@ -23,6 +24,12 @@ pub struct Imported {
     pub code: Vec<KernelCode>,
     /// What is missing and why.
     pub gaps: Vec<Gap>,
+    /// Cases with what the runner says of them; the engine joins them by name.
+    pub cases: Vec<CaseResult>,
+    /// Doubts about the host.
+    pub warnings: Vec<Gap>,
+    /// Why the runner stopped.
+    pub runner_failure: Option<RunnerFailure>,
     /// Why the rung is worth less than the tool said, worst first.
     pub refusals: Vec<Refusal>,
     /// The version of the tool that made the artifact, as the artifact says it.
@@ -45,7 +52,7 @@ pub struct Refusal {
 }
 
 impl Imported {
-    /// Adds everything but the refusals to `profile`.
+    /// Adds everything but cases, refusals and the runner's failure to `profile`.
     ///
     /// Launches are numbered on; sums by kernel are taken from the artifact where it has them, else
     /// made from its launches where the profile has none yet. A second result of the same
@@ -77,6 +84,12 @@ impl Imported {
         }
         profile.code.extend(self.code);
         profile.gaps.extend(self.gaps);
+        for warning in self.warnings {
+            // Every job of the runner judges the host: the same doubt is said once.
+            if !profile.warnings.contains(&warning) {
+                profile.warnings.push(warning);
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod imported;
 mod region_tree;
 mod source;
 
+pub mod case_report;
 pub mod cubin;
 pub mod ncu;
 pub mod nsys;
@@ -37,6 +38,7 @@ pub static IMPORTERS: &[Importer] = &[
     nsys::SQLITE_IMPORTER,
     sanitizer::LOG_IMPORTER,
     sanitizer::XML_IMPORTER,
+    case_report::IMPORTER,
     cubin::IMPORTER,
     nvtx::IMPORTER,
     ranges::IMPORTER,

@@ -1,0 +1,212 @@
+//! The runner's own report of a Case: correctness, times, the host's fitness, why it stopped.
+
+use rgpu_case::{
+    CaseReport, Checked, DataSetReport, ErrorClass, GuardFinding, GuardKind, TimingSource,
+};
+
+use super::{Imported, Importer, Source};
+use crate::model::profile::{CaseResult, Correctness, Gap, Timing};
+use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
+
+/// `case_report`: what `rgpu-runner` writes.
+pub(super) const IMPORTER: Importer = Importer {
+    kind: "case_report",
+    recognises: |name, head| {
+        name.ends_with(".json") && head.starts_with(b"{") && has(head, b"\"data_sets\"")
+    },
+    import: |source| {
+        let report: CaseReport =
+            serde_json::from_slice(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+        Ok(import(&report, source))
+    },
+};
+
+fn has(head: &[u8], word: &[u8]) -> bool {
+    head.windows(word.len()).any(|w| w == word)
+}
+
+/// What went wrong inside the runner, for the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunnerFailure {
+    /// snake_case class: `wrong_result`, `illegal_access` …
+    pub class: ErrorClass,
+    /// In words, with the call that failed.
+    pub text: String,
+}
+
+fn import(report: &CaseReport, source: &Source<'_>) -> Imported {
+    let guarded: Vec<SanitizerResult> =
+        report.data_sets.iter().filter_map(|d| guard(d, source.from)).collect();
+    Imported {
+        cases: report.data_sets.iter().map(|d| case(d, report.error.is_some())).collect(),
+        sanitizer: guarded,
+        warnings: report
+            .warnings
+            .iter()
+            .map(|w| Gap { code: snake(&format!("{:?}", w.kind)), text: w.text.clone() })
+            .collect(),
+        gaps: report
+            .gaps
+            .iter()
+            .map(|text| Gap { code: "runner".to_owned(), text: text.clone() })
+            .collect(),
+        device: report.device.as_ref().map(|d| d.name.clone()),
+        runner_failure: report.error.as_ref().map(|e| RunnerFailure {
+            class: e.class,
+            text: match &e.data_set {
+                Some(case) => format!("{} (case `{case}`)", e.text),
+                None => e.text.clone(),
+            },
+        }),
+        ..Imported::default()
+    }
+}
+
+fn case(data: &DataSetReport, stopped: bool) -> CaseResult {
+    CaseResult {
+        name: data.name.clone(),
+        sizes: Vec::new(),
+        timing: data.timing.as_ref().map(|t| Timing {
+            median_ns: t.median_ns,
+            ci95_ns: t.ci95_ns,
+            samples: t.samples as u64,
+            discarded: t.discarded.len() as u64,
+            min_ns: t.min_ns,
+            mad_ns: t.mad_ns,
+            clock: match t.source {
+                TimingSource::Events => "cuda_events",
+                TimingSource::Host => "host_clock",
+                TimingSource::Cpu => "cpu_reference",
+            }
+            .to_owned(),
+            prepare_ns: data.prepare_ns,
+            l2_flushed: t.l2_flushed,
+            sm_mhz: median(t.clocks.iter().filter_map(|c| c.sm_mhz)),
+            temperature_c: t.clocks.iter().rev().find_map(|c| c.temperature_c).map(f64::from),
+            throttle: {
+                let mut reasons: Vec<String> =
+                    t.clocks.iter().flat_map(|c| c.throttle.clone()).collect();
+                reasons.sort();
+                reasons.dedup();
+                reasons
+            },
+            flops_per_s: None,
+            bytes_per_s: None,
+        }),
+        correctness: data.correctness.as_ref().map(correctness).or_else(|| {
+            (stopped && data.timing.is_none()).then(|| Correctness {
+                verdict: "unchecked".to_owned(),
+                note: "the run stopped before the check".to_owned(),
+                ..Correctness::default()
+            })
+        }),
+    }
+}
+
+fn median(values: impl Iterator<Item = u32>) -> Option<f64> {
+    let mut values: Vec<u32> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).map(|v| f64::from(*v))
+}
+
+fn correctness(c: &rgpu_case::Correctness) -> Correctness {
+    let largest = |f: fn(&Checked) -> f64| {
+        c.outputs
+            .iter()
+            .map(f)
+            .filter(|x| x.is_finite())
+            .fold(None, |max: Option<f64>, x| Some(max.map_or(x, |m| m.max(x))))
+    };
+    let wrong: u64 = c.outputs.iter().map(|o| o.mismatches).sum();
+    let changed = (!c.changed_inputs.is_empty())
+        .then(|| format!("the kernel changed its input `{}`", c.changed_inputs.join("`, `")));
+    let verdict = match (c.outputs.is_empty(), c.passed) {
+        (true, true) => "unchecked",
+        (_, true) => "right",
+        (_, false) => "wrong",
+    };
+    Correctness {
+        verdict: verdict.to_owned(),
+        checked: c.outputs.iter().map(|o| o.elements).sum(),
+        wrong,
+        max_abs: largest(|o| o.max_abs_error),
+        max_rel: largest(|o| o.max_rel_error),
+        first_wrong: c.outputs.iter().find_map(first_wrong).or(changed),
+        bit_equal: Some(c.bit_equal),
+        note: if c.outputs.is_empty() {
+            "there is no reference to compare with".to_owned()
+        } else {
+            String::new()
+        },
+    }
+}
+
+fn first_wrong(output: &Checked) -> Option<String> {
+    let first = output.first_mismatch.as_ref()?;
+    let at: Vec<String> = first.coordinates.iter().map(u64::to_string).collect();
+    let unwritten = if output.unwritten > 0 {
+        format!(", {} never written", output.unwritten)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{}[{}] is {}, expected {}{unwritten}",
+        output.name,
+        at.join(", "),
+        first.actual,
+        first.expected
+    ))
+}
+
+/// A guarded run can say `found`, never `clean`.
+fn guard(data: &DataSetReport, from: &str) -> Option<SanitizerResult> {
+    let guard = data.guard.as_ref()?;
+    let found = !guard.findings.is_empty();
+    Some(SanitizerResult {
+        tool: "guard".to_owned(),
+        verdict: if found { "found" } else { "unknown" }.to_owned(),
+        errors: None,
+        causes: guard.findings.iter().map(cause).collect(),
+        note: if found {
+            String::new()
+        } else {
+            format!("nothing was seen in {} guarded launches, which proves nothing", guard.launches)
+        },
+        from: from.to_owned(),
+    })
+}
+
+fn cause(finding: &GuardFinding) -> SanitizerCause {
+    let arg = &finding.arg;
+    let (kind, text) = match finding.kind {
+        GuardKind::WriteBefore => {
+            ("out_of_bounds", format!("a write before `{arg}`, at byte {}", finding.offset))
+        }
+        GuardKind::WriteAfter => {
+            ("out_of_bounds", format!("a write after `{arg}`, at byte {}", finding.offset))
+        }
+        GuardKind::Unwritten => {
+            ("unwritten", format!("`{arg}` was not written whole: {} elements", finding.count))
+        }
+        GuardKind::InputWritten => ("input_written", format!("the input `{arg}` was written")),
+        GuardKind::NotRepeatable => {
+            ("race", format!("two launches gave different bits in `{arg}`"))
+        }
+        GuardKind::ReadsStray => {
+            ("uninitialized", format!("`{arg}` depends on memory that nobody initialised"))
+        }
+    };
+    SanitizerCause { kind: kind.to_owned(), text, count: 1, ..SanitizerCause::default() }
+}
+
+/// `PowerLimit` as `power_limit`.
+fn snake(camel: &str) -> String {
+    let mut out = String::new();
+    for c in camel.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}

@@ -1,0 +1,136 @@
+//! The one place that renders a table: plain columns for terminals, pipes for Markdown.
+
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
+};
+
+/// How a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Texts.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub struct Grid {
+    head: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// A table with these columns.
+    pub fn new(head: &[(&str, Align)]) -> Self {
+        Self { head: head.iter().map(|(n, a)| ((*n).to_owned(), *a)).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells are empty, surplus ones dropped.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let mut row: Vec<String> = cells.into_iter().take(self.head.len()).collect();
+        row.resize(self.head.len(), String::new());
+        self.rows.push(row);
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Without the columns in which every cell is empty.
+    pub fn without_empty_columns(mut self) -> Self {
+        for at in (0..self.head.len()).rev() {
+            if self.rows.iter().all(|row| row[at].is_empty()) {
+                self.head.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            }
+        }
+        self
+    }
+
+    /// For a terminal of `width` columns; every line is indented by `indent` blanks, long cells
+    /// wrap in the first column. Ends with a newline unless there is no row.
+    pub fn plain(&self, width: usize, indent: usize) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width.saturating_sub(indent).clamp(20, 500) as u16);
+        table.set_header(self.head.iter().map(|(name, align)| cell(name, *align)));
+        for row in &self.rows {
+            table.add_row(row.iter().zip(&self.head).map(|(text, (_, align))| cell(text, *align)));
+        }
+        // Numbers never wrap: only texts give way.
+        for (column, (_, align)) in table.column_iter_mut().zip(&self.head) {
+            if *align == Align::Right {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            } else {
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(8)));
+            }
+        }
+        let pad = " ".repeat(indent);
+        table
+            .lines()
+            .map(|line| {
+                format!("{pad}{}\n", line.trim_end().strip_prefix(' ').unwrap_or(line.trim_end()))
+            })
+            .collect()
+    }
+
+    /// As a Markdown table. Ends with a newline.
+    pub fn markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let escape = |text: &String| text.replace('|', "\\|").replace('\n', " ");
+        let mut out = line(self.head.iter().map(|(name, _)| escape(name)).collect());
+        out += &line(
+            self.head
+                .iter()
+                .map(|(_, a)| if *a == Align::Right { "---:" } else { "---" }.to_owned())
+                .collect(),
+        );
+        self.rows.iter().for_each(|row| out += &line(row.iter().map(escape).collect()));
+        out
+    }
+}
+
+fn cell(text: &str, align: Align) -> Cell {
+    Cell::new(text).set_alignment(match align {
+        Align::Left => CellAlignment::Left,
+        Align::Right => CellAlignment::Right,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Grid {
+        let mut grid =
+            Grid::new(&[("kernel", Align::Left), ("time", Align::Right), ("note", Align::Left)]);
+        grid.row(["vecadd".into(), "59.7 µs".into()]);
+        grid.row(["a|b".into(), "1.20 ms".into()]);
+        grid
+    }
+
+    #[test]
+    fn a_plain_table_has_columns_and_no_frame() {
+        insta::assert_snapshot!(sample().without_empty_columns().plain(80, 2), @r"
+          kernel     time
+          vecadd  59.7 µs
+          a|b     1.20 ms
+        ");
+    }
+
+    #[test]
+    fn markdown_escapes_what_would_break_the_table() {
+        insta::assert_snapshot!(sample().markdown(), @r"
+        | kernel | time | note |
+        | --- | ---: | --- |
+        | vecadd | 59.7 µs |  |
+        | a\|b | 1.20 ms |  |
+        ");
+    }
+}

@@ -1,0 +1,55 @@
+//! Numbers with units for people: three significant digits, a unit that fits.
+
+/// Nanoseconds as `812 ns`, `59.7 µs`, `1.20 ms`, `3.4 s`.
+pub fn duration(ns: f64) -> String {
+    scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
+}
+
+/// Bytes as `512 B`, `4.2 MB`, `1.3 GB` (powers of ten).
+pub fn bytes(n: f64) -> String {
+    scaled(n, &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
+}
+
+/// A rate: `3.17 TB/s`, `7.73 TFLOP/s`.
+pub fn per_second(x: f64, unit: &str) -> String {
+    let text =
+        scaled(x, &[(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]);
+    format!("{text}{unit}/s")
+}
+
+fn scaled(x: f64, units: &[(f64, &str)]) -> String {
+    let fits = units.iter().find(|(scale, _)| x.abs() >= *scale * 0.9995).or(units.last());
+    let Some((scale, unit)) = fits else { return digits(x) };
+    let value = x / scale;
+    let text =
+        if *scale == 1.0 && value.fract() == 0.0 { format!("{value}") } else { digits(value) };
+    format!("{text} {unit}")
+}
+
+/// Three significant digits, never in exponent form for what reports show.
+pub(super) fn digits(x: f64) -> String {
+    match x.abs() {
+        a if a >= 99.95 => format!("{x:.0}"),
+        a if a >= 9.995 => format!("{x:.1}"),
+        a if a >= 0.0995 || a == 0.0 => format!("{x:.2}"),
+        _ => format!("{x:.2e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit_that_fits() {
+        assert_eq!(duration(59_712.0), "59.7 µs");
+        assert_eq!(duration(812.0), "812 ns");
+        assert_eq!(duration(1.204e6), "1.20 ms");
+        assert_eq!(duration(999_990.0), "1.00 ms");
+        assert_eq!(bytes(134_227_456.0), "134 MB");
+        assert_eq!(bytes(512.0), "512 B");
+        assert_eq!(per_second(3.1697e12, "B"), "3.17 TB/s");
+        assert_eq!(per_second(7.73e12, "FLOP"), "7.73 TFLOP/s");
+        assert_eq!(digits(0.0), "0.00");
+    }
+}
