@@ -126,6 +126,20 @@ impl Packer {
         Ok(Bundle { plan, blobs, expect })
     }
 
+    /// A file that a job of this run built and this machine has fetched, as an input of the run's
+    /// next plan.
+    ///
+    /// # Errors
+    /// [`BundleError`] for a file that cannot be read.
+    pub fn built(
+        &mut self,
+        path: &str,
+        local: &Path,
+        blobs: &mut BTreeMap<Digest, BlobSource>,
+    ) -> Result<InputFile, BundleError> {
+        self.add(&BundleFile::copy(path, local), blobs)
+    }
+
     fn check_size(&self, files: &[BundleFile]) -> Result<(), BundleError> {
         let mut sizes = Vec::with_capacity(files.len());
         for file in files {

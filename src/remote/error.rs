@@ -7,6 +7,7 @@ use std::time::Duration;
 use rgpu_protocol::Digest;
 use rgpu_protocol::frame::FrameError;
 
+use super::Remote;
 use super::ssh::SshError;
 use crate::error::{Exit, Failure, Side};
 
@@ -244,5 +245,20 @@ pub(super) fn because(failure: Failure, error: &dyn std::error::Error) -> Failur
     match error.source() {
         Some(source) => failure.because(source),
         None => failure,
+    }
+}
+
+/// Gives an error the remote it belongs to.
+pub trait OnRemote<T> {
+    /// As a [`Failure`] of this remote.
+    ///
+    /// # Errors
+    /// The error itself, explained.
+    fn on(self, remote: &dyn Remote) -> Result<T, Failure>;
+}
+
+impl<T> OnRemote<T> for Result<T, RemoteError> {
+    fn on(self, remote: &dyn Remote) -> Result<T, Failure> {
+        self.map_err(|error| error.failure(remote.name(), remote.transport()))
     }
 }

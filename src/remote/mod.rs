@@ -29,7 +29,7 @@ pub mod stream;
 pub mod upload;
 
 pub use client::{JobMessage, Session, Streams};
-pub use error::RemoteError;
+pub use error::{OnRemote, RemoteError};
 pub use fetch::Wanted;
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};

@@ -1,1 +1,37 @@
-//! The engine.
+//! The engine: the only module that joins tools, remotes, the store and importers.
+//!
+//! A run holds one plan or several. The agent judges each rung by cheap signs; the engine imports
+//! what came back and may refuse a rung that gave nothing to believe, then sends the next plan of
+//! the same run on the same connection. All it says goes through a [`Reporter`]; it knows no
+//! terminal, no flags and no environment.
+
+mod assemble;
+mod blobs;
+mod cancel;
+mod exec;
+mod facts;
+mod job;
+mod ladder;
+mod local_build;
+mod outcome;
+mod profile;
+mod programs;
+mod provenance;
+mod resume;
+mod said;
+
+pub use assemble::publish_cubins;
+pub use cancel::{Cancel, Canceller, channel};
+pub use exec::{ExecRequest, ProgramEnd, exec, exec_again};
+pub use facts::FactsCache;
+pub use job::{Desk, JobEnd};
+pub use ladder::{RUNGS, is_below};
+pub use profile::{Ended, ProfileRun};
+pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
+pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file};
+pub use said::{Lines, Reporter, Reporters, Said, Shared};
+
+/// Whether the followed remote is this machine.
+fn is_local(follow: &crate::remote::Follow) -> bool {
+    follow.remote().transport() == "local"
+}

@@ -1,0 +1,566 @@
+//! From what jobs brought back to one profile: artifacts imported, rungs judged, numbers joined.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rgpu_case::{DataSet, ErrorClass};
+use rgpu_protocol::event::Stream;
+use rgpu_protocol::{HostFacts, Outcome};
+
+use super::job::{HostFile, JobEnd, cancelled};
+use super::outcome;
+use crate::analysis;
+use crate::error::{Exit, Failure, Result, Side};
+use crate::import::case_report::RunnerFailure;
+use crate::import::{IMPORTERS, Imported, Refusal, Source};
+use crate::model::Profile;
+use crate::model::profile::{Artifact, CaseResult, Correctness, Gap, KernelInfo, RunInfo, SCHEMA};
+use crate::remote::Remote;
+use crate::store::{RunFolder, RunRecord};
+use crate::tool::{Expectations, Request, Target};
+
+/// A rung that the laptop does not believe.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub rung: String,
+    pub code: &'static str,
+    pub text: String,
+    pub metrics: Vec<String>,
+}
+
+/// What a run has gathered so far.
+#[derive(Default)]
+pub(super) struct Parts {
+    profile: Profile,
+    /// The last plan's expectations.
+    expect: Expectations,
+    /// What was built, for the next plan.
+    pub built: Vec<(String, PathBuf)>,
+    /// The last job.
+    pub job: Option<JobEnd>,
+    /// Why the runner stopped, by the step it ran in.
+    runner: Vec<(String, RunnerFailure)>,
+    /// The rung of the last step that ended well.
+    rung: String,
+    /// A build failure's whole message, with this machine's paths.
+    compiler: Option<String>,
+}
+
+/// Kinds that tell something even when their step failed.
+const ALWAYS: &[&str] = &["case_report"];
+
+/// Steps whose success is not the run's rung.
+const PREPARING: &[&str] = &["build", "reference"];
+
+impl Parts {
+    pub(super) fn new(request: &Request) -> Self {
+        let mut parts = Self::default();
+        if let Target::Kernel { data_sets, spec, .. } = &request.target {
+            let vars = &spec.sizes.vars;
+            parts.profile.cases = data_sets.iter().map(|set| empty_case(set, vars)).collect();
+        }
+        parts
+    }
+
+    /// Takes note of what a plan was expected to bring.
+    pub(super) fn expect(&mut self, expect: &Expectations) {
+        if self.profile.ladder.is_empty() {
+            self.profile.ladder.extend(expect.left_out.iter().cloned());
+        }
+        self.expect = expect.clone();
+    }
+
+    /// Takes in an ended job; the rung that should not be believed, if another may do better.
+    pub(super) fn take(
+        &mut self,
+        folder: &RunFolder,
+        end: &JobEnd,
+        request: &Request,
+    ) -> Result<Option<Refused>> {
+        self.profile.ladder.extend(end.rungs.iter().cloned());
+        self.profile.warnings.extend(end.warnings.iter().cloned());
+        if end.gpu.is_some() {
+            self.profile.gpu.clone_from(&end.gpu);
+        }
+        let mut refused = None;
+        for file in &end.files {
+            self.profile.artifacts.retain(|a| a.path != file.artifact.path);
+            self.profile.artifacts.push(file.artifact.clone());
+            if self.expect.built.contains(&file.host_path) {
+                let local = folder.path().join(&file.artifact.path);
+                self.built.retain(|(path, _)| *path != file.host_path);
+                self.built.push((file.host_path.clone(), local));
+            }
+            // Imported with its log, which alone makes the verdict.
+            if file.artifact.kind == "sanitizer_xml" {
+                continue;
+            }
+            let believed = end.rung_of(&file.artifact.step) == Some(file.rung.as_str());
+            if believed || ALWAYS.contains(&file.artifact.kind.as_str()) {
+                refused = self.import(folder, file, believed, request).or(refused);
+            }
+        }
+        for (step, rung) in &end.ended {
+            if let Some(tool) = step.strip_prefix("sanitizer-") {
+                self.sanitizer_log(
+                    folder,
+                    step,
+                    tool,
+                    rung.as_deref().unwrap_or_default(),
+                    request,
+                )?;
+            }
+        }
+        if !end.step_ok("build") && end.last_rung("build").is_some_and(|r| !r.ok) {
+            self.compiler = compiler_message(folder, &self.expect);
+        }
+        if let Some(rung) =
+            end.ended.iter().rev().find_map(|(step, rung)| {
+                rung.as_ref().filter(|_| !PREPARING.contains(&step.as_str()))
+            })
+        {
+            self.rung.clone_from(rung);
+        }
+        Ok(refused)
+    }
+
+    /// The sanitizer's log is its standard output, where its verdict stands: it is kept beside the
+    /// records of the same run, and imported with them.
+    fn sanitizer_log(
+        &mut self,
+        folder: &RunFolder,
+        step: &str,
+        tool: &str,
+        rung: &str,
+        request: &Request,
+    ) -> Result<()> {
+        if rung == "guard" {
+            return Ok(());
+        }
+        let Ok(text) = folder.read(&RunFolder::log_name(step, Stream::Stdout)) else {
+            return Ok(());
+        };
+        let path = format!("raw/{tool}.log");
+        folder.write(&path, &text)?;
+        let digest = super::provenance::digest_file(&folder.path().join(&path)).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "cannot read the run folder").file(&path).cause(e)
+        })?;
+        let artifact = Artifact {
+            path,
+            kind: "sanitizer_log".to_owned(),
+            step: step.to_owned(),
+            size: digest.size,
+            sha256: digest.sha256.into(),
+        };
+        self.profile.artifacts.push(artifact.clone());
+        let file = HostFile { host_path: String::new(), rung: rung.to_owned(), artifact };
+        self.import(folder, &file, false, request);
+        Ok(())
+    }
+
+    /// Imports one file into the profile.
+    fn import(
+        &mut self,
+        folder: &RunFolder,
+        file: &HostFile,
+        believed: bool,
+        request: &Request,
+    ) -> Option<Refused> {
+        let artifact = &file.artifact;
+        let importer = IMPORTERS.iter().find(|i| i.kind == artifact.kind)?;
+        let path = folder.path().join(&artifact.path);
+        let mut source = Source::new(&path, &artifact.path);
+        source.asked.metrics = &request.ncu.metrics;
+        let mut imported = match (importer.import)(&source) {
+            Ok(imported) => imported,
+            Err(error) => {
+                let text = chain(&error);
+                self.profile
+                    .gaps
+                    .push(Gap { code: "unreadable_artifact".to_owned(), text: text.clone() });
+                return believed.then(|| Refused {
+                    rung: file.rung.clone(),
+                    code: "unreadable_artifact",
+                    text,
+                    metrics: Vec::new(),
+                });
+            }
+        };
+        let refusal = imported.refusals.drain(..).next();
+        if let Some(failure) = imported.runner_failure.take() {
+            self.runner.retain(|(step, _)| *step != artifact.step);
+            self.runner.push((artifact.step.clone(), failure));
+        }
+        self.cases(std::mem::take(&mut imported.cases));
+        localize(&mut imported, &self.expect);
+        match refusal {
+            Some(Refusal { code, text, metrics }) if believed => {
+                // Metrics that this GPU lacks cost nothing but themselves: the rest stands.
+                if code == "unknown_metric" {
+                    imported.add_to(&mut self.profile);
+                    self.profile.gaps.push(Gap { code: code.to_owned(), text });
+                    return None;
+                }
+                self.profile
+                    .gaps
+                    .push(Gap { code: code.to_owned(), text: format!("{}: {text}", file.rung) });
+                if let Some(record) =
+                    self.profile.ladder.iter_mut().rev().find(|r| r.rung == file.rung)
+                {
+                    record.ok = false;
+                    record.code = code.to_owned();
+                    record.words.clone_from(&text);
+                }
+                Some(Refused { rung: file.rung.clone(), code, text, metrics })
+            }
+            _ => {
+                imported.add_to(&mut self.profile);
+                None
+            }
+        }
+    }
+
+    /// Joins cases by name: one report has the check, another the times.
+    fn cases(&mut self, cases: Vec<CaseResult>) {
+        for case in cases {
+            match self.profile.cases.iter_mut().find(|c| c.name == case.name) {
+                Some(known) => {
+                    known.timing = case.timing.or(known.timing.take());
+                    known.correctness = match (case.correctness, known.correctness.take()) {
+                        // A check that was not made never hides one that was.
+                        (Some(new), Some(old)) if new.verdict == "unchecked" => Some(old),
+                        (new, old) => new.or(old),
+                    };
+                }
+                None => self.profile.cases.push(case),
+            }
+        }
+    }
+
+    /// Whether there is nothing worth a profile.
+    pub(super) fn is_empty(&self) -> bool {
+        let p = &self.profile;
+        p.launches.is_empty()
+            && p.regions.is_empty()
+            && p.sanitizer.is_empty()
+            && p.cases.iter().all(|c| c.timing.is_none() && c.correctness.is_none())
+    }
+
+    /// What went wrong, if anything did.
+    pub(super) fn failure(&self, remote: &dyn Remote) -> Option<Failure> {
+        let found = self.profile.sanitizer.iter().any(|s| s.verdict == "found");
+        let end = self.job.as_ref()?;
+        let failure = match &end.outcome {
+            Some(Outcome::Done) => {
+                let wrong = self
+                    .profile
+                    .cases
+                    .iter()
+                    .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == "wrong"))?;
+                return Some(self.wrong_result(remote, wrong));
+            }
+            Some(Outcome::Cancelled) => return Some(cancelled()),
+            // A kernel that crashes under the sanitizer is what the sanitizer was asked about.
+            Some(Outcome::Failed { .. }) if found => return None,
+            Some(Outcome::Failed { step, .. }) => {
+                let runner = self.runner.iter().find(|(s, _)| s == step).map(|(_, f)| f);
+                match (step.as_str(), runner, &self.compiler) {
+                    ("build", _, Some(message)) => {
+                        let mut failure = outcome::failure(remote, end);
+                        failure.what = "the kernel does not compile".to_owned();
+                        failure.exit = Exit::Kernel;
+                        failure.side = Side::Kernel;
+                        failure.cause(message)
+                    }
+                    (_, Some(failure), _) => self.runner_failure(remote, step, failure),
+                    _ => outcome::failure(remote, end),
+                }
+            }
+            _ => outcome::failure(remote, end),
+        };
+        Some(failure)
+    }
+
+    fn wrong_result(&self, remote: &dyn Remote, case: &CaseResult) -> Failure {
+        let first =
+            case.correctness.as_ref().and_then(|c| c.first_wrong.clone()).unwrap_or_default();
+        Failure::new(
+            Exit::Kernel,
+            "wrong_result",
+            format!("the kernel computes wrong results in case `{}`", case.name),
+        )
+        .on(remote.name(), remote.transport())
+        .step("verify")
+        .cause(first)
+        .hint("`rgpu profile --mode sanitizer` looks for races and stray accesses")
+    }
+
+    fn runner_failure(&self, remote: &dyn Remote, step: &str, failure: &RunnerFailure) -> Failure {
+        let wrong = self
+            .profile
+            .cases
+            .iter()
+            .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == "wrong"));
+        if let (ErrorClass::WrongResult, Some(case)) = (failure.class, wrong) {
+            return self.wrong_result(remote, case);
+        }
+        let (exit, code, what, hint) = runner_words(failure.class);
+        let mut out = Failure::new(exit, code, what)
+            .on(remote.name(), remote.transport())
+            .step(step)
+            .cause(&failure.text);
+        if !hint.is_empty() {
+            out = out.hint(hint);
+        }
+        out
+    }
+}
+
+/// What a class of the runner's failures means to a user.
+fn runner_words(class: ErrorClass) -> (Exit, &'static str, &'static str, &'static str) {
+    match class {
+        ErrorClass::WrongResult => (
+            Exit::Kernel,
+            "wrong_result",
+            "the kernel computes wrong results",
+            "`rgpu profile --mode sanitizer` looks for races and stray accesses",
+        ),
+        ErrorClass::IllegalAccess => (
+            Exit::Kernel,
+            "illegal_access",
+            "the kernel crashed: it accessed memory that is not its own",
+            "`rgpu profile --mode sanitizer --tool memcheck` names the line",
+        ),
+        ErrorClass::NoDriver => (
+            Exit::Host,
+            "no_driver",
+            "the host has no working GPU driver",
+            "`rgpu doctor` says what is missing",
+        ),
+        ErrorClass::Load => (
+            Exit::Kernel,
+            "load",
+            "the compiled kernel does not load",
+            "check `--arch` against the GPU and the entry's name",
+        ),
+        ErrorClass::OutOfMemory => (
+            Exit::Kernel,
+            "out_of_memory",
+            "the GPU has not enough memory for this case",
+            "choose smaller sizes with `--problem-sizes`",
+        ),
+        ErrorClass::Launch => (
+            Exit::Kernel,
+            "launch",
+            "the launch was refused",
+            "check grid, block, cluster and shared memory in kernel.toml",
+        ),
+        ErrorClass::Usage | ErrorClass::BadCase | ErrorClass::MissingFile => (
+            Exit::Bug,
+            "runner",
+            "the runner could not use what rgpu sent",
+            "please report it with the run folder",
+        ),
+        _ => (Exit::Kernel, "kernel_failed", "the kernel's run failed", ""),
+    }
+}
+
+/// The profile of everything gathered.
+pub(super) fn profile(
+    parts: Parts,
+    request: &Request,
+    facts: HostFacts,
+    record: &RunRecord,
+) -> Profile {
+    let mut profile = parts.profile;
+    profile.schema = SCHEMA.to_owned();
+    profile.run = RunInfo {
+        id: record.id.clone(),
+        started: record.started.clone(),
+        seconds: record.seconds,
+        mode: request.mode.name().to_owned(),
+        remote: record.remote.clone(),
+        command: record.argv.clone(),
+        labels: record.labels.clone(),
+        rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    profile.kernel = kernel_info(request, &parts.expect, &profile);
+    profile.host = Some(facts);
+    profile.rung = if parts.rung.is_empty() { "none".to_owned() } else { parts.rung };
+    rates(&mut profile, request);
+    profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
+    profile.correctness = overall(&profile.cases);
+    join_code(&mut profile);
+    analysis::analyze(&mut profile);
+    profile
+}
+
+fn kernel_info(request: &Request, expect: &Expectations, profile: &Profile) -> KernelInfo {
+    let arch = if expect.arch.is_empty() { Vec::new() } else { vec![expect.arch.clone()] };
+    match &request.target {
+        Target::Kernel { spec, .. } => KernelInfo {
+            name: spec.name.clone(),
+            language: spec.language.to_owned(),
+            entry: spec.entry_name().to_owned(),
+            source: spec.source.display().to_string(),
+            sha256: super::provenance::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
+            arch,
+            compiler: profile.code.first().map(|c| c.compiler.clone()).unwrap_or_default(),
+        },
+        Target::Program(program) => KernelInfo {
+            name: program.name.clone(),
+            language: "program".to_owned(),
+            ..KernelInfo::default()
+        },
+    }
+}
+
+/// Rates at the median, from what `[work]` says a case needs.
+fn rates(profile: &mut Profile, request: &Request) {
+    let Target::Kernel { data_sets, .. } = &request.target else { return };
+    for case in &mut profile.cases {
+        let Some(set) = data_sets.iter().find(|s| s.name == case.name) else { continue };
+        if let Some(timing) =
+            case.timing.as_mut().filter(|t| t.median_ns > 0.0 && t.clock != "cpu_reference")
+        {
+            timing.flops_per_s = set.flops.map(|f| f * 1e9 / timing.median_ns);
+            timing.bytes_per_s = set.bytes.map(|b| b * 1e9 / timing.median_ns);
+        }
+    }
+}
+
+fn empty_case(set: &DataSet, vars: &[String]) -> CaseResult {
+    let named =
+        |row: &Vec<i64>| vars.iter().cloned().zip(row.iter().copied()).collect::<BTreeMap<_, _>>();
+    let sizes = set.groups.iter().map(|group| named(&group.sizes)).collect();
+    CaseResult { name: set.name.clone(), sizes, timing: None, correctness: None }
+}
+
+/// One verdict over all cases: wrong if any is, right only if all are.
+fn overall(cases: &[CaseResult]) -> Option<Correctness> {
+    let checks: Vec<&Correctness> = cases.iter().filter_map(|c| c.correctness.as_ref()).collect();
+    let first = *checks.first()?;
+    let chosen = checks
+        .iter()
+        .find(|c| c.verdict == "wrong")
+        .or_else(|| checks.iter().find(|c| c.verdict == "unchecked"))
+        .copied()
+        .unwrap_or(first);
+    let mut all = chosen.clone();
+    if all.verdict == "right" {
+        all.checked = checks.iter().map(|c| c.checked).sum();
+        all.max_abs = checks
+            .iter()
+            .filter_map(|c| c.max_abs)
+            .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))));
+        all.max_rel = checks
+            .iter()
+            .filter_map(|c| c.max_rel)
+            .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))));
+        all.bit_equal = checks.iter().map(|c| c.bit_equal).fold(Some(true), |a, b| match (a, b) {
+            (Some(a), Some(b)) => Some(a && b),
+            _ => None,
+        });
+    }
+    Some(all)
+}
+
+/// Launches point at the compiled code of the same name.
+fn join_code(profile: &mut Profile) {
+    for launch in &mut profile.launches {
+        let named =
+            |symbol: &str| symbol == launch.kernel || Some(symbol) == launch.mangled.as_deref();
+        let at = profile
+            .code
+            .iter()
+            .position(|c| named(&c.symbol) || c.name.as_deref().is_some_and(named));
+        launch.code = at.and_then(|at| u32::try_from(at).ok());
+    }
+}
+
+/// Sources under this machine's paths.
+fn localize(imported: &mut Imported, expect: &Expectations) {
+    for cause in imported.sanitizer.iter_mut().flat_map(|s| &mut s.causes) {
+        if let Some(file) = &mut cause.file {
+            *file = expect.localize(file);
+        }
+    }
+}
+
+/// What the compiler said, from its log, with this machine's paths.
+fn compiler_message(folder: &RunFolder, expect: &Expectations) -> Option<String> {
+    let read =
+        |name: &str| folder.read(name).ok().map(|b| String::from_utf8_lossy(&b).into_owned());
+    let text = ["log/build.stderr", "log/build.stdout"]
+        .iter()
+        .filter_map(|name| read(name))
+        .find(|text| !text.trim().is_empty())?;
+    let text = expect.localize(&rgpu_protocol::pattern::strip_ansi(&text));
+    let lines: Vec<&str> = text.lines().collect();
+    Some(lines[lines.len().saturating_sub(40)..].join("\n"))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
+}
+
+/// Puts the compiled modules where `rgpu disasm artifacts/*.cubin` finds them:
+/// `<kernel>.<arch>.cubin` beside the runs.
+pub fn publish_cubins(profile: &Profile, run: &Path, runs_root: &Path) -> std::io::Result<()> {
+    let Some(artifacts) = runs_root.parent() else { return Ok(()) };
+    for cubin in profile.artifacts.iter().filter(|a| a.kind == "cubin") {
+        let arch = profile.kernel.arch.first().map_or("sm", String::as_str);
+        let bytes = std::fs::read(run.join(&cubin.path))?;
+        crate::store::atomic::write(
+            &artifacts.join(format!("{}.{arch}.cubin", profile.kernel.name)),
+            &bytes,
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(verdict: &str, bit_equal: Option<bool>) -> CaseResult {
+        let correctness = Correctness {
+            verdict: verdict.into(),
+            checked: 10,
+            bit_equal,
+            ..Correctness::default()
+        };
+        CaseResult { name: verdict.into(), correctness: Some(correctness), ..CaseResult::default() }
+    }
+
+    #[test]
+    fn one_wrong_case_makes_the_whole_wrong_and_one_unchecked_makes_it_unchecked() {
+        let verdict = |cases: &[CaseResult]| overall(cases).map(|c| c.verdict);
+        assert_eq!(verdict(&[]), None);
+        assert_eq!(
+            verdict(&[case("right", None), case("wrong", None), case("unchecked", None)]).unwrap(),
+            "wrong"
+        );
+        assert_eq!(verdict(&[case("right", None), case("unchecked", None)]).unwrap(), "unchecked");
+        let all = overall(&[case("right", Some(true)), case("right", Some(false))]).unwrap();
+        assert_eq!((all.verdict.as_str(), all.checked, all.bit_equal), ("right", 20, Some(false)));
+    }
+
+    #[test]
+    fn a_check_that_was_not_made_never_hides_one_that_was() {
+        let mut parts = Parts::default();
+        let named = |v: &str| CaseResult { name: "c".into(), ..case(v, None) };
+        parts.cases(vec![named("right")]);
+        parts.cases(vec![named("unchecked")]);
+        assert_eq!(parts.profile.cases[0].correctness.as_ref().unwrap().verdict, "right");
+        parts.cases(vec![named("wrong")]);
+        assert_eq!(parts.profile.cases[0].correctness.as_ref().unwrap().verdict, "wrong");
+    }
+}

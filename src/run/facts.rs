@@ -1,0 +1,82 @@
+//! What is known of a host, asked once and kept: a warm job asks nothing.
+//!
+//! Facts are cached by the remote's definition; the plan names the host and boot they were taken
+//! from, so a host that has changed answers `facts_changed` and is asked again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rgpu_protocol::HostFacts;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::programs::Programs;
+use super::said::{Reporter, Said};
+use crate::error::Result;
+use crate::remote::{Follow, OnRemote, RemoteSpec};
+use crate::store::atomic;
+use crate::tool;
+
+/// How long facts are believed without asking, in seconds: tools get installed without a reboot.
+const KEEP_S: i64 = 24 * 3600;
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// Facts of another version may lack what this one needs.
+    rgpu: String,
+    asked_s: i64,
+    facts: HostFacts,
+}
+
+/// The facts of one remote on this laptop.
+pub struct FactsCache {
+    path: PathBuf,
+}
+
+impl FactsCache {
+    /// The cache for this remote.
+    pub fn new(cache: &Path, spec: &RemoteSpec) -> Self {
+        let definition = serde_json::to_vec(spec).unwrap_or_default();
+        let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(&definition).into());
+        Self { path: cache.join("facts").join(format!("{}.json", &digest.as_str()[..24])) }
+    }
+
+    /// The kept facts, if they may still be believed.
+    pub fn load(&self, now_s: i64) -> Option<HostFacts> {
+        let kept: Kept = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
+        let fresh = (0..KEEP_S).contains(&(now_s - kept.asked_s));
+        (fresh && kept.rgpu == env!("CARGO_PKG_VERSION")).then_some(kept.facts)
+    }
+
+    /// Forgets them.
+    pub fn forget(&self) {
+        // Facts that were never there are forgotten as well.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// Asks the host and keeps the answer.
+    ///
+    /// # Errors
+    /// The link.
+    pub async fn ask(
+        &self,
+        follow: &mut Follow,
+        spec: &RemoteSpec,
+        programs: &Programs,
+        now_s: i64,
+        reporter: &mut dyn Reporter,
+    ) -> Result<HostFacts> {
+        reporter.say(&Said::Asking {});
+        let none = BTreeMap::new();
+        // What set-up installed here is here alone.
+        let overrides = if super::is_local(follow) { &programs.compilers } else { &none };
+        let answers = follow.facts(&tool::probes(overrides)).await.on(follow.remote())?;
+        let facts = tool::facts(&spec.name, follow.remote().transport(), answers);
+        let kept = Kept { rgpu: env!("CARGO_PKG_VERSION").to_owned(), asked_s: now_s, facts };
+        if let Ok(bytes) = serde_json::to_vec(&kept) {
+            // A cache that cannot be written costs time, nothing else.
+            let _ = atomic::write(&self.path, &bytes);
+        }
+        Ok(kept.facts)
+    }
+}

@@ -1,0 +1,309 @@
+//! One plan carried out: submitted, followed to its terminal event, recorded, its files fetched.
+//!
+//! Everything a host says goes to the run folder and to the reporter as it comes; what is returned
+//! is only what later stages need.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use rgpu_protocol::message::Had;
+use rgpu_protocol::{Event, EventBody, Outcome, RungRecord};
+use tokio::sync::mpsc;
+
+use super::cancel::Cancel;
+use super::said::{Reporter, Said};
+use crate::error::{Exit, Failure, Result};
+use crate::model::profile::{Artifact, Gap};
+use crate::remote::{Follow, JobMessage, OnRemote, Submission, Transfer, Wanted};
+use crate::store::{JobRecord, RunFolder, RunRecord};
+
+/// What came of a plan.
+#[derive(Clone, Debug, Default)]
+pub struct JobEnd {
+    /// The job.
+    pub job: String,
+    /// How it ended; `None` when it was let go.
+    pub outcome: Option<Outcome>,
+    /// Every rung, in order.
+    pub rungs: Vec<RungRecord>,
+    /// The rung each step ended well on, in order; `None`: it failed.
+    pub ended: Vec<(String, Option<String>)>,
+    /// UUID of the GPU it held.
+    pub gpu: Option<String>,
+    /// Its name.
+    pub gpu_name: Option<String>,
+    /// Files, by their path on the host, with where they lie in the run folder.
+    pub files: Vec<HostFile>,
+    /// Warnings of the host.
+    pub warnings: Vec<Gap>,
+    /// The rung each step was last at.
+    running: BTreeMap<String, String>,
+}
+
+/// A file that a job made.
+#[derive(Clone, Debug)]
+pub struct HostFile {
+    /// Path in the job's folder on the host.
+    pub host_path: String,
+    /// The rung that made it.
+    pub rung: String,
+    /// In the run folder.
+    pub artifact: Artifact,
+}
+
+impl JobEnd {
+    /// Whether this step ended well.
+    pub fn step_ok(&self, step: &str) -> bool {
+        self.rung_of(step).is_some()
+    }
+
+    /// The rung a step ended well on.
+    pub fn rung_of(&self, step: &str) -> Option<&str> {
+        self.ended.iter().find(|(s, _)| s == step).and_then(|(_, rung)| rung.as_deref())
+    }
+
+    /// The last rung tried of a step.
+    pub fn last_rung(&self, step: &str) -> Option<&RungRecord> {
+        self.rungs.iter().rev().find(|r| r.step == step)
+    }
+}
+
+/// Where a run is kept and who hears of it, for one job.
+pub struct Desk<'a> {
+    /// The run's folder.
+    pub folder: &'a RunFolder,
+    /// Its record; the job is added and kept up to date.
+    pub record: &'a mut RunRecord,
+    /// Who hears what is said.
+    pub reporter: &'a mut dyn Reporter,
+    /// Whether the user wants to stop.
+    pub cancel: Cancel,
+    /// What the running program reads on standard input, piece by piece; its end closes it.
+    pub input: Option<mpsc::Receiver<Vec<u8>>>,
+}
+
+/// Submits a plan. Nothing has run when this fails.
+///
+/// # Errors
+/// The link, the host's refusal, our disk.
+pub(super) async fn submit(
+    follow: &mut Follow,
+    submission: &Submission,
+    desk: &mut Desk<'_>,
+) -> Result<()> {
+    let plan = &submission.plan;
+    desk.reporter.say(&Said::Planned {
+        job: &plan.job,
+        steps: plan.steps.iter().map(|s| s.title.as_str()).collect(),
+    });
+    desk.record.jobs.retain(|j| j.job != plan.job);
+    desk.record.jobs.push(JobRecord {
+        job: plan.job.clone(),
+        remote: follow.remote().name().to_owned(),
+        last_seq: 0,
+        outcome: None,
+    });
+    desk.folder.save(desk.record)?;
+    let reporter = Mutex::new(&mut *desk.reporter);
+    let progress = |t: Transfer| {
+        if let Ok(mut reporter) = reporter.lock() {
+            reporter.say(&Said::Uploading { sent: t.done, total: t.total });
+        }
+    };
+    let mut cancel = desk.cancel.clone();
+    tokio::select! {
+        uploaded = follow.submit(submission, &progress) => { uploaded.on(follow.remote())?; }
+        () = cancel.beyond(0) => {
+            // The job may have started just now: whatever is there is stopped.
+            follow.cancel().await;
+            return Err(cancelled());
+        }
+    }
+    Ok(())
+}
+
+/// Takes up a job that is there, from what the run folder already has.
+///
+/// # Errors
+/// The link, an unknown job.
+pub(super) async fn take_up(follow: &mut Follow, job: &str, seq: u64, had: &[Had]) -> Result<()> {
+    follow.attach(job, seq + 1, had).await.on(follow.remote())
+}
+
+/// Follows the job to its terminal event. `before` holds the events that the run folder already
+/// has; they are not recorded again.
+///
+/// # Errors
+/// The link stayed cut, our disk, or the user stopped waiting.
+pub(super) async fn follow_to_end(
+    follow: &mut Follow,
+    job: &str,
+    before: &[Event],
+    desk: &mut Desk<'_>,
+) -> Result<JobEnd> {
+    let mut end = JobEnd { job: job.to_owned(), ..JobEnd::default() };
+    let mut announced = Vec::new();
+    for event in before {
+        take(&mut end, &mut announced, event);
+    }
+    let mut recorder = desk.folder.recorder()?;
+    let mut asked = 0;
+    // A program can read only once it runs.
+    let mut reading = false;
+    while end.outcome.is_none() {
+        let message = tokio::select! {
+            message = follow.next() => message.on(follow.remote())?,
+            piece = next_input(&mut desk.input), if reading => {
+                // A program that ended, or a link that is just cut, reads nothing more.
+                if follow.stdin(piece.as_deref()).await.is_err() || piece.is_none() {
+                    desk.input = None;
+                }
+                continue;
+            }
+            () = desk.cancel.beyond(asked) => {
+                asked = desk.cancel.asked();
+                if asked > 1 {
+                    return Err(cancelled().hint(format!(
+                        "the cancel stands; `rgpu runs attach {}` shows how the job ended",
+                        desk.record.id
+                    )));
+                }
+                desk.reporter.say(&Said::Note { text: "cancelling; Ctrl-C again stops waiting" });
+                follow.cancel().await;
+                continue;
+            }
+        };
+        match message {
+            None => break,
+            Some(JobMessage::Output { step, stream, bytes, .. }) => {
+                recorder.output(&step, stream, &bytes)?;
+                desk.reporter.say(&Said::Output {
+                    step: &step,
+                    stream,
+                    len: bytes.len(),
+                    bytes: &bytes,
+                });
+            }
+            Some(JobMessage::Event(event)) => {
+                reading |= matches!(event.body, EventBody::RungStarted { .. });
+                recorder.event(job, &event)?;
+                desk.reporter.say(&Said::Job { job, event: &event });
+                take(&mut end, &mut announced, &event);
+            }
+        }
+    }
+    if let Some(line) = desk.record.jobs.iter_mut().find(|j| j.job == job) {
+        line.outcome.clone_from(&end.outcome);
+    }
+    desk.folder.save(desk.record)?;
+    fetch(follow, &mut end, announced, desk).await?;
+    Ok(end)
+}
+
+/// The next piece of input; never when there is none to come.
+async fn next_input(input: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
+    match input {
+        Some(receiver) => receiver.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A file that the host has announced.
+struct Announced {
+    step: String,
+    rung: String,
+    wanted: Wanted,
+    kind: String,
+}
+
+/// Takes an event into what is known of the job.
+fn take(end: &mut JobEnd, announced: &mut Vec<Announced>, event: &Event) {
+    match &event.body {
+        EventBody::GpuLocked { uuid, name, .. } => {
+            end.gpu = Some(uuid.clone());
+            end.gpu_name = Some(name.clone());
+        }
+        EventBody::RungStarted { step, rung, .. } => {
+            end.running.insert(step.clone(), rung.clone());
+        }
+        EventBody::RungEnded(record) => end.rungs.push(record.clone()),
+        EventBody::StepEnded { step, rung, .. } => {
+            end.ended.push((step.clone(), rung.clone()));
+        }
+        EventBody::Warning { code, text } => {
+            end.warnings.push(Gap { code: code.clone(), text: text.clone() });
+        }
+        EventBody::Artifact { step, path, kind, size, digest } => {
+            let wanted = Wanted {
+                job: end.job.clone(),
+                path: path.clone(),
+                size: *size,
+                digest: digest.clone(),
+            };
+            // A later rung may write the same file again: the last one counts.
+            announced.retain(|a: &Announced| a.wanted.path != *path);
+            let rung = end.running.get(step).cloned().unwrap_or_default();
+            announced.push(Announced { step: step.clone(), rung, wanted, kind: kind.clone() });
+        }
+        EventBody::Ended { outcome } => end.outcome = Some(outcome.clone()),
+        _ => {}
+    }
+}
+
+/// Brings the announced files into the run folder.
+async fn fetch(
+    follow: &mut Follow,
+    end: &mut JobEnd,
+    announced: Vec<Announced>,
+    desk: &mut Desk<'_>,
+) -> Result<()> {
+    let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
+    let mut before = 0;
+    for Announced { step, rung, wanted, kind } in announced {
+        let place = desk.folder.place(&kind, &wanted.path)?;
+        let dest = desk.folder.path().join(&place);
+        if let Some(parent) = dest.parent() {
+            std::fs::create_dir_all(parent).map_err(|e| {
+                Failure::new(Exit::Disk, "disk", "cannot write the run folder")
+                    .file(parent.display())
+                    .cause(e)
+            })?;
+        }
+        let here = std::fs::metadata(&dest).is_ok_and(|m| m.len() == wanted.size);
+        if !here {
+            let reporter = Mutex::new(&mut *desk.reporter);
+            let progress = |t: Transfer| {
+                if let Ok(mut reporter) = reporter.lock() {
+                    reporter.say(&Said::Fetching {
+                        path: &wanted.path,
+                        got: before + t.done,
+                        total,
+                    });
+                }
+            };
+            let mut cancel = desk.cancel.clone();
+            tokio::select! {
+                fetched = follow.fetch(&wanted, &dest, &progress) => fetched.on(follow.remote())?,
+                () = cancel.beyond(1) => return Err(cancelled()),
+            }
+        }
+        before += wanted.size;
+        end.files.push(HostFile {
+            host_path: wanted.path.clone(),
+            rung,
+            artifact: Artifact {
+                path: place,
+                kind,
+                step,
+                size: wanted.size,
+                sha256: wanted.digest.as_str().to_owned(),
+            },
+        });
+    }
+    Ok(())
+}
+
+/// The failure of a cancelled command.
+pub(super) fn cancelled() -> Failure {
+    Failure::new(Exit::Cancelled, "cancelled", "cancelled")
+}

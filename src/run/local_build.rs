@@ -1,0 +1,67 @@
+//! A kernel compiled on this machine because its host cannot: by NVRTC (which needs no host
+//! compiler and no GPU), else by nvcc.
+//!
+//! This machine is a remote like any other here: the same agent carries out a plan with the build
+//! step alone, so logs, time limits and cancelling are the same.
+
+use std::sync::Arc;
+
+use super::blobs::submission;
+use super::job::{self, Desk};
+use super::outcome;
+use super::programs::Programs;
+use super::said::Said;
+use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::error::{Exit, Failure, Result};
+use crate::remote::options::Mute;
+use crate::remote::{ConnectOptions, FirstUse, Follow, OnRemote, Remote, RemoteSpec};
+use crate::tool::{self, BundleFile, JobName, Part, Request, Toolbox};
+
+/// Builds; what was built, as files for the host's plan.
+///
+/// # Errors
+/// No compiler here either, or the code does not compile.
+pub(super) async fn build(
+    request: &Request,
+    programs: &Programs,
+    desk: &mut Desk<'_>,
+) -> Result<Vec<BundleFile>> {
+    desk.reporter.say(&Said::Note { text: "the host has no compiler: compiling on this machine" });
+    let spec = RemoteSpec::local();
+    let remote: Arc<dyn Remote> =
+        Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
+    let options = ConnectOptions {
+        agent: programs.agent.clone(),
+        first_use: FirstUse::Refuse,
+        talk: Arc::new(Mute),
+    };
+    let mut follow = Follow::connect(Arc::clone(&remote), options).await.on(&*remote)?;
+    let answers = follow.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
+    let facts = tool::facts(&spec.name, remote.transport(), answers);
+    let toolbox = Toolbox { runner: programs.runner.clone(), collector: None };
+    let job = JobName { run: format!("{}.local", desk.record.id), sequence: 1 };
+    let draft =
+        tool::plan(&Request { part: Part::Build, ..request.clone() }, &facts, &toolbox, &job)
+            .map_err(Failure::from)?;
+    let expect = draft.expect.clone();
+    let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
+    let plan = &bundle.plan;
+    desk.folder.write_json("plan-local.json", plan)?;
+    let name = plan.job.clone();
+    job::submit(&mut follow, &submission(bundle.plan, bundle.blobs), desk).await?;
+    let end = job::follow_to_end(&mut follow, &name, &[], desk).await?;
+    follow.close().await;
+    if !end.step_ok("build") {
+        let mut failure = outcome::failure(&*remote, &end);
+        if failure.code == "does_not_compile" {
+            failure.exit = Exit::Kernel;
+        }
+        return Err(failure);
+    }
+    Ok(end
+        .files
+        .iter()
+        .filter(|f| expect.built.contains(&f.host_path))
+        .map(|f| BundleFile::copy(&f.host_path, desk.folder.path().join(&f.artifact.path)))
+        .collect())
+}

@@ -1,0 +1,101 @@
+//! How a job ended, as the one failure a user reads.
+
+use rgpu_protocol::{Outcome, RungRecord};
+
+use super::job::{JobEnd, cancelled};
+use crate::error::{Exit, Failure, Side};
+use crate::remote::Remote;
+
+/// The failure of a job that did not end as it should.
+pub(super) fn failure(remote: &dyn Remote, end: &JobEnd) -> Failure {
+    let failure = match &end.outcome {
+        Some(Outcome::Cancelled) => return cancelled(),
+        Some(Outcome::Failed { step, code }) => return step_failure(remote, end, step, code),
+        Some(Outcome::LeaseExpired) => Failure::new(
+            Exit::Host,
+            "lease_expired",
+            "the job was stopped: no rgpu was attached for too long",
+        )
+        .hint("run it again, or use `--detach` for jobs that should go on alone"),
+        Some(Outcome::QueueTimeout) => {
+            Failure::new(Exit::Host, "queue_timeout", "the GPU did not come free in time")
+                .hint("wait longer with `--queue-timeout 2h`, or choose another with `--gpu`")
+        }
+        Some(Outcome::NoGpu { text }) => Failure::new(Exit::Host, "no_gpu", text.clone())
+            .hint("`rgpu doctor` lists the host's GPUs; `--share-gpu` runs beside other processes"),
+        Some(Outcome::HostError { code, text }) => Failure::new(Exit::Host, code, text.clone()),
+        Some(Outcome::Done | Outcome::Unknown) | None => {
+            Failure::new(Exit::Host, "no_end", "the job ended without saying how")
+        }
+    };
+    failure.on(remote.name(), remote.transport())
+}
+
+/// The failure of a step, by the record of its last rung.
+fn step_failure(remote: &dyn Remote, end: &JobEnd, step: &str, code: &str) -> Failure {
+    let record = end.last_rung(step);
+    let seconds = record.map_or(0.0, |r| r.seconds);
+    let program =
+        record.and_then(|r| r.argv.first()).map_or(step, |p| p.rsplit('/').next().unwrap_or(p));
+    let reason = crate::tool::reason(code);
+    let what = match code {
+        "timeout" => format!("`{program}` was stopped after {seconds:.0} s"),
+        "start_failed" => format!("`{program}` could not be started"),
+        "signal" => format!(
+            "`{program}` was ended by signal {}",
+            record.and_then(|r| r.signal).unwrap_or(0)
+        ),
+        "exit" => {
+            format!("`{program}` ended with status {}", record.and_then(|r| r.exit).unwrap_or(-1))
+        }
+        "missing" => format!("step `{step}` has nothing to run with on this host"),
+        _ => reason.title.to_owned(),
+    };
+    let (exit, side) = side_of(step, code);
+    let mut failure = Failure::new(exit, code, what)
+        .side(side)
+        .on(remote.name(), remote.transport())
+        .step(step)
+        .cause(cause(record));
+    if code == "timeout" {
+        failure = failure.hint("give it longer with `--timeout 30m`");
+    }
+    if !reason.help.is_empty() {
+        failure = failure.hint(reason.help);
+    }
+    failure
+}
+
+/// Who is at fault when a step fails: what the reason says; where the code is general, the user's
+/// code in the steps that run it alone, else the tool.
+fn side_of(step: &str, code: &str) -> (Exit, Side) {
+    let side = match (step, code) {
+        ("build" | "reference" | "verify" | "time" | "exec", "exit" | "signal") => Side::Kernel,
+        _ => crate::tool::reason(code).side,
+    };
+    let exit = match side {
+        Side::Kernel => Exit::Kernel,
+        Side::Tool => Exit::Tool,
+        Side::Host | Side::Transport => Exit::Host,
+        Side::Local => Exit::Config,
+    };
+    (exit, side)
+}
+
+/// The tool's own words: the diagnosed line, else the last lines it printed.
+fn cause(record: Option<&RungRecord>) -> String {
+    let Some(record) = record else { return String::new() };
+    let tail = if record.stderr_tail.trim().is_empty() {
+        &record.stdout_tail
+    } else {
+        &record.stderr_tail
+    };
+    let lines: Vec<&str> = tail.lines().filter(|l| !l.trim().is_empty()).collect();
+    let last = lines[lines.len().saturating_sub(12)..].join("\n");
+    match (record.words.is_empty(), last.is_empty() || last.contains(&record.words)) {
+        (true, _) => last,
+        (false, true) if last.is_empty() => record.words.clone(),
+        (false, true) => last,
+        (false, false) => format!("{}\n{last}", record.words),
+    }
+}

@@ -1,0 +1,199 @@
+//! A kernel or program profiled: plans sent until nothing is left to try, artifacts imported, one
+//! profile made.
+//!
+//! The agent walks down a ladder by cheap signs. Here what came back is imported, and a rung whose
+//! artifact says nothing (an empty report, counters that are all NaN, a trace without GPU rows) is
+//! refused: the next plan of the same run starts below it and reuses what was built.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rgpu_protocol::{Digest, HostFacts};
+
+use super::assemble::{self, Parts};
+use super::blobs::submission;
+use super::facts::FactsCache;
+use super::job::{self, Desk, JobEnd};
+use super::programs::Programs;
+use super::provenance::EnvRecord;
+use super::said::Said;
+use super::{local_build, resume};
+use crate::bundle::{self, BlobSource, Packer};
+use crate::error::{Exit, Failure, Result};
+use crate::model::Profile;
+use crate::remote::{Follow, OnRemote, RemoteSpec};
+use crate::tool::{self, Draft, JobName, PlanError, Request, Toolbox};
+
+/// Plans that one run may send at most: every rung refused once, and some room.
+const MOST_PLANS: u32 = 12;
+
+/// Everything a profile run needs.
+pub struct ProfileRun<'a> {
+    /// What is asked.
+    pub request: Request,
+    /// The remote's definition.
+    pub spec: &'a RemoteSpec,
+    /// Its facts, kept from run to run.
+    pub cache: FactsCache,
+    /// Our programs for the host.
+    pub programs: &'a Programs,
+    /// Where the kernel lies: its repository's state is recorded.
+    pub source_folder: &'a Path,
+    /// Unix seconds.
+    pub now_s: i64,
+    /// Leave once the job is submitted.
+    pub detach: bool,
+    /// Take up this run's jobs instead of submitting the first plan anew.
+    pub resume: bool,
+    /// Hashes files, each once a run.
+    pub packer: Packer,
+    /// Where the bytes are of what this run built, in case the host has lost them.
+    pub built: BTreeMap<Digest, BlobSource>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// With a profile; the failure says what went wrong all the same (wrong results, say).
+    Profile(Box<Profile>, Option<Failure>),
+    /// The job was left to itself.
+    Detached,
+}
+
+impl ProfileRun<'_> {
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// Whatever left nothing to profile: the link, the host, the build, our disk, a cancel.
+    pub async fn run(mut self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Ended> {
+        let mut facts = match self.cache.load(self.now_s) {
+            Some(facts) => facts,
+            None => {
+                self.cache.ask(follow, self.spec, self.programs, self.now_s, desk.reporter).await?
+            }
+        };
+        let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
+        desk.folder.write_json("env.json", &env)?;
+        let mut parts = Parts::new(&self.request);
+        let mut seq = 1;
+        while seq <= MOST_PLANS {
+            let draft = self.draft(follow, &facts, desk, seq).await?;
+            for note in &draft.expect.notes {
+                desk.reporter.say(&Said::Note { text: note });
+            }
+            let expect = draft.expect.clone();
+            let end = match self.carry(follow, draft, desk, seq).await? {
+                Carried::Ended(end) => *end,
+                Carried::FactsChanged => {
+                    self.cache.forget();
+                    facts = self
+                        .cache
+                        .ask(follow, self.spec, self.programs, self.now_s, desk.reporter)
+                        .await?;
+                    continue;
+                }
+                Carried::Detached => return Ok(Ended::Detached),
+            };
+            parts.expect(&expect);
+            let refused = parts.take(desk.folder, &end, &self.request)?;
+            parts.job = Some(end);
+            let Some(refused) = refused else { break };
+            desk.reporter.say(&Said::Refused {
+                rung: &refused.rung,
+                code: refused.code,
+                text: &refused.text,
+            });
+            self.next_request(&parts, refused)?;
+            seq += 1;
+        }
+        let failure = parts.failure(follow.remote());
+        // Nothing was measured and nothing compiled: the failure is all there is.
+        if let Some(failure) =
+            failure.as_ref().filter(|f| parts.is_empty() || f.exit == Exit::Cancelled)
+        {
+            return Err(failure.clone());
+        }
+        let profile = assemble::profile(parts, &self.request, facts, desk.record);
+        Ok(Ended::Profile(Box::new(profile), failure))
+    }
+
+    /// The next plan's draft, with what has to be built on this machine already built.
+    async fn draft(
+        &mut self,
+        follow: &Follow,
+        facts: &HostFacts,
+        desk: &mut Desk<'_>,
+        seq: u32,
+    ) -> Result<Draft> {
+        let toolbox = Toolbox {
+            runner: self.programs.runner.clone(),
+            collector: self.programs.collector.clone(),
+        };
+        let job = JobName { run: desk.record.id.clone(), sequence: seq };
+        match tool::plan(&self.request, facts, &toolbox, &job) {
+            Err(PlanError::NoCompiler { device: true, .. }) if !super::is_local(follow) => {
+                self.request.prebuilt =
+                    local_build::build(&self.request, self.programs, desk).await?;
+                Ok(tool::plan(&self.request, facts, &toolbox, &job)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Submits a plan, or takes it up, and follows it to its end.
+    async fn carry(
+        &mut self,
+        follow: &mut Follow,
+        draft: Draft,
+        desk: &mut Desk<'_>,
+        seq: u32,
+    ) -> Result<Carried> {
+        let job_name = draft.plan.job.clone();
+        if self.resume
+            && let Some(known) = resume::known(desk.folder, desk.record, &job_name)?
+        {
+            if !known.ended() {
+                job::take_up(follow, &job_name, known.last_seq(), &known.had).await?;
+            }
+            let end = job::follow_to_end(follow, &job_name, &known.events, desk).await?;
+            return Ok(Carried::Ended(Box::new(end)));
+        }
+        let bundle = self.packer.pack(draft)?;
+        let plan = bundle.plan;
+        desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
+        desk.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
+        let mut blobs = bundle.blobs;
+        blobs.extend(self.built.clone());
+        let submission = submission(plan, blobs);
+        match job::submit(follow, &submission, desk).await {
+            Err(failure) if failure.code == "facts_changed" => return Ok(Carried::FactsChanged),
+            other => other?,
+        }
+        if self.detach {
+            follow.detach().await.on(follow.remote())?;
+            return Ok(Carried::Detached);
+        }
+        let end = job::follow_to_end(follow, &job_name, &[], desk).await?;
+        Ok(Carried::Ended(Box::new(end)))
+    }
+
+    /// The request without the refused rung, on top of what is built already.
+    fn next_request(&mut self, parts: &Parts, refused: assemble::Refused) -> Result<()> {
+        if refused.metrics.is_empty() {
+            self.request.skip.insert(refused.rung);
+        } else {
+            self.request.drop_metrics.extend(refused.metrics);
+        }
+        self.request.reuse.clear();
+        for (path, local) in &parts.built {
+            self.request.reuse.push(self.packer.built(path, local, &mut self.built)?);
+        }
+        Ok(())
+    }
+}
+
+enum Carried {
+    Ended(Box<JobEnd>),
+    FactsChanged,
+    Detached,
+}

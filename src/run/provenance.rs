@@ -1,0 +1,119 @@
+//! `env.json` and `inputs.json`: what a run was made of, so that it can be told from another.
+
+use std::path::Path;
+
+use rgpu_protocol::{Digest, HostFacts};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// The content of `env.json` (`rgpu.env/1`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvRecord {
+    /// `rgpu.env/1`.
+    pub schema: String,
+    /// Version of rgpu on the laptop.
+    pub rgpu: String,
+    /// The laptop's system, e.g. `linux x86_64`.
+    pub laptop: String,
+    /// The host with its GPUs, driver, CUDA and tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostFacts>,
+    /// The repository that the kernel lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<Repository>,
+}
+
+/// A git work tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Repository {
+    /// HEAD's commit.
+    pub commit: String,
+    /// Whether tracked files differ from it or untracked ones stand beside them.
+    pub dirty: bool,
+}
+
+/// The content of `inputs.json` (`rgpu.inputs/1`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InputsRecord {
+    /// `rgpu.inputs/1`.
+    pub schema: String,
+    /// Seed of the generated inputs.
+    pub seed: u64,
+    /// Cases with their sizes.
+    pub cases: Vec<CaseSizes>,
+    /// Every file that was read.
+    pub files: Vec<InputDigest>,
+}
+
+/// The sizes of a case.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseSizes {
+    /// The case.
+    pub name: String,
+    /// Names of the variables.
+    pub vars: Vec<String>,
+    /// Their values, one row a group.
+    pub groups: Vec<Vec<i64>>,
+}
+
+/// A file and its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InputDigest {
+    /// As found.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// sha256.
+    pub sha256: Digest,
+}
+
+impl EnvRecord {
+    /// What is known of this machine, the host and the repository around `folder`.
+    pub fn new(host: Option<HostFacts>, folder: &Path) -> Self {
+        Self {
+            schema: "rgpu.env/1".to_owned(),
+            rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+            laptop: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            host,
+            repository: repository(folder),
+        }
+    }
+}
+
+/// The digest of a file on this machine.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn digest_file(path: &Path) -> std::io::Result<InputDigest> {
+    let mut file = std::fs::File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut size = 0;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match std::io::Read::read(&mut file, &mut buffer)? {
+            0 => break,
+            n => {
+                hash.update(&buffer[..n]);
+                size += n as u64;
+            }
+        }
+    }
+    Ok(InputDigest {
+        path: path.display().to_string(),
+        size,
+        sha256: Digest::from_bytes(&hash.finalize().into()),
+    })
+}
+
+/// The repository around `folder`, as git itself says; `None` without git or outside of one.
+fn repository(folder: &Path) -> Option<Repository> {
+    let git = |args: &[&str]| {
+        let output =
+            std::process::Command::new("git").arg("-C").arg(folder).args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "HEAD"])?;
+    let dirty = !git(&["status", "--porcelain", "--untracked-files=normal", "--", "."])?.is_empty();
+    Some(Repository { commit, dirty })
+}

@@ -1,0 +1,129 @@
+//! What the run folder already has of a job, so that it can be taken up where it was left.
+
+use rgpu_protocol::event::Stream;
+use rgpu_protocol::message::Had;
+use rgpu_protocol::{Event, EventBody};
+use serde::Deserialize;
+
+use crate::error::Result;
+use crate::store::{RunFolder, RunRecord};
+
+/// What is known of a job.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Its events so far, without gaps from 1 on.
+    pub events: Vec<Event>,
+    /// How much of each output stream is here.
+    pub had: Vec<Had>,
+}
+
+impl Known {
+    /// The number of the last event.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.events.last().map_or(0, |e| e.seq)
+    }
+
+    /// Whether its terminal event is among them.
+    pub(super) fn ended(&self) -> bool {
+        self.events.last().is_some_and(|e| matches!(e.body, EventBody::Ended { .. }))
+    }
+}
+
+#[derive(Deserialize)]
+struct Line {
+    job: String,
+    #[serde(flatten)]
+    event: Event,
+}
+
+/// What the folder has of `job`; `None` when the run never submitted it.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(super) fn known(folder: &RunFolder, record: &RunRecord, job: &str) -> Result<Option<Known>> {
+    if !record.jobs.iter().any(|j| j.job == job) {
+        return Ok(None);
+    }
+    let mut known = Known::default();
+    let text = if folder.path().join("events.jsonl").is_file() {
+        folder.read("events.jsonl")?
+    } else {
+        Vec::new()
+    };
+    for line in text.split(|b| *b == b'\n') {
+        // A last line cut by a crash is not whole: the host sends that event again.
+        let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
+        if line.job == job && line.event.seq == known.last_seq() + 1 {
+            known.events.push(line.event);
+        }
+    }
+    let steps: std::collections::BTreeSet<&str> = known
+        .events
+        .iter()
+        .filter_map(|e| match &e.body {
+            EventBody::StepStarted { step, .. } => Some(step.as_str()),
+            _ => None,
+        })
+        .collect();
+    for step in steps {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let path = folder.path().join(RunFolder::log_name(step, stream));
+            let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
+            if bytes > 0 {
+                known.had.push(Had { step: step.to_owned(), stream, bytes });
+            }
+        }
+    }
+    Ok(Some(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{JobRecord, RunState};
+
+    #[test]
+    fn a_cut_last_line_is_asked_for_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "r", None).unwrap();
+        let mut record = RunRecord {
+            schema: String::new(),
+            id: "r".into(),
+            started: String::new(),
+            title: String::new(),
+            command: String::new(),
+            argv: Vec::new(),
+            mode: String::new(),
+            kernel: String::new(),
+            remote: String::new(),
+            address: String::new(),
+            labels: Default::default(),
+            jobs: Vec::new(),
+            state: RunState::Running,
+            exit: None,
+            program_exit: None,
+            seconds: 0.0,
+        };
+        assert!(known(&folder, &record, "r.1").unwrap().is_none());
+        record.jobs.push(JobRecord {
+            job: "r.1".into(),
+            remote: "x".into(),
+            last_seq: 0,
+            outcome: None,
+        });
+        let mut recorder = folder.recorder().unwrap();
+        let started = EventBody::StepStarted { step: "build".into(), title: "t".into() };
+        recorder.event("r.1", &Event { seq: 1, at_ms: 0, body: started }).unwrap();
+        recorder
+            .event("r.1", &Event { seq: 2, at_ms: 0, body: EventBody::GpuReleased {} })
+            .unwrap();
+        recorder.output("build", Stream::Stderr, b"abc").unwrap();
+        let mut text = folder.read("events.jsonl").unwrap();
+        text.extend(b"{\"job\":\"r.1\",\"seq\":3,\"at_");
+        folder.write("events.jsonl", &text).unwrap();
+        let known = known(&folder, &record, "r.1").unwrap().unwrap();
+        assert_eq!(known.last_seq(), 2);
+        assert!(!known.ended());
+        assert_eq!(known.had, [Had { step: "build".into(), stream: Stream::Stderr, bytes: 3 }]);
+    }
+}

@@ -1,0 +1,173 @@
+//! What a run says while it goes on: the one stream that bars, `--events` and logs consume.
+//!
+//! The host's own events ([`rgpu_protocol::Event`]) pass through unchanged; around them stand the
+//! laptop's phases. The engine writes nothing anywhere else: a reporter that ignores all of it
+//! changes nothing about the run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rgpu_protocol::Event;
+use rgpu_protocol::event::Stream;
+use serde::Serialize;
+
+/// Something the run says.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "said", rename_all = "snake_case")]
+pub enum Said<'a> {
+    /// Where the run goes, said first.
+    Where {
+        /// The run's id.
+        run: &'a str,
+        /// The remote's name.
+        remote: &'a str,
+        /// Its address in words.
+        address: &'a str,
+    },
+    /// The connection is being made.
+    Connecting {},
+    /// The connection stands.
+    Connected {
+        /// Milliseconds it took.
+        ms: u64,
+    },
+    /// The host is asked what it has.
+    Asking {},
+    /// A plan is sent.
+    Planned {
+        /// The job.
+        job: &'a str,
+        /// The titles of its steps, in order.
+        steps: Vec<&'a str>,
+    },
+    /// Blobs are sent.
+    Uploading {
+        /// Bytes sent.
+        sent: u64,
+        /// Bytes to send.
+        total: u64,
+    },
+    /// An event of the host.
+    Job {
+        /// The job.
+        job: &'a str,
+        /// The event.
+        #[serde(flatten)]
+        event: &'a Event,
+    },
+    /// The program or tool printed.
+    Output {
+        /// The step.
+        step: &'a str,
+        /// Which stream.
+        stream: Stream,
+        /// Bytes printed; the bytes themselves are in the log, not in `--events`.
+        len: usize,
+        /// The bytes.
+        #[serde(skip)]
+        bytes: &'a [u8],
+    },
+    /// The connection broke; it is being restored.
+    LinkLost {
+        /// Why.
+        why: String,
+    },
+    /// The connection stands again.
+    LinkBack {},
+    /// Results are fetched.
+    Fetching {
+        /// The file.
+        path: &'a str,
+        /// Bytes had of all files.
+        got: u64,
+        /// Bytes of all files.
+        total: u64,
+    },
+    /// The laptop did not believe a rung and tries the next.
+    Refused {
+        /// The rung.
+        rung: &'a str,
+        /// Reason code.
+        code: &'a str,
+        /// In words.
+        text: &'a str,
+    },
+    /// Something worth knowing.
+    Note {
+        /// In words.
+        text: &'a str,
+    },
+    /// The run ended.
+    Finished {
+        /// Exit status of the command.
+        exit: u8,
+    },
+}
+
+/// A consumer of what a run says.
+pub trait Reporter: Send {
+    /// Takes one thing said.
+    fn say(&mut self, said: &Said<'_>);
+}
+
+/// Passes everything to several reporters, in order.
+#[derive(Default)]
+pub struct Reporters(pub Vec<Box<dyn Reporter>>);
+
+impl Reporter for Reporters {
+    fn say(&mut self, said: &Said<'_>) {
+        for reporter in &mut self.0 {
+            reporter.say(said);
+        }
+    }
+}
+
+/// One reporter with several mouths: the engine speaks through it, and so does the connection.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Reporters>>);
+
+impl Shared {
+    /// Shares these reporters.
+    pub fn new(reporters: Reporters) -> Self {
+        Self(Arc::new(Mutex::new(reporters)))
+    }
+}
+
+impl Reporter for Shared {
+    fn say(&mut self, said: &Said<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).say(said);
+    }
+}
+
+/// Writes each thing said as a line of JSON: `--events`.
+pub struct Lines<W: std::io::Write + Send>(pub W);
+
+impl<W: std::io::Write + Send> Reporter for Lines<W> {
+    fn say(&mut self, said: &Said<'_>) {
+        // A consumer that went away must not stop the run it watched.
+        if let Ok(mut line) = serde_json::to_vec(said) {
+            line.push(b'\n');
+            let _ = self.0.write_all(&line).and_then(|()| self.0.flush());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rgpu_protocol::{EventBody, Outcome};
+
+    #[test]
+    fn everything_said_is_one_line_of_json() {
+        let mut out = Vec::new();
+        let event = Event { seq: 3, at_ms: 9, body: EventBody::Ended { outcome: Outcome::Done } };
+        let mut lines = Lines(&mut out);
+        lines.say(&Said::Where { run: "r", remote: "h200", address: "ssh://x" });
+        lines.say(&Said::Job { job: "r.1", event: &event });
+        lines.say(&Said::Output { step: "s", stream: Stream::Stdout, len: 2, bytes: b"hi" });
+        insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"
+        {"said":"where","run":"r","remote":"h200","address":"ssh://x"}
+        {"said":"job","job":"r.1","seq":3,"at_ms":9,"event":"ended","outcome":{"how":"done"}}
+        {"said":"output","step":"s","stream":"stdout","len":2}
+        "#);
+    }
+}
