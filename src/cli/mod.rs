@@ -1,1 +1,20 @@
-//! The command line.
+//! The command line, on top of everything; nobody imports it.
+//!
+//! One file a command. A command turns its flags into what the library takes, once, calls it, and
+//! prints. stdout is data, stderr is talk; every command takes `--json`, `-q` and `-v`.
+
+mod app;
+mod args;
+mod attach;
+mod doctor;
+mod exec;
+mod kernels;
+mod profile;
+mod progress;
+mod remote;
+mod runs;
+mod schema;
+mod session;
+mod terminal;
+
+pub use app::main;

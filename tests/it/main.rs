@@ -1,5 +1,6 @@
 //! Integration tests in one binary: they run the built programs against real servers.
 
+mod architecture;
 mod host;
 mod ssh;
 mod sshd;

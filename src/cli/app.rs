@@ -1,0 +1,202 @@
+//! From `argv` to an exit status: parse, load the settings, dispatch, and say how it failed.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use etcetera::BaseStrategy;
+use serde::Serialize;
+
+use super::args::{Cli, Command, GlobalArgs};
+use super::terminal::{Terminal, safe};
+use super::{doctor, exec, kernels, profile, remote, runs, schema};
+use crate::config::{Config, Environment};
+use crate::error::{Exit, Failure, Result};
+
+/// What every command has at hand.
+pub(super) struct App {
+    pub(super) config: Config,
+    pub(super) global: GlobalArgs,
+    pub(super) terminal: Terminal,
+    /// The command line as typed.
+    pub(super) argv: Vec<String>,
+    /// The user's cache folder for rgpu.
+    pub(super) cache: PathBuf,
+    pub(super) cwd: PathBuf,
+}
+
+/// How a command ended well: its exit status.
+pub(super) type Status = u8;
+
+/// Runs the command line `args`; the program's whole life.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let argv: Vec<OsString> = args.into_iter().collect();
+    let json = argv.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    std::panic::set_hook(Box::new(|info| {
+        let place =
+            info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
+        say(&format!("rgpu met a defect of its own at {place}\n"));
+    }));
+    let outcome = std::panic::catch_unwind(|| start(&argv)).unwrap_or_else(|panic| {
+        let words = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+            .unwrap_or_default();
+        Err(Failure::new(Exit::Bug, "bug", "a defect of rgpu stopped this command")
+            .cause(words)
+            .hint("please report it with the command and the text above"))
+    });
+    match outcome {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            show_failure(&failure, json);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn start(argv: &[OsString]) -> Result<Status> {
+    let expanded = profile::expand_preset(argv)?;
+    let cli = match Cli::try_parse_from(&expanded) {
+        Ok(cli) => cli,
+        Err(error) => return clap_ended(&error),
+    };
+    let cwd = std::env::current_dir().map_err(|e| {
+        Failure::new(Exit::Config, "no_folder", "the current folder cannot be read").cause(e)
+    })?;
+    let base = etcetera::choose_base_strategy().map_err(|e| {
+        Failure::new(Exit::Config, "no_home", "your home folder is not known").cause(e)
+    })?;
+    let config = Config::load(&cwd, &base.config_dir(), &Environment::read())?;
+    let app = App {
+        config,
+        global: cli.global,
+        terminal: Terminal::detect(),
+        argv: argv.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        cache: base.cache_dir().join("rgpu"),
+        cwd,
+    };
+    match cli.command {
+        Command::Profile(args) => profile::run(&app, &args),
+        Command::Exec(args) => exec::run(&app, &args),
+        Command::Remote(command) => remote::run(&app, &command),
+        Command::Doctor(args) => doctor::run(&app, &args),
+        Command::Kernels(command) => kernels::run(&app, &command),
+        Command::Runs(command) => runs::run(&app, &command),
+        Command::Schema(args) => schema::run(&app, &args),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "rgpu", &mut text);
+            app.print(&String::from_utf8_lossy(&text));
+            Ok(0)
+        }
+    }
+}
+
+/// `--help` and `--version` are answers; anything else clap says is a usage error, in its words.
+fn clap_ended(error: &clap::Error) -> Result<Status> {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            Ok(0)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            Ok(Exit::Usage as u8)
+        }
+        _ => {
+            let text = error.to_string();
+            let mut lines = text.trim_end().splitn(2, '\n');
+            let what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let mut failure = Failure::new(Exit::Usage, "usage", what);
+            for hint in lines
+                .next()
+                .unwrap_or_default()
+                .split("\n\n")
+                .map(str::trim)
+                .filter(|h| !h.is_empty())
+            {
+                let hint = hint.trim_start_matches("tip: ");
+                failure = failure.hint(hint.to_owned());
+            }
+            Err(failure)
+        }
+    }
+}
+
+impl App {
+    /// Writes data to stdout. A reader that went away (`| head`) is not an error.
+    pub(super) fn print(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
+    /// Prints a value as indented JSON.
+    pub(super) fn print_json(&self, value: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(value).map_err(|e| {
+            Failure::new(Exit::Bug, "bug", "a result cannot be written as JSON").cause(e)
+        })?;
+        text.push('\n');
+        self.print(&text);
+        Ok(())
+    }
+
+    /// Says something on stderr, unless `--quiet`.
+    pub(super) fn say(&self, text: &str) {
+        if !self.global.quiet {
+            say(&format!("{text}\n"));
+        }
+    }
+
+    /// How reports look on this terminal.
+    pub(super) fn style(&self) -> crate::report::Style {
+        let width = if self.terminal.stdout_tty { self.terminal.width.min(120) } else { 80 };
+        crate::report::Style { width, color: self.terminal.stdout_color }
+    }
+
+    /// Runs `future` on a runtime of this thread.
+    pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| {
+                Failure::new(Exit::Bug, "runtime", "the event loop cannot start").cause(e)
+            })?;
+        let result = runtime.block_on(future);
+        // Threads that still wait on stdin must not keep a finished command alive.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+fn say(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Prints a failure: on stderr for people, and under `--json` on stdout as `rgpu.error/1` too.
+pub(super) fn show_failure(failure: &Failure, json: bool) {
+    let terminal = Terminal::detect();
+    let text = safe(failure.to_string().as_bytes());
+    let text = match (terminal.stderr_color, text.strip_prefix("error:")) {
+        (true, Some(rest)) => format!("\u{1b}[1;31merror:\u{1b}[0m{rest}"),
+        _ => text,
+    };
+    say(&format!("{text}\n"));
+    if json {
+        let value = ErrorDocument { schema: "rgpu.error/1", exit: failure.exit as u8, failure };
+        if let Ok(mut line) = serde_json::to_string_pretty(&value) {
+            line.push('\n');
+            let _ = std::io::stdout().lock().write_all(line.as_bytes());
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorDocument<'a> {
+    schema: &'static str,
+    exit: u8,
+    #[serde(rename = "error")]
+    failure: &'a Failure,
+}

@@ -1,0 +1,49 @@
+//! `rgpu runs attach`: takes a run up where its command left it, and ends as it would have.
+
+use clap::Parser;
+
+use super::app::{App, Status};
+use super::args::{Cli, Command};
+use super::{exec, profile};
+use crate::error::{Exit, Failure, Result};
+use crate::store::{RunFolder, RunState};
+
+/// Takes up a run.
+pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result<Status> {
+    let record = folder.record()?;
+    if record.state == RunState::Done {
+        app.say(&format!("`{}` has ended; this is its result", record.id));
+        return super::runs::show(app, folder);
+    }
+    if record.jobs.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "never_submitted",
+            format!("`{}` never reached its host", record.id),
+        )
+        .hint("run its command again:")
+        .hint(record.argv.join(" ")));
+    }
+    let argv: Vec<std::ffi::OsString> = record.argv.iter().map(Into::into).collect();
+    let argv = profile::expand_preset(&argv)?;
+    let cli = Cli::try_parse_from(&argv).map_err(|e| {
+        Failure::new(
+            Exit::Artifact,
+            "bad_record",
+            format!("the command of `{}` is not understood any more", record.id),
+        )
+        .cause(e)
+    })?;
+    match cli.command {
+        Command::Profile(mut args) => {
+            args.run.events = events.map(str::to_owned);
+            profile::attach(app, &args, folder.clone(), record)
+        }
+        Command::Exec(args) => exec::attach(app, &args, folder, record, events),
+        _ => Err(Failure::new(
+            Exit::Usage,
+            "not_attachable",
+            format!("`{}` cannot be taken up", record.id),
+        )),
+    }
+}

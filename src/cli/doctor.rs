@@ -1,0 +1,243 @@
+//! `rgpu doctor`: what really works on a host, tried with a tiny kernel under each tool.
+//!
+//! A tool's `--version` proves nothing: counters may be refused, traces may be empty. So every mode
+//! runs `vecadd` on a small case, and is believed by the rows and finite counters that came back.
+
+use std::time::Instant;
+
+use clap::Args;
+use rgpu_protocol::HostFacts;
+use serde::Serialize;
+
+use super::app::{App, Status};
+use super::kernels::places;
+use super::progress::Live;
+use super::remote::host_text;
+use super::session::{self, Open, Voice};
+use super::terminal::safe;
+use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::{Mode, Selection, find};
+use crate::report::{Align, Grid};
+use crate::run::{Desk, Ended, FactsCache, ProfileRun, Reporter, Said};
+use crate::store::{RunFolder, RunRecord, RunState};
+use crate::tool::{Request, SanitizerTool, Target};
+
+/// Try every tool on a host with a tiny kernel: what works, what each mode reaches, why not more
+#[derive(Args, Clone, Debug)]
+pub(super) struct DoctorArgs {
+    /// A remote [default: the default remote]
+    pub remote: Option<String>,
+
+    /// Forget what is known of the host first
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// Accept the key of a host never seen before
+    #[arg(long)]
+    pub accept_new: bool,
+}
+
+/// The kernel that is tried, and its case.
+const KERNEL: &str = "vecadd";
+const CASE: &str = "n=65536";
+
+/// What the doctor found.
+#[derive(Serialize)]
+struct Diagnosis {
+    schema: &'static str,
+    host: HostFacts,
+    modes: Vec<ModeLine>,
+    chosen: Chosen,
+}
+
+/// One mode.
+#[derive(Serialize)]
+struct ModeLine {
+    mode: &'static str,
+    /// The rung reached; empty when none was.
+    rung: String,
+    /// Why not more, in the tools' own words.
+    why: Vec<String>,
+    seconds: f64,
+}
+
+/// Where our own programs and settings come from.
+#[derive(Serialize)]
+struct Chosen {
+    remote: String,
+    address: String,
+    settings: String,
+    agent: String,
+    runner: String,
+    collector: String,
+    runs: String,
+}
+
+/// Examines a host.
+pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
+    let spec = session::spec(app, args.remote.as_deref())?;
+    let begun = Instant::now();
+    let scratch = tempfile::tempdir()
+        .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
+    let voice = Voice { live: Live::Hidden, events: None, accept_new: args.accept_new, run: "" };
+    let diagnosis = app.block_on(async {
+        let mut open = session::open(app, spec, voice).await?;
+        let cache = FactsCache::new(&app.cache, &open.spec);
+        if args.fresh {
+            cache.forget();
+        }
+        let now = jiff::Timestamp::now().as_second();
+        let host = cache
+            .ask(&mut open.follow, &open.spec, &open.programs, now, &mut open.reporter)
+            .await?;
+        let mut modes = Vec::new();
+        for mode in [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, Mode::Nvtx] {
+            if open.cancel.asked() > 0 {
+                return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
+            }
+            modes.push(try_mode(app, &mut open, mode, scratch.path()).await?);
+        }
+        open.reporter.say(&Said::Finished { exit: 0 });
+        let path = |p: &Option<std::path::PathBuf>| {
+            p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
+        };
+        let chosen = Chosen {
+            remote: open.spec.name.clone(),
+            address: open.spec.url.clone(),
+            settings: app.config.user_file.display().to_string(),
+            agent: open.programs.agent.display().to_string(),
+            runner: path(&open.programs.runner),
+            collector: path(&open.programs.collector),
+            runs: format!(
+                "{} ({})",
+                app.config.runs_dir.value.display(),
+                app.config.runs_dir.origin
+            ),
+        };
+        open.follow.close().await;
+        Ok(Diagnosis { schema: "rgpu.doctor/1", host, modes, chosen })
+    })?;
+    if app.global.json {
+        app.print_json(&diagnosis)?;
+        return Ok(0);
+    }
+    show(app, &diagnosis, begun.elapsed().as_secs_f64());
+    Ok(0)
+}
+
+/// Runs the tiny kernel in one mode.
+async fn try_mode(
+    app: &App,
+    open: &mut Open,
+    mode: Mode,
+    scratch: &std::path::Path,
+) -> Result<ModeLine> {
+    let begun = Instant::now();
+    let spec = find::find(KERNEL, &places(app)).map_err(Failure::from)?.spec;
+    let data_sets = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
+    let source_folder = spec.folder.clone();
+    let sources = spec.sources().map_err(Failure::from)?;
+    let target = Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 1 };
+    let mut request = Request::new(mode, target);
+    request.timing.iters = Some(10);
+    request.timeout_s = 120;
+    request.share_gpu = true;
+    request.ncu.set = Some("minimal".to_owned());
+    request.sanitizer.tools = vec![SanitizerTool::Memcheck];
+    open.reporter.say(&Said::Note { text: &format!("trying {mode}") });
+
+    let id =
+        format!("doctor-{mode}-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());
+    let folder = RunFolder::create(scratch, &id, None)?;
+    let mut record = RunRecord {
+        schema: "rgpu.run/1".to_owned(),
+        id,
+        started: jiff::Timestamp::now().to_string(),
+        title: format!("doctor ({mode})"),
+        command: "doctor".to_owned(),
+        argv: Vec::new(),
+        mode: mode.name().to_owned(),
+        kernel: KERNEL.to_owned(),
+        remote: open.spec.name.clone(),
+        address: open.spec.url.clone(),
+        labels: Default::default(),
+        jobs: Vec::new(),
+        state: RunState::Running,
+        exit: None,
+        program_exit: None,
+        seconds: 0.0,
+    };
+    let run = ProfileRun {
+        request,
+        spec: &open.spec,
+        cache: FactsCache::new(&app.cache, &open.spec),
+        programs: &open.programs,
+        source_folder: &source_folder,
+        now_s: jiff::Timestamp::now().as_second(),
+        detach: false,
+        resume: false,
+        packer: Packer::new(DEFAULT_LIMIT),
+        built: Default::default(),
+    };
+    let mut desk = Desk {
+        folder: &folder,
+        record: &mut record,
+        reporter: &mut open.reporter,
+        cancel: open.cancel.clone(),
+        input: None,
+    };
+    let ended = run.run(&mut open.follow, &mut desk).await;
+    for job in &record.jobs {
+        // What a host cannot remove now, its quota removes later.
+        let _ = open.follow.forget(&job.job).await;
+    }
+    let mut line =
+        ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };
+    match ended {
+        Ok(Ended::Profile(profile, failure)) => {
+            line.rung = profile.rung;
+            for record in profile.ladder.iter().filter(|r| !r.ok) {
+                let words = if record.words.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", record.words)
+                };
+                line.why.push(format!("not {} ({}{words})", record.rung, record.code));
+            }
+            line.why.extend(failure.map(|f| f.what));
+        }
+        Ok(Ended::Detached) => {}
+        Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),
+        Err(failure) => line.why.push(match &failure.cause {
+            Some(cause) => {
+                format!("{}: {}", failure.what, cause.lines().last().unwrap_or_default())
+            }
+            None => failure.what.clone(),
+        }),
+    }
+    line.seconds = begun.elapsed().as_secs_f64();
+    Ok(line)
+}
+
+fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
+    app.print(&host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds));
+    let mut grid = Grid::new(&[
+        ("mode", Align::Left),
+        ("reaches", Align::Left),
+        ("time", Align::Right),
+        ("why not more", Align::Left),
+    ]);
+    for line in &diagnosis.modes {
+        let rung = if line.rung.is_empty() { "nothing".to_owned() } else { line.rung.clone() };
+        let why = safe(line.why.join("; ").as_bytes());
+        grid.row([line.mode.to_owned(), rung, format!("{:.1} s", line.seconds), why]);
+    }
+    app.print("\n");
+    app.print(&grid.without_empty_columns().plain(app.style().width, 2));
+    let c = &diagnosis.chosen;
+    app.print(&format!(
+        "\n  settings   {}\n  agent      {}\n  runner     {}\n  collector  {}\n  runs       {}\n",
+        c.settings, c.agent, c.runner, c.collector, c.runs
+    ));
+}

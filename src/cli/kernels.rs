@@ -1,0 +1,227 @@
+//! `rgpu kernels`: the kernels that `--kernel` knows.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::{KernelSpec, Places, Selection, find};
+use crate::report::{Align, Grid};
+use crate::store::atomic;
+
+/// List kernels, show one, or start a kernel.toml
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum KernelsCommand {
+    /// List every kernel that --kernel finds by name
+    List,
+    /// Show what a kernel is: entry, arguments, cases
+    Show(ShowArgs),
+    /// Write a kernel.toml beside a .cu file
+    New(NewArgs),
+}
+
+/// `kernels show`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ShowArgs {
+    /// A name, a folder, or a .cu file
+    pub name: String,
+}
+
+/// `kernels new`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct NewArgs {
+    /// The source
+    pub file: PathBuf,
+}
+
+/// The places in which kernels are looked for.
+pub(super) fn places(app: &App) -> Places {
+    let shipped = std::env::current_exe().ok().and_then(|exe| {
+        let here = exe.parent()?.to_owned();
+        // Installed: ../share/rgpu/kernels. In a workspace: target/<profile>/rgpu.
+        [here.join("../share/rgpu/kernels"), here.join("../../kernels")]
+            .into_iter()
+            .find(|p| p.is_dir())
+    });
+    Places {
+        project: app.config.project.clone(),
+        kernel_path: app.config.kernel_path.value.clone(),
+        shipped,
+    }
+}
+
+/// Runs a `kernels` command.
+pub(super) fn run(app: &App, command: &KernelsCommand) -> Result<Status> {
+    match command {
+        KernelsCommand::List => list(app),
+        KernelsCommand::Show(args) => show(app, &args.name),
+        KernelsCommand::New(args) => new(app, args),
+    }
+}
+
+/// A kernel under `--json`.
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    folder: String,
+    language: String,
+    entry: String,
+    mode: String,
+    cases: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_case: Option<String>,
+    args: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Line {
+    fn new(spec: &KernelSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            folder: spec.folder.display().to_string(),
+            language: spec.language.to_owned(),
+            entry: spec.entry_name().to_owned(),
+            mode: spec.mode.map(|m| m.name().to_owned()).unwrap_or_default(),
+            cases: spec.sizes.cases.iter().map(|c| c.name.clone()).collect(),
+            default_case: spec.sizes.default.clone(),
+            args: spec
+                .args
+                .iter()
+                .map(|a| format!("{}: {} {:?}", a.name, a.dtype, a.role).to_lowercase())
+                .collect(),
+            error: None,
+        }
+    }
+}
+
+fn list(app: &App) -> Result<Status> {
+    let listed = find::list(&places(app));
+    let lines: Vec<Line> = listed
+        .into_iter()
+        .map(|kernel| match kernel.spec {
+            Ok(spec) => Line::new(&spec),
+            Err(error) => Line {
+                name: kernel.name,
+                folder: kernel.folder.display().to_string(),
+                language: String::new(),
+                entry: String::new(),
+                mode: String::new(),
+                cases: Vec::new(),
+                default_case: None,
+                args: Vec::new(),
+                error: Some(error.to_string()),
+            },
+        })
+        .collect();
+    if app.global.json {
+        app.print_json(&lines)?;
+        return Ok(0);
+    }
+    let mut grid = Grid::new(&[
+        ("kernel", Align::Left),
+        ("mode", Align::Left),
+        ("entry", Align::Left),
+        ("cases", Align::Left),
+        ("folder", Align::Left),
+    ]);
+    for line in lines {
+        let cases = line.error.unwrap_or_else(|| line.cases.join(" "));
+        let folder = shown(app, &line.folder);
+        grid.row([line.name, line.mode, line.entry, cases, folder]);
+    }
+    app.print(&grid.plain(app.style().width, 0));
+    Ok(0)
+}
+
+/// A path as the user would type it from here.
+fn shown(app: &App, path: &str) -> String {
+    std::path::Path::new(path)
+        .strip_prefix(&app.cwd)
+        .map_or(path.to_owned(), |p| p.display().to_string())
+}
+
+fn show(app: &App, name: &str) -> Result<Status> {
+    let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+    let spec = &loaded.spec;
+    if app.global.json {
+        app.print_json(&Line::new(spec))?;
+        return Ok(0);
+    }
+    app.print(&format!(
+        "{}  {} kernel `{}` in {}\n",
+        spec.name,
+        spec.language,
+        spec.entry_name(),
+        shown(app, &spec.source.display().to_string())
+    ));
+    let sets = spec.cases(&Selection::All).map_err(Failure::from)?;
+    let mut grid =
+        Grid::new(&[("argument", Align::Left), ("type", Align::Left), ("role", Align::Left)]);
+    for arg in &spec.args {
+        grid.row([
+            arg.name.clone(),
+            arg.dtype.to_string(),
+            format!("{:?}", arg.role).to_lowercase(),
+        ]);
+    }
+    app.print(&grid.plain(app.style().width, 2));
+    let mut grid = Grid::new(&[("case", Align::Left), ("sizes", Align::Left), ("", Align::Left)]);
+    for case in &spec.sizes.cases {
+        let sizes: Vec<String> = case
+            .groups
+            .iter()
+            .map(|group| {
+                spec.sizes
+                    .vars
+                    .iter()
+                    .zip(group)
+                    .map(|(v, n)| format!("{v}={n}"))
+                    .collect::<Vec<_>>()
+                    .join(",")
+            })
+            .collect();
+        let default =
+            if spec.sizes.default.as_deref() == Some(case.name.as_str()) { "default" } else { "" };
+        grid.row([case.name.clone(), sizes.join("; "), default.to_owned()]);
+    }
+    app.print("\n");
+    app.print(&grid.without_empty_columns().plain(app.style().width, 2));
+    app.print(&format!(
+        "\n  {} data sets; reference: {}\n",
+        sets.len(),
+        match &spec.reference {
+            Some(r) =>
+                format!("`{}` in {}", r.function, shown(app, &r.source.display().to_string())),
+            None => "none: results are not checked".to_owned(),
+        }
+    ));
+    for assumption in &loaded.assumptions {
+        app.say(&format!("assumed: {assumption}"));
+    }
+    Ok(0)
+}
+
+fn new(app: &App, args: &NewArgs) -> Result<Status> {
+    let text = find::skeleton(&args.file).map_err(Failure::from)?;
+    let target = args.file.with_file_name("kernel.toml");
+    if target.exists() {
+        return Err(Failure::new(Exit::Config, "exists", "there is already a kernel.toml")
+            .file(target.display()));
+    }
+    atomic::write(&target, text.as_bytes()).map_err(|e| {
+        Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(e)
+    })?;
+    app.say(&format!("wrote {}; fill in sizes and the reference, then", target.display()));
+    app.say(&format!(
+        "  rgpu profile --kernel {}",
+        args.file
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(std::path::Path::new("."))
+            .display()
+    ));
+    Ok(0)
+}

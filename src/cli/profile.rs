@@ -1,0 +1,241 @@
+//! `rgpu profile`: a kernel or a program under a profiler, on a GPU host or on this machine.
+
+mod args;
+mod preset;
+mod request;
+mod show;
+
+use std::time::Instant;
+
+pub(super) use args::{Mode, ProfileArgs, bytes, duration};
+pub(super) use preset::expand as expand_preset;
+
+use super::app::{App, Status};
+use super::progress::Live;
+use super::session::{self, Voice};
+use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::error::{Exit, Failure, Result};
+use crate::model::Profile;
+use crate::run::{Desk, Ended, FactsCache, ProfileRun, Reporter, Said};
+use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use request::Asked;
+
+/// Profiles.
+pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
+    let asked = request::resolve(app, args)?;
+    for assumption in &asked.assumptions {
+        app.say(&format!("assumed: {assumption}"));
+    }
+    if args.run.dry_run {
+        return show::dry_run(app, args, &asked);
+    }
+    let now = jiff::Timestamp::now();
+    let mode = asked.request.mode;
+    let id = args
+        .run
+        .run_id
+        .clone()
+        .unwrap_or_else(|| Runs::fresh_id(&format!("{}-{mode}", asked.name), now));
+    let spec = session::spec(app, args.place.remote.as_deref())?;
+    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
+    let record = RunRecord {
+        schema: "rgpu.run/1".to_owned(),
+        id,
+        started: now.to_string(),
+        title: format!("profile {} ({mode})", asked.name),
+        command: "profile".to_owned(),
+        argv: app.argv.clone(),
+        mode: mode.name().to_owned(),
+        kernel: asked.name.clone(),
+        remote: spec.name.clone(),
+        address: spec.url.clone(),
+        labels: args.run.label.iter().cloned().collect(),
+        jobs: Vec::new(),
+        state: RunState::Running,
+        exit: None,
+        program_exit: None,
+        seconds: 0.0,
+    };
+    folder.save(&record)?;
+    folder.write_json("inputs.json", &asked.inputs)?;
+    carry_out(app, args, asked, folder, record, Resume::No)
+}
+
+/// Whether a run is begun or taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resume {
+    /// Begun.
+    No,
+    /// Taken up where its command left it.
+    Yes,
+}
+
+/// Takes a run up again, as its own command line says.
+pub(super) fn attach(
+    app: &App,
+    args: &ProfileArgs,
+    folder: RunFolder,
+    record: RunRecord,
+) -> Result<Status> {
+    let asked = request::resolve(app, args)?;
+    carry_out(app, args, asked, folder, record, Resume::Yes)
+}
+
+fn carry_out(
+    app: &App,
+    args: &ProfileArgs,
+    asked: Asked,
+    folder: RunFolder,
+    mut record: RunRecord,
+    resume: Resume,
+) -> Result<Status> {
+    let begun = Instant::now();
+    let before = record.seconds;
+    let spec = session::spec(app, Some(&record.remote))?;
+    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+    let id = record.id.clone();
+    let voice = Voice {
+        live,
+        events: args.run.events.as_deref(),
+        accept_new: args.place.accept_new,
+        run: &id,
+    };
+    let source_folder = asked.folder.clone();
+    let ended = app.block_on(async {
+        let open = session::open(app, spec.clone(), voice).await?;
+        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+        let mut desk = Desk {
+            folder: &folder,
+            record: &mut record,
+            reporter: &mut reporter,
+            cancel,
+            input: None,
+        };
+        let run = ProfileRun {
+            request: asked.request,
+            spec: &spec,
+            cache: FactsCache::new(&app.cache, &spec),
+            programs: &programs,
+            source_folder: &source_folder,
+            now_s: jiff::Timestamp::now().as_second(),
+            detach: args.run.detach && resume == Resume::No,
+            resume: resume == Resume::Yes,
+            packer: Packer::new(DEFAULT_LIMIT),
+            built: Default::default(),
+        };
+        let ended = run.run(&mut follow, &mut desk).await;
+        let exit = match &ended {
+            Ok(Ended::Profile(_, Some(failure))) | Err(failure) => failure.exit as u8,
+            Ok(_) => 0,
+        };
+        reporter.say(&Said::Finished { exit });
+        follow.close().await;
+        ended
+    });
+    record.seconds = before + begun.elapsed().as_secs_f64();
+    finish(app, args, &folder, record, ended)
+}
+
+/// Writes the result into the run folder and shows it.
+fn finish(
+    app: &App,
+    args: &ProfileArgs,
+    folder: &RunFolder,
+    mut record: RunRecord,
+    ended: Result<Ended>,
+) -> Result<Status> {
+    let (profile, failure) = match ended {
+        Ok(Ended::Detached) => {
+            record.state = RunState::Detached;
+            folder.save(&record)?;
+            app.say(&format!(
+                "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
+                record.id, record.id
+            ));
+            if app.global.json {
+                app.print_json(&record)?;
+            }
+            return Ok(0);
+        }
+        Ok(Ended::Profile(mut profile, failure)) => {
+            profile.run.seconds = record.seconds;
+            (Some(profile), failure)
+        }
+        Err(failure) => (None, Some(failure)),
+    };
+    let failure = failure.or_else(|| profile.as_ref().and_then(|p| below(p, args)));
+    let found = profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == "found");
+    let status = match &failure {
+        Some(failure) => failure.exit as u8,
+        None if found => Exit::Findings as u8,
+        None => 0,
+    };
+    record.state = match &failure {
+        Some(f) if f.exit == Exit::Cancelled && record.jobs.iter().all(|j| j.outcome.is_some()) => {
+            RunState::Cancelled
+        }
+        // The link stayed cut, or waiting stopped: the job may go on, and can be taken up.
+        Some(f)
+            if matches!(f.exit, Exit::Cancelled | Exit::Host)
+                && record.jobs.iter().any(|j| j.outcome.is_none()) =>
+        {
+            RunState::Running
+        }
+        Some(_) => RunState::Failed,
+        None => RunState::Done,
+    };
+    record.exit = Some(status);
+    if let Some(profile) = &profile {
+        folder.write_json("profile.json", profile)?;
+        if let Some(markdown) = crate::report::report("markdown") {
+            let text = (markdown.render)(profile, &crate::report::Style::default());
+            folder.write("report.md", text.as_bytes())?;
+        }
+        crate::run::publish_cubins(profile, folder.path(), &app.config.runs_dir.value).map_err(
+            |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
+        )?;
+    }
+    folder.save(&record)?;
+    match failure {
+        None => {
+            if let Some(profile) = &profile {
+                show::result(app, profile, folder);
+            }
+            Ok(status)
+        }
+        Some(failure) => {
+            if let (Some(profile), false) = (&profile, app.global.json) {
+                show::result(app, profile, folder);
+            }
+            Err(match failure.place.log {
+                None if folder.path().join("log").is_dir() => {
+                    failure.log(show::short(app, &folder.path().join("log")))
+                }
+                _ => failure,
+            })
+        }
+    }
+}
+
+/// The failure of a run that ended below `--at-least`.
+fn below(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
+    let least = args.run.at_least.as_deref()?;
+    if crate::run::is_below(&profile.rung, least) {
+        let why = profile
+            .ladder
+            .iter()
+            .rev()
+            .find(|r| !r.ok)
+            .map(|r| format!("{}: {} {}", r.rung, r.code, r.words));
+        return Some(
+            Failure::new(
+                Exit::Tool,
+                "below_rung",
+                format!("the run ended on rung `{}`, below `{least}`", profile.rung),
+            )
+            .cause(why.unwrap_or_default())
+            .hint("`rgpu doctor` says what each mode reaches on this host, and why not more"),
+        );
+    }
+    None
+}

@@ -1,0 +1,108 @@
+//! `--preset NAME`: flags from `[preset.NAME]` of a settings file, put before those typed.
+//!
+//! A preset's keys are the long flags of `rgpu profile`; the flags typed come later and win. So
+//! clap checks them like any other, and names the preset's flag when it is wrong.
+
+use std::ffi::OsString;
+
+use etcetera::BaseStrategy;
+
+use crate::config::{Config, Environment};
+use crate::error::{Exit, Failure, Result, nearest};
+
+/// The command line with the preset's flags in it; unchanged when none is named.
+///
+/// # Errors
+/// Settings that cannot be read, an unknown preset, a value that is no flag's.
+pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
+    let Some(name) = named(argv) else { return Ok(argv.to_vec()) };
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let Ok(base) = etcetera::choose_base_strategy() else { return Ok(argv.to_vec()) };
+    let config = Config::load(&cwd, &base.config_dir(), &Environment::read())?;
+    let Some(table) = config.presets.get(&name) else {
+        let near = nearest(&name, config.presets.keys().map(String::as_str));
+        let mut failure =
+            Failure::new(Exit::Config, "unknown_preset", format!("there is no preset `{name}`"));
+        if !near.is_empty() {
+            failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
+        }
+        return Err(failure.hint("presets are `[preset.NAME]` tables of rgpu.toml"));
+    };
+    // Right after the subcommand: whatever is typed comes later.
+    let at = argv.iter().position(|a| a == "profile").map_or(argv.len(), |at| at + 1);
+    let mut out: Vec<OsString> = argv[..at].to_vec();
+    out.extend(flags(&name, table)?.into_iter().map(OsString::from));
+    out.extend_from_slice(&argv[at..]);
+    Ok(out)
+}
+
+/// The preset that a `profile` command line names.
+fn named(argv: &[OsString]) -> Option<String> {
+    let words: Vec<&str> =
+        argv.iter().take_while(|a| *a != "--").filter_map(|a| a.to_str()).collect();
+    if !words.contains(&"profile") {
+        return None;
+    }
+    words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("--preset") {
+        Some("") => words.get(at + 1).map(|s| (*s).to_owned()),
+        Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+        None => None,
+    })
+}
+
+/// A table as flags: `set = "full"` is `--set full`, `strict = true` is `--strict`, a list repeats.
+fn flags(name: &str, table: &toml::Table) -> Result<Vec<String>> {
+    let mut out = Vec::new();
+    for (key, value) in table {
+        let flag = format!("--{}", key.replace('_', "-"));
+        let values = match value {
+            toml::Value::Array(list) => list.iter().collect(),
+            value => vec![value],
+        };
+        for value in values {
+            match value {
+                toml::Value::Boolean(true) => out.push(flag.clone()),
+                toml::Value::Boolean(false) => {}
+                toml::Value::String(text) => out.push(format!("{flag}={text}")),
+                toml::Value::Integer(n) => out.push(format!("{flag}={n}")),
+                toml::Value::Float(x) => out.push(format!("{flag}={x}")),
+                _ => {
+                    return Err(Failure::new(
+                        Exit::Config,
+                        "bad_preset",
+                        format!("`{key}` of preset `{name}` is not a flag's value"),
+                    )
+                    .hint("write a text, a number, true, or a list of these"));
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_presets_table_becomes_flags() {
+        let table: toml::Table =
+            "set = \"full\"\nstrict = true\nsudo = false\nsection = [\"A\", \"B\"]\nlaunch_count = 3".parse().unwrap();
+        assert_eq!(
+            flags("p", &table).unwrap(),
+            ["--launch-count=3", "--section=A", "--section=B", "--set=full", "--strict"]
+        );
+    }
+
+    #[test]
+    fn only_a_profile_command_names_a_preset() {
+        let argv = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(
+            named(&argv(&["rgpu", "profile", "--preset", "quick"])).as_deref(),
+            Some("quick")
+        );
+        assert_eq!(named(&argv(&["rgpu", "profile", "--preset=quick"])).as_deref(), Some("quick"));
+        assert_eq!(named(&argv(&["rgpu", "profile", "--", "--preset", "x"])), None);
+        assert_eq!(named(&argv(&["rgpu", "exec", "--preset", "x"])), None);
+    }
+}

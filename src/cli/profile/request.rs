@@ -1,0 +1,249 @@
+//! From flags to what the library takes, once: the kernel found, its cases evaluated, every
+//! option parsed.
+
+use std::path::{Path, PathBuf};
+
+use rgpu_case::{DataSet, TimingPlan};
+use rgpu_protocol::GpuChoice;
+use rgpu_protocol::plan::Word;
+
+use super::ProfileArgs;
+use crate::cli::app::App;
+use crate::cli::kernels::places;
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::{KernelSpec, Mode, Selection, find};
+use crate::run::{CaseSizes, InputsRecord, digest_file};
+use crate::tool::{
+    BundleFile, CaptureRange, NcuOptions, NsysOptions, Program, Request, SanitizerOptions,
+    SanitizerTool, Target,
+};
+
+/// What the command line asks for.
+pub(in crate::cli) struct Asked {
+    /// For the library.
+    pub request: Request,
+    /// The kernel's or program's name.
+    pub name: String,
+    /// What was inferred and should be said.
+    pub assumptions: Vec<String>,
+    /// For `inputs.json`.
+    pub inputs: InputsRecord,
+    /// Where the kernel lies, for the repository's state.
+    pub folder: PathBuf,
+}
+
+/// Resolves the command line.
+///
+/// # Errors
+/// Unknown kernels, wrong sizes, options that cannot be parsed.
+pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<Asked> {
+    match (&args.kernel, args.program.is_empty()) {
+        (Some(name), _) => kernel(app, args, name),
+        (None, false) => program(app, args),
+        (None, true) => Err(Failure::new(Exit::Usage, "usage", "nothing to profile")
+            .hint("name a kernel: rgpu profile --kernel vecadd")
+            .hint("or a program: rgpu profile -- ./app args")
+            .hint("`rgpu kernels list` shows the kernels")),
+    }
+}
+
+fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
+    let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+    let spec = loaded.spec;
+    let mode = args.mode.map(super::Mode::way).or(spec.mode).unwrap_or(Mode::Ncu);
+    let selection = match (args.problem_sizes.is_empty(), mode) {
+        (false, _) => Selection::Given(args.problem_sizes.clone()),
+        // The check alone is worth it on every size there is.
+        (true, Mode::Verify) => Selection::All,
+        (true, _) => Selection::Default,
+    };
+    let data_sets = spec.cases(&selection).map_err(Failure::from)?;
+    let inputs = inputs(&spec, &data_sets, args.seed)?;
+    let sources = spec.sources().map_err(Failure::from)?;
+    let target =
+        Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: args.seed };
+    let mut request = options(args, mode, target)?;
+    if request.sanitizer.tools.is_empty() {
+        request.sanitizer.tools = SanitizerTool::ALL.to_vec();
+    }
+    Ok(Asked {
+        request,
+        name: spec.name.clone(),
+        assumptions: loaded.assumptions,
+        inputs,
+        folder: spec.folder,
+    })
+}
+
+/// A program as it is. A path that is a file here travels along; anything else is the host's own.
+fn program(app: &App, args: &ProfileArgs) -> Result<Asked> {
+    let first = args.program.first().map_or("", String::as_str);
+    let local = crate::cli::session::spec(app, args.place.remote.as_deref())
+        .is_ok_and(|spec| crate::cli::session::is_local(&spec));
+    let here = app.cwd.join(first);
+    let is_file = first.contains('/') && here.is_file();
+    let name =
+        Path::new(first).file_name().map_or(first.to_owned(), |n| n.to_string_lossy().into_owned());
+    let mut assumptions = Vec::new();
+    let mut files = Vec::new();
+    let mut argv: Vec<Word> = args.program.iter().cloned().map(Word::from).collect();
+    if is_file && local {
+        argv[0] = Word::text(here.display().to_string());
+    } else if is_file {
+        files.push(BundleFile::copy(format!("app/{name}"), &here).executable());
+        argv[0] = Word::in_job(format!("app/{name}"));
+        assumptions.push(format!("`{first}` is the file of this machine, and is sent along"));
+    } else if first.contains('/') && !Path::new(first).is_absolute() {
+        return Err(Failure::new(
+            Exit::Config,
+            "missing_source",
+            format!("there is no file `{first}` here"),
+        )
+        .hint("a program of the host is named by its absolute path, or by its name alone"));
+    }
+    let mode = args.mode.map_or(Mode::Ncu, super::Mode::way);
+    if matches!(mode, Mode::Bench | Mode::Verify) {
+        return Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
+            .hint("a program is profiled with --mode ncu, nsys, sanitizer or nvtx"));
+    }
+    let inputs = InputsRecord {
+        schema: "rgpu.inputs/1".to_owned(),
+        seed: args.seed,
+        cases: Vec::new(),
+        files: if is_file { vec![digest(&here)?] } else { Vec::new() },
+    };
+    let target = Target::Program(Program { name: name.clone(), argv, files });
+    let mut request = options(args, mode, target)?;
+    if request.sanitizer.tools.is_empty() {
+        request.sanitizer.tools = vec![SanitizerTool::Memcheck];
+    }
+    Ok(Asked { request, name, assumptions, inputs, folder: app.cwd.clone() })
+}
+
+fn inputs(spec: &KernelSpec, data_sets: &[DataSet], seed: u64) -> Result<InputsRecord> {
+    Ok(InputsRecord {
+        schema: "rgpu.inputs/1".to_owned(),
+        seed,
+        cases: data_sets
+            .iter()
+            .map(|set| CaseSizes {
+                name: set.name.clone(),
+                vars: set.vars.clone(),
+                groups: set.groups.iter().map(|g| g.sizes.clone()).collect(),
+            })
+            .collect(),
+        files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
+    })
+}
+
+fn digest(path: &Path) -> Result<crate::run::InputDigest> {
+    digest_file(path).map_err(|e| {
+        Failure::new(Exit::Config, "missing_source", "a file of the kernel cannot be read")
+            .file(path.display())
+            .cause(e)
+    })
+}
+
+/// Everything that is the same for kernels and programs.
+fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
+    let mut request = Request::new(mode, target);
+    let timing = TimingPlan::default();
+    request.timing =
+        TimingPlan { warmup: args.warmup.unwrap_or(timing.warmup), iters: args.iters, ..timing };
+    request.strict = args.run.strict;
+    request.arch.clone_from(&args.arch);
+    if let Some(timeout) = args.run.timeout {
+        request.timeout_s = timeout.as_secs().max(1);
+    }
+    if let Some(queue) = args.run.queue_timeout {
+        request.queue_s = queue.as_secs();
+    }
+    if let Some(limit) = args.run.log_limit {
+        request.log_bytes = limit;
+    }
+    request.gpu = args.place.gpu.as_deref().map_or(GpuChoice::Any, gpu_choice);
+    request.share_gpu = args.place.share_gpu;
+    request.sudo = args.ncu.sudo;
+    request.nvtx_include.clone_from(&args.ncu.nvtx_include);
+    request.ncu = NcuOptions {
+        set: args.ncu.set.clone(),
+        sections: args.ncu.section.clone(),
+        metrics: args.ncu.metrics.clone(),
+        kernel_name: args.ncu.kernel_name.clone(),
+        kernel_name_base: args.ncu.kernel_name_base.clone(),
+        kernel_exclude: args.ncu.kernel_exclude.clone(),
+        launch_skip: args.ncu.launch_skip,
+        launch_count: args.ncu.launch_count,
+        replay_mode: args.ncu.replay_mode.clone(),
+        target_processes: args.ncu.target_processes.clone(),
+        clock_control: args.ncu.clock_control.clone(),
+        extra: split("--ncu-args", args.ncu.ncu_args.as_deref())?,
+    };
+    request.nsys = NsysOptions {
+        trace: args.nsys.trace.clone(),
+        sample: args.nsys.sample.clone(),
+        capture_range: args.nsys.capture_range.as_deref().map(capture_range),
+        extra: split("--nsys-args", args.nsys.nsys_args.as_deref())?,
+    };
+    let mut tools: Vec<SanitizerTool> = Vec::new();
+    for word in &args.sanitizer.tool {
+        for tool in SanitizerTool::named(word).unwrap_or_default() {
+            if !tools.contains(&tool) {
+                tools.push(tool);
+            }
+        }
+    }
+    request.sanitizer = SanitizerOptions {
+        tools,
+        extra: split("--sanitizer-args", args.sanitizer.sanitizer_args.as_deref())?,
+    };
+    Ok(request)
+}
+
+fn capture_range(text: &str) -> CaptureRange {
+    match text {
+        "cudaProfilerApi" => CaptureRange::CudaProfilerApi,
+        range => CaptureRange::Nvtx(range.to_owned()),
+    }
+}
+
+/// Arguments for a tool, split here as a shell would; no shell ever sees them.
+fn split(flag: &str, text: Option<&str>) -> Result<Vec<String>> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    shlex::split(text).ok_or_else(|| {
+        Failure::new(Exit::Usage, "usage", format!("`{flag}`: a quote is not closed in `{text}`"))
+    })
+}
+
+/// `any`, an index, a UUID, or part of a name.
+fn gpu_choice(text: &str) -> GpuChoice {
+    match text {
+        "any" => GpuChoice::Any,
+        text if text.starts_with("GPU-") || text.starts_with("MIG-") => {
+            GpuChoice::Uuid(text.to_owned())
+        }
+        text => text.parse().map_or_else(|_| GpuChoice::Name(text.to_owned()), GpuChoice::Index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_chosen_by_index_uuid_or_name() {
+        assert_eq!(gpu_choice("any"), GpuChoice::Any);
+        assert_eq!(gpu_choice("3"), GpuChoice::Index(3));
+        assert_eq!(gpu_choice("GPU-ab12"), GpuChoice::Uuid("GPU-ab12".into()));
+        assert_eq!(gpu_choice("h200"), GpuChoice::Name("h200".into()));
+    }
+
+    #[test]
+    fn extra_arguments_are_split_here_and_an_open_quote_is_an_error() {
+        assert_eq!(
+            split("--ncu-args", Some("--cache-control none 'a b'")).unwrap(),
+            ["--cache-control", "none", "a b"]
+        );
+        assert_eq!(split("--ncu-args", Some("'a")).unwrap_err().exit, Exit::Usage);
+    }
+}

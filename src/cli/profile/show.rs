@@ -1,0 +1,69 @@
+//! What a user sees of a profile: the table or the JSON, and what `--dry-run` prints.
+
+use std::path::Path;
+
+use rgpu_protocol::HostFacts;
+
+use super::ProfileArgs;
+use super::request::Asked;
+use crate::bundle;
+use crate::cli::app::{App, Status};
+use crate::cli::session;
+use crate::error::Result;
+use crate::model::Profile;
+use crate::report;
+use crate::run::FactsCache;
+use crate::store::RunFolder;
+use crate::tool::{self, JobName, Toolbox};
+
+/// Prints the result.
+pub(super) fn result(app: &App, profile: &Profile, folder: &RunFolder) {
+    let id = if app.global.json { "json" } else { "table" };
+    if let Some(report) = report::report(id) {
+        app.print(&(report.render)(profile, &app.style()));
+    }
+    if !app.global.json {
+        app.print(&format!("  run         {}\n", short(app, folder.path())));
+    }
+}
+
+/// A path as it would be typed from here.
+pub(super) fn short(app: &App, path: &Path) -> String {
+    path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string()
+}
+
+/// Prints plan, harness and exact commands. Nothing is touched: neither host nor disk.
+pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &Asked) -> Result<Status> {
+    let spec = session::spec(app, args.place.remote.as_deref())?;
+    let now = jiff::Timestamp::now().as_second();
+    let known = FactsCache::new(&app.cache, &spec).load(now);
+    if known.is_none() {
+        app.say(&format!(
+            "nothing is known of `{}` yet, so this is the plan for a host without a GPU; `rgpu remote check {}` asks it",
+            spec.name, spec.name
+        ));
+    }
+    let arch = std::env::consts::ARCH;
+    let facts = known.unwrap_or_else(|| {
+        let mut facts = HostFacts { remote: spec.name.clone(), ..HostFacts::default() };
+        facts.agent.arch = arch.to_owned();
+        facts
+    });
+    let programs = session::programs(app, arch)?;
+    let toolbox = Toolbox { runner: programs.runner, collector: programs.collector };
+    let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
+    let draft = tool::plan(&asked.request, &facts, &toolbox, &job)?;
+    let packed = bundle::Packer::new(bundle::DEFAULT_LIMIT).pack(draft)?;
+    if app.global.json {
+        app.print_json(&packed.plan)?;
+        return Ok(0);
+    }
+    app.print(&bundle::commands(&packed.plan));
+    for file in &packed.plan.files {
+        app.print(&format!("# sends {}  {}\n", file.path, report::bytes(file.size as f64)));
+    }
+    if app.global.verbose > 0 {
+        app.print_json(&packed.plan)?;
+    }
+    Ok(0)
+}

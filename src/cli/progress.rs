@@ -1,0 +1,273 @@
+//! Bars and live output on the terminal: a consumer of what the run says.
+//!
+//! On a terminal one line shows the phase with a bar or a spinner, and the program's output scrolls
+//! above it. Elsewhere phases are plain lines, said once. A step that is silent for a minute says
+//! so with its last line. Under `--json` stdout stays free for the result: output goes to stderr.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rgpu_protocol::event::Stream;
+use rgpu_protocol::{Event, EventBody};
+
+use super::terminal::{Terminal, safe};
+use crate::report::bytes as show_bytes;
+use crate::run::{Reporter, Said};
+
+/// How long a step may be silent before that is said.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What happens with the output of programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Live {
+    /// stdout to stdout and stderr to stderr, byte for byte: `exec`.
+    Through,
+    /// Both to stderr, above the bar: `profile`.
+    Beside,
+    /// Nowhere: `--quiet`, or `--json` without `-v`.
+    Hidden,
+}
+
+/// The terminal's reporter.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    live: Live,
+    quiet: bool,
+    terminal: Terminal,
+    phase: String,
+    silence: Arc<Mutex<Silence>>,
+    ticker: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// What the silent-step watch knows.
+struct Silence {
+    step: String,
+    since: Instant,
+    last_line: String,
+    said: bool,
+}
+
+impl Progress {
+    /// A reporter for this terminal.
+    pub(super) fn new(terminal: Terminal, live: Live, quiet: bool) -> Self {
+        let bar = ProgressBar::new_spinner();
+        if quiet || !terminal.stderr_tty {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        } else {
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        bar.set_style(spinner());
+        let silence = Arc::new(Mutex::new(Silence {
+            step: String::new(),
+            since: Instant::now(),
+            last_line: String::new(),
+            said: true,
+        }));
+        Self { bar, live, quiet, terminal, phase: String::new(), silence, ticker: None }
+    }
+
+    /// A phase, said once as a line where there is no bar.
+    fn phase(&mut self, text: String) {
+        if self.phase == text {
+            return;
+        }
+        if !self.quiet && !self.terminal.stderr_tty {
+            talk(&format!("{text}\n"));
+        }
+        self.bar.set_style(spinner());
+        self.bar.set_message(text.clone());
+        self.phase = text;
+    }
+
+    /// A line that stays.
+    fn line(&self, text: &str) {
+        if self.quiet {
+            return;
+        }
+        self.bar.suspend(|| talk(&format!("{text}\n")));
+    }
+
+    fn transfer(&mut self, verb: &str, done: u64, total: u64) {
+        if total < 64 << 10 {
+            return;
+        }
+        if !self.phase.starts_with(verb) {
+            self.phase(format!("{verb} {}", show_bytes(total as f64)));
+            self.bar.set_style(transfer_style());
+            self.bar.set_length(total);
+        }
+        self.bar.set_position(done);
+    }
+
+    fn output(&mut self, step: &str, stream: Stream, bytes: &[u8]) {
+        {
+            let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+            silence.since = Instant::now();
+            silence.said = false;
+            silence.step = step.to_owned();
+            if let Some(line) =
+                String::from_utf8_lossy(bytes).lines().rev().find(|l| !l.trim().is_empty())
+            {
+                silence.last_line = line.chars().take(120).collect();
+            }
+        }
+        let to_stdout = self.live == Live::Through && stream == Stream::Stdout;
+        match self.live {
+            Live::Hidden => {}
+            Live::Through | Live::Beside => self.bar.suspend(|| {
+                let tty =
+                    if to_stdout { self.terminal.stdout_tty } else { self.terminal.stderr_tty };
+                let text;
+                let bytes = if tty {
+                    text = safe(bytes);
+                    text.as_bytes()
+                } else {
+                    bytes
+                };
+                // A closed pipe here is not the run's failure.
+                if to_stdout {
+                    let mut out = std::io::stdout().lock();
+                    let _ = out.write_all(bytes).and_then(|()| out.flush());
+                } else {
+                    let _ = std::io::stderr().lock().write_all(bytes);
+                }
+            }),
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::Queued { place, holder } => {
+                self.phase(format!(
+                    "waiting for the GPU: place {place}, held by {}",
+                    safe(holder.as_bytes())
+                ));
+            }
+            EventBody::StepStarted { step, title } => {
+                let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+                *silence = Silence {
+                    step: step.clone(),
+                    since: Instant::now(),
+                    last_line: String::new(),
+                    said: false,
+                };
+                drop(silence);
+                if self.live != Live::Through {
+                    self.phase(safe(title.as_bytes()));
+                }
+            }
+            EventBody::RungEnded(record) if !record.ok && self.live != Live::Through => {
+                let words = if record.words.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", record.words)
+                };
+                self.line(&format!(
+                    "  {} did not work ({}{})",
+                    record.rung,
+                    record.code,
+                    safe(words.as_bytes())
+                ));
+            }
+            EventBody::Warning { text, .. } => {
+                self.line(&format!("warning: {}", safe(text.as_bytes())))
+            }
+            EventBody::Ended { .. } => {
+                self.silence.lock().unwrap_or_else(PoisonError::into_inner).said = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Starts the watch over silent steps, once a runtime is there.
+    fn watch(&mut self) {
+        if self.ticker.is_some() || self.quiet || tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let silence = Arc::clone(&self.silence);
+        let bar = self.bar.clone();
+        self.ticker = Some(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                let mut s = silence.lock().unwrap_or_else(PoisonError::into_inner);
+                if !s.said && s.since.elapsed() >= SILENCE {
+                    s.said = true;
+                    let last = if s.last_line.is_empty() {
+                        String::new()
+                    } else {
+                        format!("; its last line: {}", safe(s.last_line.as_bytes()))
+                    };
+                    let text = format!(
+                        "step `{}` has been silent for a minute{last}\n",
+                        safe(s.step.as_bytes())
+                    );
+                    bar.suspend(|| talk(&text));
+                }
+            }
+        }));
+    }
+}
+
+impl Reporter for Progress {
+    fn say(&mut self, said: &Said<'_>) {
+        match said {
+            Said::Where { remote, address, .. } => {
+                self.watch();
+                if self.live != Live::Through {
+                    self.line(&format!(
+                        "on {remote}{}",
+                        if address == remote { String::new() } else { format!(" ({address})") }
+                    ));
+                }
+            }
+            Said::Connecting {} => self.bar.set_message("connecting"),
+            Said::Asking {} => self.phase("asking the host what it has".to_owned()),
+            Said::Uploading { sent, total } => self.transfer("uploading", *sent, *total),
+            Said::Fetching { got, total, .. } => self.transfer("fetching", *got, *total),
+            Said::Job { event, .. } => self.event(event),
+            Said::Output { step, stream, bytes, .. } => self.output(step, *stream, bytes),
+            Said::LinkLost { why } => {
+                self.line(&format!("the link was lost ({why}); the job goes on, reconnecting"))
+            }
+            Said::LinkBack {} => self.line("the link is back"),
+            Said::Refused { rung, code, text } => {
+                self.line(&format!("  {rung} gave nothing to believe ({code}: {text})"))
+            }
+            Said::Note { text } => self.line(text),
+            Said::Connected { .. } | Said::Planned { .. } => {}
+            Said::Finished { .. } => {
+                self.bar.finish_and_clear();
+                if let Some(ticker) = self.ticker.take() {
+                    ticker.abort();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        if let Some(ticker) = self.ticker.take() {
+            ticker.abort();
+        }
+    }
+}
+
+/// Writes to stderr; a closed stderr is nobody's failure.
+fn talk(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+fn spinner() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn transfer_style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,301 @@
+//! `rgpu remote`: the GPU hosts the user has.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use rgpu_protocol::HostFacts;
+use serde::Serialize;
+
+use super::app::{App, Status};
+use super::progress::Live;
+use super::session::{self, Voice};
+use super::terminal::safe;
+use crate::config::LOCAL;
+use crate::error::{Exit, Failure, Result};
+use crate::remote::RemoteSpec;
+use crate::report::{Align, Grid};
+use crate::run::{FactsCache, Reporter, Said};
+
+/// Name, list and check the GPU hosts you have
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum RemoteCommand {
+    /// Name a host: rgpu remote add h200 ssh://root@gpu-box:2222
+    Add(AddArgs),
+    /// List the remotes
+    List,
+    /// Connect, and say what the host has, in seconds
+    Check(CheckArgs),
+    /// Use this remote when --remote is not given
+    Default {
+        /// Its name
+        name: String,
+    },
+    /// Forget a remote
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `remote add`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct AddArgs {
+    /// What you call it
+    pub name: String,
+
+    /// Where it is: ssh://user@host:port, or an alias of ~/.ssh/config
+    pub url: String,
+
+    /// The key file to log in with
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+
+    /// Hosts to go through, as ssh's ProxyJump
+    #[arg(long, value_name = "HOSTS")]
+    pub jump: Option<String>,
+
+    /// A folder on the host where tools are looked for before PATH
+    #[arg(long, value_name = "DIR")]
+    pub path: Vec<String>,
+
+    /// A variable for everything that runs there
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+
+    /// What the agent is started through, e.g. "docker exec -i C"
+    #[arg(long, value_name = "COMMAND")]
+    pub via: Option<String>,
+
+    /// Connect now, and accept the key of a host never seen before
+    #[arg(long)]
+    pub accept_new: bool,
+
+    /// Use it when --remote is not given
+    #[arg(long)]
+    pub default: bool,
+}
+
+/// `remote check`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CheckArgs {
+    /// A remote [default: the default remote]
+    pub name: Option<String>,
+
+    /// Accept the key of a host never seen before
+    #[arg(long)]
+    pub accept_new: bool,
+}
+
+/// Runs a `remote` command.
+pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
+    match command {
+        RemoteCommand::Add(args) => add(app, args),
+        RemoteCommand::List => list(app),
+        RemoteCommand::Check(args) => {
+            let spec = session::spec(app, args.name.as_deref())?;
+            check(app, spec, args.accept_new)
+        }
+        RemoteCommand::Default { name } => {
+            known(app, name)?;
+            app.config.set_default(name)?;
+            app.say(&format!("`{name}` is the default remote"));
+            Ok(0)
+        }
+        RemoteCommand::Remove { name } => {
+            if !app.config.remove_remote(name)? {
+                known(app, name)?;
+            }
+            app.say(&format!("`{name}` is forgotten"));
+            Ok(0)
+        }
+    }
+}
+
+/// A remote that is defined, or the error that names the nearest.
+fn known(app: &App, name: &str) -> Result<RemoteSpec> {
+    app.config.remote(name, |_| false)
+}
+
+fn add(app: &App, args: &AddArgs) -> Result<Status> {
+    if !crate::kernel::valid_name(&args.name) || args.name == LOCAL {
+        let why = if args.name == LOCAL {
+            "it is this machine"
+        } else {
+            "use letters, digits, `.`, `_` and `-`"
+        };
+        return Err(Failure::new(
+            Exit::Usage,
+            "bad_name",
+            format!("`{}` cannot be a remote's name: {why}", args.name),
+        ));
+    }
+    let mut spec = RemoteSpec::new(&args.name, &args.url);
+    spec.identity = match &args.identity {
+        Some(path) => Some(std::path::absolute(path).map_err(|e| {
+            Failure::new(Exit::Config, "bad_identity", "the key file cannot be found")
+                .file(path.display())
+                .cause(e)
+        })?),
+        None => None,
+    };
+    if let Some(path) = spec.identity.as_ref().filter(|p| !p.is_file()) {
+        return Err(Failure::new(Exit::Config, "bad_identity", "the key file is not there")
+            .file(path.display()));
+    }
+    spec.jump.clone_from(&args.jump);
+    spec.path.clone_from(&args.path);
+    for pair in &args.env {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Failure::new(
+                Exit::Usage,
+                "usage",
+                format!("`--env {pair}`: write NAME=VALUE"),
+            ));
+        };
+        spec.env.insert(name.to_owned(), value.to_owned());
+    }
+    if let Some(via) = &args.via {
+        spec.via = shlex::split(via).ok_or_else(|| {
+            Failure::new(Exit::Usage, "usage", format!("`--via {via}`: a quote is not closed"))
+        })?;
+    }
+    // What is wrong with an address is said before it is kept.
+    spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
+    app.config.add_remote(&args.name, &spec, args.default)?;
+    app.say(&format!("`{}` is {}", args.name, args.url));
+    if args.accept_new {
+        return check(app, spec, true);
+    }
+    app.say(&format!("next: rgpu remote check {}", args.name));
+    Ok(0)
+}
+
+/// A remote in `remote list --json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    url: &'a str,
+    default: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<HostFacts>,
+}
+
+fn list(app: &App) -> Result<Status> {
+    let local = RemoteSpec::local();
+    let now = jiff::Timestamp::now().as_second();
+    let specs = app.config.remotes.values().chain([&local]);
+    let lines: Vec<Line<'_>> = specs
+        .map(|spec| Line {
+            name: &spec.name,
+            url: &spec.url,
+            default: spec.name == app.config.default_remote.value,
+            host: FactsCache::new(&app.cache, spec).load(now),
+        })
+        .collect();
+    if app.global.json {
+        app.print_json(&lines)?;
+        return Ok(0);
+    }
+    let mut grid = Grid::new(&[
+        ("", Align::Left),
+        ("remote", Align::Left),
+        ("address", Align::Left),
+        ("last seen with", Align::Left),
+    ]);
+    for line in &lines {
+        grid.row([
+            if line.default { "*".to_owned() } else { String::new() },
+            line.name.to_owned(),
+            line.url.to_owned(),
+            line.host.as_ref().map(gpus).unwrap_or_default(),
+        ]);
+    }
+    app.print(&grid.without_empty_columns().plain(app.style().width, 0));
+    Ok(0)
+}
+
+/// The GPUs of a host in a few words.
+pub(super) fn gpus(host: &HostFacts) -> String {
+    if host.gpus.is_empty() {
+        return "no GPU".to_owned();
+    }
+    let mut names: Vec<(String, u32)> = Vec::new();
+    for gpu in &host.gpus {
+        match names.iter_mut().find(|(name, _)| *name == gpu.name) {
+            Some((_, n)) => *n += 1,
+            None => names.push((gpu.name.clone(), 1)),
+        }
+    }
+    let list: Vec<String> = names
+        .into_iter()
+        .map(|(name, n)| if n > 1 { format!("{n} × {name}") } else { name })
+        .collect();
+    safe(list.join(", ").as_bytes())
+}
+
+fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
+    let name = spec.name.clone();
+    let voice = Voice { live: Live::Hidden, events: None, accept_new, run: "" };
+    let begun = Instant::now();
+    let facts = app.block_on(async {
+        let mut open = session::open(app, spec, voice).await?;
+        let cache = FactsCache::new(&app.cache, &open.spec);
+        let now = jiff::Timestamp::now().as_second();
+        let facts =
+            cache.ask(&mut open.follow, &open.spec, &open.programs, now, &mut open.reporter).await;
+        open.reporter.say(&Said::Finished { exit: 0 });
+        open.follow.close().await;
+        facts
+    })?;
+    if app.global.json {
+        app.print_json(&facts)?;
+        return Ok(0);
+    }
+    app.print(&host_text(&name, &facts, begun.elapsed().as_secs_f64()));
+    Ok(0)
+}
+
+/// A host in a few lines.
+pub(super) fn host_text(name: &str, facts: &HostFacts, seconds: f64) -> String {
+    let clean = |text: &str| safe(text.as_bytes());
+    let agent = &facts.agent;
+    let mut out = format!(
+        "{name}  {} ({}, {} CPUs, {}), as {}  [{seconds:.1} s]\n",
+        clean(&agent.os),
+        clean(&agent.arch),
+        agent.cpus,
+        crate::report::bytes(agent.memory_bytes as f64),
+        clean(&agent.user),
+    );
+    for gpu in &facts.gpus {
+        out += &format!(
+            "  GPU {}      {}, {}, sm_{}  {}\n",
+            gpu.index,
+            clean(&gpu.name),
+            crate::report::bytes(gpu.memory_bytes as f64),
+            gpu.sm,
+            clean(&gpu.uuid),
+        );
+    }
+    match &facts.driver {
+        Some(driver) => {
+            let cuda =
+                facts.cuda.as_deref().map(|c| format!(", CUDA {}", clean(c))).unwrap_or_default();
+            out += &format!("  driver     {}{cuda}\n", clean(driver));
+        }
+        None => out += "  driver     none: no GPU work can run there\n",
+    }
+    for tool in &facts.tools {
+        out += &format!(
+            "  {:<10} {}  {}\n",
+            clean(&tool.name),
+            clean(&tool.version),
+            clean(&tool.path)
+        );
+        for problem in &tool.problems {
+            out += &format!("             {}\n", clean(problem));
+        }
+    }
+    out
+}

@@ -1,0 +1,202 @@
+//! What commands that reach a host share: the remote's definition, the connection, Ctrl-C, and
+//! what the user is asked on the way.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::app::App;
+use super::progress::{Live, Progress};
+use super::terminal::safe;
+use crate::config::LOCAL;
+use crate::error::{Exit, Failure, Result};
+use crate::remote::{
+    ConnectOptions, FirstUse, Follow, HostKeyQuestion, OnRemote, Remote, RemoteError, RemoteSpec,
+    Talk,
+};
+use crate::run::{
+    Cancel, Lines, Programs, Reporter, Reporters, Said, Shared, channel, find_programs,
+    set_up_compilers, triple,
+};
+
+/// The remote a command runs on.
+pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
+    let name = wanted.unwrap_or(&app.config.default_remote.value);
+    app.config.remote(name, ssh_alias).map_err(|failure| match wanted {
+        Some(_) => failure,
+        None => failure
+            .hint(format!("the default remote comes from {}", app.config.default_remote.origin)),
+    })
+}
+
+/// Whether `name` stands in `~/.ssh/config` as a host of its own.
+fn ssh_alias(name: &str) -> bool {
+    let Some(home) = std::env::home_dir() else { return false };
+    let Ok(text) = std::fs::read_to_string(home.join(".ssh/config")) else { return false };
+    text.lines()
+        .filter_map(|line| {
+            let line = line.trim_start();
+            let (key, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
+            key.eq_ignore_ascii_case("host").then_some(rest)
+        })
+        .any(|patterns| patterns.split_whitespace().any(|p| p.trim_matches('"') == name))
+}
+
+/// Our programs for a host of this architecture.
+pub(super) fn programs(app: &App, arch: &str) -> Result<Programs> {
+    let exe = std::env::current_exe().map_err(|e| {
+        Failure::new(Exit::Config, "no_exe", "this program's own path is not known").cause(e)
+    })?;
+    let mut programs = find_programs(&triple(arch), app.config.libexec.as_deref(), &exe)?;
+    let mut folders = vec![app.config.project.clone()];
+    // target/<profile>/rgpu: the workspace's own environment.
+    folders.extend(exe.ancestors().nth(3).map(std::path::Path::to_owned));
+    programs.compilers = set_up_compilers(&folders);
+    Ok(programs)
+}
+
+/// An open connection with who hears of it.
+pub(super) struct Open {
+    pub(super) spec: RemoteSpec,
+    pub(super) follow: Follow,
+    pub(super) reporter: Shared,
+    pub(super) cancel: Cancel,
+    pub(super) programs: Programs,
+}
+
+/// How a command wants to be heard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Voice<'a> {
+    pub(super) live: Live,
+    pub(super) events: Option<&'a str>,
+    pub(super) accept_new: bool,
+    /// The run's id, empty where there is none.
+    pub(super) run: &'a str,
+}
+
+/// Connects to a remote; Ctrl-C is heard from here on.
+pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<Open> {
+    let programs = programs(app, std::env::consts::ARCH)?;
+    let mut reporter = reporter(app, voice)?;
+    let cancel = listen_for_signals()?;
+    let remote: Arc<dyn Remote> =
+        Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
+    let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
+    reporter.say(&Said::Where { run: voice.run, remote: &spec.name, address: &address });
+    reporter.say(&Said::Connecting {});
+    let interactive = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let options = ConnectOptions {
+        agent: programs.agent.clone(),
+        first_use: match (voice.accept_new, interactive) {
+            (true, _) => FirstUse::AcceptNew,
+            (false, true) => FirstUse::Ask,
+            (false, false) => FirstUse::Refuse,
+        },
+        talk: Arc::new(Front {
+            verbose: app.global.verbose > 0 && !app.global.quiet,
+            reporter: Mutex::new((reporter.clone(), false)),
+        }),
+    };
+    let begun = Instant::now();
+    let mut stop = cancel.clone();
+    let follow = tokio::select! {
+        follow = Follow::connect(Arc::clone(&remote), options) => follow.on(&*remote)?,
+        () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
+    };
+    let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    reporter.say(&Said::Connected { ms });
+    Ok(Open { spec, follow, reporter, cancel, programs })
+}
+
+/// The terminal's reporter, and the one of `--events`.
+pub(super) fn reporter(app: &App, voice: Voice<'_>) -> Result<Shared> {
+    let mut reporters = Reporters::default();
+    match voice.events {
+        None => {}
+        Some("-") => reporters.0.push(Box::new(Lines(std::io::stdout()))),
+        Some(path) => {
+            let file = std::fs::File::create(path).map_err(|e| {
+                Failure::new(Exit::Disk, "disk", "cannot write the events").file(path).cause(e)
+            })?;
+            reporters.0.push(Box::new(Lines(file)));
+        }
+    }
+    reporters.0.push(Box::new(Progress::new(app.terminal, voice.live, app.global.quiet)));
+    Ok(Shared::new(reporters))
+}
+
+/// SIGINT and SIGTERM ask to stop; a third SIGINT ends the process at once.
+fn listen_for_signals() -> Result<Cancel> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (canceller, cancel) = channel();
+    let failed = |e| Failure::new(Exit::Bug, "signals", "signals cannot be handled").cause(e);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    tokio::spawn(async move {
+        let mut times = 0;
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            times += 1;
+            canceller.ask();
+            if times > 2 {
+                std::process::exit(i32::from(Exit::Cancelled as u8));
+            }
+        }
+    });
+    Ok(cancel)
+}
+
+/// What the connection asks and tells.
+struct Front {
+    verbose: bool,
+    /// Who hears of a lost link, and whether its loss was told and not yet its return.
+    reporter: Mutex<(Shared, bool)>,
+}
+
+impl Talk for Front {
+    fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
+        let _ = write!(
+            std::io::stderr().lock(),
+            "the host {} was never seen before\n  {} key {}\nAccept it, and remember it in {}? [y/N] ",
+            safe(question.host.as_bytes()),
+            safe(question.algorithm.as_bytes()),
+            safe(question.fingerprint.as_bytes()),
+            question.file.display()
+        );
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    }
+
+    fn verbose(&self, line: &str) {
+        if self.verbose {
+            let _ = writeln!(std::io::stderr().lock(), "  | {}", safe(line.as_bytes()));
+        }
+    }
+
+    fn link_lost(&self, error: &RemoteError, wait: Duration) {
+        let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        let (reporter, told) = &mut *shared;
+        // Each further try that fails is said under `-v` alone.
+        if !*told || self.verbose {
+            reporter.say(&Said::LinkLost {
+                why: format!("{error}; trying again in {} s", wait.as_secs()),
+            });
+        }
+        *told = true;
+    }
+
+    fn link_back(&self) {
+        let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.1 = false;
+        shared.0.say(&Said::LinkBack {});
+    }
+}
+
+/// Whether the remote is this machine.
+pub(super) fn is_local(spec: &RemoteSpec) -> bool {
+    spec.name == LOCAL || spec.url == LOCAL
+}

@@ -1,0 +1,106 @@
+//! What the terminal can do, and the one place that makes foreign text safe to show.
+//!
+//! stdout is data, stderr is talk. Colours follow `NO_COLOR`, `CLICOLOR_FORCE` and whether the
+//! stream is a terminal. Text that came from a host goes raw into files and pipes; to a terminal
+//! all but SGR (colour) sequences and newlines is shown escaped.
+
+use std::io::IsTerminal;
+
+/// How to talk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terminal {
+    /// Whether stdout is a terminal.
+    pub stdout_tty: bool,
+    /// Whether stderr is a terminal: bars are drawn.
+    pub stderr_tty: bool,
+    /// Colours on stdout.
+    pub stdout_color: bool,
+    /// Colours on stderr.
+    pub stderr_color: bool,
+    /// Columns, 80 where unknown.
+    pub width: usize,
+}
+
+impl Terminal {
+    /// Looks at the process's streams and environment, once.
+    pub(super) fn detect() -> Self {
+        let stdout_tty = std::io::stdout().is_terminal();
+        let stderr_tty = std::io::stderr().is_terminal();
+        let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        let never = set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        let force = std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0" && !v.is_empty());
+        let color = |tty| !never && (tty || force);
+        let width =
+            std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).or_else(terminal_width);
+        Self {
+            stdout_tty,
+            stderr_tty,
+            stdout_color: color(stdout_tty),
+            stderr_color: color(stderr_tty),
+            width: width.unwrap_or(80).max(40),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout())
+        .or_else(|_| rustix::termios::tcgetwinsize(std::io::stderr()))
+        .ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+#[cfg(not(unix))]
+fn terminal_width() -> Option<usize> {
+    None
+}
+
+/// Foreign bytes as text that cannot harm a terminal: SGR sequences and newlines stay (a carriage
+/// return before a newline is dropped), other control characters are shown as `\x1b` and the like.
+pub(super) fn safe(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_ref();
+    while let Some(c) = rest.chars().next() {
+        if let Some(len) = sgr_len(rest) {
+            out.push_str(&rest[..len]);
+            rest = &rest[len..];
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '\n' | '\t' => out.push(c),
+            '\r' if rest.starts_with('\n') => {}
+            c if c.is_control() || is_bidi(c) => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Length of the SGR sequence at the start of `text`.
+fn sgr_len(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix("\u{1b}[")?;
+    let end = inner.find(|c: char| !(c.is_ascii_digit() || c == ';' || c == ':'))?;
+    inner[end..].starts_with('m').then_some(2 + end + 1)
+}
+
+/// Characters that reorder what stands around them.
+fn is_bidi(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_stay_and_everything_else_is_shown_escaped() {
+        assert_eq!(safe(b"\x1b[31mred\x1b[0m\r\n"), "\u{1b}[31mred\u{1b}[0m\n");
+        assert_eq!(safe(b"\x1b]0;title\x07"), "\\u{1b}]0;title\\u{7}");
+        assert_eq!(safe(b"\x1b[2J"), "\\u{1b}[2J");
+        assert_eq!(safe(b"50%\r100%"), "50%\\r100%");
+        assert_eq!(safe("a\u{202e}b".as_bytes()), "a\\u{202e}b");
+        assert_eq!(safe(b"\xff"), "\u{fffd}");
+    }
+}
