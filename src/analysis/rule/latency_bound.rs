@@ -23,9 +23,19 @@ fn apply(launch: &Launch) -> Option<Conclusion> {
     if let Some((reason, percent)) = stall {
         text.push_str(&format!(", most for `{reason}` ({percent:.0} %)"));
     }
+    // A range has no grid of its own.
+    let range = launch.grid == [0, 0, 0];
+    if range {
+        text.push_str(", or the GPU does, between the range's kernels");
+    }
+    let confidence = match stall {
+        _ if range => Confidence::Low,
+        Some(_) => Confidence::High,
+        None => Confidence::Medium,
+    };
     Some(Conclusion {
         score: 1.0 - most / 100.0,
-        confidence: if stall.is_some() { Confidence::High } else { Confidence::Medium },
+        confidence,
         evidence: vec![
             THROUGHPUT_LOW.evidence(sm_id, sm, "%"),
             THROUGHPUT_LOW.evidence(memory_id, memory, "%"),

@@ -2,7 +2,7 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::WAVES;
-use crate::analysis::threshold::WAVES_FULL;
+use crate::analysis::threshold::{TAIL_LOST, WAVES_FULL};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -10,7 +10,8 @@ pub(super) const RULE: Rule =
 
 fn apply(launch: &Launch) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;
-    if waves >= WAVES_FULL.value {
+    // A few empty places cost nothing that could be won back.
+    if waves > WAVES_FULL.value - TAIL_LOST.value {
         return None;
     }
     let blocks: u64 = launch.grid.iter().map(|size| u64::from(*size)).product();

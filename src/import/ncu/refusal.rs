@@ -5,7 +5,8 @@ use super::metrics::Absent;
 use crate::import::Refusal;
 use crate::model::{Launch, Value};
 
-/// Metrics that need no hardware counter: they are there even where counters are refused.
+/// Metrics that need no hardware counter: they are there even where counters are refused. So are
+/// peaks, which ncu knows by the chip.
 const WITHOUT_COUNTERS: &[&str] = &[
     "launch__",
     "device__attribute_",
@@ -32,10 +33,14 @@ pub(super) fn judge(launches: &[Launch], absent: &Absent, asked: &Asked<'_>) -> 
     refusals
 }
 
-/// Counters were collected and none has a number: seen where a GPU is virtualised. A clock that
-/// stood still is the same in another form.
+/// Counters were collected and none has a number: seen after a kernel that crashed, told of
+/// virtualised GPUs. A clock that stood still is the same in another form.
 fn nan_counters(launches: &[Launch], absent: &Absent) -> Option<Refusal> {
-    let counter = |name: &str| !WITHOUT_COUNTERS.iter().any(|prefix| name.starts_with(prefix));
+    let counter = |name: &str| {
+        !WITHOUT_COUNTERS.iter().any(|prefix| name.starts_with(prefix))
+            && !name.ends_with(".peak_sustained")
+            && !name.contains("__maximum_")
+    };
     let numbers = launches.iter().flat_map(|launch| &launch.metrics);
     let numbers =
         numbers.filter(|(name, metric)| counter(name) && !matches!(metric.value, Value::Text(_)));

@@ -137,3 +137,14 @@ fn a_report_cut_short_is_imported_as_far_as_it_goes() {
     let damage = all.gaps.iter().find(|gap| gap.code == "damaged_report").unwrap();
     assert!(damage.text.contains(&format!("file ends at offset {}", cut.len())), "{}", damage.text);
 }
+
+#[test]
+fn counters_that_a_crash_left_without_numbers_are_refused() {
+    let all = imported("app-crashes", &[]);
+    assert_eq!(all.refusals.len(), 1);
+    assert_eq!(all.refusals[0].code, "nan_counters");
+    assert_eq!(all.launches[0].kernel, "wild(float *)");
+    assert_eq!(all.launches[0].duration_ns, None);
+    let gap = all.gaps.iter().find(|gap| gap.code == "nan_metric").unwrap();
+    assert!(gap.text.contains("`gpu__time_duration.sum`"));
+}
