@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rgpu_format::nvtx_log::{self, EventKind, NvtxLog, Session};
+use rgpu_format::nvtx_log::{self, Event, EventKind, NvtxLog, Session};
 
 use super::region_tree::{Kind, Range, Tree, part};
 use super::{Imported, Importer};
@@ -49,7 +49,10 @@ impl Paired {
         // Indices into `ranges` of what is open; push and pop nest per thread and domain.
         let mut stacks: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
         let mut started: HashMap<u64, usize> = HashMap::new();
-        for event in &session.events {
+        // Lines of different threads are not in order: an end may stand before its start.
+        let mut events: Vec<&Event> = session.events.iter().collect();
+        events.sort_by_key(|event| event.ns);
+        for event in events {
             let kind = match event.kind {
                 EventKind::Push => Kind::PushPop,
                 EventKind::Start => Kind::StartEnd,
@@ -146,6 +149,7 @@ fn gaps(log: &NvtxLog, paired: &Paired, from: &str) -> Vec<Gap> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const LOG: &str = r#"{"event":"opened","format":1,"pid":7,"ppid":1,"ns":100,"unix_ns":1}
 {"event":"push","ns":110,"tid":7,"domain":0,"level":0,"message":"A"}
@@ -178,6 +182,25 @@ mod tests {
         ];
         assert_eq!(regions, expected);
         assert!(gaps.is_empty(), "{gaps:?}");
+    }
+
+    #[test]
+    fn a_real_log_of_two_threads_pairs_every_range() {
+        let path = "tests/fixtures/nvtx/collector-1/python-threads/nvtx.jsonl";
+        let log = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+        let imported = import(&nvtx_log::read(&log).unwrap(), "raw/nvtx.jsonl.1");
+        assert!(imported.gaps.is_empty(), "{:?}", imported.gaps);
+        let regions: Vec<_> =
+            imported.regions.iter().map(|r| (r.display(), r.instances, r.host_ns)).collect();
+        let owned = |path: &str, ns| (path.to_owned(), 1, ns);
+        let expected = [
+            owned("A", 3762797179172 - 3762787704643),
+            owned("A::A1", 3762797037249 - 3762787733084),
+            owned("B", 3762797597580 - 3762797223393),
+            owned("A1", 3762797542055 - 3762797507125),
+            owned("app@whole", 3762797549980 - 3762797166893),
+        ];
+        assert_eq!(regions, expected);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The collector's log.
 
-use crate::damage;
+use crate::{damage, fixture};
 use rgpu_format::nvtx_log::{self, EventKind, NvtxLogError};
 
 const LOG: &str = r#"{"event":"opened","format":1,"pid":7,"ppid":1,"exe":"/bin/app","clock":"monotonic","ns":100,"unix_ns":1700000000000000000,"limit_bytes":268435456}
@@ -64,4 +64,9 @@ fn damaged_logs_never_panic() {
     let read = |bytes: &[u8]| drop(nvtx_log::read(bytes));
     damage::cut_everywhere(LOG.as_bytes(), read);
     damage::flip_bits(LOG.as_bytes(), 5_000, read);
+    for path in fixture::files("nvtx", ".jsonl") {
+        let data = std::fs::read(path).unwrap();
+        assert_eq!(nvtx_log::read(&data).unwrap().broken_lines, 0);
+        damage::cut_everywhere(&data, read);
+    }
 }
