@@ -40,6 +40,8 @@ pub trait Streams: Send + Sync {
 }
 
 /// What a followed job sends.
+// One at a time, soon taken apart: boxing events would only cost.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobMessage {
     /// An event.
@@ -60,15 +62,26 @@ pub enum JobMessage {
 /// What comes from an agent, with the bytes that belong to it.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    Job(JobMessage),
-    Piece { path: String, offset: u64, bytes: Vec<u8> },
+    Job { job: String, message: JobMessage },
+    Piece { job: String, path: String, offset: u64, bytes: Vec<u8> },
     Answer(FromAgent),
 }
 
 /// An announcement whose bytes have not all come.
 enum Expect {
-    Output { step: String, stream: Stream, offset: u64, len: u64 },
-    Piece { path: String, offset: u64, len: u64, stored: u64, zstd: bool, bytes: Vec<u8> },
+    Output { job: String, step: String, stream: Stream, offset: u64, len: u64 },
+    Piece(Piece),
+}
+
+/// A piece of an artifact of which `bytes` have come.
+struct Piece {
+    job: String,
+    path: String,
+    offset: u64,
+    len: u64,
+    stored: u64,
+    zstd: bool,
+    bytes: Vec<u8>,
 }
 
 /// Messages over one stream, without a memory of what they are about.
@@ -146,21 +159,24 @@ impl Conversation {
         }
     }
 
-    /// Waits for an answer to a request, and hands job messages to `aside` meanwhile.
+    /// Waits for the answer to a request, and hands job messages to `aside` meanwhile.
     async fn answer(
         &mut self,
-        doing: &'static str,
-        limit: Duration,
+        request: &Request,
         aside: &mut VecDeque<Incoming>,
     ) -> Result<FromAgent, RemoteError> {
+        let (doing, limit) = (request.doing, request.limit);
         timeout(limit, async {
             loop {
                 match self.incoming(doing).await? {
+                    // Nobody waits for what becomes of a renewal, a cancel or a piece of input:
+                    // the job's events tell.
+                    Incoming::Answer(FromAgent::Done { request: of }) if of != request.name => {}
+                    Incoming::Answer(FromAgent::Refused { request: of, .. })
+                        if UNAWAITED.contains(&of.as_str()) => {}
                     Incoming::Answer(FromAgent::Refused { request, code, text }) => {
                         return Err(RemoteError::Refused { request, code, text });
                     }
-                    // The keeper of the lease asks for these; nobody waits for the answer.
-                    Incoming::Answer(FromAgent::Done { request }) if request == "renew" => {}
                     Incoming::Answer(answer) => return Ok(answer),
                     other => aside.push_back(other),
                 }
@@ -175,22 +191,26 @@ impl Conversation {
             return Err(RemoteError::Nonsense { what: "a message among announced bytes".into() });
         }
         match serde_json::from_slice(body).map_err(|_| self.odd(body))? {
-            FromAgent::Event { event, .. } => Ok(Some(Incoming::Job(JobMessage::Event(event)))),
-            FromAgent::Output { step, stream, offset, len, .. } => {
-                self.expect = (len > 0).then_some(Expect::Output { step, stream, offset, len });
+            FromAgent::Event { job, event } => {
+                Ok(Some(Incoming::Job { job, message: JobMessage::Event(event) }))
+            }
+            FromAgent::Output { job, step, stream, offset, len } => {
+                self.expect =
+                    (len > 0).then_some(Expect::Output { job, step, stream, offset, len });
                 Ok(None)
             }
-            FromAgent::Data { path, offset, len, stored, zstd, .. } => {
+            FromAgent::Data { job, path, offset, len, stored, zstd } => {
                 if len > BLOB_BYTES || stored > BLOB_BYTES + (64 << 10) {
                     return Err(RemoteError::Nonsense {
                         what: format!("a piece of {len} bytes of `{path}`"),
                     });
                 }
-                if stored == 0 {
-                    return Ok(Some(Incoming::Piece { path, offset, bytes: Vec::new() }));
-                }
                 let bytes = Vec::with_capacity(stored as usize);
-                self.expect = Some(Expect::Piece { path, offset, len, stored, zstd, bytes });
+                let piece = Piece { job, path, offset, len, stored, zstd, bytes };
+                if stored == 0 {
+                    return piece.whole().map(Some);
+                }
+                self.expect = Some(Expect::Piece(piece));
                 Ok(None)
             }
             FromAgent::Unknown => Ok(None),
@@ -200,38 +220,56 @@ impl Conversation {
 
     fn bytes(&mut self, kind: Kind, body: Vec<u8>) -> Result<Option<Incoming>, RemoteError> {
         match (kind, self.expect.take()) {
-            (Kind::Output, Some(Expect::Output { step, stream, offset, len }))
+            (Kind::Output, Some(Expect::Output { job, step, stream, offset, len }))
                 if body.len() as u64 <= len =>
             {
                 let left = len - body.len() as u64;
                 if left > 0 {
-                    self.expect = Some(Expect::Output {
-                        step: step.clone(),
-                        stream,
-                        offset: offset + body.len() as u64,
-                        len: left,
-                    });
+                    let (job, step) = (job.clone(), step.clone());
+                    let offset = offset + body.len() as u64;
+                    self.expect = Some(Expect::Output { job, step, stream, offset, len: left });
                 }
-                Ok(Some(Incoming::Job(JobMessage::Output { step, stream, offset, bytes: body })))
+                let message = JobMessage::Output { step, stream, offset, bytes: body };
+                Ok(Some(Incoming::Job { job, message }))
             }
-            (Kind::Blob, Some(Expect::Piece { path, offset, len, stored, zstd, mut bytes }))
-                if (bytes.len() + body.len()) as u64 <= stored =>
+            (Kind::Blob, Some(Expect::Piece(mut piece)))
+                if (piece.bytes.len() + body.len()) as u64 <= piece.stored =>
             {
-                bytes.extend_from_slice(&body);
-                if (bytes.len() as u64) < stored {
-                    self.expect = Some(Expect::Piece { path, offset, len, stored, zstd, bytes });
+                piece.bytes.extend_from_slice(&body);
+                if (piece.bytes.len() as u64) < piece.stored {
+                    self.expect = Some(Expect::Piece(piece));
                     return Ok(None);
                 }
-                let bytes = if zstd { unpack(&bytes, len, &path)? } else { bytes };
-                if bytes.len() as u64 != len {
-                    return Err(RemoteError::Nonsense {
-                        what: format!("{} bytes of `{path}` instead of {len}", bytes.len()),
-                    });
-                }
-                Ok(Some(Incoming::Piece { path, offset, bytes }))
+                piece.whole().map(Some)
             }
             _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
         }
+    }
+}
+
+/// Requests whose answers nobody waits for.
+const UNAWAITED: [&str; 3] = ["renew", "cancel", "stdin"];
+
+/// A request whose answer is awaited.
+pub(super) struct Request {
+    /// As the agent names it in `Done`.
+    pub(super) name: &'static str,
+    /// What errors say was going on.
+    pub(super) doing: &'static str,
+    pub(super) limit: Duration,
+}
+
+impl Piece {
+    /// All of it has come.
+    fn whole(self) -> Result<Incoming, RemoteError> {
+        let Self { job, path, offset, len, zstd, bytes, .. } = self;
+        let bytes = if zstd { unpack(&bytes, len, &path)? } else { bytes };
+        if bytes.len() as u64 != len {
+            return Err(RemoteError::Nonsense {
+                what: format!("{} bytes of `{path}` instead of {len}", bytes.len()),
+            });
+        }
+        Ok(Incoming::Piece { job, path, offset, bytes })
     }
 }
 
@@ -294,12 +332,11 @@ impl Session {
     /// Sends a request and waits for its answer.
     pub(super) async fn ask(
         &mut self,
-        request: &ToAgent,
-        doing: &'static str,
-        limit: Duration,
+        message: &ToAgent,
+        request: Request,
     ) -> Result<FromAgent, RemoteError> {
-        self.talk.writer.message(request).await?;
-        self.talk.answer(doing, limit, &mut self.aside).await
+        self.talk.writer.message(message).await?;
+        self.talk.answer(&request, &mut self.aside).await
     }
 
     /// What the agent knows of its host, with the answers to `probes`.
@@ -307,8 +344,9 @@ impl Session {
     /// # Errors
     /// The link, or an agent that refuses.
     pub async fn facts(&mut self, probes: Vec<Probe>) -> Result<AgentFacts, RemoteError> {
-        let request = ToAgent::Facts { probes };
-        match self.ask(&request, "asking for the host's facts", limits::FACTS).await? {
+        let doing = "asking for the host's facts";
+        let request = Request { name: "facts", doing, limit: limits::FACTS };
+        match self.ask(&ToAgent::Facts { probes }, request).await? {
             FromAgent::Facts { facts } => Ok(*facts),
             other => Err(unasked(&other)),
         }
@@ -319,7 +357,8 @@ impl Session {
     /// # Errors
     /// The link, or an agent that refuses.
     pub async fn jobs(&mut self) -> Result<Vec<JobLine>, RemoteError> {
-        match self.ask(&ToAgent::Jobs {}, "listing jobs", limits::ANSWER).await? {
+        let request = Request { name: "jobs", doing: "listing jobs", limit: limits::ANSWER };
+        match self.ask(&ToAgent::Jobs {}, request).await? {
             FromAgent::Jobs { jobs } => Ok(jobs),
             other => Err(unasked(&other)),
         }
@@ -330,8 +369,8 @@ impl Session {
     /// # Errors
     /// The link, or an agent that refuses: the job runs.
     pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
-        let request = ToAgent::Forget { job: job.to_owned() };
-        match self.ask(&request, "removing a job", limits::ANSWER).await? {
+        let request = Request { name: "forget", doing: "removing a job", limit: limits::ANSWER };
+        match self.ask(&ToAgent::Forget { job: job.to_owned() }, request).await? {
             FromAgent::Done { .. } => Ok(()),
             other => Err(unasked(&other)),
         }
@@ -347,9 +386,11 @@ impl Session {
         from_seq: u64,
         had: Vec<Had>,
     ) -> Result<(), RemoteError> {
-        let request =
+        let message =
             ToAgent::Attach { job: job.to_owned(), from_seq, had, inline_bytes: INLINE_BYTES };
-        match self.ask(&request, "attaching to the job", limits::ANSWER).await? {
+        let doing = "attaching to the job";
+        let request = Request { name: "attach", doing, limit: limits::ANSWER };
+        match self.ask(&message, request).await? {
             FromAgent::Following { job } => {
                 self.follows(job);
                 Ok(())
@@ -362,6 +403,8 @@ impl Session {
     pub(super) fn follows(&mut self, job: String) {
         let writer = self.talk.writer.clone();
         let renew = ToAgent::Renew { job: job.clone() };
+        self.inline.clear();
+        self.inline_bytes = 0;
         self.job = Some(job);
         self.lease = Some(Lease(tokio::spawn(async move {
             loop {
@@ -378,7 +421,7 @@ impl Session {
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream ends; [`RemoteError::Refused`] when the agent
-    /// would not do what was asked without waiting ([`Session::cancel`], [`Session::stdin`]).
+    /// would not take what [`Session::stdin`] sent.
     pub async fn next(&mut self) -> Result<JobMessage, RemoteError> {
         loop {
             let incoming = match self.aside.pop_front() {
@@ -386,21 +429,24 @@ impl Session {
                 None => self.talk.incoming("following the job").await?,
             };
             match incoming {
-                Incoming::Job(message) => {
+                // What an earlier job still says is nobody's concern.
+                Incoming::Job { job, .. } | Incoming::Piece { job, .. }
+                    if self.job.as_ref() != Some(&job) => {}
+                Incoming::Job { message, .. } => {
                     if let JobMessage::Event(Event { body: EventBody::Ended { .. }, .. }) = &message
                     {
                         self.lease = None;
                     }
                     return Ok(message);
                 }
-                Incoming::Piece { path, offset: 0, bytes } => self.keep_inline(path, bytes),
-                Incoming::Piece { .. } => {}
-                // A renewal that comes too late says nothing that the job's events do not.
-                Incoming::Answer(FromAgent::Refused { request, .. }) if request == "renew" => {}
-                Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+                Incoming::Piece { path, offset: 0, bytes, .. } => self.keep_inline(path, bytes),
+                // A renewal or a cancel that comes too late says nothing that events do not.
+                Incoming::Answer(FromAgent::Refused { request, code, text })
+                    if request == "stdin" =>
+                {
                     return Err(RemoteError::Refused { request, code, text });
                 }
-                Incoming::Answer(_) => {}
+                Incoming::Piece { .. } | Incoming::Answer(_) => {}
             }
         }
     }
@@ -412,11 +458,16 @@ impl Session {
         }
     }
 
-    /// An artifact that came unasked, if it did.
+    /// Whether `job` is the one that is, or was last, followed.
+    pub(super) fn is_following(&self, job: &str) -> bool {
+        self.job.as_deref() == Some(job)
+    }
+
+    /// An artifact of the followed job that came unasked, if it did.
     pub(super) fn take_inline(&mut self, path: &str) -> Option<Vec<u8>> {
         // Pieces may lie behind answers that were waited for since.
         for incoming in &mut self.aside {
-            if let Incoming::Piece { path: of, offset: 0, bytes } = incoming
+            if let Incoming::Piece { path: of, offset: 0, bytes, .. } = incoming
                 && of == path
             {
                 return Some(std::mem::take(bytes));
@@ -466,7 +517,8 @@ impl Session {
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
         let Some(job) = self.job.take() else { return Ok(()) };
         self.lease = None;
-        self.ask(&ToAgent::Detach { job }, "leaving the job", limits::ANSWER).await?;
+        let request = Request { name: "detach", doing: "leaving the job", limit: limits::ANSWER };
+        self.ask(&ToAgent::Detach { job }, request).await?;
         Ok(())
     }
 

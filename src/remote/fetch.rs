@@ -49,6 +49,7 @@ impl Session {
     ) -> Result<(), RemoteError> {
         let mut part = Part::open(wanted, dest)?;
         if part.len == 0
+            && self.is_following(&wanted.job)
             && let Some(bytes) = self.take_inline(&wanted.path)
             && bytes.len() as u64 == wanted.size
         {
@@ -79,8 +80,8 @@ impl Session {
                 .await
                 .map_err(|_| RemoteError::Silent { doing, limit: limits::STALL })??;
             match incoming {
-                Incoming::Piece { path, offset, bytes }
-                    if path == wanted.path && offset == part.len =>
+                Incoming::Piece { job, path, offset, bytes }
+                    if job == wanted.job && path == wanted.path && offset == part.len =>
                 {
                     if bytes.is_empty() || part.len + bytes.len() as u64 > wanted.size {
                         return Err(RemoteError::Nonsense {

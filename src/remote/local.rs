@@ -1,10 +1,11 @@
 //! This machine: the agent as a child process.
 
+use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
-use tokio::process::Command;
+use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use super::client::Streams;
 use super::deploy::{self, Start};
@@ -53,32 +54,48 @@ impl Streams for LocalStreams {
     async fn open(&self) -> Result<Wire, RemoteError> {
         if self.spec.via.is_empty() {
             let mut command = Command::new(&self.options.agent);
-            command.arg("stdio");
+            // Ctrl-C at the terminal is for us: the agent is told to cancel, and must live to do so.
+            command.arg("stdio").process_group(0);
             return deploy::await_magic(child(command)?, &*self.options.talk).await;
         }
         // Into a container of this machine: as onto any other host.
         let start = Start::of(&self.spec, &self.options.agent)?;
         let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(start.command());
+        command.arg("-c").arg(start.command()).process_group(0);
         start.run(child(command)?, &*self.options.talk).await
     }
 }
 
-/// Starts a program as the other end of a wire. It ends by itself when its standard input does, and
-/// is killed with this process's runtime; the agent's jobs are not its children and go on.
-pub(super) fn child(mut command: Command) -> Result<Wire, RemoteError> {
+/// Starts a program as the other end of a wire.
+pub(super) fn child(command: Command) -> Result<Wire, RemoteError> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
+    let pipes = child_pipes(command).map_err(|source| RemoteError::Spawn { program, source })?;
+    Ok(Wire {
+        reader: FrameReader::new(Box::new(pipes.stdout)),
+        writer: Box::new(pipes.stdin),
+        ending: pipes.ending,
+    })
+}
+
+/// A child's pipes, and what becomes of it.
+pub(super) struct ChildPipes {
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) ending: Ending,
+}
+
+/// Starts a program on pipes. It ends by itself when its standard input does, and is killed with
+/// this process's runtime; the agent's jobs are not its children and go on.
+pub(super) fn child_pipes(mut command: Command) -> io::Result<ChildPipes> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
-        .spawn()
-        .map_err(|source| RemoteError::Spawn { program: program.clone(), source })?;
+        .spawn()?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(stdin), Some(stdout), Some(mut stderr)) = pipes else {
-        let source = std::io::Error::other("it has no pipes");
-        return Err(RemoteError::Spawn { program, source });
+        return Err(io::Error::other("it has no pipes"));
     };
     let ending = Ending::default();
     let seen = ending.clone();
@@ -98,5 +115,5 @@ pub(super) fn child(mut command: Command) -> Result<Wire, RemoteError> {
             Err(error) => seen.ended(error.to_string()),
         }
     });
-    Ok(Wire { reader: FrameReader::new(Box::new(stdout)), writer: Box::new(stdin), ending })
+    Ok(ChildPipes { stdin, stdout, ending })
 }

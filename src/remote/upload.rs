@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::client::{Conversation, Incoming, Session, unasked};
+use super::client::{Conversation, Incoming, Request, Session, unasked};
 use super::{RemoteError, limits};
 
 /// Artifacts up to this size ride with the job's terminal event.
@@ -86,14 +86,16 @@ impl Session {
         submission: &Submission,
         progress: Progress<'_>,
     ) -> Result<Uploaded, RemoteError> {
-        let request = ToAgent::Submit {
+        let message = ToAgent::Submit {
             plan: Box::new(submission.plan.clone()),
             secrets: submission.secrets.clone(),
             inline_bytes: INLINE_BYTES,
         };
         let mut uploaded = Uploaded::default();
         loop {
-            match self.ask(&request, "submitting the plan", limits::ANSWER).await? {
+            let doing = "submitting the plan";
+            let request = Request { name: "submit", doing, limit: limits::ANSWER };
+            match self.ask(&message, request).await? {
                 FromAgent::Following { job } => {
                     self.follows(job);
                     return Ok(uploaded);

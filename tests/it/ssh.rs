@@ -365,6 +365,69 @@ async fn an_upload_cut_in_the_middle_goes_on_with_what_is_missing() {
 }
 
 #[tokio::test]
+async fn a_large_bundle_over_a_long_link_takes_several_channels() {
+    let sshd = Sshd::start();
+    let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
+    let bytes = noise(24 << 20);
+    let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
+    let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
+    let uploaded = link.submit(&command, &|_| ()).await.unwrap();
+    assert_eq!((uploaded.blobs, uploaded.streams), (6, 6));
+    assert_eq!(follow(&mut link).await.unwrap().outcome(), &Outcome::Done);
+    // One TCP connection carried them all.
+    assert_eq!(far.links(), 1);
+}
+
+#[tokio::test]
+async fn a_host_that_grants_few_channels_still_takes_a_large_bundle() {
+    let sshd = Sshd::start().restart("MaxSessions 2");
+    let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
+    let bytes = noise(16 << 20);
+    let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
+    let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
+    let uploaded = link.submit(&command, &|_| ()).await.unwrap();
+    assert_eq!((uploaded.blobs, uploaded.streams), (4, 2));
+    assert_eq!(follow(&mut link).await.unwrap().outcome(), &Outcome::Done);
+}
+
+#[tokio::test]
+async fn every_login_shell_that_is_here_starts_the_agent() {
+    for shell in ["sh", "bash", "dash", "zsh", "fish", "tcsh", "csh", "ksh", "busybox sh"] {
+        let mut words = shell.split(' ');
+        let program = words.next().unwrap();
+        let found = Command::new("sh")
+            .args(["-c", "command -v \"$0\"", program])
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        if !found.success() {
+            continue;
+        }
+        let force = format!("ForceCommand exec {shell} -c \"$SSH_ORIGINAL_COMMAND\"");
+        let sshd = Sshd::start().restart(&force);
+        // With the agent sent, and with it found.
+        for _ in 0..2 {
+            let mut link = match connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await {
+                Ok(link) => link,
+                Err(error) => panic!("{shell}: {}", error.failure("box", "ssh")),
+            };
+            link.submit(&submission(&["/bin/echo", "hi"], &[], &[]), &|_| ()).await.unwrap();
+            assert_eq!(follow(&mut link).await.unwrap().stdout, b"hi\n", "{shell}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_start_command_that_fails_is_told_with_its_last_words() {
+    let sshd = Sshd::start().restart("ForceCommand echo go away; echo for good >&2; exit 3");
+    let failure =
+        error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    assert_eq!((failure.code.as_str(), failure.side), ("agent_start", Side::Host));
+    assert!(failure.what.ends_with("it exited with status 3"), "{}", failure.what);
+    assert_eq!(failure.cause.as_deref(), Some("for good"));
+}
+
+#[tokio::test]
 async fn a_folder_that_others_may_write_is_passed_over() {
     let sshd = Sshd::start();
     let shared = sshd.path("shared");

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// A running sshd and the files of its user.
 pub(crate) struct Sshd {
@@ -128,7 +130,8 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A proxy before a server that cuts each link after a number of bytes from the server.
+/// A proxy before a server that makes the way longer, and cuts each link after a number of bytes
+/// from the server.
 pub(crate) struct Cutter {
     pub(crate) port: u16,
     after: Arc<AtomicU64>,
@@ -138,6 +141,11 @@ pub(crate) struct Cutter {
 impl Cutter {
     /// Before `port`; nothing is cut yet.
     pub(crate) async fn before(port: u16) -> Self {
+        Self::far_from(port, Duration::ZERO).await
+    }
+
+    /// Before `port`, with `delay` each way.
+    pub(crate) async fn far_from(port: u16, delay: Duration) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let this = Self {
             port: listener.local_addr().unwrap().port(),
@@ -148,8 +156,21 @@ impl Cutter {
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 links.fetch_add(1, Ordering::SeqCst);
-                let server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-                tokio::spawn(carry(client, server, after.clone()));
+                let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                client.set_nodelay(true).unwrap();
+                server.set_nodelay(true).unwrap();
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                let never = Arc::new(AtomicU64::new(u64::MAX));
+                let up = carry(from_client, to_server, delay, never);
+                let down = carry(from_server, to_client, delay, after.clone());
+                // Both sockets are dropped once the server's side is done or cut.
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = down => {}
+                        () = async { up.await; std::future::pending::<()>().await } => {}
+                    }
+                });
             }
         });
         this
@@ -166,33 +187,33 @@ impl Cutter {
     }
 }
 
+/// Carries bytes one way, each `delay` late, until the end or the cut.
 async fn carry(
-    client: tokio::net::TcpStream,
-    server: tokio::net::TcpStream,
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    delay: Duration,
     after: Arc<AtomicU64>,
 ) {
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let up = async {
-        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
-        let _ = to_server.shutdown().await;
-    };
-    let down = async {
-        let mut buffer = vec![0; 16 << 10];
+    let (queue, mut late) = tokio::sync::mpsc::channel::<(tokio::time::Instant, Vec<u8>)>(4096);
+    let read = async move {
         let mut seen = 0;
-        while let Ok(n) = from_server.read(&mut buffer).await {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(n) = from.read(&mut buffer).await {
             seen += n as u64;
-            if n == 0 || seen > after.load(Ordering::SeqCst) {
-                break;
-            }
-            if to_client.write_all(&buffer[..n]).await.is_err() {
+            let piece = (tokio::time::Instant::now() + delay, buffer[..n].to_vec());
+            if n == 0 || seen > after.load(Ordering::SeqCst) || queue.send(piece).await.is_err() {
                 break;
             }
         }
     };
-    // Both sockets are dropped once the server's side is done or cut.
-    tokio::select! {
-        () = down => {}
-        () = async { up.await; std::future::pending::<()>().await } => {}
-    }
+    let write = async move {
+        while let Some((due, piece)) = late.recv().await {
+            tokio::time::sleep_until(due).await;
+            if to.write_all(&piece).await.is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown().await;
+    };
+    tokio::join!(read, write);
 }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,8 @@ use super::channel;
 use super::host_key::{Door, Doorman};
 use super::resolve::{Resolved, resolve, tokens};
 use super::socket::Prompt;
-use crate::remote::stream::Wire;
+use crate::remote::local::child_pipes;
+use crate::remote::stream::{Ending, Wire};
 use crate::remote::{ConnectOptions, limits};
 
 /// Beyond this round trip a channel is opened ahead of its use.
@@ -155,6 +155,7 @@ fn reach<'a>(
             resolved.user,
             resolved.address()
         ));
+        let mut proxied = None;
         let stream: Box<dyn Duplex> = match jumps.split_last() {
             Some((last, before)) => {
                 let next = Way {
@@ -166,11 +167,23 @@ fn reach<'a>(
                 through(&next, &resolved, options, passed, depth).await?
             }
             None => match &resolved.proxy_command {
-                Some(command) => Box::new(proxy(command, &resolved)?),
+                Some(command) => {
+                    let (stream, ending) = proxy(command, &resolved)?;
+                    proxied = Some(ending);
+                    stream
+                }
                 None => Box::new(Prompt::new(dial(&resolved).await?)),
             },
         };
-        let mut handle = shake_hands(stream, &resolved, options).await?;
+        let shaken = shake_hands(stream, &resolved, options).await;
+        let mut handle = match (shaken, proxied) {
+            (Err(SshError::Handshake { source, .. }), Some(ending)) => {
+                let (host, last) = (resolved.host.clone(), ending.last_words(200));
+                let words = if last.is_empty() { source.to_string() } else { last };
+                return Err(SshError::Proxy { host, words });
+            }
+            (shaken, _) => shaken?,
+        };
         Login { resolved: &resolved, identity: way.identity.as_deref(), talk: &*options.talk }
             .run(&mut handle)
             .await?;
@@ -273,31 +286,21 @@ async fn dial(resolved: &Resolved) -> Result<TcpStream, SshError> {
 }
 
 /// The user's ProxyCommand as the byte stream, run by a shell as ssh does.
-fn proxy(command: &str, resolved: &Resolved) -> Result<impl Duplex + 'static, SshError> {
-    let command = tokens(command, |token| match token {
+fn proxy(command: &str, resolved: &Resolved) -> Result<(Box<dyn Duplex>, Ending), SshError> {
+    let line = tokens(command, |token| match token {
         'h' => Some(resolved.host.clone()),
         'n' => Some(resolved.alias.clone()),
         'p' => Some(resolved.port.to_string()),
         'r' => Some(resolved.user.clone()),
         _ => None,
     });
-    let fail = |words: String| SshError::Proxy { host: resolved.host.clone(), words };
-    let mut child = Command::new("/bin/sh")
-        .arg("-c")
-        .arg(format!("exec {command}"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| fail(format!("`{command}`: {error}")))?;
-    match (child.stdout.take(), child.stdin.take()) {
-        (Some(out), Some(into)) => {
-            // It ends with its pipes.
-            tokio::spawn(async move { child.wait().await });
-            Ok(tokio::io::join(out, into))
-        }
-        _ => Err(fail("it has no pipes".to_owned())),
-    }
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(format!("exec {line}")).process_group(0);
+    let pipes = child_pipes(command).map_err(|error| SshError::Proxy {
+        host: resolved.host.clone(),
+        words: format!("`{line}`: {error}"),
+    })?;
+    Ok((Box::new(tokio::io::join(pipes.stdout, pipes.stdin)), pipes.ending))
 }
 
 /// Keys are exchanged and the host's is judged.

@@ -234,12 +234,20 @@ impl SshError {
             Self::Denied { tried, allowed, .. } => {
                 let tried = if tried.is_empty() { "no key was found".into() } else { tried.join("\n") };
                 let failure = failure.cause(format!("{tried}\nthe server takes: {allowed}"));
-                if tried.contains("passphrase") {
+                let failure = if tried.contains("passphrase") {
                     failure.hint("unlock the key for this session: `ssh-add KEY`")
                 } else {
                     failure.hint(format!(
-                        "name a key: `rgpu remote add {remote} … --identity KEY`, or load one with `ssh-add`"
+                        "name a key: `rgpu remote add {remote} … --identity KEY`, load one with `ssh-add`, or bring yours there with `ssh-copy-id`"
                     ))
+                };
+                // Hardware keys, passwords, second factors, Kerberos: ssh itself can ask for them.
+                if ["keyboard-interactive", "password", "gssapi"].iter().any(|m| allowed.contains(m)) {
+                    failure.hint(format!(
+                        "or let your own ssh log in: `options.client = \"openssh\"` in [remote.{remote}]"
+                    ))
+                } else {
+                    failure
                 }
             }
             Self::Jump { source, .. } => {
