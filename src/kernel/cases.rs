@@ -26,6 +26,17 @@ impl KernelSpec {
         sizes::select(self, selection)?.iter().map(|case| self.data_set(case)).collect()
     }
 
+    /// The data sets at which a reference kernel is checked itself; empty without one.
+    ///
+    /// # Errors
+    /// As [`KernelSpec::cases`].
+    pub fn small_cases(&self) -> Result<Vec<DataSet>, KernelError> {
+        let device = self.reference.as_ref().and_then(|reference| reference.device.as_ref());
+        let names = device.map(|device| device.small.as_slice()).unwrap_or_default();
+        let small = self.sizes.cases.iter().filter(|case| names.contains(&case.name));
+        small.map(|case| self.data_set(case)).collect()
+    }
+
     fn data_set(&self, case: &NamedCase) -> Result<DataSet, KernelError> {
         let eval = Evaluation { vars: &self.sizes.vars, case: &case.name };
         let mut groups = Vec::with_capacity(case.groups.len());
@@ -36,7 +47,12 @@ impl KernelSpec {
         }
         // Only a host entry takes several groups, and it launches by itself.
         let launch = match (&self.launch, case.groups.first()) {
-            (Some(launch), Some(row)) => Some(eval.launch(launch, row)?),
+            (Some(launch), Some(row)) => Some(eval.launch("launch", launch, row)?),
+            _ => None,
+        };
+        let device = self.reference.as_ref().and_then(|reference| reference.device.as_ref());
+        let reference_launch = match (device, case.groups.first()) {
+            (Some(device), Some(row)) => Some(eval.launch("reference", &device.launch, row)?),
             _ => None,
         };
         let work = |key: &str, expr: &Option<Expr>| match expr {
@@ -50,7 +66,7 @@ impl KernelSpec {
             vars: self.sizes.vars.clone(),
             groups,
             launch,
-            reference_launch: None,
+            reference_launch,
             flops: work("work.flops", &self.work.flops)?,
             bytes: work("work.bytes", &self.work.bytes)?,
         })
@@ -154,30 +170,27 @@ impl Evaluation<'_> {
         Ok(axes)
     }
 
-    fn launch(&self, spec: &LaunchSpec, row: &[i64]) -> Result<Launch, KernelError> {
+    fn launch(&self, table: &str, spec: &LaunchSpec, row: &[i64]) -> Result<Launch, KernelError> {
+        let key = |key: &str| format!("{table}.{key}");
         let grid_most = [MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ];
-        let grid = self.axes("launch.grid", &spec.grid, row, grid_most)?;
-        let block = self.axes("launch.block", &spec.block, row, [1024, 1024, 64])?;
+        let grid = self.axes(&key("grid"), &spec.grid, row, grid_most)?;
+        let block = self.axes(&key("block"), &spec.block, row, [1024, 1024, 64])?;
         let volume = |axes: [u32; 3]| axes.iter().map(|&n| u64::from(n)).product::<u64>();
         if volume(block) > MAX_THREADS {
             let value = format!("{} threads", volume(block));
-            return Err(self.range("launch.block", value, "but a block has at most 1024"));
+            return Err(self.range(&key("block"), value, "but a block has at most 1024"));
         }
         let cluster = match &spec.cluster {
             None => None,
             Some(exprs) => {
-                let cluster = self.axes("launch.cluster", exprs, row, [16; 3])?;
+                let cluster = self.axes(&key("cluster"), exprs, row, [16; 3])?;
                 if volume(cluster) > MAX_CLUSTER {
                     let value = format!("{} blocks", volume(cluster));
-                    return Err(self.range(
-                        "launch.cluster",
-                        value,
-                        "but a cluster has at most 16",
-                    ));
+                    return Err(self.range(&key("cluster"), value, "but a cluster has at most 16"));
                 }
                 if let Some(i) = (0..3).find(|&i| grid[i] % cluster[i] != 0) {
                     let limit = format!("which does not divide the grid's {}", grid[i]);
-                    return Err(self.range("launch.cluster", cluster[i], limit));
+                    return Err(self.range(&key("cluster"), cluster[i], limit));
                 }
                 Some(cluster)
             }
@@ -185,9 +198,9 @@ impl Evaluation<'_> {
         let dynamic_shared = match &spec.shared {
             None => 0,
             Some(expr) => {
-                let value = self.int("launch.shared", expr, row, Division::Truncating)?;
+                let value = self.int(&key("shared"), expr, row, Division::Truncating)?;
                 u32::try_from(value).map_err(|_| {
-                    self.range("launch.shared", value, "but must be 0 to 4294967295 bytes")
+                    self.range(&key("shared"), value, "but must be 0 to 4294967295 bytes")
                 })?
             }
         };

@@ -29,7 +29,8 @@ pub use read::read;
 pub use sizes::Selection;
 pub use source::{SourceTree, is_private};
 pub use spec::{
-    ArgSpec, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue, Sizes, Work,
+    ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue,
+    Sizes, Work,
 };
 
 /// Whether `text` may name a kernel or a case: 1 to 80 letters, digits, `.`, `_`, `-`, beginning

@@ -8,7 +8,8 @@ use toml::de::DeTable;
 use super::document::{Item, Origin, Table};
 use super::expr::{Expr, Grammar};
 use super::spec::{
-    ArgSpec, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue, Sizes, Work,
+    ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue,
+    Sizes, Work,
 };
 use super::{KernelError, LANGUAGES, Mode};
 
@@ -69,7 +70,7 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         ));
     }
     let reference = match top.optional("reference") {
-        Some(item) => Some(reference(&item, &folder)?),
+        Some(item) => Some(reference(&item, &folder, &entry, &sizes)?),
         None => None,
     };
     let work = match top.optional("work") {
@@ -342,6 +343,10 @@ fn pair<T>(
 }
 
 fn launch(item: &Item<'_>, vars: &[String]) -> Result<LaunchSpec, KernelError> {
+    launch_of(&item.table(&["grid", "block", "cluster", "shared"])?, vars)
+}
+
+fn launch_of(table: &Table<'_>, vars: &[String]) -> Result<LaunchSpec, KernelError> {
     let axes = |item: &Item<'_>| -> Result<Vec<Expr>, KernelError> {
         let axes = exprs(item, vars)?;
         match axes.len() {
@@ -349,17 +354,13 @@ fn launch(item: &Item<'_>, vars: &[String]) -> Result<LaunchSpec, KernelError> {
             n => Err(item.error(format!("`{}` has 1 to 3 values, not {n}", item.key))),
         }
     };
-    let table = item.table(&["grid", "block", "cluster", "shared"])?;
-    let spec = LaunchSpec {
+    let shared = table.optional("shared");
+    Ok(LaunchSpec {
         grid: axes(&table.required("grid")?)?,
         block: axes(&table.required("block")?)?,
         cluster: table.optional("cluster").map(|item| axes(&item)).transpose()?,
-        shared: table
-            .optional("shared")
-            .map(|item| expr(&item, Grammar::Size, vars))
-            .transpose()?,
-    };
-    Ok(spec)
+        shared: shared.map(|item| expr(&item, Grammar::Size, vars)).transpose()?,
+    })
 }
 
 fn sizes(item: &Item<'_>) -> Result<Sizes, KernelError> {
@@ -417,9 +418,53 @@ fn row(item: &Item<'_>, vars: &[String]) -> Result<Vec<i64>, KernelError> {
         .collect()
 }
 
-fn reference(item: &Item<'_>, folder: &Path) -> Result<ReferenceSpec, KernelError> {
-    let table = item.table(&["source", "function", "tolerance"])?;
-    let spec = ReferenceSpec {
+fn reference(
+    item: &Item<'_>,
+    folder: &Path,
+    entry: &Entry,
+    sizes: &Sizes,
+) -> Result<ReferenceSpec, KernelError> {
+    let table = item.table(&[
+        "source",
+        "function",
+        "tolerance",
+        "device",
+        "grid",
+        "block",
+        "cluster",
+        "shared",
+        "small",
+    ])?;
+    let device = match table.optional("device") {
+        None => {
+            let alone = ["grid", "block", "cluster", "shared", "small"];
+            if let Some(item) = alone.iter().find_map(|key| table.optional(key)) {
+                return Err(item.error(format!("`{}` belongs to a `reference.device`", item.key)));
+            }
+            None
+        }
+        Some(item) if matches!(entry, Entry::Host) => {
+            return Err(item.error("a reference kernel needs a device entry"));
+        }
+        Some(item) => {
+            let names: Vec<&str> = sizes.cases.iter().map(|case| case.name.as_str()).collect();
+            let list = table.required("small")?;
+            let small: Vec<String> = list
+                .list()?
+                .iter()
+                .map(|item| one_of(item, "case", &names).map(str::to_owned))
+                .collect::<Result<_, _>>()?;
+            if small.is_empty() {
+                return Err(list.error("a reference kernel is checked at one case at least"));
+            }
+            Some(DeviceReference {
+                function: identifier(&item)?,
+                launch: launch_of(&table, &sizes.vars)?,
+                small,
+            })
+        }
+    };
+    Ok(ReferenceSpec {
         source: existing_file(&table.required("source")?, folder, "reference.source")?,
         function: match table.optional("function") {
             Some(item) => identifier(&item)?,
@@ -429,8 +474,8 @@ fn reference(item: &Item<'_>, folder: &Path) -> Result<ReferenceSpec, KernelErro
             Some(item) => tolerance(&item)?,
             None => Tolerance::default(),
         },
-    };
-    Ok(spec)
+        device,
+    })
 }
 
 fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {

@@ -120,6 +120,20 @@ pub struct ReferenceSpec {
     pub function: String,
     /// Tolerance of every output.
     pub tolerance: Tolerance,
+    /// A slow, plain kernel that stands in for the function at sizes where a CPU would take
+    /// minutes, and that the function checks at small ones.
+    pub device: Option<DeviceReference>,
+}
+
+/// A reference kernel, in the same source as the kernel itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceReference {
+    /// The `__global__` function; it takes the same arguments.
+    pub function: String,
+    /// Its launch shape.
+    pub launch: LaunchSpec,
+    /// The named cases at which the function checks it.
+    pub small: Vec<String>,
 }
 
 /// `[work]`: what one launch needs at least.

@@ -180,6 +180,20 @@ fn a_missing_source_is_named_with_its_key() {
 }
 
 #[test]
+fn a_reference_kernel_has_a_launch_of_its_own_and_small_cases() {
+    let device = "[reference]\ndevice = \"vecadd\"\ngrid = [\"n\"]\nblock = [1]\nsmall = [\"tiny\", \"odd\"]";
+    let spec = changed("[reference]", device).unwrap();
+    let set = &spec.cases(&Selection::Default).unwrap()[0];
+    assert_eq!(set.reference_launch.as_ref().unwrap().grid, [16777216, 1, 1]);
+    let small: Vec<_> = spec.small_cases().unwrap().into_iter().map(|set| set.name).collect();
+    assert_eq!(small, ["tiny", "odd"]);
+    let error = changed("[reference]", "[reference]\nsmall = [\"tiny\"]").unwrap_err();
+    assert!(failure(error).contains("belongs to a `reference.device`"));
+    let error = changed("[reference]", &device.replace("odd", "odds")).unwrap_err();
+    assert!(failure(error).contains("did you mean `odd`?"));
+}
+
+#[test]
 fn python_kernels_are_refused_in_one_sentence() {
     let error = changed("language = \"cuda\"", "language = \"python\"").unwrap_err();
     assert!(failure(error).contains("kernels in `python` cannot be run by this version"));
@@ -251,6 +265,7 @@ fn a_skeleton_is_a_kernel_toml_that_reads_back() {
     for source in [
         "__global__ void mm(const __half *a, float *c, int m, int n, float alpha) {}",
         "template <int N> __global__ void t(float4 *a) { extern __shared__ int s[]; }",
+        "__global__ void a(float *x, int n) {} __global__ void b(float *x, int n) {}",
         "extern \"C\" int rgpu_launch(void *s, cudaStream_t t) { return 0; }",
     ] {
         std::fs::write(&file, source).unwrap();

@@ -132,8 +132,34 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         }
     }
     regions(request)?;
-    extra(&options.extra, "--ncu-args")?;
-    Ok(())
+    let words = extra(&options.extra, "--ncu-args")?;
+    refuse(&words, "--ncu-args", &["-o", "--export", "--log-file", "-i", "--import"])
+}
+
+/// Arguments passed on must not move what rgpu looks for afterwards.
+///
+/// # Errors
+/// [`PlanError::Option`] that names the first of `forbidden` among `words`.
+pub(super) fn refuse(
+    words: &[String],
+    flag: &'static str,
+    forbidden: &[&str],
+) -> Result<(), PlanError> {
+    let named = |word: &&String| forbidden.iter().any(|name| is_flag(word, name));
+    match words.iter().find(named) {
+        None => Ok(()),
+        Some(word) => Err(PlanError::Option {
+            flag,
+            value: word.clone(),
+            problem: "rgpu itself says where results and words go".to_owned(),
+            near: Vec::new(),
+        }),
+    }
+}
+
+/// Whether `word` is the flag `name`, perhaps with its value behind `=`.
+pub(super) fn is_flag(word: &str, name: &str) -> bool {
+    word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
 fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
@@ -166,8 +192,14 @@ pub(super) fn words(
 ) -> Result<Vec<Word>, PlanError> {
     let options = &request.ncu;
     let kernel = matches!(request.target, Target::Kernel { .. });
+    let passed_on = extra(&options.extra, "--ncu-args")?;
     let mut words: Vec<Word> = vec![ncu.into()];
+    // ncu takes most options once: what the user passes on replaces ours.
+    let once = ["--target-processes", "--clock-control", "--import-source", "--replay-mode"];
     let mut flag = |name: &str, value: &str| {
+        if once.contains(&name) && passed_on.iter().any(|word| is_flag(word, name)) {
+            return;
+        }
         words.push(name.into());
         words.push(value.into());
     };
@@ -213,8 +245,10 @@ pub(super) fn words(
         }
         (false, _) => {}
     }
-    words.push("--nvtx".into());
-    words.extend(extra(&options.extra, "--ncu-args")?.into_iter().map(Word::from));
+    if !passed_on.iter().any(|word| word == "--nvtx") {
+        words.push("--nvtx".into());
+    }
+    words.extend(passed_on.into_iter().map(Word::from));
     words.push("--force-overwrite".into());
     words.push("--export".into());
     words.push(Word::in_job(REPORT));

@@ -8,7 +8,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::ncu::extra;
+use super::ncu::{extra, is_flag, refuse};
 use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::region::RegionPath;
@@ -135,7 +135,8 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     if let Some(CaptureRange::Nvtx(path)) = &request.nsys.capture_range {
         RegionPath::parse(path)?;
     }
-    extra(&request.nsys.extra, "--nsys-args").map(|_| ())
+    let words = extra(&request.nsys.extra, "--nsys-args")?;
+    refuse(&words, "--nsys-args", &["-o", "--output", "-q", "--quiet"])
 }
 
 /// nsys's own command line, up to the program, and what its environment needs besides.
@@ -160,11 +161,21 @@ pub(super) fn words(
         }
         Trace::Nvtx => ("nvtx", None),
     };
+    let passed_on = match trace {
+        Trace::Full => extra(&options.extra, "--nsys-args")?,
+        _ => Vec::new(),
+    };
+    // What the user passes on replaces ours.
+    let given = |names: &[&str]| passed_on.iter().any(|w| names.iter().any(|n| is_flag(w, n)));
     let mut words: Vec<Word> = vec![nsys.into(), "profile".into()];
-    words.push(format!("--trace={traced}").into());
-    words.push(format!("--sample={}", sample.unwrap_or("none")).into());
-    if sample.is_none_or(|sample| sample == "none") {
-        words.push("--cpuctxsw=none".into());
+    if !given(&["--trace", "-t"]) {
+        words.push(format!("--trace={traced}").into());
+    }
+    if !given(&["--sample", "-s"]) {
+        words.push(format!("--sample={}", sample.unwrap_or("none")).into());
+        if sample.is_none_or(|sample| sample == "none") && !given(&["--cpuctxsw"]) {
+            words.push("--cpuctxsw=none".into());
+        }
     }
     match &options.capture_range {
         Some(CaptureRange::CudaProfilerApi) if trace != Trace::Nvtx => {
@@ -179,9 +190,7 @@ pub(super) fn words(
         }
         _ => {}
     }
-    if trace == Trace::Full {
-        words.extend(extra(&options.extra, "--nsys-args")?.into_iter().map(Word::from));
-    }
+    words.extend(passed_on.into_iter().map(Word::from));
     words.push("--force-overwrite=true".into());
     words.push("--output".into());
     words.push(Word::in_job(REPORT));

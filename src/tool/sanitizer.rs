@@ -8,7 +8,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Pattern, Probe};
 
 use super::Tool;
-use super::ncu::extra;
+use super::ncu::{extra, refuse};
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::{Request, SanitizerTool};
@@ -69,7 +69,9 @@ pub(super) fn summary(tool: SanitizerTool) -> Pattern {
 /// # Errors
 /// [`PlanError::Option`].
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
-    extra(&request.sanitizer.extra, "--sanitizer-args").map(|_| ())
+    let words = extra(&request.sanitizer.extra, "--sanitizer-args")?;
+    let ours = ["--tool", "-t", "--save", "--xml", "--log-file", "--read", "--prefix", "--quiet"];
+    refuse(&words, "--sanitizer-args", &ours)
 }
 
 /// Its own command line, up to the program. The text stays on standard output, between the

@@ -100,7 +100,11 @@ impl Language for Cuda {
         if source.host_entry {
             return Ok(host_skeleton(file));
         }
-        the_function(file, &source).map(|function| device_skeleton(file, function, &source))
+        match source.functions.first() {
+            Some(function) if !source.main => Ok(device_skeleton(file, function, &source)),
+            // It says what is wrong with the file.
+            _ => the_function(file, &source).map(|f| device_skeleton(file, f, &source)),
+        }
     }
 }
 
@@ -123,13 +127,7 @@ fn the_function<'a>(file: &Path, source: &'a Source) -> Result<&'a Function, Ker
         ),
         several => {
             let names: Vec<_> = several.iter().map(|f| f.name.as_str()).collect();
-            no(
-                format!("it has {} kernels: `{}`", several.len(), names.join("`, `")),
-                Some(
-                    "write a kernel.toml whose `entry` names one; kernels/README.md has the keys"
-                        .to_owned(),
-                ),
-            )
+            no(format!("it has {} kernels: `{}`", several.len(), names.join("`, `")), None)
         }
     }
 }
@@ -260,6 +258,9 @@ fn device_skeleton(file: &Path, function: &Function, source: &Source) -> String 
     line("language = \"cuda\"".into());
     line(format!("source = \"{file_name}\""));
     line(format!("entry = {{ device = \"{}\" }}", function.name));
+    for other in source.functions.iter().filter(|other| other.name != function.name) {
+        line(format!("# check: `{}` is a kernel of this file as well", other.name));
+    }
     line("mode = \"ncu\"".into());
     for param in &function.params {
         line(String::new());

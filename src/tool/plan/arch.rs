@@ -100,7 +100,7 @@ fn parse(arch: &str) -> Option<(u32, Option<char>)> {
 
 /// Whether code for `arch` runs on a GPU of compute capability `sm` (times ten): `a` on exactly
 /// its own, plain and `f` on the same major version from theirs on.
-fn runs(arch: &str, sm: u32) -> bool {
+pub(super) fn runs(arch: &str, sm: u32) -> bool {
     match parse(arch) {
         Some((number, Some('a'))) => number == sm,
         Some((number, _)) => number / 10 == sm / 10 && number <= sm,

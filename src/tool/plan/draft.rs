@@ -153,12 +153,10 @@ pub enum PlanError {
         /// Why not, rung by rung.
         left_out: Vec<RungRecord>,
     },
-    /// A source file cannot be read.
-    #[error("cannot read `{}`: {problem}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
+    /// The reference kernel cannot be launched at one of its small cases.
+    #[error("the reference kernel cannot be checked: {problem}")]
+    SmallCase {
+        /// What is wrong.
         problem: String,
     },
 }
@@ -198,7 +196,7 @@ impl From<PlanError> for Failure {
                     None => failure,
                 }
             }
-            PlanError::Unreadable { .. } => Failure::new(Exit::Config, "missing_source", what),
+            PlanError::SmallCase { .. } => Failure::new(Exit::Config, "bad_expression", what),
         }
     }
 }

@@ -72,10 +72,13 @@ pub fn plan(
             draft
         }
         Target::Kernel { spec, sources, data_sets, seed } => {
+            let small = spec
+                .small_cases()
+                .map_err(|error| PlanError::SmallCase { problem: error.to_string() })?;
             let target = KernelTarget {
                 spec,
                 sources,
-                case: case_of(request, spec, data_sets.clone(), *seed),
+                case: case_of(request, spec, data_sets.clone(), small, *seed),
                 arch: arch::target_arch(request, facts)?,
             };
             Planner::new(request, facts, toolbox, gpu).kernel(&target)?
@@ -97,9 +100,25 @@ fn case_of(
     request: &Request,
     spec: &KernelSpec,
     data_sets: Vec<rgpu_case::DataSet>,
+    small: Vec<rgpu_case::DataSet>,
     seed: u64,
 ) -> Case {
     let module = build::module(spec);
+    let reference = spec.reference.as_ref().map(|reference| {
+        let check = HostFunction {
+            library: build::REFERENCE.to_owned(),
+            function: reference.function.clone(),
+        };
+        match &reference.device {
+            None => Reference::HostLibrary(check),
+            Some(device) => Reference::DeviceKernel {
+                module: module.clone(),
+                function: device.function.clone(),
+                check,
+                small,
+            },
+        }
+    });
     Case {
         abi: CASE_ABI,
         kernel: spec.name.clone(),
@@ -108,12 +127,7 @@ fn case_of(
             Entry::Host => CaseEntry::Host { library: module },
         },
         data_sets,
-        reference: spec.reference.as_ref().map(|reference| {
-            Reference::HostLibrary(HostFunction {
-                library: build::REFERENCE.to_owned(),
-                function: reference.function.clone(),
-            })
-        }),
+        reference,
         tolerance: spec.reference.as_ref().map_or_else(Tolerance::default, |r| r.tolerance),
         seed,
         timing: request.timing.clone(),
@@ -189,10 +203,12 @@ impl<'a> Planner<'a> {
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
             choice: request.gpu.clone(),
             share: request.share_gpu,
+            // Of a mixed host, only the GPUs that run the code compiled for this one.
             known: self
                 .facts
                 .gpus
                 .iter()
+                .filter(|gpu| self.expect.arch.is_empty() || arch::runs(&self.expect.arch, gpu.sm))
                 .map(|gpu| KnownGpu {
                     index: gpu.index,
                     uuid: gpu.uuid.clone(),

@@ -229,6 +229,7 @@ fn requests_that_cannot_be_met_say_why() {
             with(|r| r.ncu.set = Some("fulll".into())),
             with(|r| r.ncu.replay_mode = Some("kernell".into())),
             with(|r| r.ncu.extra = vec!["--x 'y".into()]),
+            with(|r| r.ncu.extra = vec!["--cache-control none -o mine".into()]),
             with(|r| r.nvtx_include = vec!["A::".into()]),
             with(|r| r.arch = Some("sm_100a".into())),
             with(|r| r.gpu = rgpu_protocol::GpuChoice::Name("b200".into())),
@@ -292,5 +293,57 @@ fn every_code_of_a_table_has_a_reason() {
     let tables = [ncu::ROWS, nsys::ROWS, sanitizer::ROWS, super::super::nvcc::ROWS];
     for rows::Row(_, code, _) in tables.into_iter().flatten() {
         assert_eq!(reason::reason(code).code, *code);
+    }
+}
+
+#[test]
+fn arguments_passed_on_replace_ours_and_are_split_here() {
+    let mut request = request(Mode::Ncu, "vecadd");
+    request.ncu.extra =
+        vec!["--clock-control=base --import-source no".into(), "--cache-control 'none'".into()];
+    let draft = planned(&request, &host("h200"));
+    let argv = &draft.plan.steps.iter().find(|step| step.id == "profile").unwrap().rungs[0].argv;
+    let words: Vec<String> = argv.iter().map(|word| word.resolve("JOB")).collect();
+    let line = words.join(" ");
+    assert!(
+        line.contains("--clock-control=base --import-source no --cache-control none"),
+        "{line}"
+    );
+    assert_eq!(line.matches("clock-control").count(), 1);
+    assert_eq!(line.matches("import-source").count(), 1);
+}
+
+/// The planned command itself, run here: the paths in it fit the layout of the files.
+#[test]
+fn the_reference_of_every_worked_kernel_compiles_as_planned() {
+    let host = host("no-gpu");
+    let places = Places { project: env!("CARGO_MANIFEST_DIR").into(), ..Places::default() };
+    for kernel in find::list(&places) {
+        let draft = planned(&request(Mode::Verify, &kernel.name), &host);
+        let job = tempfile::tempdir().unwrap();
+        for file in &draft.files {
+            let draft::Content::Local(from) = &file.content else {
+                let draft::Content::Bytes(bytes) = &file.content else { unreachable!() };
+                let to = job.path().join(&file.path);
+                std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+                std::fs::write(to, bytes).unwrap();
+                continue;
+            };
+            if from.starts_with(env!("CARGO_MANIFEST_DIR")) {
+                let to = job.path().join(&file.path);
+                std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+                std::fs::copy(from, to).unwrap();
+            }
+        }
+        let step = draft.plan.steps.iter().find(|step| step.id == "reference").unwrap();
+        let rung = &step.rungs[0];
+        let folder = job.path().join(&rung.cwd);
+        std::fs::create_dir_all(&folder).unwrap();
+        let argv: Vec<String> =
+            rung.argv.iter().map(|w| w.resolve(job.path().to_str().unwrap())).collect();
+        let ran =
+            std::process::Command::new("cc").args(&argv[1..]).current_dir(folder).output().unwrap();
+        assert!(ran.status.success(), "{}: {}", kernel.name, String::from_utf8_lossy(&ran.stderr));
+        assert!(job.path().join(&rung.success.files[0]).is_file());
     }
 }
