@@ -28,9 +28,12 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The largest piece of output taken at once, and what a pipe may hold where the host allows it.
 const PIECE: usize = 256 << 10;
 
-/// Output is taken at most this often: a program that writes byte by byte gives one event for many
-/// bytes. The first bytes after a pause are taken at once.
+/// Output in drops is taken at most this often, so that a program that writes byte by byte gives
+/// one event for many bytes. The first bytes after a pause are taken at once.
 const READ_EVERY: Duration = Duration::from_millis(2);
+
+/// Fewer bytes at once are a drop.
+const DROP: usize = 32 << 10;
 
 /// A program to run.
 pub(crate) struct Launch<'a> {
@@ -66,8 +69,8 @@ struct Running {
     children: Children,
     stdin: Option<File>,
     pipes: [Pipe; 2],
-    /// When output was taken last.
-    read_at: Option<Instant>,
+    /// When a drop of output was taken last.
+    drop_at: Option<Instant>,
 }
 
 impl Supervisor {
@@ -124,7 +127,7 @@ impl Supervisor {
         if running.stdin.is_some() && self.hub.stdin().is_over() {
             running.stdin = None;
         }
-        let since = running.read_at.map_or(READ_EVERY, |at| at.elapsed());
+        let since = running.drop_at.map_or(READ_EVERY, |at| at.elapsed());
         let pause = READ_EVERY.saturating_sub(since);
         let limit = if pause.is_zero() { limit } else { limit.min(pause) };
         let mut fds = Vec::with_capacity(4);
@@ -145,8 +148,10 @@ impl Supervisor {
         let mut readable = ready[..pipes].iter();
         for at in 0..running.pipes.len() {
             if running.pipes[at].file.is_some() && readable.next() == Some(&true) {
-                self.read_once(step, &mut running.pipes[at])?;
-                running.read_at = Some(Instant::now());
+                let n = self.read_once(step, &mut running.pipes[at])?;
+                if (1..DROP).contains(&n) {
+                    running.drop_at = Some(Instant::now());
+                }
             }
         }
         if feed && ready.last() == Some(&true) {
@@ -159,28 +164,33 @@ impl Supervisor {
     /// Reads what the pipes hold now.
     fn drain(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
         for pipe in &mut running.pipes {
-            while self.read_once(step, pipe)? {}
+            while self.read_once(step, pipe)? > 0 {}
         }
         Ok(())
     }
 
-    /// Takes one piece of output; false when there is none for now.
-    fn read_once(&mut self, step: &Step, pipe: &mut Pipe) -> Result<bool, Halt> {
-        let Some(file) = &mut pipe.file else { return Ok(false) };
+    /// Takes one piece of output: its length, 0 when there is none for now.
+    fn read_once(&mut self, step: &Step, pipe: &mut Pipe) -> Result<usize, Halt> {
+        let Some(file) = &mut pipe.file else { return Ok(0) };
         let mut piece = vec![0; PIECE];
-        match file.read(&mut piece) {
+        let read = loop {
+            match file.read(&mut piece) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        match read {
             Ok(0) => {
                 pipe.file = None;
-                Ok(false)
+                Ok(0)
             }
             Ok(n) => {
                 let bytes = pipe.masker.take(&piece[..n]);
                 self.keep(step, pipe.stream, &mut pipe.excerpt, &bytes)?;
-                Ok(true)
+                Ok(n)
             }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(true),
             // Nothing there, or a pipe that cannot be read any more: the program's end decides.
-            Err(_) => Ok(false),
+            Err(_) => Ok(0),
         }
     }
 
@@ -331,7 +341,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
     let stdin = child.stdin.take().map(|s| nonblocking(s.into())).transpose()?;
     // From here on the child is reaped together with everything else it may leave behind.
     drop(child);
-    Ok(Running { pid, pidfd, status: None, children: Children::Some, stdin, pipes, read_at: None })
+    Ok(Running { pid, pidfd, status: None, children: Children::Some, stdin, pipes, drop_at: None })
 }
 
 /// Starts a program. A file that was written a moment ago may still be open for writing in

@@ -43,18 +43,57 @@ impl Host {
         Client::start(Command::new(AGENT).envs(&self.env))
     }
 
-    /// The pid of a job's supervisor, from the command line it was started with.
-    pub(crate) fn supervisor(&self, job: &str) -> i32 {
-        let folder = self.job(job).canonicalize().unwrap().display().to_string();
-        pids()
-            .into_iter()
-            .find(|pid| {
-                let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                let line = String::from_utf8_lossy(&line).into_owned();
-                line.contains("job\0") && line.contains(&folder)
-            })
-            .expect("the job has a supervisor")
+    /// Submits a plan on a connection of which `n` bytes arrive before it is cut.
+    pub(crate) fn read_only(&self, n: usize, plan: &Plan, story: &mut Story) {
+        let mut command = Command::new(AGENT);
+        command.arg("stdio").envs(&self.env).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut input = process.stdin.take().unwrap();
+        write_message(&mut input, &json!({"rgpu": 1})).unwrap();
+        write_message(&mut input, &json!({"do": "submit", "plan": plan})).unwrap();
+        let mut bytes = Vec::new();
+        let mut stdout = process.stdout.take().unwrap();
+        let last_words = br#"{"how":"done"}}}"#;
+        while bytes.len() < n && !bytes.ends_with(last_words) {
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut stdout, &mut byte).unwrap();
+            bytes.push(byte[0]);
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+        // What a laptop makes of it: whole frames count, the rest does not.
+        let mut reader = FrameReader::new(bytes.get(MAGIC.len()..).unwrap_or_default());
+        let mut hello = true;
+        while let Some((kind, body)) = reader.next_frame().unwrap().map(|(k, b)| (k, b.to_vec())) {
+            assert_eq!(kind, Kind::Message);
+            if std::mem::take(&mut hello) {
+                continue;
+            }
+            match serde_json::from_slice(&body).unwrap() {
+                FromAgent::Event { event, .. } => story.events.push(event),
+                FromAgent::Output { step, stream, .. } => {
+                    let Some((_, bytes)) = reader.next_frame().unwrap() else { break };
+                    story.output.entry((step, stream)).or_default().extend(bytes);
+                }
+                _ => {}
+            }
+        }
     }
+
+    /// The pid of a job's supervisor.
+    pub(crate) fn supervisor(&self, job: &str) -> i32 {
+        supervisor(&self.job(job))
+    }
+}
+
+/// The pid of the supervisor of the job in `folder`, from the command line it was started with.
+pub(crate) fn supervisor(folder: &Path) -> i32 {
+    let folder = folder.canonicalize().unwrap().display().to_string();
+    let runs = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).ends_with(&format!("job\0{folder}\0"))
+    };
+    pids().into_iter().find(runs).expect("the job has a supervisor")
 }
 
 pub(crate) fn pids() -> Vec<i32> {
@@ -126,6 +165,13 @@ impl Story {
 
 impl Client {
     pub(crate) fn start(command: &mut Command) -> Self {
+        let mut client = Self::silent(command);
+        client.send(&json!({"rgpu": 1, "features": []}));
+        client
+    }
+
+    /// A connection on which the agent has spoken and the client has not.
+    pub(crate) fn silent(command: &mut Command) -> Self {
         let mut process =
             command.arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = process.stdout.take().unwrap();
@@ -137,7 +183,6 @@ impl Client {
         let (_, hello) = client.frame().unwrap();
         let hello: Hello = serde_json::from_slice(&hello).unwrap();
         assert_eq!(hello.rgpu, 1);
-        client.send(&json!({"rgpu": 1, "features": []}));
         client
     }
 
@@ -243,6 +288,21 @@ impl Client {
                 }
                 FromAgent::Refused { request, code, text } => panic!("{request} {code} {text}"),
                 _ => {}
+            }
+        }
+    }
+
+    /// Reads until one of several followed jobs ends.
+    pub(crate) fn next_end(&mut self) -> (String, Outcome) {
+        loop {
+            let Some((kind, body)) = self.frame() else { panic!("the agent went") };
+            if kind != Kind::Message {
+                continue;
+            }
+            if let FromAgent::Event { job, event } = serde_json::from_slice(&body).unwrap()
+                && let EventBody::Ended { outcome } = event.body
+            {
+                return (job, outcome);
             }
         }
     }

@@ -191,6 +191,56 @@ fn a_home_mounted_noexec_or_full_is_refused_by_name() {
 }
 
 #[test]
+fn a_blob_that_finds_no_room_is_refused_and_the_conversation_goes_on() {
+    let Some(disk) = SmallDisk::mount("size=48m,mode=700") else { return };
+    let host = disk.host();
+    let mut client = host.connect();
+    client.send(&ToAgent::Ping {});
+    client.next();
+    let room = 1 << 20;
+    std::fs::write(disk.0.path().join("filler"), vec![1; (48 << 20) - room]).unwrap();
+    let mut blob = vec![7; 4 << 20];
+    client.blob(&blob);
+    assert_eq!(client.refusal(), ("blob".into(), "disk_full".into()));
+    let left: Vec<_> = std::fs::read_dir(host.home().join("blobs/tmp")).unwrap().collect();
+    assert!(left.is_empty(), "nothing half-written");
+    blob.truncate(1000);
+    client.blob(&blob);
+    assert!(matches!(client.next(), FromAgent::Stored { .. }));
+}
+
+#[test]
+fn a_home_that_is_read_only_or_belongs_to_somebody_else_is_refused_by_name() {
+    let Some(disk) = SmallDisk::mount("size=64m,mode=700") else { return };
+    let host = disk.host();
+    drop(host.connect());
+    let mut remount = Command::new("mount");
+    remount.args(["-o", "remount,ro"]).arg(disk.0.path());
+    assert!(remount.status().unwrap().success());
+    let mut client = host.connect();
+    client.submit(&script("j", "true"));
+    assert_eq!(client.refusal(), ("submit".into(), "read_only".into()));
+
+    let host = Host::new();
+    drop(host.connect());
+    std::os::unix::fs::chown(host.home(), Some(65534), None).unwrap();
+    let mut client = host.connect();
+    client.submit(&script("j", "true"));
+    assert_eq!(client.refusal(), ("submit".into(), "folder_unsafe".into()));
+}
+
+#[test]
+fn a_client_that_requires_what_the_agent_does_not_know_is_told_so() {
+    let host = Host::new();
+    for hello in [json!({"rgpu": 1, "required": ["telepathy"]}), json!({"rgpu": 2})] {
+        let mut client = Client::silent(Command::new(AGENT).envs(&host.env));
+        client.send(&hello);
+        assert_eq!(client.refusal(), ("hello".into(), "unknown_feature".into()));
+        assert!(client.frame().is_none(), "the conversation is over");
+    }
+}
+
+#[test]
 fn over_the_quota_the_oldest_ended_jobs_go_first_and_running_ones_stay() {
     let mut host = Host::new();
     let fill = |job: &str| script(job, "head -c 3000000 /dev/urandom > data");

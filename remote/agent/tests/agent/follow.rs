@@ -52,6 +52,42 @@ fn a_cut_connection_loses_nothing_when_it_is_resumed_by_offset() {
 }
 
 #[test]
+fn a_stream_cut_after_any_number_of_bytes_is_resumed_without_gap_or_repetition() {
+    let host = Host::new();
+    let job = |n: usize| script(&format!("j.{n}"), "echo one; echo two >&2; printf three");
+    let mut reference = host.connect();
+    let whole = reference.run(&job(0));
+    for n in (1..2600).step_by(53) {
+        let mut story = Story::default();
+        host.read_only(n, &job(n), &mut story);
+        let had = story
+            .output
+            .iter()
+            .map(|((step, stream), bytes)| Had {
+                step: step.clone(),
+                stream: *stream,
+                bytes: bytes.len() as u64,
+            })
+            .collect();
+        if matches!(story.events.last().map(|e| &e.body), Some(EventBody::Ended { .. })) {
+            continue;
+        }
+        let from_seq = story.events.last().map_or(1, |e| e.seq + 1);
+        if story.events.is_empty() {
+            // Perhaps not even the plan arrived: it is submitted again.
+            reference.submit(&job(n));
+            story = Story::default();
+        } else {
+            reference.attach(&format!("j.{n}"), from_seq, had);
+        }
+        reference.finish(&mut story);
+        assert_eq!(story.output, whole.output, "cut after {n} bytes");
+        let seqs: Vec<u64> = story.events.iter().map(|e| e.seq).collect();
+        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "cut after {n} bytes");
+    }
+}
+
+#[test]
 fn a_job_outlives_its_connection_and_can_be_read_from_any_point() {
     let host = Host::new();
     let job = script("j", "echo one; sleep 0.3; echo two");

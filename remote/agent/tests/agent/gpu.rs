@@ -96,6 +96,99 @@ fn many_jobs_at_once_never_share_a_gpu_and_all_end() {
     assert_eq!(left, [""; 0]);
 }
 
+/// Fifty jobs of two laptops, four GPUs, some jobs choosy, some killed while they hold or wait.
+#[test]
+fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
+    let host = Host::new();
+    let shared = tempfile::tempdir().unwrap();
+    let known: Vec<Value> = (0..4)
+        .map(|i| json!({"index": i, "uuid": format!("GPU-{i}{i}{i}{i}"), "name": "NVIDIA B200"}))
+        .collect();
+    let text = exclusive(shared.path());
+    let job = |i: usize| {
+        let choice = if i % 3 == 0 { json!({"index": i % 4}) } else { json!("any") };
+        // Those that will be killed keep their GPU until then.
+        let text = if i % 10 == 9 { "sleep 1000".to_owned() } else { text.clone() };
+        let mut main = sh("main", &text);
+        main["gpu"] = json!(true);
+        plan(&format!("j.{i}"), json!({"gpu": {"choice": choice, "known": known}, "steps": [main]}))
+    };
+    let mut laptops = [host.connect(), host.connect()];
+    for i in 0..50 {
+        laptops[i % 2].submit(&job(i));
+    }
+    let killer = std::thread::spawn({
+        let host_home = host.home();
+        move || {
+            for i in (9..50).step_by(10) {
+                let events = host_home.join(format!("jobs/j.{i}/events.jsonl"));
+                let holds =
+                    || std::fs::read_to_string(&events).is_ok_and(|t| t.contains("gpu_locked"));
+                while !holds() {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                let pid = crate::client::supervisor(&host_home.join(format!("jobs/j.{i}")));
+                Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+            }
+        }
+    });
+    let mut ended = std::collections::BTreeMap::new();
+    for laptop in &mut laptops {
+        for _ in 0..25 {
+            let (job, outcome) = laptop.next_end();
+            ended.insert(job, outcome);
+        }
+    }
+    killer.join().unwrap();
+    for i in 0..50 {
+        match &ended[&format!("j.{i}")] {
+            Outcome::Done => assert!(i % 10 != 9),
+            Outcome::HostError { code, .. } => {
+                assert_eq!((code.as_str(), i % 10), ("supervisor_died", 9));
+            }
+            other => panic!("job {i}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn users_of_a_host_share_one_queue() {
+    let host = Host::new();
+    let locks = host.dir.path().join("locks");
+    let mut holder = host.connect();
+    holder.submit(&gpu_plan("holder", json!({"index": 0}), "echo up; sleep 1000", json!({})));
+    let mut story = Story::default();
+    holder.until_output(&mut story, "main", "up");
+    // Another user, who may neither write the first one's files nor signal its processes.
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(host.dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(home.path(), Some(65534), Some(65534)).unwrap();
+    let agent = home.path().join("rgpu-agent");
+    std::fs::copy(crate::client::AGENT, &agent).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(agent);
+    command.env("RGPU_AGENT_HOME", home.path().join("home")).env("RGPU_LOCK_DIR", &locks);
+    let mut other = crate::client::Client::start(&mut command);
+    let mut impatient = gpu_plan("impatient", json!({"index": 0}), "true", json!({}));
+    impatient.limits.queue_s = 1;
+    let waited = other.run(&impatient);
+    assert_eq!(*waited.outcome(), Outcome::QueueTimeout);
+    assert!(waited.events.iter().any(
+        |e| matches!(&e.body, EventBody::Queued { holder, .. } if holder == "root: holder (holder)")
+    ));
+    let free = other.run(&gpu_plan("free", json!({"index": 1}), "true", json!({})));
+    assert_eq!(*free.outcome(), Outcome::Done);
+    holder.send(&ToAgent::Cancel { job: "holder".into() });
+    holder.finish(&mut story);
+    // The lock file that the other user made serves the first one too.
+    let mut again = host.connect();
+    let story = again.run(&gpu_plan("again", json!({"index": 1}), "true", json!({})));
+    assert_eq!(*story.outcome(), Outcome::Done);
+    let story = other.run(&gpu_plan("last", json!({"index": 0}), "true", json!({})));
+    assert_eq!(*story.outcome(), Outcome::Done);
+}
+
 #[test]
 fn a_killed_holder_frees_the_gpu_and_a_wait_has_an_end() {
     let host = Host::new();
