@@ -354,8 +354,12 @@ pub enum ErrorClass {
     HostUnfit,
     /// Any other CUDA error.
     Cuda,
-    /// The report or range log cannot be written.
+    /// The report, range log or compiled file cannot be written.
     Output,
+    /// The compiler refused the code or a flag.
+    Compile,
+    /// NVRTC is missing, incomplete or broken.
+    NoCompiler,
     /// A defect of the runner.
     Internal,
 }
@@ -378,6 +382,8 @@ impl ErrorClass {
     /// | 11 | `host_unfit` |
     /// | 12 | `cuda` |
     /// | 13 | `output` |
+    /// | 14 | `compile` |
+    /// | 15 | `no_compiler` |
     /// | 70 | `internal` |
     pub fn exit_code(self) -> u8 {
         match self {
@@ -394,6 +400,8 @@ impl ErrorClass {
             ErrorClass::HostUnfit => 11,
             ErrorClass::Cuda => 12,
             ErrorClass::Output => 13,
+            ErrorClass::Compile => 14,
+            ErrorClass::NoCompiler => 15,
             ErrorClass::Internal => 70,
         }
     }

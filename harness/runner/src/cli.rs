@@ -1,5 +1,6 @@
-//! The command line: `rgpu-runner CASE.json JOB [options]`.
+//! The command line: `rgpu-runner CASE.json JOB [options]`, and `rgpu-runner nvrtc …`.
 
+use crate::nvrtc;
 use rgpu_case::Job;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,12 +8,15 @@ use std::path::PathBuf;
 /// Shown by `--help`.
 pub(crate) const HELP: &str = "\
 usage: rgpu-runner CASE.json verify|time|once|guard|cpu [options]
+       rgpu-runner nvrtc --source FILE [--arch ARCH] [--cubin FILE] [--ptx FILE]
+                         [--include DIR]... [--library PATH] [-- FLAGS...]
 
   verify          compare the outputs with the reference, and two calls with each other
   time            measure
   once            warm up, then launch once per data set inside the range `timed`
   guard           launch between canaries, on poisoned outputs
   cpu             no driver: run and time the reference on the CPU
+  nvrtc           no driver: compile CUDA C++ for a device; flags as for nvcc
 
   --out FILE      write the report (JSON); there from the start, replaced as the job goes on
   --ranges FILE   log the NVTX ranges (JSON lines)
@@ -23,7 +27,7 @@ usage: rgpu-runner CASE.json verify|time|once|guard|cpu [options]
 exit status: 0 done; 1 wrong result; 2 usage; 3 bad case or missing file; 4 no driver; 5 module or
 library does not load; 6 launch refused or out of memory; 7 illegal access or crash; 8 host entry
 failed; 9 reference failed; 10 guard found something; 11 host unfit (--strict); 12 other CUDA
-error; 13 output not writable; 70 a defect of the runner
+error; 13 output not writable; 14 the code does not compile; 15 no NVRTC; 70 a defect of the runner
 ";
 
 /// What to do.
@@ -57,13 +61,20 @@ pub(crate) enum Clock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     Run(Args),
+    Compile(nvrtc::Args),
     Help,
     Version,
 }
 
 /// Parses the arguments after the program's name; the error is one line for the user.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
-    let mut args = args.into_iter();
+    let mut args = args.into_iter().peekable();
+    if args.next_if(|arg| arg == "nvrtc").is_some() {
+        return match args.peek().and_then(|arg| arg.to_str()) {
+            Some("--help" | "-h") => Ok(Asked::Help),
+            _ => nvrtc::parse(args).map(Asked::Compile),
+        };
+    }
     let (mut case, mut job, mut out, mut ranges) = (None, None, None, None);
     let (mut unfit, mut clock) = (Unfit::Warn, Clock::Events);
     while let Some(arg) = args.next() {
@@ -153,6 +164,8 @@ mod tests {
             HostUnfit,
             Cuda,
             Output,
+            Compile,
+            NoCompiler,
             Internal,
         ] {
             assert!(HELP.contains(&format!(" {} ", class.exit_code())), "{class:?}");

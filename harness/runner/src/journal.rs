@@ -5,6 +5,7 @@
 //! process (a crash in a host entry, a time limit) leaves a report that says where it was.
 
 use crate::fault::{Fault, Outcome};
+use crate::file;
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
     CASE_ABI, CaseReport, DataSet, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase,
@@ -12,7 +13,7 @@ use rgpu_case::{
 };
 use std::cell::RefCell;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Prints a line for whoever watches. A reader that went away must not end the job, as `println!`
 /// would.
@@ -152,11 +153,7 @@ impl Journal {
         };
         let mut bytes = serde_json::to_vec(&report).map_err(|e| unwritable(&e))?;
         bytes.push(b'\n');
-        // Beside the target, then renamed: a reader sees the old report or the new one.
-        let part = part_of(out);
-        std::fs::write(&part, bytes)
-            .and_then(|()| std::fs::rename(&part, out))
-            .map_err(|e| unwritable(&e))
+        file::write_whole(out, &bytes).map_err(|e| unwritable(&e))
     }
 }
 
@@ -175,15 +172,10 @@ pub(crate) fn tell(error: &RunError) {
     let _ = writeln!(std::io::stderr(), "error: {}{place}", error.text);
 }
 
-fn part_of(out: &Path) -> PathBuf {
-    let mut name = out.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn read(path: &Path) -> CaseReport {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()

@@ -7,6 +7,7 @@
 //! The order of things: [`cli`] and [`input`] parse; [`data`] fills inputs with [`generate`];
 //! [`jobs`] do the work through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`stats`]
 //! judge; [`journal`] writes the `CaseReport`, under the [`ranges`] that tools see.
+//! Apart from all that, [`nvrtc`] compiles a kernel where there is no nvcc.
 //!
 //! Unsafe code is allowed per module, where it meets the driver or the user's libraries.
 
@@ -18,6 +19,7 @@ mod compare;
 mod cuda;
 mod data;
 mod fault;
+mod file;
 mod generate;
 mod host_memory;
 mod input;
@@ -26,6 +28,7 @@ mod journal;
 mod judge;
 mod library;
 mod nvml;
+mod nvrtc;
 mod poison;
 mod ranges;
 mod sampling;
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Asked::Run(args)) => ExitCode::from(run(args)),
+        Ok(Asked::Compile(args)) => ExitCode::from(nvrtc::run(&args)),
         Err(text) => {
             eprintln!("error: {text}\n\n{}", cli::HELP);
             ExitCode::from(ErrorClass::Usage.exit_code())

@@ -1,0 +1,14 @@
+//! Files that are there whole or not at all.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Writes beside the target, then renames: a reader sees the old file or the new one.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&part);
+    })
+}

@@ -1,0 +1,194 @@
+//! nvcc's spellings, in NVRTC's.
+//!
+//! A kernel.toml has one list of flags for both compilers. NVRTC knows fewer options, wants a value
+//! in the same word as its option, and compiles nothing for the host. What is not in the table goes
+//! through as it is: NVRTC itself says what it does not know.
+//!
+//! Sources: the options NVRTC 13.5 and 12.9 accepted and refused when tried, `nvcc --help` 13.5.
+
+/// What becomes of an option.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// A word of its own in NVRTC too, by this name.
+    Word(&'static str),
+    /// Has a value; NVRTC's word is this text and the value.
+    Value(&'static str),
+    /// Has a value made of several options, parted by commas: one word each.
+    Each(&'static str),
+    /// Concerns what NVRTC does not do. The value, if any, is part of the same word.
+    Host,
+    /// The same, with a value in the next word unless `=` follows.
+    HostValue,
+}
+
+/// Options with their rules; single-dash names before the same with two.
+const RULES: &[(&[&str], Rule)] = &[
+    (&["-arch", "--gpu-architecture"], Rule::Value("--gpu-architecture=")),
+    (&["-I", "--include-path", "-isystem", "--system-include"], Rule::Value("--include-path=")),
+    (&["-D", "--define-macro"], Rule::Value("--define-macro=")),
+    (&["-U", "--undefine-macro"], Rule::Value("--undefine-macro=")),
+    (&["-include", "--pre-include"], Rule::Value("--pre-include=")),
+    (&["-std", "--std"], Rule::Value("--std=")),
+    (&["-maxrregcount", "--maxrregcount"], Rule::Value("--maxrregcount=")),
+    (&["-ftz", "--ftz"], Rule::Value("--ftz=")),
+    (&["-fmad", "--fmad"], Rule::Value("--fmad=")),
+    (&["-prec-div", "--prec-div"], Rule::Value("--prec-div=")),
+    (&["-prec-sqrt", "--prec-sqrt"], Rule::Value("--prec-sqrt=")),
+    (&["-diag-suppress", "--diag-suppress"], Rule::Value("--diag-suppress=")),
+    (&["-diag-error", "--diag-error"], Rule::Value("--diag-error=")),
+    (&["-diag-warn", "--diag-warn"], Rule::Value("--diag-warn=")),
+    (&["-rdc", "--relocatable-device-code"], Rule::Value("--relocatable-device-code=")),
+    (&["-Xptxas", "--ptxas-options"], Rule::Each("--ptxas-options=")),
+    (&["-res-usage", "--resource-usage"], Rule::Word("--ptxas-options=-v")),
+    (&["-lineinfo", "--generate-line-info"], Rule::Word("--generate-line-info")),
+    // There is no host side: a function without annotations is one for the device.
+    (&["-expt-relaxed-constexpr", "--expt-relaxed-constexpr"], Rule::Word("-default-device")),
+    // Lambdas for the device need no leave; with an annotation NVRTC refuses them in any case.
+    (&["-extended-lambda", "--extended-lambda", "--expt-extended-lambda"], Rule::Host),
+    (&["-g", "--debug", "-m64", "-shared", "--shared", "-cubin", "--cubin"], Rule::Host),
+    (&["-keep", "--keep", "-save-temps", "--save-temps"], Rule::Host),
+    (&["-O", "--optimize", "-t", "--threads", "-m", "--machine"], Rule::HostValue),
+    (&["-Xcompiler", "--compiler-options", "-ccbin", "--compiler-bindir"], Rule::HostValue),
+    (&["-Xlinker", "--linker-options", "-l", "--library", "-L", "--library-path"], Rule::HostValue),
+    (&["-cudart", "--cudart", "-Xfatbin", "--fatbin-options"], Rule::HostValue),
+    (&["-Xcudafe", "--cudafe-options"], Rule::HostValue),
+];
+
+/// Options that take their value without anything between (`-DX`, `-O3`), as compilers do.
+const GLUED: [&str; 6] = ["-I", "-D", "-U", "-O", "-l", "-L"];
+
+/// NVRTC's own or nvcc's, though they begin like one of those.
+const NOT_GLUED: [&str; 2] = ["-lto", "-Ofc"];
+
+/// Flags for NVRTC.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Translated {
+    /// As NVRTC takes them, but for the architecture.
+    pub(super) flags: Vec<String>,
+    /// The architecture that a flag names.
+    pub(super) arch: Option<String>,
+    /// Folders of `-I` and its like, in order; they are in `flags` too.
+    pub(super) include: Vec<String>,
+    /// What concerns the host alone and was left out, as written.
+    pub(super) dropped: Vec<String>,
+}
+
+/// Translates nvcc's spellings. The error is one line for the user.
+pub(super) fn translate(flags: &[String]) -> Result<Translated, String> {
+    let mut out = Translated::default();
+    let mut rest = flags.iter();
+    while let Some(flag) = rest.next() {
+        let Some((rule, glued)) = rule_of(flag) else {
+            out.flags.push(flag.clone());
+            continue;
+        };
+        let mut value = || {
+            let next = || rest.next().map(String::as_str);
+            glued.or_else(next).ok_or_else(|| format!("the flag `{flag}` needs a value"))
+        };
+        match rule {
+            Rule::Word(word) => out.flags.push(word.to_owned()),
+            Rule::Host => out.dropped.push(flag.clone()),
+            Rule::HostValue => {
+                let words = match glued {
+                    Some(_) => flag.clone(),
+                    None => format!("{flag} {}", value()?),
+                };
+                out.dropped.push(words);
+            }
+            Rule::Each(name) => {
+                let options = value()?.split(',').filter(|option| !option.is_empty());
+                out.flags.extend(options.map(|option| format!("{name}{option}")));
+            }
+            Rule::Value(name) => {
+                let value = value()?;
+                match name {
+                    "--gpu-architecture=" => out.arch = Some(value.to_owned()),
+                    _ => out.flags.push(format!("{name}{value}")),
+                }
+                if name == "--include-path=" {
+                    out.include.push(value.to_owned());
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The rule of a flag, and the value that is part of the same word.
+fn rule_of(flag: &str) -> Option<(Rule, Option<&str>)> {
+    let find = |name: &str| RULES.iter().find(|(names, _)| names.contains(&name));
+    if let Some((_, rule)) = find(flag) {
+        return Some((*rule, None));
+    }
+    if let Some((name, value)) = flag.split_once('=')
+        && let Some((_, rule)) = find(name)
+        && !matches!(rule, Rule::Word(_) | Rule::Host)
+    {
+        return Some((*rule, Some(value)));
+    }
+    let name = GLUED.into_iter().find(|name| flag.starts_with(name))?;
+    if NOT_GLUED.iter().any(|name| flag.starts_with(name)) {
+        return None;
+    }
+    find(name).map(|(_, rule)| (*rule, Some(&flag[2..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Translated {
+        let flags: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        translate(&flags).unwrap()
+    }
+
+    #[test]
+    fn values_move_into_the_word_of_their_option() {
+        for (nvcc, nvrtc) in [
+            ("-std=c++17", "--std=c++17"),
+            ("-std c++17", "--std=c++17"),
+            ("--maxrregcount 32", "--maxrregcount=32"),
+            ("-maxrregcount=32", "--maxrregcount=32"),
+            ("-I inc -Iinc2", "--include-path=inc --include-path=inc2"),
+            ("-DX=1 -D Y", "--define-macro=X=1 --define-macro=Y"),
+            ("-include a.h", "--pre-include=a.h"),
+            ("-Xptxas -v", "--ptxas-options=-v"),
+            ("-Xptxas=-v,-O2", "--ptxas-options=-v --ptxas-options=-O2"),
+            ("-lineinfo -use_fast_math", "--generate-line-info -use_fast_math"),
+            ("--expt-relaxed-constexpr", "-default-device"),
+        ] {
+            assert_eq!(of(nvcc).flags.join(" "), nvrtc, "{nvcc}");
+        }
+        assert_eq!(of("-I inc -isystem sys").include, ["inc", "sys"]);
+    }
+
+    #[test]
+    fn the_architecture_is_taken_out_in_every_spelling() {
+        for line in ["-arch=sm_90a", "-arch sm_90a", "--gpu-architecture=sm_90a"] {
+            let translated = of(line);
+            assert_eq!((translated.arch.as_deref(), translated.flags.len()), (Some("sm_90a"), 0));
+        }
+    }
+
+    #[test]
+    fn what_concerns_the_host_is_left_out_and_listed() {
+        let translated = of("-O3 -g -Xcompiler -fPIC -lcudart -L/usr/lib -t 4 -DX");
+        assert_eq!(translated.flags, ["--define-macro=X"]);
+        let dropped = ["-O3", "-g", "-Xcompiler -fPIC", "-lcudart", "-L/usr/lib", "-t 4"];
+        assert_eq!(translated.dropped, dropped);
+    }
+
+    #[test]
+    fn unknown_flags_and_nvrtcs_own_go_through_as_they_are() {
+        for flag in ["--no-such-flag", "-Ofc=max", "--device-debug", "-no-source-include"] {
+            assert_eq!(of(flag).flags, [flag]);
+        }
+    }
+
+    #[test]
+    fn a_missing_value_is_named() {
+        let error = translate(&["-Xptxas".to_owned()]).unwrap_err();
+        assert!(error.contains("`-Xptxas`"), "{error}");
+    }
+}
