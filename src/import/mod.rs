@@ -18,7 +18,7 @@ pub mod ranges;
 pub mod sanitizer;
 
 pub use imported::{Imported, Refusal};
-pub use source::{ImportError, Source};
+pub use source::{ImportError, Source, Traced};
 
 /// How one kind of artifact is imported.
 #[derive(Clone, Copy, Debug)]

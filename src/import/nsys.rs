@@ -14,7 +14,7 @@ use rgpu_format::nsys_rep::{NsysRepError, NsysReport};
 use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
-use super::{ImportError, Imported, Importer, Refusal, Source};
+use super::{ImportError, Imported, Importer, Refusal, Source, Traced};
 use crate::model::profile::Gap;
 use rows::{ReportRows, Rows};
 
@@ -35,7 +35,8 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
         if source.path.with_extension("nsys-rep").is_file() {
             return Ok(Imported::default());
         }
-        import_sqlite(source.path, source.from).map_err(|cause| source.broken(cause))
+        let imported = import_sqlite(source.path, source.from);
+        imported.map(|i| as_asked(i, source)).map_err(|cause| source.broken(cause))
     },
 };
 
@@ -49,9 +50,9 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
         false => None,
     };
     let (native, mut export) = match (native, export) {
-        (Ok(native), None) => return Ok(native),
+        (Ok(native), None) => return Ok(as_asked(native, source)),
         (Err(cause), None) => return Err(source.broken(cause)),
-        (Err(_), Some(export)) => return Ok(export),
+        (Err(_), Some(export)) => return Ok(as_asked(export, source)),
         (Ok(native), Some(export)) => (native, export),
     };
     let same = native.launches == export.launches
@@ -65,8 +66,18 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
             text: format!("{}: nsys's own export says otherwise and is used", source.from),
         });
     }
-    Ok(if same { native } else { export })
+    Ok(as_asked(if same { native } else { export }, source))
 }
+
+/// A trace of the host alone owes no GPU rows.
+fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
+    if source.traced == Traced::HostOnly {
+        imported.refusals.retain(|refusal| refusal.code != NO_GPU_ROWS);
+    }
+    imported
+}
+
+const NO_GPU_ROWS: &str = "no_gpu_rows";
 
 /// Launches beyond this number are only summed: a profile is one JSON document.
 const MAX_LAUNCHES: usize = 10_000;
@@ -105,7 +116,7 @@ fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error> {
     attribute::add(&trace, from, &mut imported);
     if trace.work.is_empty() {
         imported.refusals.push(Refusal {
-            code: "no_gpu_rows",
+            code: NO_GPU_ROWS,
             text: format!("{from}: nsys traced no work on a GPU"),
             ..Refusal::default()
         });

@@ -14,8 +14,20 @@ pub struct Source<'a> {
     pub from: &'a str,
     /// What was asked of the tool, as far as the artifact must answer it.
     pub asked: Asked<'a>,
+    /// Whether the tool was told to trace the GPU at all.
+    pub traced: Traced,
     /// Larger files are refused.
     pub max_bytes: u64,
+}
+
+/// What a trace was told to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Traced {
+    /// Work on the GPU too: a trace without any is refused.
+    #[default]
+    Gpu,
+    /// The host's ranges alone.
+    HostOnly,
 }
 
 /// Larger files are refused unless the user raises it.
@@ -24,7 +36,13 @@ const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 impl<'a> Source<'a> {
     /// A file of which nothing in particular was asked.
     pub fn new(path: &'a Path, from: &'a str) -> Source<'a> {
-        Source { path, from, asked: Asked::default(), max_bytes: DEFAULT_MAX_BYTES }
+        Source {
+            path,
+            from,
+            asked: Asked::default(),
+            traced: Traced::Gpu,
+            max_bytes: DEFAULT_MAX_BYTES,
+        }
     }
 
     /// The whole file.

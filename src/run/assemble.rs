@@ -12,7 +12,7 @@ use super::outcome;
 use crate::analysis;
 use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;
-use crate::import::{IMPORTERS, Imported, Refusal, Source};
+use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
 use crate::model::Profile;
 use crate::model::profile::{Artifact, CaseResult, Correctness, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::remote::Remote;
@@ -171,6 +171,9 @@ impl Parts {
         let path = folder.path().join(&artifact.path);
         let mut source = Source::new(&path, &artifact.path);
         source.asked.metrics = &request.ncu.metrics;
+        if file.rung == "nsys.nvtx" {
+            source.traced = Traced::HostOnly;
+        }
         let mut imported = match (importer.import)(&source) {
             Ok(imported) => imported,
             Err(error) => {

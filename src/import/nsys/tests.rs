@@ -160,3 +160,14 @@ fn the_export_beside_a_report_counts_where_the_report_cannot_be_read() {
     let differs = (REPORT_IMPORTER.import)(&Source::new(&report, "raw/report")).unwrap();
     assert_eq!(differs.gaps[0].code, "native_reading_differs");
 }
+
+#[test]
+fn a_trace_of_ranges_alone_is_not_refused_for_its_missing_gpu_rows() {
+    let report = fixture("regions-nvtx-only/report.nsys-rep");
+    let mut source = Source::new(&report, "raw/report.nsys-rep");
+    assert_eq!((REPORT_IMPORTER.import)(&source).unwrap().refusals[0].code, NO_GPU_ROWS);
+    source.traced = Traced::HostOnly;
+    let imported = (REPORT_IMPORTER.import)(&source).unwrap();
+    assert!(imported.refusals.is_empty());
+    assert_eq!(imported.regions.len(), 4);
+}
