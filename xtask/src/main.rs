@@ -28,7 +28,7 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match dispatch(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("error: {error}");
             let mut cause = error.source();
@@ -41,14 +41,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let Some((task, rest)) = arguments.split_first() else {
         print!("{USAGE}");
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     };
     if matches!(task.as_str(), "help" | "-h" | "--help") {
         print!("{USAGE}");
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let workspace = Workspace::find()?;
     let rest_is = |allowed: &str| rest.iter().all(|argument| argument == allowed);
@@ -57,7 +57,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             let cuda = if rest.is_empty() { setup::Cuda::Wanted } else { setup::Cuda::Unwanted };
             setup::everything(&workspace, cuda)?;
         }
-        "run" => setup::run(&workspace, rest)?,
+        "run" => return Ok(setup::run(&workspace, rest)?),
         "test" => setup::test(&workspace, rest)?,
         "dist" if rest.is_empty() => dist::everything(&workspace)?,
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
@@ -69,5 +69,5 @@ fn dispatch(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
         )?,
         _ => return Err(format!("`{}` is no task\n{USAGE}", arguments.join(" ")).into()),
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

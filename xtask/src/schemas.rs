@@ -34,9 +34,12 @@ pub(crate) enum Mode {
 
 /// Writes every schema, or says which one is out of date.
 pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> {
+    let folder = workspace.root.join("schemas");
+    fs::create_dir_all(&folder)
+        .map_err(|source| SchemaError::Write { path: folder.clone(), source })?;
     command::run(workspace.cargo().args(["build", "--quiet", "--package", "rgpu"]))?;
     for name in NAMES {
-        let path = workspace.root.join(format!("schemas/{name}.json"));
+        let path = folder.join(format!("{name}.json"));
         let mut rgpu = Command::new(workspace.target.join("debug/rgpu"));
         let schema = command::output(rgpu.args(["schema", name]))?;
         match mode {

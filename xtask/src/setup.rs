@@ -5,6 +5,7 @@ use crate::cuda::{self, CudaError};
 use crate::dist::{self, DistError};
 use crate::packages::{self, PackageError};
 use crate::workspace::Workspace;
+use std::process::{Command, ExitCode};
 
 /// Set-up stopped.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +42,16 @@ pub(crate) fn everything(workspace: &Workspace, cuda: Cuda) -> Result<(), SetupE
     Ok(())
 }
 
-/// Sets up and runs `rgpu` as a user would.
-pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), SetupError> {
+/// Sets up and runs `rgpu` as a user would; its exit status is ours.
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, SetupError> {
     everything(workspace, Cuda::Wanted)?;
     let rgpu = workspace.target.join("debug/rgpu");
-    command::run(std::process::Command::new(rgpu).args(arguments))?;
-    Ok(())
+    let code = match command::run(Command::new(rgpu).args(arguments)) {
+        // What went wrong was said by rgpu itself.
+        Err(CommandError::Failed { status, .. }) => status.code().unwrap_or(1),
+        other => other.map(|()| 0)?,
+    };
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 /// Sets up and runs all tests of all crates.
