@@ -24,6 +24,9 @@ struct ProcessInfo {
     compute_instance: c_uint,
 }
 
+/// Processes asked for at most.
+const MOST_PROCESSES: usize = 64;
+
 /// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
 const CLOCK_SM: c_uint = 1;
 const CLOCK_MEM: c_uint = 2;
@@ -181,12 +184,13 @@ impl Nvml {
     fn processes(&self, name: &CStr) -> Option<Vec<u32>> {
         let name = name.to_str().ok()?;
         let versions = [format!("{name}_v3\0"), format!("{name}_v2\0")];
-        let mut infos = [ProcessInfo::default(); 64];
-        let mut count = infos.len() as c_uint;
+        // Drivers 535.43 to 535.86 wrote 32 bytes a process under `_v3`: room for that many.
+        let mut infos = [ProcessInfo::default(); MOST_PROCESSES * 32 / 24 + 1];
+        let mut count = MOST_PROCESSES as c_uint;
         let code = versions.iter().find_map(|name| {
             let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
-            // SAFETY: both versions have this signature and layout in nvml.h; `count` holds the
-            // length of `infos`.
+            // SAFETY: both versions have this signature and layout in nvml.h; `count` holds how
+            // many fit into `infos`.
             unsafe {
                 Some(self.symbol::<GetProcesses>(name)?(
                     self.device,
@@ -195,8 +199,8 @@ impl Nvml {
                 ))
             }
         })?;
-        // 7: more processes than fit; the 64 that do are enough to warn.
-        let count = (count as usize).min(infos.len());
+        // 7: more processes than fit; those that do are enough to warn.
+        let count = (count as usize).min(MOST_PROCESSES);
         matches!(code, 0 | 7).then(|| infos[..count].iter().map(|info| info.pid).collect())
     }
 

@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
 use libloading::Library;
 use rgpu_case::ErrorClass;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 macro_rules! table {
     ({$($name:ident($($arg:ty),*);)*} optional {$($maybe:ident($($maybe_arg:ty),*);)*}) => {
@@ -17,6 +18,7 @@ macro_rules! table {
         pub(crate) struct Driver {
             $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> u32,)*
             $(pub(crate) $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> u32>,)*
+            lost: AtomicBool,
             _library: Library,
         }
 
@@ -34,6 +36,7 @@ macro_rules! table {
                             .get(concat!(stringify!($maybe), "\0").as_bytes())
                             .ok()
                             .map(|symbol| *symbol),)*
+                        lost: AtomicBool::new(false),
                         _library: library,
                     })
                 }
@@ -128,9 +131,16 @@ impl Driver {
         };
         let class = classify(call, code);
         if matches!(class, ErrorClass::IllegalAccess | ErrorClass::Crash) {
+            self.lost.store(true, Ordering::Relaxed);
             text += "; a kernel launched before did it, the call only reports it";
         }
         Err(Fault::new(class, text).at_call(call, code.into()))
+    }
+
+    /// Whether a kernel's fault has taken the context. Then every call fails, and what could be
+    /// freed is gone: compute-sanitizer would report each try beside the fault that matters.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
     fn text_of(

@@ -44,7 +44,10 @@ impl<'g> Event<'g> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, destroyed only here; fails harmlessly after a fault.
+        if self.gpu.driver.is_lost() {
+            return;
+        }
+        // SAFETY: made in `new`, destroyed only here.
         let _ = unsafe { (self.gpu.driver.cuEventDestroy_v2)(self.event) };
     }
 }

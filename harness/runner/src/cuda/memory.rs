@@ -106,8 +106,10 @@ impl<'g> Buffer<'g> {
 
 impl Drop for Buffer<'_> {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new`, freed only here. After a fault of the kernel the context is
-        // gone and the call fails, which frees nothing and matters no more.
+        if self.gpu.driver.is_lost() {
+            return;
+        }
+        // SAFETY: allocated in `new`, freed only here.
         let _ = unsafe { (self.gpu.driver.cuMemFree_v2)(self.base) };
     }
 }
