@@ -9,10 +9,11 @@ use rgpu_protocol::pattern::Then;
 use rgpu_protocol::plan::Word;
 use rgpu_protocol::probe::AgentFacts;
 
-use super::draft::Draft;
-use super::request::{CaptureRange, Program};
+use super::draft::BundleFile;
+use super::request::{CaptureRange, Part, Program, SanitizerTool};
+use super::rows::{Ways, table};
 use super::*;
-use crate::kernel::{Places, Selection, find};
+use crate::kernel::{Mode, Places, Selection, find};
 
 fn host(name: &str) -> HostFacts {
     let file = format!("{}/tests/fixtures/facts/synthetic-{name}.json", env!("CARGO_MANIFEST_DIR"));

@@ -1,0 +1,89 @@
+//! The steps of the mode `sanitizer`: one for each tool of Compute Sanitizer, with the runner's
+//! guarded run below it.
+
+use rgpu_protocol::RungRecord;
+use rgpu_protocol::plan::{OnFailure, Rung, Success, Word};
+
+use super::CASE_SANITIZER;
+use super::draft::PlanError;
+use super::ladder::{artifact, runner_words};
+use super::planner::{Planner, plain_rung};
+use super::reason;
+use super::request::{SanitizerTool, Target, path_of};
+use super::rows::{Ways, table};
+use crate::tool::sanitizer;
+
+impl Planner<'_> {
+    /// # Errors
+    /// [`PlanError`] when no tool is left, or an option is wrong.
+    pub(super) fn sanitize(&mut self) -> Result<(), PlanError> {
+        let tools: &[SanitizerTool] = match self.request.sanitizer.tools.as_slice() {
+            [] => &[SanitizerTool::Memcheck],
+            tools => tools,
+        };
+        let kernel = matches!(self.request.target, Target::Kernel { .. });
+        let path = path_of(self.facts, "compute-sanitizer");
+        for &tool in tools {
+            let name = tool.name();
+            let id = format!("sanitizer-{name}");
+            let mut rungs = Vec::new();
+            match path {
+                Some(path) => rungs.push(self.sanitizer_rung(path, tool)?),
+                None => self.expect.left_out.push(RungRecord {
+                    step: id.clone(),
+                    rung: "sanitizer".to_owned(),
+                    code: "tool_missing".to_owned(),
+                    words: reason::reason("tool_missing").title.to_owned(),
+                    ..RungRecord::default()
+                }),
+            }
+            if kernel {
+                let (mut argv, artifacts) = runner_words("guard", &[], &format!("guard-{name}"));
+                if let Some(case) = argv.get_mut(1) {
+                    *case = Word::in_job(CASE_SANITIZER);
+                }
+                let mut rung = plain_rung("guard", argv, artifacts);
+                // 10: it found something, which is what it is for.
+                rung.success.exit = vec![0, 10];
+                rung.loses =
+                    "certainty: a guarded run can find faults, and never says clean".to_owned();
+                rungs.push(rung);
+            }
+            rungs.retain(|rung| !self.request.skip.contains(&format!("{id}/{}", rung.id)));
+            if rungs.is_empty() {
+                continue;
+            }
+            let step = self.step(&id, format!("check with {name}"), true, rungs);
+            step.on_failure = OnFailure::Continue;
+        }
+        match self.steps.iter().any(|step| step.id.starts_with("sanitizer-")) {
+            true => Ok(()),
+            false => Err(PlanError::NothingLeft {
+                title: "check for faults".to_owned(),
+                left_out: self.expect.left_out.clone(),
+            }),
+        }
+    }
+
+    fn sanitizer_rung(&self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {
+        let mut argv = sanitizer::words(self.request, path, tool)?;
+        let mut artifacts = vec![artifact(sanitizer::findings(tool), "sanitizer_xml")];
+        match &self.request.target {
+            Target::Kernel { .. } => {
+                let name = format!("once-{}", tool.name());
+                let (mut words, own) = runner_words("once", &[], &name);
+                if let Some(case) = words.get_mut(1) {
+                    *case = Word::in_job(CASE_SANITIZER);
+                }
+                argv.extend(words);
+                artifacts.extend(own);
+            }
+            Target::Program(program) => argv.extend(program.argv.iter().cloned()),
+        }
+        let mut rung = plain_rung("sanitizer", argv, artifacts);
+        rung.success =
+            Success { exit: Vec::new(), files: Vec::new(), prints: vec![sanitizer::summary(tool)] };
+        rung.diagnosis = table(sanitizer::ROWS, Ways::default());
+        Ok(rung)
+    }
+}

@@ -1,0 +1,379 @@
+//! Puts the steps of a plan together.
+
+use std::collections::BTreeMap;
+
+use rgpu_case::{Case, TimingPlan};
+use rgpu_protocol::plan::{
+    ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success, Word,
+};
+use rgpu_protocol::{HostFacts, RungRecord};
+
+use super::draft::{BundleFile, Draft, Expectations, PlanError};
+use super::ladder::{self, Ladder, artifact, runner_words};
+use super::request::{Part, Request, Toolbox, path_of};
+use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
+use super::{arch, build, reason};
+use crate::kernel::{KernelSpec, Mode, SourceTree};
+use crate::tool::{nsys, nvidia_smi};
+
+/// The parts of a kernel's plan.
+pub(super) struct KernelTarget<'a> {
+    pub(super) spec: &'a KernelSpec,
+    pub(super) sources: &'a SourceTree,
+    pub(super) case: Case,
+    pub(super) arch: String,
+}
+
+/// A plan in the making.
+pub(super) struct Planner<'a> {
+    pub(super) request: &'a Request,
+    pub(super) facts: &'a HostFacts,
+    toolbox: &'a Toolbox,
+    gpu: bool,
+    pub(super) steps: Vec<Step>,
+    files: Vec<BundleFile>,
+    pub(super) expect: Expectations,
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(
+        request: &'a Request,
+        facts: &'a HostFacts,
+        toolbox: &'a Toolbox,
+        gpu: bool,
+    ) -> Self {
+        Self {
+            request,
+            facts,
+            toolbox,
+            gpu,
+            steps: Vec::new(),
+            files: Vec::new(),
+            expect: Expectations::default(),
+        }
+    }
+
+    /// # Errors
+    /// [`PlanError`] when the kernel cannot be built or looked at there.
+    pub(super) fn kernel(mut self, target: &KernelTarget<'_>) -> Result<Draft, PlanError> {
+        let spec = target.spec;
+        let again = !self.request.reuse.is_empty();
+        self.expect.arch.clone_from(&target.arch);
+        self.expect.module = build::module(spec);
+        self.expect.built = build::built(spec);
+        self.expect.sources = build::localized(target.sources);
+        self.bring_sources(target);
+        if !again {
+            self.build(target)?;
+        }
+        let title = match self.request.part {
+            Part::Build => format!("build {} for {}", spec.name, target.arch),
+            Part::Whole => format!("profile {} ({})", spec.name, self.request.mode),
+        };
+        if self.request.part == Part::Whole {
+            self.bring_harness(target)?;
+            if self.gpu {
+                self.on_gpu(target, again)?;
+            } else {
+                self.on_cpu(target, again);
+            }
+        } else if self.steps.iter().any(|step| step.rungs.iter().any(|r| r.id == "build.nvrtc")) {
+            self.bring_runner()?;
+        }
+        self.finish(title)
+    }
+
+    /// # Errors
+    /// [`PlanError`] when no rung is left.
+    pub(super) fn program(mut self) -> Result<Draft, PlanError> {
+        if self.request.mode == Mode::Sanitizer && self.gpu {
+            self.sanitize()?;
+        } else {
+            self.profile(Vec::new())?;
+        }
+        self.finish(String::new())
+    }
+
+    fn finish(self, title: String) -> Result<Draft, PlanError> {
+        if self.steps.is_empty() {
+            return Err(PlanError::NothingLeft { title, left_out: self.expect.left_out });
+        }
+        let request = self.request;
+        let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
+            choice: request.gpu.clone(),
+            share: request.share_gpu,
+            // Of a mixed host, only the GPUs that run the code compiled for this one.
+            known: self
+                .facts
+                .gpus
+                .iter()
+                .filter(|gpu| self.expect.arch.is_empty() || arch::runs(&self.expect.arch, gpu.sm))
+                .map(|gpu| KnownGpu {
+                    index: gpu.index,
+                    uuid: gpu.uuid.clone(),
+                    name: gpu.name.clone(),
+                })
+                .collect(),
+            processes: path_of(self.facts, "nvidia-smi")
+                .map(|path| {
+                    let words = std::iter::once(path).chain(nvidia_smi::PROCESSES);
+                    words.map(str::to_owned).collect()
+                })
+                .unwrap_or_default(),
+        });
+        let plan = Plan {
+            job: String::new(),
+            title,
+            facts: Some(self.facts.key()),
+            files: request.reuse.clone(),
+            steps: self.steps,
+            gpu,
+            env: request.env.iter().map(|(k, v)| (k.clone(), Word::text(v.as_str()))).collect(),
+            secrets: request.secrets.clone(),
+            limits: Limits {
+                queue_s: request.queue_s,
+                log_bytes: request.log_bytes,
+                ..Limits::default()
+            },
+        };
+        Ok(Draft { plan, files: self.files, expect: self.expect })
+    }
+
+    fn bring_sources(&mut self, target: &KernelTarget<'_>) {
+        let sources = target.sources.files.iter();
+        self.files.extend(
+            sources.map(|(there, here)| BundleFile::copy(format!("src/{there}"), here.clone())),
+        );
+        self.files.push(BundleFile::text("include/rgpu.h", HEADER));
+    }
+
+    fn bring_runner(&mut self) -> Result<(), PlanError> {
+        let runner = self
+            .toolbox
+            .runner
+            .clone()
+            .ok_or_else(|| PlanError::NoRunner { arch: self.facts.agent.arch.clone() })?;
+        self.files.push(BundleFile::copy(RUNNER, runner).executable());
+        Ok(())
+    }
+
+    fn bring_harness(&mut self, target: &KernelTarget<'_>) -> Result<(), PlanError> {
+        self.bring_runner()?;
+        let data = target.spec.data_files();
+        self.files.extend(data.map(|(there, here)| BundleFile::copy(there, here)));
+        let plain = Case { reference: None, ..target.case.clone() };
+        self.case(CASE, &target.case);
+        self.case(CASE_PLAIN, &plain);
+        if self.request.mode == Mode::Sanitizer {
+            // Launches that nobody looks at would only repeat each finding.
+            let timing = TimingPlan { warmup: 0, ..plain.timing.clone() };
+            self.case(CASE_SANITIZER, &Case { timing, ..plain });
+        }
+        Ok(())
+    }
+
+    fn case(&mut self, path: &str, case: &Case) {
+        // A Case is plain data with text keys: it always serialises.
+        let text = serde_json::to_vec_pretty(case).unwrap_or_default();
+        self.files.push(BundleFile::text(path, text));
+    }
+
+    fn build(&mut self, target: &KernelTarget<'_>) -> Result<(), PlanError> {
+        if !self.request.prebuilt.is_empty() {
+            self.files.extend(self.request.prebuilt.iter().cloned());
+        } else {
+            let KernelTarget { spec, sources, arch, .. } = target;
+            let timeout = self.request.timeout_s;
+            match build::step(spec, sources, arch, self.facts, timeout) {
+                Ok(step) => self.steps.push(step),
+                // Without a GPU the reference still runs; the code is then not known.
+                Err(error) if !self.gpu && self.request.part == Part::Whole => {
+                    self.expect.notes.push(format!("{error}: the kernel is not compiled"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.request.part == Part::Build {
+            return Ok(());
+        }
+        if self.request.mode != Mode::Sanitizer || !self.gpu {
+            self.reference(target);
+        }
+        Ok(())
+    }
+
+    fn reference(&mut self, target: &KernelTarget<'_>) {
+        // Where the check is all there is, a reference that does not compile is the end.
+        let on_failure = match self.request.mode == Mode::Verify || !self.gpu {
+            true => OnFailure::Stop,
+            false => OnFailure::Continue,
+        };
+        let timeout = self.request.timeout_s;
+        match build::reference_step(target.sources, self.facts, on_failure, timeout) {
+            Some(step) => self.steps.push(step),
+            None if target.case.reference.is_some() => self
+                .expect
+                .notes
+                .push("the host has no C compiler: results are not checked".to_owned()),
+            None => {}
+        }
+    }
+
+    fn has_step(&self, id: &str) -> bool {
+        self.steps.iter().any(|step| step.id == id)
+    }
+
+    pub(super) fn step(
+        &mut self,
+        id: &str,
+        title: String,
+        gpu: bool,
+        rungs: Vec<Rung>,
+    ) -> &mut Step {
+        self.steps.push(Step {
+            id: id.to_owned(),
+            title,
+            gpu,
+            needs: Vec::new(),
+            on_failure: OnFailure::Stop,
+            timeout_s: self.request.timeout_s,
+            stdin: Default::default(),
+            rungs,
+        });
+        // The step was pushed just now.
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
+
+    fn on_gpu(&mut self, target: &KernelTarget<'_>, again: bool) -> Result<(), PlanError> {
+        let name = &target.spec.name;
+        if self.request.mode == Mode::Sanitizer {
+            return self.sanitize();
+        }
+        if !again {
+            self.verify(name);
+            if self.request.mode != Mode::Verify {
+                self.time(name);
+            }
+        }
+        match self.request.mode {
+            Mode::Verify | Mode::Bench => Ok(()),
+            _ => self.profile(Vec::new()),
+        }
+    }
+
+    fn verify(&mut self, name: &str) {
+        let checked = self.has_step("reference");
+        let (mut argv, artifacts) = runner_words("verify", &[], "verify");
+        if !checked && let Some(case) = argv.get_mut(1) {
+            *case = Word::in_job(CASE_PLAIN);
+        }
+        let title = match checked {
+            true => format!("check {name} against its reference"),
+            false => format!("run {name} twice and compare"),
+        };
+        let rungs = vec![plain_rung("verify", argv, artifacts)];
+        let step = self.step("verify", title, true, rungs);
+        if checked {
+            // A reference that did not compile leaves the results unchecked, and the rest goes on.
+            step.needs = vec!["reference".to_owned()];
+        }
+    }
+
+    fn time(&mut self, name: &str) {
+        let mut flags = Vec::new();
+        if self.request.strict {
+            flags.push("--strict");
+        }
+        let mut rungs = Vec::new();
+        for (id, clock, loses) in [
+            ("events", None, ""),
+            (
+                "host",
+                Some("--host-clock"),
+                "the GPU's own clock: launch and wait are part of the time",
+            ),
+        ] {
+            let flags: Vec<&str> = flags.iter().copied().chain(clock).collect();
+            let (argv, artifacts) = runner_words("time", &flags, "time");
+            let mut rung = plain_rung(id, argv, artifacts);
+            rung.loses = loses.to_owned();
+            rungs.push(rung);
+        }
+        rungs.retain(|rung| {
+            self.request.mode != Mode::Bench || !self.request.skip.contains(&rung.id)
+        });
+        self.step("time", format!("measure {name} without a tool"), true, rungs);
+    }
+
+    /// The mode's ladder; `left_out` are rungs that were given up before it.
+    fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
+        self.expect.left_out.extend(left_out);
+        let ladder = Ladder::new(self.request, self.facts, self.toolbox);
+        let (rungs, left_out) = match self.gpu {
+            true => ladder.on_gpu()?,
+            false => ladder.on_cpu(),
+        };
+        self.expect.left_out.extend(left_out);
+        if rungs.is_empty() {
+            return Err(PlanError::NothingLeft {
+                title: format!("look at it with `{}`", self.request.mode),
+                left_out: self.expect.left_out.clone(),
+            });
+        }
+        if rungs.iter().any(|rung| rung.id == "nvtx")
+            && let Some(collector) = self.toolbox.collector.clone()
+        {
+            self.files.push(BundleFile::copy(COLLECTOR, collector));
+        }
+        let nsys = rungs.iter().any(|rung| rung.id.starts_with("nsys."));
+        let title = match self.gpu {
+            true => format!("profile with {}", self.request.mode),
+            false => "run the reference on the CPU".to_owned(),
+        };
+        let gpu = self.gpu;
+        self.step(ladder::STEP, title, gpu, rungs);
+        if nsys && let Some(path) = path_of(self.facts, "nsys") {
+            let report = format!("{}.nsys-rep", nsys::REPORT);
+            let sqlite = format!("{}.sqlite", nsys::REPORT);
+            let artifacts = vec![artifact(&sqlite, "nsys_sqlite")];
+            let mut rung = plain_rung("nsys.export", nsys::export_words(path), artifacts);
+            rung.needs = vec![report];
+            rung.success.files = vec![sqlite];
+            let step = self.step("export", "export the time line".to_owned(), false, vec![rung]);
+            step.needs = vec![ladder::STEP.to_owned()];
+            step.on_failure = OnFailure::Continue;
+        }
+        Ok(())
+    }
+
+    fn on_cpu(&mut self, target: &KernelTarget<'_>, again: bool) {
+        let runnable = self.has_step("reference") || again;
+        if runnable && let Ok(()) = self.profile(Vec::new()) {
+            return;
+        }
+        let code = if target.case.reference.is_some() { "tool_missing" } else { "no_reference" };
+        self.expect.left_out.push(RungRecord {
+            step: ladder::STEP.to_owned(),
+            rung: "cpu".to_owned(),
+            code: code.to_owned(),
+            words: reason::reason(code).title.to_owned(),
+            ..RungRecord::default()
+        });
+    }
+}
+
+/// A rung that runs one of our own programs or an exporter.
+pub(super) fn plain_rung(id: &str, argv: Vec<Word>, artifacts: Vec<ArtifactSpec>) -> Rung {
+    Rung {
+        id: id.to_owned(),
+        needs: Vec::new(),
+        argv,
+        env: BTreeMap::new(),
+        cwd: RAW.to_owned(),
+        success: Success::default(),
+        diagnosis: Vec::new(),
+        artifacts,
+        loses: String::new(),
+    }
+}
