@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::{Kind, MAGIC};
+use rgpu_protocol::frame::{Kind, MAGIC, MAX_BODY};
 use rgpu_protocol::message::Had;
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, Plan, ToAgent};
 
@@ -30,7 +30,7 @@ use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 use crate::{check, host, quota};
 
 /// What this agent can do beyond the first generation.
-const FEATURES: [&str; 4] = ["zstd", "stdin", "gpu_queue", "inline_artifacts"];
+const FEATURES: [&str; 5] = ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup"];
 
 /// A lease is renewed by a client's traffic, but not by every frame of it.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -152,7 +152,8 @@ impl Front {
                 let out = self.out.clone();
                 let setup = self.setup.clone();
                 std::thread::spawn(move || {
-                    let facts = Box::new(host::facts(&probes, &folder, &setup));
+                    let mut facts = Box::new(host::facts(&probes, &folder, &setup));
+                    host::shorten(&mut facts, MAX_BODY / 2);
                     // A failed outbox ends the conversation elsewhere.
                     let _ = out.send(&FromAgent::Facts { facts });
                 });

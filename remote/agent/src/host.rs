@@ -48,6 +48,21 @@ pub fn facts(probes: &[Probe], folder: &str, setup: &Setup) -> AgentFacts {
     }
 }
 
+/// Cuts the answers' texts so that all of them fit in a message of `limit` bytes.
+pub fn shorten(facts: &mut AgentFacts, limit: usize) {
+    if facts.answers.iter().map(|a| a.text.len()).sum::<usize>() <= limit {
+        return;
+    }
+    let each = limit / facts.answers.len().max(1);
+    for answer in &mut facts.answers {
+        let mut end = answer.text.len().min(each);
+        while !answer.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        answer.text.truncate(end);
+    }
+}
+
 /// What plans name so that a changed host is noticed.
 pub fn key() -> String {
     facts_key(&host_id(), &boot_id())

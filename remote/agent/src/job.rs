@@ -6,11 +6,13 @@
 //! | `events.jsonl` | the event log |
 //! | `log/<step>.stdout`, `log/<step>.stderr` | what the step's rungs printed, one after the other |
 //! | `work/` | the job's folder as programs see it |
-//! | `tmp/` | their `TMPDIR` |
 //! | `lock` | flocked by the supervisor for as long as it lives |
 //! | `sock` | where it listens |
 //! | `stdin` | standard input that no program has taken yet |
 //! | `supervisor.log` | what the supervisor itself had to say (a defect's trace) |
+//!
+//! Beside it lies `<root>/tmp/<ten digits>/`, the `TMPDIR` of its programs while it runs: tools
+//! put sockets there, whose paths must be short.
 //!
 //! A folder is laid out under a hidden name, locked, and then renamed: whoever sees the job sees
 //! a whole one whose lock tells whether its supervisor lives.
@@ -27,7 +29,7 @@ use rgpu_protocol::plan::{InputFile, valid_job_id};
 use rgpu_protocol::{Digest, Plan, Stream};
 use rustix::fs::FlockOperation;
 
-use crate::blob::{Blobs, piece_sizes};
+use crate::blob::{Blobs, hash, piece_sizes};
 use crate::control;
 use crate::fault::{Doing, HostFault};
 
@@ -120,7 +122,14 @@ impl JobFolder {
 
     /// Where programs put temporary files.
     pub fn tmp(&self) -> PathBuf {
-        self.0.join("tmp")
+        let name = hash(self.id().as_bytes());
+        let root = self.0.ancestors().nth(2).unwrap_or(Path::new("/"));
+        root.join("tmp").join(&name.as_str()[..10])
+    }
+
+    /// What the supervisor itself had to say.
+    pub(crate) fn supervisor_log(&self) -> PathBuf {
+        self.0.join("supervisor.log")
     }
 
     /// The plan.
@@ -180,6 +189,8 @@ impl JobFolder {
         // Renamed first, so that nobody sees half a job.
         let hidden = self.0.with_file_name(format!(".old-{}-{}", std::process::id(), self.id()));
         fs::rename(&self.0, &hidden).doing("remove", &self.0)?;
+        // There only when the supervisor was killed.
+        let _ = remove_tree(&self.tmp());
         remove_tree(&hidden)
     }
 }
@@ -223,7 +234,7 @@ pub(crate) fn missing_blobs(plan: &Plan, blobs: &Blobs) -> Vec<Digest> {
 fn lay_out(folder: &Path, plan: &Plan, blobs: &Blobs) -> Result<(File, UnixListener), CreateError> {
     let mkdir = |path: &Path| DirBuilder::new().mode(0o700).create(path).doing("make", path);
     mkdir(folder)?;
-    for part in ["log", "work", "tmp"] {
+    for part in ["log", "work"] {
         mkdir(&folder.join(part))?;
     }
     let path = folder.join("plan.json");

@@ -88,11 +88,17 @@ fn ended_jobs(root: &Path) -> Vec<EndedJob> {
 
 /// Half-made and half-removed folders, and temporary blobs, of processes that are gone.
 fn remove_abandoned(root: &Path) {
-    for part in ["jobs", "blobs/tmp"] {
+    let mut running = JobFolder::all(root);
+    running.retain(|job| !matches!(state(job), Ok(State::Ended { .. })));
+    for part in ["jobs", "blobs/tmp", "tmp"] {
         for entry in fs::read_dir(root.join(part)).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let hidden = part != "jobs" || name.as_encoded_bytes().starts_with(b".");
-            if hidden && age(&entry.path()).is_some_and(|age| age > FRESH) {
+            let in_use = match part {
+                "jobs" => !name.as_encoded_bytes().starts_with(b"."),
+                "tmp" => running.iter().any(|job| job.tmp() == entry.path()),
+                _ => false,
+            };
+            if !in_use && age(&entry.path()).is_some_and(|age| age > FRESH) {
                 // Tried again at the next sweep.
                 let _ = match entry.file_type() {
                     Ok(t) if t.is_dir() => remove_tree(&entry.path()).is_ok(),

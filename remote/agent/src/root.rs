@@ -169,7 +169,7 @@ fn prepare(candidate: &Candidate) -> Result<PathBuf, RootError> {
     if free < LEAST_FREE_BYTES {
         return Err(RootError::Full { path: path.clone(), free });
     }
-    for part in ["blobs/tmp", "jobs"] {
+    for part in ["blobs/tmp", "jobs", "tmp"] {
         let part = path.join(part);
         if !part.is_dir() {
             let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&part);

@@ -66,6 +66,11 @@ pub(crate) fn settle(folder: &JobFolder) -> Result<State, HostFault> {
     if !left.is_empty() {
         text.push_str(&format!("; {} of its processes do not die", left.len()));
     }
+    // A defect's trace, or why the event log could not be written.
+    let own_words = std::fs::read_to_string(folder.supervisor_log()).unwrap_or_default();
+    if let Some(line) = own_words.lines().rev().find(|line| !line.trim().is_empty()) {
+        text.push_str(&format!("; it said: {line}"));
+    }
     let outcome = Outcome::HostError { code: "supervisor_died".into(), text };
     journal.append(EventBody::Ended { outcome })?;
     journal.close();

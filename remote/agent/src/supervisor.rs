@@ -16,8 +16,9 @@ mod rung;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ use rustix::process::getpid;
 
 use crate::blob::Blobs;
 use crate::fault::{Doing, HostFault};
-use crate::job::JobFolder;
+use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
 use crate::{process, quota};
 
@@ -86,6 +87,8 @@ pub fn run(folder: PathBuf) -> Result<(), HostFault> {
     let folder = JobFolder::at(folder);
     let (journal, _) = Journal::open(&folder.events_path())?;
     let plan = folder.plan()?;
+    let tmp = folder.tmp();
+    DirBuilder::new().mode(0o700).recursive(true).create(&tmp).doing("make", &tmp)?;
     let lease = Duration::from_secs(plan.limits.lease_s);
     let hub = Hub::new(listener.into(), folder.path().join("stdin"), lease);
     let hub = hub.doing("listen in", folder.path())?;
@@ -223,7 +226,7 @@ impl Supervisor {
             let _ = self.warn("unkillable", unkillable(&left));
         }
         self.gpu = None;
-        let _ = std::fs::remove_dir_all(self.folder.tmp());
+        let _ = remove_tree(&self.folder.tmp());
         let _ = std::fs::remove_file(self.folder.path().join("stdin"));
         self.journal.append(EventBody::Ended { outcome })?;
         self.hub.wake();

@@ -64,7 +64,7 @@ pub(crate) fn launch(
 
 /// Starts the supervisor's process: it gets the socket and the lock, and leaves our session.
 fn start_supervisor(job: NewJob, setup: &Setup) -> Result<(), HostFault> {
-    let log = job.folder.path().join("supervisor.log");
+    let log = job.folder.supervisor_log();
     let log = File::create(&log).doing("make", &log)?;
     // Also right when the agent's file was replaced by a newer one meanwhile.
     let program = Path::new("/proc/self/exe");

@@ -10,11 +10,15 @@ use crate::quota::tree_bytes;
 use crate::root::Roots;
 use crate::settle::{State, last_events, settle};
 
-/// All jobs of this user on this host, newest first.
+/// More jobs than this do not fit in a message.
+const MOST_JOBS: usize = 1000;
+
+/// The jobs of this user on this host, newest first.
 pub(crate) fn list(roots: &Roots) -> Vec<JobLine> {
     let mut lines: Vec<JobLine> =
         roots.all().flat_map(JobFolder::all).filter_map(|folder| line(&folder)).collect();
     lines.sort_by(|a, b| b.started_ms.cmp(&a.started_ms).then_with(|| b.job.cmp(&a.job)));
+    lines.truncate(MOST_JOBS);
     lines
 }
 

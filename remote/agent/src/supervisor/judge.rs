@@ -50,7 +50,7 @@ pub(crate) fn judge(
     }
     let (code, words, verdict) = match hit {
         Some((row, words)) => (row.code.clone(), words, follow(&row.then)),
-        None => match plain_failure(rung, ran, &stdout, &stderr, work) {
+        None => match plain_failure(step, rung, ran, &stdout, &stderr, work) {
             Some((code, words)) => (code.to_owned(), words, Verdict::Next),
             None => (String::new(), String::new(), Verdict::Well),
         },
@@ -103,6 +103,7 @@ fn follow(then: &Then) -> Verdict {
 
 /// Failures that no row of a table explains: code and words.
 fn plain_failure(
+    step: &Step,
     rung: &Rung,
     ran: &Ran,
     stdout: &str,
@@ -110,7 +111,7 @@ fn plain_failure(
     work: &Path,
 ) -> Option<(&'static str, String)> {
     if ran.timed_out {
-        return Some(("timeout", format!("not done after {:.0} s", ran.seconds)));
+        return Some(("timeout", format!("not done after its time limit of {} s", step.timeout_s)));
     }
     let last_line = || {
         let last = |text: &str| text.lines().rev().find(|l| !l.trim().is_empty()).map(cut);

@@ -106,7 +106,7 @@ fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
         .collect();
     let text = exclusive(shared.path());
     let job = |i: usize| {
-        let choice = if i % 3 == 0 { json!({"index": i % 4}) } else { json!("any") };
+        let choice = if i.is_multiple_of(3) { json!({"index": i % 4}) } else { json!("any") };
         // Those that will be killed keep their GPU until then.
         let text = if i % 10 == 9 { "sleep 1000".to_owned() } else { text.clone() };
         let mut main = sh("main", &text);
