@@ -218,12 +218,18 @@ impl Front {
         if let Err(e) = check::check(&plan) {
             return Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?);
         }
-        if let Some(there) = JobFolder::find(self.roots.all(), &plan.job) {
-            return self.join(there, &plan, position);
+        if let Some(there) = JobFolder::find(self.roots.all(), &plan.job)
+            && !there.discard_unbegun().unwrap_or(false)
+        {
+            return self.join(there, &plan, secrets, position);
         }
         if plan.facts.as_ref().is_some_and(|facts| *facts != host::key()) {
             let text = "the host is not the one that the plan was made for, or has rebooted";
             return Ok(self.out.send(&refused("submit", "facts_changed", text))?);
+        }
+        if let Some(name) = plan.secrets.iter().find(|name| !secrets.contains_key(*name)) {
+            let text = format!("the plan's secret `{name}` came without a value");
+            return Ok(self.out.send(&refused("submit", "no_secrets", text))?);
         }
         let (root, blobs) = match (self.roots.main(), &self.blobs) {
             (Ok(root), Some(blobs)) => (root, blobs),
@@ -233,19 +239,16 @@ impl Front {
             (Ok(root), None) => (root, &Blobs::new(root)),
         };
         match launch::launch(root, &plan, blobs, &self.setup) {
-            Ok(launch::Launched::Started { folder, mut link }) => {
-                if !plan.secrets.is_empty() {
-                    // A supervisor that died at once is noticed by the follower.
-                    let _ = write_message(&mut link, &Control::Secrets(secrets));
-                }
-                self.links.insert(plan.job, link);
+            Ok(launch::Launched::Started { folder, link }) => {
+                self.links.insert(plan.job.clone(), link);
+                self.pass_secrets(&plan, secrets);
                 self.follow(folder, position)
             }
             Ok(launch::Launched::Missing(digests)) => {
                 Ok(self.out.send(&FromAgent::Missing { job: plan.job, digests })?)
             }
             Ok(launch::Launched::Exists) => match JobFolder::find(self.roots.all(), &plan.job) {
-                Some(there) => self.join(there, &plan, position),
+                Some(there) => self.join(there, &plan, secrets, position),
                 None => {
                     let text = "the job vanished while it was being made";
                     Ok(self.out.send(&refused("submit", "io", text))?)
@@ -256,14 +259,33 @@ impl Front {
     }
 
     /// A plan whose job is there already: followed, if it is the same plan.
-    fn join(&mut self, there: JobFolder, plan: &Plan, position: Position) -> Result<(), WireError> {
+    fn join(
+        &mut self,
+        there: JobFolder,
+        plan: &Plan,
+        secrets: BTreeMap<String, String>,
+        position: Position,
+    ) -> Result<(), WireError> {
         match there.plan() {
-            Ok(same) if same == *plan => self.follow(there, position),
+            Ok(same) if same == *plan => {
+                // The connection that began it may have died before it sent them.
+                self.pass_secrets(plan, secrets);
+                self.follow(there, position)
+            }
             Ok(_) => {
                 let text = format!("another plan of the name `{}` is on this host", plan.job);
                 Ok(self.out.send(&refused("submit", "job_exists", text))?)
             }
             Err(e) => Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?),
+        }
+    }
+
+    fn pass_secrets(&mut self, plan: &Plan, secrets: BTreeMap<String, String>) {
+        if !secrets.is_empty()
+            && let Some(link) = self.link(&plan.job)
+        {
+            // A supervisor that is gone is noticed by the follower.
+            let _ = write_message(link, &Control::Secrets(secrets));
         }
     }
 

@@ -181,6 +181,21 @@ impl JobFolder {
         made
     }
 
+    /// Removes the folder of a job whose connection died before its supervisor could begin: its
+    /// log is empty, so nothing of it has run. Whether it was such a one.
+    ///
+    /// # Errors
+    /// When it cannot be looked at or removed.
+    pub(crate) fn discard_unbegun(&self) -> Result<bool, HostFault> {
+        let Some(_lock) = self.try_lock()? else { return Ok(false) };
+        let path = self.events_path();
+        let unbegun = fs::metadata(&path).doing("look at", &path)?.len() == 0;
+        if unbegun {
+            self.remove()?;
+        }
+        Ok(unbegun)
+    }
+
     /// Removes the folder. The caller has made sure that the job ended.
     ///
     /// # Errors
