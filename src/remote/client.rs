@@ -1,8 +1,8 @@
 //! One conversation with an agent: requests up, answers and the followed job's messages down.
 //!
 //! A session follows one job at a time; requests may go out meanwhile. What a job sends while an
-//! answer is awaited waits in a queue. Every method that reads is cancel-safe but for `submit` and
-//! `fetch`, which may be repeated instead.
+//! answer is awaited waits in a queue. [`Session::next`] is cancel-safe; a request that was dropped
+//! before its answer came leaves the session [`Session::unsettled`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -291,6 +291,7 @@ pub struct Session {
     inline_bytes: usize,
     job: Option<String>,
     lease: Option<Lease>,
+    pub(super) unsettled: bool,
 }
 
 /// Renews a followed job's lease for as long as it exists.
@@ -326,7 +327,14 @@ impl Session {
             inline_bytes: 0,
             job: None,
             lease: None,
+            unsettled: false,
         })
+    }
+
+    /// Whether a request was dropped before all of its answer came: what comes next belongs to it,
+    /// so the session is of no more use.
+    pub fn unsettled(&self) -> bool {
+        self.unsettled
     }
 
     /// Sends a request and waits for its answer.
@@ -335,8 +343,11 @@ impl Session {
         message: &ToAgent,
         request: Request,
     ) -> Result<FromAgent, RemoteError> {
+        self.unsettled = true;
         self.talk.writer.message(message).await?;
-        self.talk.answer(&request, &mut self.aside).await
+        let answer = self.talk.answer(&request, &mut self.aside).await;
+        self.unsettled = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
+        answer
     }
 
     /// What the agent knows of its host, with the answers to `probes`.

@@ -179,13 +179,7 @@ async fn next_sign(wire: &mut Wire, talk: &dyn Talk, limit: Duration) -> Result<
     let ended = match waited {
         Ok(Ok(Some(sign))) => return Ok(sign),
         Ok(Ok(None)) => {
-            // Its exit status comes a moment after its output ends.
-            for _ in 0..50 {
-                if wire.ending.exit().is_some() {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            wire.ending.settle().await;
             match wire.ending.exit() {
                 Some(126) => "it may not be run there (status 126)".to_owned(),
                 Some(127) => "a command was not found (status 127)".to_owned(),

@@ -164,6 +164,12 @@ impl RemoteError {
         }
     }
 
+    /// Whether a host that was reached before may get over it: besides the link itself, a shell
+    /// that does not start yet, as while a host boots.
+    pub(super) fn may_pass(&self) -> bool {
+        self.is_link() || matches!(self, Self::AgentStart { .. })
+    }
+
     /// The code under which `--json` names it.
     pub fn code(&self) -> &'static str {
         match self {

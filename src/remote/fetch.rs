@@ -56,6 +56,7 @@ impl Session {
             part.add(&bytes)?;
         }
         let mut asked = part.len;
+        self.unsettled = true;
         while part.len < wanted.size {
             progress(Transfer { done: part.len, total: wanted.size });
             while asked < wanted.size && asked < part.len + AHEAD * BLOB_BYTES {
@@ -67,6 +68,7 @@ impl Session {
             }
             self.piece(wanted, &mut part).await?;
         }
+        self.unsettled = false;
         part.finish(wanted)?;
         progress(Transfer { done: wanted.size, total: wanted.size });
         Ok(())

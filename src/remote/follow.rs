@@ -24,6 +24,7 @@ pub struct Follow {
     session: Option<Session>,
     linked_at: Instant,
     job: Option<Job>,
+    submitting: Option<String>,
     outage: Option<Outage>,
     patience: Patience,
 }
@@ -80,7 +81,8 @@ impl Follow {
         let session = Some(remote.connect(&options).await?);
         let patience = Patience::default();
         let linked_at = Instant::now();
-        Ok(Self { remote, options, session, linked_at, job: None, outage: None, patience })
+        let (job, submitting, outage) = (None, None, None);
+        Ok(Self { remote, options, session, linked_at, job, submitting, outage, patience })
     }
 
     /// With other limits on how a cut link is tried again.
@@ -139,7 +141,8 @@ impl Follow {
     }
 
     /// Submits a plan, sends what the host lacks, and follows the job. A job followed before is
-    /// left alone.
+    /// left alone. When this is dropped before it is done, [`Follow::cancel`] makes sure that
+    /// nothing runs.
     ///
     /// # Errors
     /// As [`Session::submit`], or the link stayed cut.
@@ -149,14 +152,18 @@ impl Follow {
         progress: Progress<'_>,
     ) -> Result<Uploaded, RemoteError> {
         self.job = None;
-        let uploaded = loop {
+        self.submitting = Some(submission.plan.job.clone());
+        let answer = loop {
             match self.linked().await?.submit(submission, progress).await {
                 Err(error) if error.is_link() => self.lost(error),
-                answer => break answer?,
+                answer => break answer,
             }
         };
-        self.job = Some(Job::new(&submission.plan.job));
-        Ok(uploaded)
+        self.submitting = None;
+        if answer.is_ok() {
+            self.job = Some(Job::new(&submission.plan.job));
+        }
+        answer
     }
 
     /// Follows a job that is there, from event `from_seq` and these offsets of its output on.
@@ -193,7 +200,13 @@ impl Follow {
             if self.job.as_ref().is_none_or(|job| job.ended) {
                 return Ok(None);
             }
-            match self.linked().await?.next().await {
+            self.linked().await?;
+            let Some(session) = &mut self.session else { continue };
+            // Linking may have found that the job never came to be.
+            if self.job.as_ref().is_none_or(|job| job.ended) {
+                return Ok(None);
+            }
+            match session.next().await {
                 Ok(message) => {
                     if let Some(job) = &mut self.job
                         && let Some(message) = job.accept(message)?
@@ -208,8 +221,13 @@ impl Follow {
     }
 
     /// Asks for the followed job to be stopped, now or as soon as the link is back. Its terminal
-    /// event, which [`Follow::next`] brings, confirms.
+    /// event, which [`Follow::next`] brings, confirms. A job whose submission was dropped halfway
+    /// is looked for, and stopped if it is there.
     pub async fn cancel(&mut self) {
+        if let Some(id) = self.submitting.take() {
+            self.job = Some(Job::new(&id));
+            self.session = None;
+        }
         if let Some(job) = &mut self.job {
             job.cancelled = true;
         }
@@ -299,6 +317,10 @@ impl Follow {
 
     /// The session, made anew when the link was cut, with the followed job taken up.
     async fn linked(&mut self) -> Result<&mut Session, RemoteError> {
+        // A request that was dropped halfway: what comes next would be taken for another's answer.
+        if self.session.as_ref().is_some_and(Session::unsettled) {
+            self.session = None;
+        }
         while self.session.is_none() {
             if let Some(outage) = &mut self.outage {
                 if outage.since.elapsed() >= self.patience.total
@@ -319,7 +341,7 @@ impl Follow {
                         self.options.talk.link_back();
                     }
                 }
-                Err(error) if error.is_link() => self.lost(error),
+                Err(error) if error.may_pass() => self.lost(error),
                 Err(error) => return Err(error),
             }
         }
@@ -330,10 +352,19 @@ impl Follow {
         }
     }
 
-    async fn again(&self) -> Result<Session, RemoteError> {
+    async fn again(&mut self) -> Result<Session, RemoteError> {
         let mut session = self.remote.connect(&self.options).await?;
-        if let Some(job) = self.job.as_ref().filter(|job| !job.ended) {
-            session.attach(&job.id, job.seq + 1, job.had()).await?;
+        if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
+            match session.attach(&job.id, job.seq + 1, job.had()).await {
+                // It was cancelled before it came to be.
+                Err(RemoteError::Refused { code, .. })
+                    if job.cancelled && job.seq == 0 && code == "no_such_job" =>
+                {
+                    job.ended = true;
+                    return Ok(session);
+                }
+                attached => attached?,
+            }
             if job.cancelled {
                 session.cancel().await?;
             }
@@ -486,6 +517,43 @@ mod tests {
         // The agent reads it behind its answers.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(host.cancels(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_submission_dropped_halfway_is_looked_for_and_cancelled() {
+        let host = FakeHost::new(script());
+        let submission = fake::submission(&[("a", b"abc")]);
+        let mut follow = connect(&host).await;
+        // Dropped before the host has heard of it.
+        tokio::select! {
+            biased;
+            _ = follow.submit(&submission, &|_| ()) => panic!("too quick"),
+            () = std::future::ready(()) => {}
+        }
+        follow.cancel().await;
+        assert_eq!(follow.next().await.unwrap(), None);
+        // Dropped when it runs already.
+        connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
+        let mut follow = connect(&host).await;
+        follow.submitting = Some("run.1".to_owned());
+        follow.cancel().await;
+        whole(&mut follow).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(host.cancels(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_request_dropped_halfway_is_not_mistaken_for_the_next() {
+        let host = FakeHost::new(script());
+        let mut follow = connect(&host).await;
+        for _ in 0..3 {
+            // The fake host never answers this one.
+            let asked = follow.facts(&[]);
+            assert!(tokio::time::timeout(Duration::from_millis(5), asked).await.is_err());
+        }
+        follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        assert_eq!(whole(&mut follow).await.unwrap().0.len(), 5);
+        assert_eq!(host.links(), 4);
     }
 
     #[tokio::test]

@@ -85,6 +85,17 @@ impl Ending {
         self.parts().exit
     }
 
+    /// Waits, for half a second at most, until it is known how it ended: that comes a moment after
+    /// the end of its output.
+    pub async fn settle(&self) {
+        for _ in 0..50 {
+            if self.parts().how.is_some() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
     /// How it ended, in words.
     pub fn words(&self) -> String {
         self.parts().how.clone().unwrap_or_else(|| "the stream ended".to_owned())

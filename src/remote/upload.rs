@@ -101,7 +101,9 @@ impl Session {
                     return Ok(uploaded);
                 }
                 FromAgent::Missing { digests, .. } if uploaded.blobs == 0 => {
+                    self.unsettled = true;
                     uploaded = self.upload(submission, digests, progress).await?;
+                    self.unsettled = false;
                 }
                 FromAgent::Missing { digests, .. } => {
                     return Err(RemoteError::Nonsense {

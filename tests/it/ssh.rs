@@ -248,13 +248,18 @@ async fn a_jump_host_that_refuses_is_named() {
 #[tokio::test]
 async fn a_proxy_command_carries_the_connection() {
     let sshd = Sshd::start();
-    if Command::new("bash").arg("--version").output().is_err() {
-        return;
-    }
-    // bash's own TCP sockets, so that no further program is needed.
-    let pipe = "bash -c 'exec 3<>/dev/tcp/%h/%p; cat <&3 & cat >&3; kill $!'";
-    sshd.client_config(&format!("Host 127.0.0.1\n  ProxyCommand {pipe}\n"));
-    sshd.connect().await.close().await;
+    sshd.client_config(&format!(
+        "Host gpu\n  HostName 127.0.0.1\n  Port {port}\n  ProxyCommand ssh -F FOLDER/ssh_config \
+         -o StrictHostKeyChecking=no -p {port} -W %h:%p 127.0.0.1\n\
+         Host wrong\n  HostName 127.0.0.1\n  ProxyCommand echo no way >&2; exit 1\n",
+        port = sshd.port
+    ));
+    let mut spec = RemoteSpec::new("box", "gpu");
+    spec.ssh_config = Some(sshd.path("ssh_config"));
+    connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    spec.url = "wrong".to_owned();
+    let failure = error(connect(&spec, FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    assert!(failure.what.ends_with("failed: no way"), "{}", failure.what);
 }
 
 #[tokio::test]
@@ -346,7 +351,7 @@ async fn twenty_mebibytes_go_up_once_and_come_back_as_they_were() {
 async fn an_upload_cut_in_the_middle_goes_on_with_what_is_missing() {
     let sshd = Sshd::start();
     let cutter = Cutter::before(sshd.port).await;
-    let bytes = noise(24 << 20);
+    let bytes = noise(12 << 20);
     let quick = Patience { first: Duration::from_millis(50), ..Patience::default() };
     let mut link = connect(&sshd.remote_at(cutter.port), FirstUse::AcceptNew, &user())
         .await
@@ -368,11 +373,11 @@ async fn an_upload_cut_in_the_middle_goes_on_with_what_is_missing() {
 async fn a_large_bundle_over_a_long_link_takes_several_channels() {
     let sshd = Sshd::start();
     let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
-    let bytes = noise(24 << 20);
+    let bytes = noise(12 << 20);
     let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
-    assert_eq!((uploaded.blobs, uploaded.streams), (6, 6));
+    assert_eq!((uploaded.blobs, uploaded.streams), (3, 3));
     assert_eq!(follow(&mut link).await.unwrap().outcome(), &Outcome::Done);
     // One TCP connection carried them all.
     assert_eq!(far.links(), 1);
@@ -382,11 +387,11 @@ async fn a_large_bundle_over_a_long_link_takes_several_channels() {
 async fn a_host_that_grants_few_channels_still_takes_a_large_bundle() {
     let sshd = Sshd::start().restart("MaxSessions 2");
     let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
-    let bytes = noise(16 << 20);
+    let bytes = noise(12 << 20);
     let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
-    assert_eq!((uploaded.blobs, uploaded.streams), (4, 2));
+    assert_eq!((uploaded.blobs, uploaded.streams), (3, 2));
     assert_eq!(follow(&mut link).await.unwrap().outcome(), &Outcome::Done);
 }
 
@@ -407,12 +412,10 @@ async fn every_login_shell_that_is_here_starts_the_agent() {
         let sshd = Sshd::start().restart(&force);
         // With the agent sent, and with it found.
         for _ in 0..2 {
-            let mut link = match connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await {
-                Ok(link) => link,
+            match connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await {
+                Ok(link) => link.close().await,
                 Err(error) => panic!("{shell}: {}", error.failure("box", "ssh")),
-            };
-            link.submit(&submission(&["/bin/echo", "hi"], &[], &[]), &|_| ()).await.unwrap();
-            assert_eq!(follow(&mut link).await.unwrap().stdout, b"hi\n", "{shell}");
+            }
         }
     }
 }

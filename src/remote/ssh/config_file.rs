@@ -9,7 +9,7 @@ use super::known_hosts::glob;
 use super::resolve::home;
 
 /// Settings that are passed on.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "hostname",
     "user",
     "port",
@@ -18,6 +18,7 @@ const KNOWN: [&str; 11] = [
     "identitiesonly",
     "identityagent",
     "userknownhostsfile",
+    "hashknownhosts",
     "hostkeyalias",
     "stricthostkeychecking",
     "proxyjump",

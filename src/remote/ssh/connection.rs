@@ -178,6 +178,7 @@ fn reach<'a>(
         let shaken = shake_hands(stream, &resolved, options).await;
         let mut handle = match (shaken, proxied) {
             (Err(SshError::Handshake { source, .. }), Some(ending)) => {
+                ending.settle().await;
                 let (host, last) = (resolved.host.clone(), ending.last_words(200));
                 let words = if last.is_empty() { source.to_string() } else { last };
                 return Err(SshError::Proxy { host, words });

@@ -10,7 +10,7 @@ use russh::keys::ssh_key::certificate::CertType;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
 
 use super::SshError;
-use super::known_hosts::{self, HostName, KnownHosts, Verdict, fingerprint};
+use super::known_hosts::{self, HostName, KnownHosts, Verdict, Written, fingerprint};
 use super::resolve::Resolved;
 use crate::remote::{FirstUse, HostKeyQuestion, Talk};
 
@@ -25,6 +25,7 @@ pub(super) struct Door {
     shown_as: String,
     known: KnownHosts,
     file: Option<PathBuf>,
+    written: Written,
     first_use: FirstUse,
     talk: Arc<dyn Talk>,
     asking: AtomicBool,
@@ -55,6 +56,7 @@ impl Door {
             shown_as,
             known,
             file: resolved.known_hosts.first().cloned(),
+            written: resolved.written,
             first_use,
             talk,
             asking: AtomicBool::new(false),
@@ -188,7 +190,7 @@ impl Door {
             self.shown_as,
             file.display()
         ));
-        known_hosts::remember(file, &self.name, key)
+        known_hosts::remember(file, &self.name, key, self.written)
             .map_err(|source| SshError::Remember { file: file.clone(), source })
     }
 }

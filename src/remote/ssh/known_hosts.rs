@@ -245,12 +245,36 @@ pub(super) fn fingerprint(key: &PublicKey) -> String {
     key.fingerprint(HashAlg::Sha256).to_string()
 }
 
+/// Whether names are written in the clear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Written {
+    /// As they are.
+    #[default]
+    Plain,
+    /// Hashed with a salt (`HashKnownHosts`).
+    Hashed,
+}
+
 /// Appends a line for `host` to `file`; the file and its folder are made when they are not there.
-pub(super) fn remember(file: &Path, host: &HostName, key: &PublicKey) -> io::Result<()> {
+pub(super) fn remember(
+    file: &Path,
+    host: &HostName,
+    key: &PublicKey,
+    written: Written,
+) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if let Some(folder) = file.parent().filter(|folder| !folder.exists()) {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
+    let name = match written {
+        Written::Plain => host.written(),
+        Written::Hashed => {
+            let mut salt = vec![0; 20];
+            std::fs::File::open("/dev/urandom")?.read_exact(&mut salt)?;
+            let hash = hashed(&salt, &host.written()).ok_or(io::ErrorKind::InvalidInput)?;
+            HostPatterns::HashedName { salt, hash }.to_string()
+        }
+    };
     let mut bare = key.clone();
     bare.set_comment("");
     let key = bare.to_openssh().map_err(io::Error::other)?;
@@ -259,7 +283,7 @@ pub(super) fn remember(file: &Path, host: &HostName, key: &PublicKey) -> io::Res
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     let gap = if text.last().is_some_and(|&b| b != b'\n') { "\n" } else { "" };
-    file.write_all(format!("{gap}{} {}\n", host.written(), key.trim()).as_bytes())
+    file.write_all(format!("{gap}{name} {}\n", key.trim()).as_bytes())
 }
 
 #[cfg(test)]
@@ -356,9 +380,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("new/known_hosts");
         let (a, b) = (host("box", 22), host("box", 2222));
-        remember(&file, &a, &key(A)).unwrap();
+        remember(&file, &a, &key(A), Written::Plain).unwrap();
         std::fs::write(&file, std::fs::read_to_string(&file).unwrap().trim_end()).unwrap();
-        remember(&file, &b, &key(B)).unwrap();
+        remember(&file, &b, &key(B), Written::Hashed).unwrap();
+        assert!(std::fs::read_to_string(&file).unwrap().contains("|1|"));
         let known = KnownHosts::read(&[file]);
         assert_eq!(known.judge(&a, &key(A)), Verdict::Known);
         assert_eq!(known.judge(&b, &key(B)), Verdict::Known);

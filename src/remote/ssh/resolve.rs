@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::SshError;
 use super::address::{Address, valid_host, valid_user};
 use super::config_file;
+use super::known_hosts::Written;
 use crate::remote::limits;
 
 /// All that a connection needs to know of its host.
@@ -30,6 +31,8 @@ pub(super) struct Resolved {
     pub(super) agent_socket: Option<PathBuf>,
     /// The user's files first, which new keys are added to; then the system's.
     pub(super) known_hosts: Vec<PathBuf>,
+    /// How new keys are written there.
+    pub(super) written: Written,
     pub(super) host_key_alias: Option<String>,
     /// `StrictHostKeyChecking` is `accept-new`, or `no`, which means no more than that here.
     pub(super) accept_new: bool,
@@ -147,6 +150,7 @@ fn read_answer(answer: &str, alias: &str, session: &Session) -> Resolved {
                 known.splice(0..0, value.split_whitespace().map(str::to_owned));
             }
             "globalknownhostsfile" => known.extend(value.split_whitespace().map(str::to_owned)),
+            "hashknownhosts" if value == "yes" => resolved.written = Written::Hashed,
             "hostkeyalias" => resolved.host_key_alias = some,
             "stricthostkeychecking" => {
                 resolved.accept_new = matches!(value, "accept-new" | "no" | "off" | "false");
