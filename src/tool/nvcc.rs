@@ -39,6 +39,7 @@ pub(super) static ROWS: &[Row] = &[
     Row("unsupported GNU version", "no_host_compiler", Go::Next),
     Row("unsupported clang version", "no_host_compiler", Go::Next),
     Row("error while loading shared libraries", "compiler_broken", Go::Next),
+    Row("failed to open libnvrtc-builtins", "compiler_broken", Go::Next),
     Row("error:", "does_not_compile", Go::Stop),
     Row("error   :", "does_not_compile", Go::Stop),
     Row("error #", "does_not_compile", Go::Stop),

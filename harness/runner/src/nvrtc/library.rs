@@ -77,15 +77,16 @@ macro_rules! call {
 impl Nvrtc {
     /// Opens this library, or the newest that the loader knows.
     pub(super) fn open(path: Option<&Path>) -> Outcome<Nvrtc> {
-        let library = match path {
-            Some(path) => load(path.as_os_str()).map_err(|said| missing(&said))?,
+        let here = path.map(Path::to_path_buf).or_else(first_on_path);
+        let library = match &here {
+            Some(path) => load(path.as_os_str()),
             None => NAMES
                 .iter()
                 .map(|name| load(name.as_ref()))
                 .reduce(|found, next| found.or_else(|said| next.map_err(|_| said)))
-                .unwrap_or_else(|| Err("no name to look for".to_owned()))
-                .map_err(|said| missing(&said))?,
+                .unwrap_or_else(|| Err("no name to look for".to_owned())),
         };
+        let library = library.map_err(|said| missing(&said))?;
         // SAFETY: the library was found under libnvrtc's own name, or named as such by the user.
         let mut nvrtc = unsafe { Nvrtc::resolve(library) }
             .map_err(|symbol| missing(&format!("it has no `{symbol}`")))?;
@@ -93,7 +94,7 @@ impl Nvrtc {
         // SAFETY: both are live locals.
         unsafe { call!(nvrtc, nvrtcVersion(&mut major, &mut minor))? };
         nvrtc.version = [major.unsigned_abs(), minor.unsigned_abs()];
-        nvrtc.path = loaded_from(path);
+        nvrtc.path = loaded_from(here.as_deref());
         nvrtc.hold_builtins();
         Ok(nvrtc)
     }
@@ -247,6 +248,16 @@ impl Drop for Program<'_> {
 fn missing(said: &str) -> Fault {
     let text = format!("error while loading shared libraries: no NVRTC: {said}");
     Fault::new(ErrorClass::NoCompiler, text)
+}
+
+/// The first library in the folders of `LD_LIBRARY_PATH`. The loader alone would take the newest name
+/// from anywhere before an older one from there, beside whose headers it would then work.
+fn first_on_path() -> Option<PathBuf> {
+    let folders = std::env::var_os("LD_LIBRARY_PATH")?;
+    let found = std::env::split_paths(&folders)
+        .flat_map(|folder| NAMES.map(|name| folder.join(name)))
+        .find(|path| path.is_file());
+    found
 }
 
 fn load(name: &std::ffi::OsStr) -> Result<Library, String> {

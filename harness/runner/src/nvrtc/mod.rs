@@ -61,7 +61,7 @@ fn compile(args: &Args) -> Outcome<()> {
         Compilation { nvrtc: &nvrtc, source, name, headers, folders, flags: translated.flags };
 
     let program = job.compile(&arch)?;
-    let _ = std::io::stderr().write_all(&program.log());
+    show(&program.log());
     let cubin = args.cubin.as_ref().map(|_| program.cubin()).transpose()?;
     let mut ptx = args.ptx.as_ref().map(|_| program.ptx()).transpose()?;
     if ptx.as_ref().is_some_and(Vec::is_empty) && arch.starts_with("sm_") {
@@ -107,7 +107,7 @@ impl Compilation<'_> {
         let program = Program::new(self.nvrtc, &self.source, &self.name, &self.headers)?;
         program.compile(&options).map_err(|mut fault| {
             let log = program.log();
-            let _ = std::io::stderr().write_all(&log);
+            show(&log);
             if contains(&log, b"gpu-architecture") {
                 let known = self.nvrtc.architectures().join(" ");
                 fault.0.text += &format!("; `{arch}` was asked for, it knows {known}");
@@ -116,6 +116,15 @@ impl Compilation<'_> {
         })?;
         Ok(program)
     }
+}
+
+/// Passes on what the compiler said; a reader that went away ends nothing.
+fn show(log: &[u8]) {
+    let end: &[u8] = match log.last() {
+        None | Some(b'\n') => b"",
+        Some(_) => b"\n",
+    };
+    let _ = std::io::stderr().write_all(&[log, end].concat());
 }
 
 /// The architecture, from the option or from a flag; they must agree.
