@@ -1,7 +1,7 @@
 //! One conversation with a laptop, over standard input and output.
 //!
-//! This thread reads requests; threads of their own follow jobs and answer probes, and share the
-//! outbox. When standard input ends, so does the process: jobs live elsewhere.
+//! This thread reads requests and never waits for the laptop to read; threads of their own follow
+//! jobs, fetch artifacts and answer probes, and share the outbox. When standard input ends, so does the process: jobs live elsewhere.
 
 mod fetch;
 mod follow;
@@ -28,6 +28,8 @@ use crate::root::{Candidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 use crate::{check, host, quota};
+
+use fetch::{Fetcher, Part};
 
 /// What this agent can do beyond the first generation.
 const FEATURES: [&str; 5] = ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup"];
@@ -65,6 +67,7 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         // Our own leftovers may be what fills it; the next connection profits.
         quota::sweep_now_and_then(path);
     }
+    let fetcher = Fetcher::start(out.clone());
     let mut front = Front {
         blobs: roots.main().ok().map(Blobs::new),
         roots,
@@ -73,6 +76,7 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         followers: HashMap::new(),
         renewed: Instant::now(),
         setup: Setup::default(),
+        fetcher,
     };
     front.converse(&mut reader)
 }
@@ -114,6 +118,7 @@ struct Front {
     renewed: Instant,
     /// The user's settings for this host.
     setup: Setup,
+    fetcher: Fetcher,
 }
 
 /// From where a job is followed.
@@ -176,7 +181,8 @@ impl Front {
             ToAgent::Cancel { job } => self.tell("cancel", &job, &Control::Cancel)?,
             ToAgent::Fetch { job, path, offset, len } => {
                 if let Some(folder) = self.find("fetch", &job)? {
-                    fetch::send_part(&self.out, &folder, &path, offset, len.min(BLOB_BYTES))?;
+                    let len = len.min(BLOB_BYTES);
+                    self.fetcher.ask(Part { folder, path, offset, len });
                 }
             }
             ToAgent::Jobs {} => {

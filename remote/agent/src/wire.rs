@@ -2,7 +2,7 @@
 //! connection and a supervisor have in common.
 
 use std::io::{self, Read, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rgpu_protocol::frame::{self, Kind};
 use serde::Serialize;
@@ -83,52 +83,79 @@ pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> io::Resu
 
 /// The way to the other side, shared by threads: a message and the bytes that it announces stay
 /// together.
+///
+/// Answers ([`Outbox::send`]) never wait for the stream, so that the thread that reads requests
+/// hears a cancellation also while output floods a slow link.
 pub struct Outbox<W: Write> {
     stream: Mutex<io::BufWriter<W>>,
+    /// Whole frames that wait for the stream; they go before what its next owner writes.
+    answers: Mutex<Vec<u8>>,
 }
 
 impl<W: Write> Outbox<W> {
     /// An outbox that writes to `stream`.
     pub fn new(stream: W) -> Self {
-        Self { stream: Mutex::new(io::BufWriter::with_capacity(256 << 10, stream)) }
+        let stream = Mutex::new(io::BufWriter::with_capacity(256 << 10, stream));
+        Self { stream, answers: Mutex::default() }
     }
 
     /// Writes bytes that are no frame (the magic line).
     pub fn raw(&self, bytes: &[u8]) -> io::Result<()> {
-        self.lock().write_all(bytes)
+        lock(&self.stream).write_all(bytes)
     }
 
-    /// Sends one message at once.
+    /// Sends one message: at once when nobody is writing, else by whoever is.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
-        let mut stream = self.lock();
-        write_message(&mut *stream, message)?;
-        stream.flush()
+        write_message(&mut *lock(&self.answers), message)?;
+        self.send_answers()
     }
 
     /// Queues one message; [`Outbox::flush`] sends it.
     pub fn queue(&self, message: &impl Serialize) -> io::Result<()> {
-        write_message(&mut *self.lock(), message)
+        self.queue_with(message, Kind::Message, &[])
     }
 
     /// Queues a message and the bytes that it announces, cut into frames of `kind`.
     pub fn queue_with(&self, message: &impl Serialize, kind: Kind, bytes: &[u8]) -> io::Result<()> {
-        let mut stream = self.lock();
+        let mut stream = lock(&self.stream);
+        self.put_answers(&mut stream)?;
         write_message(&mut *stream, message)?;
         for piece in bytes.chunks(frame::MAX_BODY) {
             write_frame(&mut *stream, kind, piece)?;
         }
-        Ok(())
+        drop(stream);
+        self.send_answers()
     }
 
     /// Sends what is queued.
     pub fn flush(&self) -> io::Result<()> {
-        self.lock().flush()
+        lock(&self.stream).flush()?;
+        self.send_answers()
     }
 
-    fn lock(&self) -> MutexGuard<'_, io::BufWriter<W>> {
-        // A thread that panicked while writing has broken the stream; the reader finds out.
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sends the answers that wait, unless somebody owns the stream: the owner comes here, too.
+    fn send_answers(&self) -> io::Result<()> {
+        while !lock(&self.answers).is_empty() {
+            let mut stream = match self.stream.try_lock() {
+                Ok(stream) => stream,
+                Err(TryLockError::Poisoned(stream)) => stream.into_inner(),
+                Err(TryLockError::WouldBlock) => return Ok(()),
+            };
+            self.put_answers(&mut stream)?;
+            stream.flush()?;
+        }
+        Ok(())
     }
+
+    fn put_answers(&self, stream: &mut io::BufWriter<W>) -> io::Result<()> {
+        let answers = std::mem::take(&mut *lock(&self.answers));
+        stream.write_all(&answers)
+    }
+}
+
+/// A thread that panicked while writing has broken the stream; the reader finds out.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -145,6 +172,21 @@ mod tests {
         let mut reader = FrameReader::new(&wire[..]);
         assert_eq!(reader.next_frame().unwrap(), Some((Kind::Blob, &b"abc"[..])));
         assert!(reader.next_frame().unwrap().is_none());
+    }
+
+    #[test]
+    fn answers_do_not_wait_for_a_stream_that_is_in_use() {
+        let outbox = Outbox::new(Vec::new());
+        let owner = outbox.stream.lock().unwrap();
+        outbox.send(&"answer").unwrap();
+        drop(owner);
+        outbox.queue_with(&"data", Kind::Blob, b"x").unwrap();
+        outbox.flush().unwrap();
+        let wire = outbox.stream.into_inner().unwrap().into_inner().unwrap();
+        let mut reader = FrameReader::new(&wire[..]);
+        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Message, &b"\"answer\""[..])));
+        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Message, &b"\"data\""[..])));
+        assert_eq!(reader.next_frame().unwrap(), Some((Kind::Blob, &b"x"[..])));
     }
 
     #[test]

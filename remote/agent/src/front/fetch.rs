@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Sender, channel};
 
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::Kind;
@@ -15,6 +16,37 @@ const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Parts smaller than this are sent as they are.
 const LEAST_BYTES: usize = 512;
+
+/// A part of an artifact that was asked for.
+pub(crate) struct Part {
+    pub(crate) folder: JobFolder,
+    pub(crate) path: String,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// Sends parts in the order in which they were asked for, in a thread of its own.
+pub(crate) struct Fetcher(Sender<Part>);
+
+impl Fetcher {
+    /// Starts the thread; it ends with the conversation.
+    pub(crate) fn start(out: Out) -> Self {
+        let (ask, asked) = channel::<Part>();
+        std::thread::spawn(move || {
+            for part in asked {
+                if send_part(&out, &part.folder, &part.path, part.offset, part.len).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(ask)
+    }
+
+    /// Asks for a part. When the outbox has failed, the conversation ends elsewhere.
+    pub(crate) fn ask(&self, part: Part) {
+        let _ = self.0.send(part);
+    }
+}
 
 /// Sends up to `len` bytes of an artifact from `offset` on, or a refusal.
 pub(crate) fn send_part(

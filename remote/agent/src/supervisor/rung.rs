@@ -25,8 +25,11 @@ use crate::process::{self, Children};
 /// What programs have to end by themselves after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The largest piece of output taken at once, and what a pipe may hold where the host allows it.
+/// The largest piece of output taken at once.
 const PIECE: usize = 256 << 10;
+
+/// What a pipe holds where the host allows it.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Output in drops is taken at most this often, so that a program that writes byte by byte gives
 /// one event for many bytes. The first bytes after a pause are taken at once.
@@ -161,10 +164,16 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Reads what the pipes hold now.
+    /// Reads what the pipes hold now, and not what a flooding daemon adds meanwhile.
     fn drain(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
         for pipe in &mut running.pipes {
-            while self.read_once(step, pipe)? > 0 {}
+            let mut taken = 0;
+            while taken <= PIPE_BYTES {
+                match self.read_once(step, pipe)? {
+                    0 => break,
+                    n => taken += n,
+                }
+            }
         }
         Ok(())
     }
@@ -325,7 +334,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
         let file = file.map(nonblocking).transpose()?;
         if let Some(file) = &file {
             // Fewer switches for programs that print a lot; refused where pipes are scarce.
-            let _ = rustix::pipe::fcntl_setpipe_size(file, 1 << 20);
+            let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_BYTES);
         }
         Ok::<_, io::Error>(Pipe {
             stream,

@@ -124,6 +124,29 @@ fn several_clients_follow_the_same_job() {
 }
 
 #[test]
+fn a_cancellation_is_heard_while_output_floods_a_link_that_nobody_reads() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.submit(&script("j", "echo up; while :; do head -c 100000 /dev/zero; done"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    // The pipe to us fills up; requests are still heard.
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..20 {
+        client.send(&ToAgent::Renew { job: "j".into() });
+    }
+    client.send(&ToAgent::Cancel { job: "j".into() });
+    let log = host.job("j").join("events.jsonl");
+    let start = Instant::now();
+    while !std::fs::read_to_string(&log).unwrap().contains(r#""how":"cancelled""#) {
+        assert!(start.elapsed() < Duration::from_secs(20), "the cancellation was not heard");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.finish(&mut story);
+    assert_eq!(*story.outcome(), Outcome::Cancelled);
+}
+
+#[test]
 fn another_plan_of_the_same_name_is_refused() {
     let host = Host::new();
     let mut client = host.connect();

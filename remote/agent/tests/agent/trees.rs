@@ -94,6 +94,18 @@ fn a_chain_of_processes_that_replace_themselves_is_ended() {
 }
 
 #[test]
+fn a_daemon_that_floods_its_output_does_not_keep_the_rung_alive() {
+    let host = Host::new();
+    let limits = json!({"log_bytes": 1000});
+    let flood = sh("main", "yes & sleep 0.2; echo last >&2");
+    let start = Instant::now();
+    let story = host.connect().run(&plan("j", json!({"limits": limits, "steps": [flood]})));
+    assert_eq!(*story.outcome(), Outcome::Done);
+    assert_eq!(story.stderr("main"), "last\n");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
 fn daemons_that_a_tool_leaves_behind_do_not_reach_the_next_rung() {
     let host = Host::new();
     let mark = mark("daemon");
