@@ -145,6 +145,10 @@ pub struct Had {
 /// From the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most messages are events: a box each would cost more"
+)]
 pub enum FromAgent {
     /// Answers to [`ToAgent::Facts`].
     Facts {
