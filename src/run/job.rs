@@ -114,8 +114,14 @@ pub(super) async fn submit(
     tokio::select! {
         uploaded = follow.submit(submission, &progress) => { uploaded.on(follow.remote())?; }
         () = cancel.beyond(0) => {
-            // The job may have started just now: whatever is there is stopped.
+            // The job may have started just now: whatever is there is stopped, unless the user
+            // will not wait for that.
             follow.cancel().await;
+            let stopped = async { while let Ok(Some(_)) = follow.next().await {} };
+            tokio::select! {
+                () = stopped => {}
+                () = cancel.beyond(1) => {}
+            }
             return Err(cancelled());
         }
     }

@@ -2,5 +2,6 @@
 
 mod architecture;
 mod host;
+mod local;
 mod ssh;
 mod sshd;

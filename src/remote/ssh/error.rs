@@ -250,6 +250,9 @@ impl SshError {
                     failure
                 }
             }
+            Self::Handshake { .. } => because(failure, self).hint(format!(
+                "does `ssh` get there? Then let it carry the connection: `options.client = \"openssh\"` in [remote.{remote}]"
+            )),
             Self::Jump { source, .. } => {
                 let inner = Failure::new(Exit::Host, self.code(), source.to_string());
                 let inner = source.explain(inner, remote);

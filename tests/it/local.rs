@@ -1,0 +1,67 @@
+//! The local remote: this machine's own agent, without any network.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rgpu::remote::{FirstUse, Patience, RemoteSpec};
+use rgpu_protocol::Outcome;
+
+use crate::host::{User, connect, files_in, follow, submission};
+
+/// The agents that this process has started and that still run.
+fn agents() -> Vec<i32> {
+    let own = std::process::id().to_string();
+    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &i32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+            stat.contains("(rgpu-agent)") && after.split_whitespace().nth(1) == Some(&own)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_local_agent_that_is_killed_is_started_again_and_nothing_is_lost() {
+    let user = Arc::new(User::default());
+    let quick = Patience { first: Duration::from_millis(20), ..Patience::default() };
+    let spec = RemoteSpec::local();
+    let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap().patience(quick);
+    let script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.2; done";
+    link.submit(&submission(&["/bin/sh", "-c", script], &[], &[]), &|_| ()).await.unwrap();
+    let killer = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let agents = agents();
+        assert_eq!(agents.len(), 1);
+        let status = std::process::Command::new("kill")
+            .args(["-9", &agents[0].to_string()])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    };
+    let (story, ()) = tokio::join!(follow(&mut link), killer);
+    let story = story.unwrap();
+    assert_eq!(story.stdout, b"1\n2\n3\n4\n5\n6\n7\n8\n");
+    assert_eq!(story.outcome(), &Outcome::Done);
+    assert!(user.heard().contains("link back"), "{}", user.heard());
+}
+
+#[tokio::test]
+async fn the_agent_is_started_through_what_the_user_says() {
+    let home = tempfile::tempdir().unwrap();
+    let mut spec = RemoteSpec::local();
+    spec.via = vec!["env".into(), format!("HOME={}", home.path().display())];
+    let user = Arc::new(User::default());
+    for _ in 0..2 {
+        let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap();
+        let command = submission(&["/bin/sh", "-c", "echo $HOME"], &[], &[]);
+        link.submit(&command, &|_| ()).await.unwrap();
+        let story = follow(&mut link).await.unwrap();
+        assert_eq!(story.stdout, format!("{}\n", home.path().display()).as_bytes());
+        link.close().await;
+    }
+    assert_eq!(user.heard().matches("has no agent of this version").count(), 1);
+    let agents = files_in(&home.path().join(".cache/rgpu/bin"));
+    assert_eq!(agents.len(), 1);
+}
