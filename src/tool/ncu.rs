@@ -61,7 +61,7 @@ pub(super) static ROWS: &[Row] = &[
     Row("Cannot lock GPU clock frequencies", "clocks_not_locked", Go::Note),
     Row("outstanding GPU clock reset", "clock_reset_pending", Go::Note),
     Row("Backing up device memory in system memory", "replay_spills", Go::Note),
-    Row("bad allocation", "replay_memory", Go::Next),
+    Row("bad allocation", "replay_memory", Go::FailedNext),
     Row("Failed to find metric", "metrics_unavailable", Go::Note),
     Row("Unable to access the following", "metrics_unavailable", Go::Note),
     Row("No metrics to collect found in sections", "no_metrics", Go::Next),

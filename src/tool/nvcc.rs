@@ -30,18 +30,19 @@ impl Tool for Nvcc {
     }
 }
 
-/// What a compiler's words mean; NVRTC's are the same where they concern the source.
+/// What a compiler's words mean; NVRTC's are the same where they concern the source. Warnings show
+/// lines of the source, which may hold any words: so these only explain a failure.
 pub(super) static ROWS: &[Row] = &[
-    Row("Unsupported gpu architecture", "arch_unsupported", Go::Next),
-    Row("is not defined for option 'gpu-architecture'", "arch_unsupported", Go::Next),
-    Row("invalid value for --gpu-architecture", "arch_unsupported", Go::Next),
-    Row("Cannot find compiler", "no_host_compiler", Go::Next),
-    Row("unsupported GNU version", "no_host_compiler", Go::Next),
-    Row("unsupported clang version", "no_host_compiler", Go::Next),
-    Row("error while loading shared libraries", "compiler_broken", Go::Next),
-    Row("failed to open libnvrtc-builtins", "compiler_broken", Go::Next),
-    Row("error:", "does_not_compile", Go::Stop),
-    Row("error   :", "does_not_compile", Go::Stop),
-    Row("error #", "does_not_compile", Go::Stop),
-    Row("undefined reference to", "does_not_compile", Go::Stop),
+    Row("Unsupported gpu architecture", "arch_unsupported", Go::FailedNext),
+    Row("is not defined for option 'gpu-architecture'", "arch_unsupported", Go::FailedNext),
+    Row("invalid value for --gpu-architecture", "arch_unsupported", Go::FailedNext),
+    Row("Cannot find compiler", "no_host_compiler", Go::FailedNext),
+    Row("unsupported GNU version", "no_host_compiler", Go::FailedNext),
+    Row("unsupported clang version", "no_host_compiler", Go::FailedNext),
+    Row("error while loading shared libraries", "compiler_broken", Go::FailedNext),
+    Row("failed to open libnvrtc-builtins", "compiler_broken", Go::FailedNext),
+    Row("error:", "does_not_compile", Go::FailedStop),
+    Row("error   :", "does_not_compile", Go::FailedStop),
+    Row("error #", "does_not_compile", Go::FailedStop),
+    Row("undefined reference to", "does_not_compile", Go::FailedStop),
 ];

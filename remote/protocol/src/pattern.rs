@@ -59,9 +59,24 @@ pub struct Diagnosis {
     pub pattern: Pattern,
     /// The reason code, e.g. `counters_refused`.
     pub code: String,
+    /// When the row counts at all.
+    #[serde(default)]
+    pub when: When,
     /// What follows.
     #[serde(default)]
     pub then: Then,
+}
+
+/// When a row counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// Whatever the exit status.
+    #[default]
+    Always,
+    /// Only to explain a rung that failed by its success rule: for words that a working tool may
+    /// print as well, such as a line of source with `error:` in it.
+    Failed,
 }
 
 /// What a diagnosis does to the ladder.
@@ -140,6 +155,7 @@ mod tests {
             source: Source::Output,
             pattern: Pattern::new(p),
             code: code.into(),
+            when: When::Always,
             then: Then::Next,
         };
         let table = [row("ERR_NVGPUCTRPERM", "counters_refused"), row("==ERROR==", "tool_error")];

@@ -1,6 +1,6 @@
 //! Short forms for diagnosis tables: a tool's table is a list of rows as constants.
 
-use rgpu_protocol::pattern::{Source, Then};
+use rgpu_protocol::pattern::{Source, Then, When};
 use rgpu_protocol::{Diagnosis, Pattern};
 
 /// What a row does to a ladder; a rung's id is known only when the ladder is built.
@@ -16,6 +16,11 @@ pub(crate) enum Go {
     Counterless,
     /// No rung could do better.
     Stop,
+    /// As [`Go::Next`], but only to explain a failure that shows otherwise: a working tool may
+    /// print these words too.
+    FailedNext,
+    /// As [`Go::Stop`], likewise.
+    FailedStop,
     /// Only a remark.
     Note,
     /// No rung of a kernel could do better; a program's own matter is only a remark.
@@ -50,12 +55,16 @@ pub(crate) fn table(rows: &[Row], ways: Ways<'_>) -> Vec<Diagnosis> {
             source: Source::Output,
             pattern: Pattern::new(*pattern),
             code: (*code).to_owned(),
+            when: match go {
+                Go::FailedNext | Go::FailedStop => When::Failed,
+                _ => When::Always,
+            },
             then: match go {
-                Go::Next => Then::Next,
+                Go::Next | Go::FailedNext => Then::Next,
                 Go::LeaveUnfiltered if ways.filtered => Then::Stop,
                 Go::Leave | Go::LeaveUnfiltered => to(ways.leave),
                 Go::Counterless => to(ways.counterless.or(ways.leave)),
-                Go::Stop => Then::Stop,
+                Go::Stop | Go::FailedStop => Then::Stop,
                 Go::Note => Then::Note,
                 Go::StopKernel if ways.kernel => Then::Stop,
                 Go::StopKernel => Then::Note,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rgpu_protocol::pattern::{Source, Then};
+use rgpu_protocol::pattern::{Source, Then, When};
 use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
 
 use super::capture::tail_of;
@@ -39,7 +39,11 @@ pub(crate) fn judge(
     let stderr = ran.stderr.text();
     let mut notes = Vec::new();
     let mut hit = None;
+    let plain = plain_failure(step, rung, ran, &stdout, &stderr, work);
     for row in &rung.diagnosis {
+        if row.when == When::Failed && plain.is_none() {
+            continue;
+        }
         let Some(line) = find(row, &stdout, &stderr) else { continue };
         let words = cut(line);
         if row.then == Then::Note {
@@ -50,7 +54,7 @@ pub(crate) fn judge(
     }
     let (code, words, verdict) = match hit {
         Some((row, words)) => (row.code.clone(), words, follow(&row.then)),
-        None => match plain_failure(step, rung, ran, &stdout, &stderr, work) {
+        None => match plain {
             Some((code, words)) => (code.to_owned(), words, Verdict::Next),
             None => (String::new(), String::new(), Verdict::Well),
         },
@@ -192,6 +196,16 @@ mod tests {
         assert_eq!(judged(rung, 0, "").0.code, "no_file");
         let rung = r#"{"id":"r","argv":["x"],"success":{"prints":["SUMMARY"]}}"#;
         assert_eq!(judged(rung, 0, "").0.code, "no_words");
+    }
+
+    #[test]
+    fn words_that_only_explain_a_failure_fail_nothing_by_themselves() {
+        let rung = r#"{"id":"r","argv":["x"],"diagnosis":[
+            {"pattern":"error:","code":"does_not_compile","when":"failed","then":"stop"}]}"#;
+        let warning = "k.cu(3): warning: unused\n  printf(\"error: %d\", n);\n";
+        assert_eq!(judged(rung, 0, warning).1, Verdict::Well);
+        let (record, verdict) = judged(rung, 1, "k.cu(3): error: no\n");
+        assert_eq!((verdict, record.code.as_str()), (Verdict::Stop, "does_not_compile"));
     }
 
     #[test]
