@@ -277,3 +277,27 @@ fn a_skeleton_is_a_kernel_toml_that_reads_back() {
         .unwrap();
     insta::assert_snapshot!(find::skeleton(&file).unwrap());
 }
+
+proptest::proptest! {
+    /// What users write may be anything: it is refused, never a panic.
+    #[test]
+    fn no_text_brings_the_readers_down(
+        text in "[ -~é\n]{0,60}|([nmx=,;|()*/%+.0-9 -]|min|sum|ceil_div){0,24}",
+    ) {
+        let vars = ["n".to_owned(), "m".to_owned()];
+        if let Ok(expr) = expr::Expr::parse(&text, expr::Grammar::Work, &vars) {
+            let _ = expr.float(&vars, &[vec![3, 5], vec![i64::MAX, 0]]);
+            let _ = expr.int(expr::Scope { vars: &vars, values: &[3, 5] }, expr::Division::Exact);
+        }
+        let matmul = find::find("tiled-matmul", &places()).unwrap().spec;
+        let _ = matmul.cases(&Selection::Given(vec![text.clone()]));
+        let _ = read(Path::new("kernel.toml"), &text);
+    }
+
+    #[test]
+    fn no_source_brings_the_scanner_down(
+        text in "([ -~é\n]|__global__ void k|__launch_bounds__|[(){};,*<>\"'/#]){0,80}",
+    ) {
+        declaration::scan(&text);
+    }
+}

@@ -157,11 +157,11 @@ fn nvrtc_rung(spec: &KernelSpec, sources: &SourceTree, arch: &str, library: &str
     argv.extend(["--arch".into(), arch.into()]);
     argv.extend(["--cubin".into(), Word::in_job(module(spec))]);
     argv.extend(["--ptx".into(), Word::in_job(&ptx)]);
-    argv.extend(["--include".into(), "../include".into()]);
-    // The toolkit's headers, where the library is part of one.
-    argv.extend(["--include".into(), format!("{folder}/../include").into(), "--".into()]);
-    argv.push("-lineinfo".into());
+    argv.extend(
+        ["--library", library, "--include", "../include", "--", "-lineinfo"].map(Word::from),
+    );
     argv.extend(spec.flags.iter().map(|flag| Word::text(flag.as_str())));
+    // Its own second library, which it loads by name, lies beside it.
     let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Word::text(folder))]);
     let artifacts = vec![artifact(module(spec), "cubin"), artifact(ptx, "ptx")];
     let mut rung = rung("build.nvrtc", argv, env, module(spec), artifacts);

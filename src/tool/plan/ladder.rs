@@ -61,8 +61,15 @@ impl<'a> Ladder<'a> {
 
     /// The rungs on a host without one: the reference on the CPU.
     pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
-        self.leave_out("ncu.asked", self.request.mode == Mode::Ncu, "no_gpu");
-        self.leave_out("nsys.full", self.request.mode == Mode::Nsys, "no_gpu");
+        let best = match self.request.mode {
+            Mode::Ncu => Some("ncu.asked"),
+            Mode::Nsys => Some("nsys.full"),
+            Mode::Sanitizer => Some("sanitizer"),
+            Mode::Bench => Some("events"),
+            Mode::Verify => Some("verify"),
+            Mode::Nvtx => None,
+        };
+        self.leave_out(best.unwrap_or_default(), best.is_some(), "no_gpu");
         self.collector();
         let (argv, artifacts) = match self.request.target {
             Target::Kernel { .. } => runner_words("cpu", &[], "cpu"),
