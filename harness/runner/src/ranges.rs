@@ -51,11 +51,21 @@ struct Line<'a> {
     end_ns: u128,
 }
 
+/// A name as NVTX's 8-bit form. ncu 2025.3 reads the wide form, which the crate takes for any Rust
+/// string, as its first letter (seen on an H200: `r@t` for `rgpu@timed`), so that no filter on
+/// our ranges would match. What is not ASCII, and NUL, becomes `?`.
+fn ascii(name: &str) -> nvtx::Str {
+    let bytes: Vec<u8> =
+        name.chars().map(|c| if c.is_ascii() && c != '\0' { c as u8 } else { b'?' }).collect();
+    // There is no NUL left for it to refuse.
+    nvtx::Str::Ascii(std::ffi::CString::new(bytes).unwrap_or_default())
+}
+
 impl Ranges {
     /// `log` is truncated.
     pub(crate) fn new(log: Option<&Path>) -> Outcome<Ranges> {
         let ranges = Ranges {
-            domain: Domain::new(nvtx::Str::from_str_lossy("rgpu")),
+            domain: Domain::new(ascii("rgpu")),
             log: log.map(|path| create(path).map(RefCell::new)).transpose()?,
             open: RefCell::default(),
             start: Instant::now(),
@@ -68,7 +78,7 @@ impl Ranges {
 
     pub(crate) fn push(&self, name: &str) -> Range<'_> {
         self.open.borrow_mut().push(name.to_owned());
-        let nvtx = self.domain.local_range(nvtx::Str::from_str_lossy(name));
+        let nvtx = self.domain.local_range(ascii(name));
         Range { ranges: self, start_ns: self.now_ns(), _nvtx: nvtx }
     }
 
