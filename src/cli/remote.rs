@@ -286,16 +286,15 @@ pub(super) fn host_text(name: &str, facts: &HostFacts, seconds: f64) -> String {
         }
         None => out += "  driver     none: no GPU work can run there\n",
     }
+    let mut grid =
+        Grid::new(&[("tool", Align::Left), ("version", Align::Left), ("path", Align::Left)]);
     for tool in &facts.tools {
-        out += &format!(
-            "  {:<10} {}  {}\n",
-            clean(&tool.name),
-            clean(&tool.version),
-            clean(&tool.path)
-        );
+        grid.row([clean(&tool.name), clean(&tool.version), clean(&tool.path)]);
         for problem in &tool.problems {
-            out += &format!("             {}\n", clean(problem));
+            grid.row([String::new(), String::new(), clean(problem)]);
         }
     }
+    out += "\n";
+    out += &grid.plain(100, 2);
     out
 }

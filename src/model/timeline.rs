@@ -27,9 +27,18 @@ pub struct Region {
 }
 
 impl Region {
-    /// The path as users write it: `A::A1`, a literal `::` in a name is `\::`.
+    /// The path as users write it: `A::A1`, `domain@A`; a literal `::` in a name is `\::`. A range
+    /// in the same domain as the one around it does not repeat the domain.
     pub fn display(&self) -> String {
-        self.path.iter().map(|p| p.replace("::", "\\::")).collect::<Vec<_>>().join("::")
+        let mut domain = "";
+        let mut parts = Vec::with_capacity(self.path.len());
+        for part in &self.path {
+            let (own, name) = part.split_once('@').unwrap_or(("", part));
+            let shown = if own == domain { name } else { part };
+            parts.push(shown.replace("::", "\\::"));
+            domain = own;
+        }
+        parts.join("::")
     }
 }
 
@@ -59,4 +68,20 @@ pub struct CopySum {
     pub bytes: u64,
     /// GPU time in nanoseconds.
     pub total_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_is_said_once_and_a_literal_separator_is_escaped() {
+        let shown = |path: &[&str]| {
+            Region { path: path.iter().map(|p| (*p).to_owned()).collect(), ..Region::default() }
+                .display()
+        };
+        assert_eq!(shown(&["rgpu@timed", "rgpu@large", "A", "A1"]), "rgpu@timed::large::A::A1");
+        assert_eq!(shown(&["A", "std::sort"]), "A::std\\::sort");
+        assert_eq!(shown(&["A", "d@B", "C"]), "A::d@B::C");
+    }
 }

@@ -49,8 +49,8 @@ impl Grid {
         self
     }
 
-    /// For a terminal of `width` columns; every line is indented by `indent` blanks, long cells
-    /// wrap in the first column. Ends with a newline unless there is no row.
+    /// For a terminal of `width` columns; every line is indented by `indent` blanks; long
+    /// cells wrap in the last column of texts. Ends with a newline unless there is no row.
     pub fn plain(&self, width: usize, indent: usize) -> String {
         if self.rows.is_empty() {
             return String::new();
@@ -63,13 +63,15 @@ impl Grid {
         for row in &self.rows {
             table.add_row(row.iter().zip(&self.head).map(|(text, (_, align))| cell(text, *align)));
         }
-        // Numbers never wrap: only texts give way.
-        for (column, (_, align)) in table.column_iter_mut().zip(&self.head) {
-            if *align == Align::Right {
-                column.set_constraint(ColumnConstraint::ContentWidth);
+        // Only the last column of texts gives way: names and numbers are read as a whole.
+        let last =
+            self.head.iter().rposition(|(_, align)| *align == Align::Left).filter(|at| *at > 0);
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_constraint(if Some(at) == last {
+                ColumnConstraint::LowerBoundary(Width::Fixed(12))
             } else {
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(8)));
-            }
+                ColumnConstraint::ContentWidth
+            });
         }
         let pad = " ".repeat(indent);
         table

@@ -35,9 +35,15 @@ impl Page<'_> {
 
     /// A labelled line; what does not fit goes on under the text.
     fn field(&mut self, label: &str, text: &str) {
+        self.painted_field(label, text, "");
+    }
+
+    /// The same with the text in a colour.
+    fn painted_field(&mut self, label: &str, text: &str, sgr: &str) {
         let room = self.style.width.saturating_sub(14).max(30);
         for (at, part) in wrap(text, room).into_iter().enumerate() {
             let label = if at == 0 { label } else { "" };
+            let part = if sgr.is_empty() { part } else { self.paint(sgr, &part) };
             self.line(&format!("  {label:<11} {part}"));
         }
     }
@@ -65,22 +71,26 @@ fn head(page: &mut Page<'_>, profile: &Profile) {
     let gpu = profile.host.as_ref().and_then(|host| {
         host.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()).map(|g| g.name.clone())
     });
-    let place = gpu.unwrap_or_else(|| "no GPU".to_owned());
     let name = page.bold(&profile.kernel.name);
-    page.line(&format!("{name}  {} on {place} ({})", profile.run.mode, profile.run.remote));
+    let (mode, remote) = (&profile.run.mode, &profile.run.remote);
+    page.line(&match gpu {
+        Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
+        None => format!(
+            "{name}  {mode} was asked, but {remote} has no GPU: the reference ran on its CPU"
+        ),
+    });
     if profile.cases.len() > 1 {
         cases(page, profile);
     } else if let Some(timing) = &profile.timing {
         page.field("time", &timing_text(timing));
     }
     if let Some(correctness) = &profile.correctness {
-        let text = correctness_text(correctness);
-        let text = match correctness.verdict.as_str() {
-            "right" => page.paint("32", &text),
-            "wrong" => page.paint("31", &text),
-            _ => text,
+        let sgr = match correctness.verdict.as_str() {
+            "right" => "32",
+            "wrong" => "31",
+            _ => "",
         };
-        page.field("correct", &text);
+        page.painted_field("correct", &correctness_text(correctness), sgr);
     }
     for warning in &profile.warnings {
         page.field("warning", &warning.text);
@@ -224,7 +234,9 @@ fn classification_text(class: &crate::model::Classification) -> String {
     let mut text = class.primary.replace('_', " ");
     let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
     if let Some(e) = primary.and_then(|v| v.evidence.first()) {
-        text += &format!(" ({} = {} {})", e.metric, digits(e.value), e.unit);
+        // The counter's own name says enough; the whole id is in the profile.
+        let counter = e.metric.split('.').next().unwrap_or(&e.metric);
+        text += &format!(" ({counter} {} {})", digits(e.value), e.unit);
     }
     let others: Vec<_> = class
         .verdicts
@@ -373,10 +385,12 @@ fn findings(page: &mut Page<'_>, profile: &Profile) {
     page.line(&format!("  {title}"));
     let room = page.style.width.saturating_sub(7).max(30);
     for (at, finding) in profile.findings.iter().take(5).enumerate() {
-        let text = format!("{} {}", finding.text, finding.hint);
-        for (line, part) in wrap(text.trim(), room).into_iter().enumerate() {
-            let number = if line == 0 { format!("{}", at + 1) } else { String::new() };
+        for (line, part) in wrap(&finding.text, room).into_iter().enumerate() {
+            let number = if line == 0 { (at + 1).to_string() } else { String::new() };
             page.line(&format!("    {number:>1}  {part}"));
+        }
+        for (line, part) in wrap(&finding.hint, room.saturating_sub(2)).into_iter().enumerate() {
+            page.line(&format!("       {} {part}", if line == 0 { "→" } else { " " }));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_case::{DataSet, ErrorClass};
 use rgpu_protocol::event::Stream;
-use rgpu_protocol::{HostFacts, Outcome};
+use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::job::{HostFile, JobEnd, cancelled};
 use super::outcome;
@@ -50,7 +50,7 @@ pub(super) struct Parts {
 const ALWAYS: &[&str] = &["case_report"];
 
 /// Steps whose success is not the run's rung.
-const PREPARING: &[&str] = &["build", "reference"];
+const PREPARING: &[&str] = &["build", "reference", "export"];
 
 impl Parts {
     pub(super) fn new(request: &Request) -> Self {
@@ -77,7 +77,9 @@ impl Parts {
         end: &JobEnd,
         request: &Request,
     ) -> Result<Option<Refused>> {
-        self.profile.ladder.extend(end.rungs.iter().cloned());
+        // A time line that was never taken is not missing when it should be exported.
+        let told = |r: &&RungRecord| !(r.step == "export" && r.code == "missing");
+        self.profile.ladder.extend(end.rungs.iter().filter(told).cloned());
         self.profile.warnings.extend(end.warnings.iter().cloned());
         if end.gpu.is_some() {
             self.profile.gpu.clone_from(&end.gpu);
