@@ -79,6 +79,8 @@ impl Halt {
 /// # Errors
 /// When not even the event log can be written; whoever looks at the job next says so.
 pub fn run(folder: PathBuf) -> Result<(), HostFault> {
+    // Started through `/proc/self/exe`; only lists of processes show it.
+    let _ = rustix::thread::set_name(c"rgpu-agent");
     // A group leader cannot leave its session; then it has one of its own already.
     let _ = rustix::process::setsid();
     // Without it (ancient kernels), daemons of programs are found by their environment only.

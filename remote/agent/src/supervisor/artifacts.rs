@@ -72,8 +72,9 @@ impl Supervisor {
         let keep = meta.len() <= BLOB_LIMIT;
         let mut whole = Sha256::new();
         let mut size = 0;
+        let mut piece = Vec::new();
         loop {
-            let mut piece = Vec::new();
+            piece.clear();
             (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).doing("read", &path)?;
             if piece.is_empty() {
                 break;
