@@ -1,5 +1,5 @@
-//! The agent's command line: `stdio` (a conversation), `job DIR` (a supervisor, started by a
-//! conversation only), `--version`.
+//! The agent's command line: `stdio` (a conversation), `--version`; and what it starts itself:
+//! `job DIR` (a supervisor), `guard DIR` (its guard).
 
 use std::process::ExitCode;
 
@@ -20,6 +20,9 @@ fn main() -> ExitCode {
             front::serve(&folders).map_err(|e| e.to_string())
         }
         (Some("job"), Some(folder)) => supervisor::run(folder.into()).map_err(|e| e.to_string()),
+        (Some("guard"), Some(folder)) => {
+            supervisor::guard(folder.into()).map_err(|e| e.to_string())
+        }
         (Some("--version"), None) => own_digest()
             .map(|sha| println!("rgpu-agent {} sha256:{sha}", env!("CARGO_PKG_VERSION")))
             .map_err(|e| e.to_string()),

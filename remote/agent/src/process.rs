@@ -70,10 +70,14 @@ fn descendants(roots: &BTreeSet<i32>) -> Found {
     found
 }
 
-/// Descendants of this process. Their groups are in sessions that this process or they began, so
-/// nobody else is in them.
-pub(crate) fn own_descendants() -> Found {
+/// Descendants of this process but `guard`. Their groups are in sessions that this process or they
+/// began, so nobody else is in them.
+pub(crate) fn own_descendants(guard: Option<i32>) -> Found {
     let mut found = descendants(&BTreeSet::from([std::process::id() as i32]));
+    if let Some(guard) = guard {
+        found.pids.remove(&guard);
+        found.groups.remove(&guard);
+    }
     found.groups.remove(&rustix::process::getpgrp().as_raw_nonzero().get());
     found
 }

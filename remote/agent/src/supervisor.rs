@@ -8,6 +8,7 @@ mod artifacts;
 mod capture;
 mod environment;
 mod gpu;
+mod guard;
 mod hub;
 mod judge;
 mod ladder;
@@ -36,7 +37,10 @@ use crate::{process, quota};
 pub(crate) use environment::{find_on_path, is_program, marker};
 
 use artifacts::Announced;
+pub use guard::guard;
+
 use gpu::GpuLock;
+use guard::{GUARDED_AFTER, Guard};
 use hub::{Hub, Stop};
 use ladder::Climb;
 
@@ -103,6 +107,8 @@ pub fn run(folder: PathBuf) -> Result<(), HostFault> {
         gpu: None,
         logs: HashMap::new(),
         announced: Announced::default(),
+        guard: None,
+        started: Instant::now(),
         folder,
     };
     let result = catch_unwind(AssertUnwindSafe(|| supervisor.carry_out()));
@@ -149,6 +155,9 @@ pub(crate) struct Supervisor {
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::Log>,
     announced: Announced,
+    guard: Option<Guard>,
+    /// When the job began, or when a guard could not be started.
+    started: Instant,
 }
 
 impl Supervisor {
@@ -161,6 +170,19 @@ impl Supervisor {
 
     fn warn(&mut self, code: &str, text: String) -> Result<(), HostFault> {
         self.emit(EventBody::Warning { code: code.into(), text })
+    }
+
+    /// Starts the guard once the job has lived for a moment; until then, how long that still is.
+    fn guard(&mut self) -> Duration {
+        let left = GUARDED_AFTER.saturating_sub(self.started.elapsed());
+        if self.guard.is_none() && left.is_zero() {
+            match Guard::start(self.folder.path()) {
+                Ok(guard) => self.guard = Some(guard),
+                // No room for one more process: tried again later.
+                Err(_) => self.started = Instant::now(),
+            }
+        }
+        if self.guard.is_some() { Duration::MAX } else { left.max(Duration::from_millis(1)) }
     }
 
     /// Ends early when a client or the lease says so.
@@ -222,7 +244,7 @@ impl Supervisor {
 
     /// Leaves nothing running and writes the last event.
     fn end(mut self, outcome: Outcome) -> Result<(), HostFault> {
-        let left = kill_descendants();
+        let left = kill_descendants(self.guard.as_ref().map(Guard::pid));
         if !left.is_empty() {
             // The outcome matters more than this warning.
             let _ = self.warn("unkillable", unkillable(&left));
@@ -237,15 +259,15 @@ impl Supervisor {
     }
 }
 
-/// Kills every descendant, if there is one; those that would not die.
-fn kill_descendants() -> BTreeSet<i32> {
+/// Kills every descendant but the guard, if there is one; those that would not die.
+fn kill_descendants(guard: Option<i32>) -> BTreeSet<i32> {
     if process::reap(|_| {}) == process::Children::None {
         return BTreeSet::new();
     }
     let reap = || {
         process::reap(|_| {});
     };
-    process::kill_until_none(process::own_descendants, reap, KILL_WAIT)
+    process::kill_until_none(|| process::own_descendants(guard), reap, KILL_WAIT)
 }
 
 fn unkillable(pids: &BTreeSet<i32>) -> String {

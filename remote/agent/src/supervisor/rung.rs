@@ -19,7 +19,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 
 use super::capture::{Excerpt, Log, Masker};
 use super::environment::Environment;
-use super::{Halt, Supervisor, kill_descendants, unkillable};
+use super::guard::Guard;
+use super::{Halt, KILL_WAIT, Supervisor, unkillable};
 use crate::process::{self, Children};
 
 /// What programs have to end by themselves after SIGTERM.
@@ -74,6 +75,8 @@ struct Running {
     pipes: [Pipe; 2],
     /// When a drop of output was taken last.
     drop_at: Option<Instant>,
+    /// The process that is a child of ours but not of the job.
+    guard: Option<i32>,
 }
 
 impl Supervisor {
@@ -91,6 +94,7 @@ impl Supervisor {
             Ok(running) => running,
             Err(e) => return Ok(Err(e)),
         };
+        running.guard = self.guard.as_ref().map(Guard::pid);
         let mut timed_out = false;
         while running.status.is_none() {
             if let Some(stop) = self.hub.stop() {
@@ -103,7 +107,9 @@ impl Supervisor {
                 self.end_tree(step, &mut running)?;
                 break;
             }
-            self.pump(step, &mut running, left)?;
+            let until_guarded = self.guard();
+            running.guard = self.guard.as_ref().map(Guard::pid);
+            self.pump(step, &mut running, left.min(until_guarded))?;
         }
         let seconds = start.elapsed().as_secs_f64();
         self.drain(step, &mut running)?;
@@ -272,7 +278,7 @@ impl Supervisor {
 
     /// SIGTERM to everything that runs, two seconds, SIGKILL until nothing is left.
     fn end_tree(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
-        let found = process::own_descendants();
+        let found = process::own_descendants(running.guard);
         process::signal_all(&found, Signal::TERM);
         // A stopped process does not hear SIGTERM.
         process::signal_all(&found, Signal::CONT);
@@ -296,13 +302,9 @@ impl Supervisor {
 }
 
 fn kill_and_reap(running: &mut Running) -> std::collections::BTreeSet<i32> {
-    let left = process::kill_until_none(
-        process::own_descendants,
-        || reap(running),
-        Duration::from_secs(10),
-    );
-    reap(running);
-    if left.is_empty() { kill_descendants() } else { left }
+    let guard = running.guard;
+    let find = || process::own_descendants(guard);
+    process::kill_until_none(find, || reap(running), KILL_WAIT)
 }
 
 fn reap(running: &mut Running) {
@@ -313,6 +315,10 @@ fn reap(running: &mut Running) {
         }
     });
     if running.status.is_some() {
+        let guarded = running.guard.is_some() && running.children == Children::Some;
+        if guarded && process::own_descendants(running.guard).pids.is_empty() {
+            running.children = Children::None;
+        }
         // A pidfd of an ended process is always ready.
         running.pidfd = None;
         running.stdin = None;
@@ -350,7 +356,16 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
     let stdin = child.stdin.take().map(|s| nonblocking(s.into())).transpose()?;
     // From here on the child is reaped together with everything else it may leave behind.
     drop(child);
-    Ok(Running { pid, pidfd, status: None, children: Children::Some, stdin, pipes, drop_at: None })
+    Ok(Running {
+        pid,
+        pidfd,
+        status: None,
+        children: Children::Some,
+        stdin,
+        pipes,
+        drop_at: None,
+        guard: None,
+    })
 }
 
 /// Starts a program. A file that was written a moment ago may still be open for writing in

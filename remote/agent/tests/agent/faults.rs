@@ -41,6 +41,46 @@ fn a_killed_supervisor_is_noticed_and_its_programs_are_ended() {
 }
 
 #[test]
+fn a_supervisor_killed_while_nobody_is_connected_leaves_nothing_running() {
+    let host = Host::new();
+    let mark = format!("rgpu-lonely-{}", std::process::id());
+    let mut client = host.connect();
+    client.submit(&script("j", &format!("echo up; sleep 1; echo guarded; sleep 1000; : {mark}")));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "guarded");
+    assert!(!living(&mark).is_empty());
+    let supervisor = host.supervisor("j");
+    client.cut();
+    kill(supervisor);
+    let start = Instant::now();
+    let log = host.job("j").join("events.jsonl");
+    while !std::fs::read_to_string(&log).unwrap().contains("supervisor_died") {
+        assert!(start.elapsed() < Duration::from_secs(15));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(living(&mark), [0i32; 0]);
+}
+
+#[test]
+fn a_guarded_job_ends_like_any_other_and_takes_its_guard_along() {
+    let host = Host::new();
+    let mark = format!("rgpu-guarded-{}", std::process::id());
+    let text = format!("sleep 1; (setsid sh -c 'sleep 1000; : {mark}' &); echo done");
+    let start = Instant::now();
+    let story =
+        host.connect().run(&plan("j", json!({"steps": [sh("a", &text), sh("b", "echo next")]})));
+    assert_eq!(*story.outcome(), Outcome::Done);
+    assert!(start.elapsed() < Duration::from_secs(8));
+    assert_eq!(living(&mark), [0i32; 0]);
+    let folder = host.job("j").display().to_string();
+    let gone = || living(&folder).is_empty();
+    while !gone() {
+        assert!(start.elapsed() < Duration::from_secs(15), "{:?}", living(&folder));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_host_that_went_down_in_the_middle_of_a_line_leaves_a_readable_log() {
     let host = Host::new();
     let mut client = host.connect();

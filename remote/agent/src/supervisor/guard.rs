@@ -1,0 +1,65 @@
+//! The guard: a tiny process beside the supervisor of a job that lives longer than a moment.
+//!
+//! A supervisor can be killed (the out-of-memory killer, an administrator) while no client is
+//! connected that would notice. The guard does: it waits for the end of a pipe that only the
+//! supervisor holds, ends what the job left behind, and writes the job's last words.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::fault::{Doing, HostFault};
+use crate::job::JobFolder;
+use crate::settle::settle;
+
+/// Jobs shorter than this do without: starting a process takes a millisecond or two.
+pub(crate) const GUARDED_AFTER: Duration = Duration::from_millis(500);
+
+/// The supervisor's hold on its guard.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pid: i32,
+    /// Closed by the kernel when this process ends, however that comes.
+    _alarm: OwnedFd,
+}
+
+impl Guard {
+    /// Starts the guard of the job in `folder`.
+    pub(crate) fn start(folder: &Path) -> io::Result<Self> {
+        let (heard, alarm) = pipe_with(PipeFlags::CLOEXEC)?;
+        let child = Command::new("/proc/self/exe")
+            .arg0("rgpu-agent")
+            .arg("guard")
+            .arg(folder)
+            .current_dir("/")
+            .stdin(heard)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { pid: child.id() as i32, _alarm: alarm })
+    }
+
+    /// The guard's process, which is not one of the job's.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+}
+
+/// Waits until the supervisor of the job in `folder` is gone, and settles the job. Called in a
+/// process that was started for it.
+///
+/// # Errors
+/// When the job's files cannot be read or written.
+pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
+    // Signals to the supervisor's group are not for us.
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"rgpu-guard");
+    let mut nothing = Vec::new();
+    io::stdin().read_to_end(&mut nothing).doing("watch", &folder)?;
+    settle(&JobFolder::at(folder)).map(|_| ())
+}
