@@ -4,4 +4,5 @@ mod architecture;
 mod host;
 mod local;
 mod ssh;
+mod ssh_cli;
 mod sshd;
