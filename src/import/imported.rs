@@ -119,7 +119,7 @@ pub(super) fn kernel_sums(launches: &[Launch]) -> Vec<KernelSum> {
         sum.min_ns = sum.min_ns.min(ns);
         sum.max_ns = sum.max_ns.max(ns);
     }
-    sums.sort_by(|a, b| b.total_ns.cmp(&a.total_ns));
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
     sums
 }
 

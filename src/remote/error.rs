@@ -215,8 +215,8 @@ impl RemoteError {
         let (side, exit) = self.blame();
         let failure =
             Failure::new(exit, self.code(), self.to_string()).side(side).on(remote, transport);
-        let failure = match self {
-            Self::Ssh(error) => return error.explain(failure, remote),
+        match self {
+            Self::Ssh(error) => error.explain(failure, remote),
             Self::AgentStart { last, .. } => failure
                 .cause(last)
                 .hint(format!("run `rgpu remote check {remote} -v` to see all that the host prints")),
@@ -241,8 +241,7 @@ impl RemoteError {
                 because(failure, self).hint("the job goes on there: `rgpu runs attach latest`")
             }
             _ => because(failure, self),
-        };
-        failure
+        }
     }
 }
 

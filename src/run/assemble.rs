@@ -462,10 +462,7 @@ fn overall(cases: &[CaseResult]) -> Option<Correctness> {
             .iter()
             .filter_map(|c| c.max_rel)
             .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))));
-        all.bit_equal = checks.iter().map(|c| c.bit_equal).fold(Some(true), |a, b| match (a, b) {
-            (Some(a), Some(b)) => Some(a && b),
-            _ => None,
-        });
+        all.bit_equal = checks.iter().try_fold(true, |all, c| Some(all && c.bit_equal?));
     }
     Some(all)
 }

@@ -30,7 +30,8 @@ pub(super) fn wire(channel: Open) -> Wire {
         while let Some(message) = reader.wait().await {
             match message {
                 ChannelMsg::Data { data } => {
-                    if queue.send(data).await.is_err() {
+                    let sent = queue.send(data).await;
+                    if sent.is_err() {
                         // Nobody reads any more; a peer that is gone needs no goodbye.
                         let _ = writer.close().await;
                         return;

@@ -254,10 +254,9 @@ fn missing(said: &str) -> Fault {
 /// from anywhere before an older one from there, beside whose headers it would then work.
 fn first_on_path() -> Option<PathBuf> {
     let folders = std::env::var_os("LD_LIBRARY_PATH")?;
-    let found = std::env::split_paths(&folders)
+    std::env::split_paths(&folders)
         .flat_map(|folder| NAMES.map(|name| folder.join(name)))
-        .find(|path| path.is_file());
-    found
+        .find(|path| path.is_file())
 }
 
 fn load(name: &std::ffi::OsStr) -> Result<Library, String> {
