@@ -2,7 +2,11 @@
 
 /// Every rung from best to lowest, over all ladders.
 pub static RUNGS: &[&str] = &[
+    // The same as the next, as root.
+    "ncu.sudo",
     "ncu.asked",
+    "ncu.app_range",
+    "ncu.kernel",
     "ncu.basic",
     "ncu.launch",
     "nsys.full",

@@ -132,8 +132,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         }
     }
     regions(request)?;
-    let words = extra(&options.extra, "--ncu-args")?;
-    refuse(&words, "--ncu-args", &["-o", "--export", "--log-file", "-i", "--import"])
+    refuse(&options.extra, "--ncu-args", &["-o", "--export", "--log-file", "-i", "--import"])
 }
 
 /// Arguments passed on must not move what rgpu looks for afterwards.
@@ -166,20 +165,6 @@ fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
     request.nvtx_include.iter().map(|text| RegionPath::parse(text)).collect()
 }
 
-/// The words of `--…-args`, split as a shell would.
-pub(super) fn extra(given: &[String], flag: &'static str) -> Result<Vec<String>, PlanError> {
-    let mut words = Vec::new();
-    for text in given {
-        words.extend(shlex::split(text).ok_or_else(|| PlanError::Option {
-            flag,
-            value: text.clone(),
-            problem: "a quote is not closed".to_owned(),
-            near: Vec::new(),
-        })?);
-    }
-    Ok(words)
-}
-
 /// ncu's own command line, up to the program.
 ///
 /// # Errors
@@ -192,7 +177,7 @@ pub(super) fn words(
 ) -> Result<Vec<Word>, PlanError> {
     let options = &request.ncu;
     let kernel = matches!(request.target, Target::Kernel { .. });
-    let passed_on = extra(&options.extra, "--ncu-args")?;
+    let passed_on = &options.extra;
     let mut words: Vec<Word> = vec![ncu.into()];
     // ncu takes most options once: what the user passes on replaces ours.
     let once = ["--target-processes", "--clock-control", "--import-source", "--replay-mode"];
@@ -248,7 +233,7 @@ pub(super) fn words(
     if !passed_on.iter().any(|word| word == "--nvtx") {
         words.push("--nvtx".into());
     }
-    words.extend(passed_on.into_iter().map(Word::from));
+    words.extend(passed_on.iter().cloned().map(Word::from));
     words.push("--force-overwrite".into());
     words.push("--export".into());
     words.push(Word::in_job(REPORT));

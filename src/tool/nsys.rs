@@ -8,7 +8,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::ncu::{extra, is_flag, refuse};
+use super::ncu::{is_flag, refuse};
 use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::region::RegionPath;
@@ -105,6 +105,9 @@ pub(super) static ROWS: &[Row] = &[
     Row("CPU IP/backtrace sampling not supported", "perf_paranoid", Go::Note),
 ];
 
+/// What is traced when the user does not say.
+const DEFAULT_TRACE: &str = "cuda,nvtx";
+
 /// What a rung traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trace {
@@ -135,8 +138,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     if let Some(CaptureRange::Nvtx(path)) = &request.nsys.capture_range {
         RegionPath::parse(path)?;
     }
-    let words = extra(&request.nsys.extra, "--nsys-args")?;
-    refuse(&words, "--nsys-args", &["-o", "--output", "-q", "--quiet"])
+    refuse(&request.nsys.extra, "--nsys-args", &["-o", "--output", "-q", "--quiet"])
 }
 
 /// nsys's own command line, up to the program, and what its environment needs besides.
@@ -152,18 +154,18 @@ pub(super) fn words(
     let mut env = Vec::new();
     let (traced, sample) = match trace {
         Trace::Full => {
-            (options.trace.as_deref().unwrap_or("cuda,nvtx,osrt"), options.sample.as_deref())
+            (options.trace.as_deref().unwrap_or(DEFAULT_TRACE), options.sample.as_deref())
         }
         Trace::Cuda => {
             // In place of an edit of the user's own nsys configuration.
             env.push(("NSYS_CONFIG_DIRECTIVES", "CuptiUseRawGpuTimestamps=false"));
-            ("cuda,nvtx", None)
+            (DEFAULT_TRACE, None)
         }
         Trace::Nvtx => ("nvtx", None),
     };
-    let passed_on = match trace {
-        Trace::Full => extra(&options.extra, "--nsys-args")?,
-        _ => Vec::new(),
+    let passed_on: &[String] = match trace {
+        Trace::Full => &options.extra,
+        _ => &[],
     };
     // What the user passes on replaces ours.
     let given = |names: &[&str]| passed_on.iter().any(|w| names.iter().any(|n| is_flag(w, n)));
@@ -190,7 +192,7 @@ pub(super) fn words(
         }
         _ => {}
     }
-    words.extend(passed_on.into_iter().map(Word::from));
+    words.extend(passed_on.iter().cloned().map(Word::from));
     words.push("--force-overwrite=true".into());
     words.push("--output".into());
     words.push(Word::in_job(REPORT));

@@ -8,7 +8,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Pattern, Probe};
 
 use super::Tool;
-use super::ncu::{extra, refuse};
+use super::ncu::refuse;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::{Request, SanitizerTool};
@@ -69,9 +69,8 @@ pub(super) fn summary(tool: SanitizerTool) -> Pattern {
 /// # Errors
 /// [`PlanError::Option`].
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
-    let words = extra(&request.sanitizer.extra, "--sanitizer-args")?;
     let ours = ["--tool", "-t", "--save", "--xml", "--log-file", "--read", "--prefix", "--quiet"];
-    refuse(&words, "--sanitizer-args", &ours)
+    refuse(&request.sanitizer.extra, "--sanitizer-args", &ours)
 }
 
 /// Its own command line, up to the program. The text stays on standard output, between the
@@ -102,7 +101,7 @@ pub(super) fn words(
             words.push(count.to_string().into());
         }
     }
-    words.extend(extra(&request.sanitizer.extra, "--sanitizer-args")?.into_iter().map(Word::from));
+    words.extend(request.sanitizer.extra.iter().cloned().map(Word::from));
     // `--xml yes` is refused by 2025.3; the bare flag is known to all.
     words.extend(["--xml", "--save"].map(Word::from));
     words.push(Word::in_job(findings(tool)));

@@ -143,8 +143,8 @@ pub(in crate::cli) struct NcuArgs {
     #[arg(long, value_name = "function|demangled|mangled", value_parser = ["function", "demangled", "mangled"])]
     pub kernel_name_base: Option<String>,
 
-    /// No kernels whose name matches this
-    #[arg(long, value_name = "RE")]
+    /// No kernels of this name
+    #[arg(long, value_name = "NAME|regex:RE")]
     pub kernel_exclude: Vec<String>,
 
     /// Launches to pass over first

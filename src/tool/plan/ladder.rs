@@ -244,7 +244,7 @@ impl<'a> Ladder<'a> {
             rung.loses = match (trace, self.request.mode) {
                 (_, Mode::Ncu) => "hardware counters: times of kernels, copies and ranges remain",
                 (Trace::Full, _) => "",
-                (Trace::Cuda, _) => "all traces but CUDA and NVTX",
+                (Trace::Cuda, _) => "traces other than CUDA and NVTX, and samples of the CPU",
                 (Trace::Nvtx, _) => "everything of the GPU: only NVTX ranges, in host time",
             }
             .to_owned();

@@ -80,12 +80,18 @@ pub static REASONS: &[Reason] = &[
         "a newer Nsight Systems may know this GPU and driver",
     ),
     row(
-        "artifact_damaged",
+        "unreadable_artifact",
         Side::Tool,
         "what came back cannot be read",
         "the file is kept under `raw/`",
     ),
     // Planning.
+    row(
+        "damaged_report",
+        Side::Tool,
+        "the report is cut or damaged",
+        "what was whole in it is kept; the file lies under `raw/`",
+    ),
     row(
         "no_gpu",
         Side::Host,
@@ -149,7 +155,7 @@ pub static REASONS: &[Reason] = &[
     ),
     row(
         "no_kernels",
-        Side::Kernel,
+        Side::Tool,
         "no kernel was profiled",
         "look at the filters: `-k regex:NAME`, `--nvtx-include`; kernels of child processes need `--target-processes all`",
     ),
@@ -276,13 +282,13 @@ pub static REASONS: &[Reason] = &[
     ),
     row(
         "no_cuda_events",
-        Side::Kernel,
+        Side::Tool,
         "nsys saw no CUDA call",
         "the program may do its work in a process that nsys does not follow",
     ),
     row(
         "nothing_captured",
-        Side::Kernel,
+        Side::Tool,
         "the capture range never began",
         "look at its name; nested ranges are captured by their own name",
     ),

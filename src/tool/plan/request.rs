@@ -159,20 +159,20 @@ pub struct NcuOptions {
     pub target_processes: Option<String>,
     /// `--clock-control`; default `none`: rgpu changes no clock unless asked.
     pub clock_control: Option<String>,
-    /// `--ncu-args`, as given.
+    /// `--ncu-args`, split into words.
     pub extra: Vec<String>,
 }
 
 /// Options of Nsight Systems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NsysOptions {
-    /// `--trace`; default `cuda,nvtx,osrt`.
+    /// `--trace`; default `cuda,nvtx`.
     pub trace: Option<String>,
     /// `--sample`: `none`, `process-tree`, `system-wide`; default `none`.
     pub sample: Option<String>,
     /// `--capture-range`.
     pub capture_range: Option<CaptureRange>,
-    /// `--nsys-args`, as given.
+    /// `--nsys-args`, split into words.
     pub extra: Vec<String>,
 }
 
@@ -190,7 +190,7 @@ pub enum CaptureRange {
 pub struct SanitizerOptions {
     /// The tools, in this order; empty: memcheck.
     pub tools: Vec<SanitizerTool>,
-    /// `--sanitizer-args`, as given.
+    /// `--sanitizer-args`, split into words.
     pub extra: Vec<String>,
 }
 

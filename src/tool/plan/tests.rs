@@ -229,8 +229,8 @@ fn requests_that_cannot_be_met_say_why() {
             with(|r| r.ncu.sections = vec!["SpeedOfLigth".into()]),
             with(|r| r.ncu.set = Some("fulll".into())),
             with(|r| r.ncu.replay_mode = Some("kernell".into())),
-            with(|r| r.ncu.extra = vec!["--x 'y".into()]),
-            with(|r| r.ncu.extra = vec!["--cache-control none -o mine".into()]),
+            with(|r| r.ncu.extra =
+                ["--cache-control", "none", "-o", "mine"].map(String::from).to_vec()),
             with(|r| r.nvtx_include = vec!["A::".into()]),
             with(|r| r.arch = Some("sm_100a".into())),
             with(|r| r.gpu = rgpu_protocol::GpuChoice::Name("b200".into())),
@@ -298,10 +298,12 @@ fn every_code_of_a_table_has_a_reason() {
 }
 
 #[test]
-fn arguments_passed_on_replace_ours_and_are_split_here() {
+fn arguments_passed_on_replace_ours() {
     let mut request = request(Mode::Ncu, "vecadd");
     request.ncu.extra =
-        vec!["--clock-control=base --import-source no".into(), "--cache-control 'none'".into()];
+        ["--clock-control=base", "--import-source", "no", "--cache-control", "none"]
+            .map(String::from)
+            .to_vec();
     let draft = planned(&request, &host("h200"));
     let argv = &draft.plan.steps.iter().find(|step| step.id == "profile").unwrap().rungs[0].argv;
     let words: Vec<String> = argv.iter().map(|word| word.resolve("JOB")).collect();
