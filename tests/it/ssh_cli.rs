@@ -125,7 +125,9 @@ fn a_command_that_was_killed_is_taken_up_where_it_left_off() {
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     // What the killed command had taken is printed no second time, and the record has it all.
     assert!(output.stdout.ends_with(b"last\n"), "{}", text(&output.stdout));
-    let log = host.sshd.path("project/artifacts/runs/latest/log/exec.stdout");
+    let runs = host.sshd.path("project/artifacts/runs");
+    let latest = fs::read_to_string(runs.join("latest")).unwrap();
+    let log = runs.join(latest.trim()).join("log/exec.stdout");
     assert_eq!(fs::read_to_string(log).unwrap(), "first\nlast\n");
 }
 
