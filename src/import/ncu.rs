@@ -2,7 +2,7 @@
 //!
 //! The report decides what the rung was worth: a tool that exits with 0 may have written no result,
 //! counters that are all NaN, or nothing of a metric that was asked for. Such a report is refused
-//! ([`Refusal`]) and the engine sends the next plan; what it holds is imported all the same.
+//! ([`Refusal`](super::Refusal)) and the engine sends the next plan; what it holds is imported all the same.
 
 mod launch;
 mod metrics;

@@ -25,7 +25,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a file that only its owner may read (secrets, the user's remotes).
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = parent(path)?;
     fs::create_dir_all(folder)?;
