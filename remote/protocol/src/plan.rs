@@ -193,7 +193,8 @@ pub struct Success {
     /// Exit statuses that may be a success; empty: any.
     #[serde(default = "zero")]
     pub exit: Vec<i32>,
-    /// Files of the job's folder that must be there and not empty.
+    /// Files of the job's folder that must be there and not empty; one `*` may stand in a name for
+    /// what is not known before, such as a process id: then one file that fits is enough.
     #[serde(default)]
     pub files: Vec<String>,
     /// Patterns of which each must occur in the output.

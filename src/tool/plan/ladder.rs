@@ -72,7 +72,7 @@ impl<'a> Ladder<'a> {
         self.leave_out(best.unwrap_or_default(), best.is_some(), "no_gpu");
         self.collector();
         let (argv, artifacts) = match self.request.target {
-            Target::Kernel { .. } => runner_words("cpu", &[], "cpu"),
+            Target::Kernel { .. } => logged_words("cpu", &[], "cpu"),
             Target::Program(_) => (self.target("cpu"), Vec::new()),
         };
         let mut rung = self.rung("cpu", argv, artifacts);
@@ -267,6 +267,8 @@ impl<'a> Ladder<'a> {
             ("NVTX_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR)),
             ("RGPU_NVTX_LOG".to_owned(), Word::in_job(format!("{RAW}/nvtx.jsonl"))),
         ]);
+        // Without a range there is no log: the program has none, or never loaded the collector.
+        rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
         rung.loses = match job {
             "cpu" => "everything of the GPU: the reference runs on the CPU".to_owned(),
             _ => "everything of the GPU: only NVTX ranges, in host time".to_owned(),
@@ -286,7 +288,7 @@ impl<'a> Ladder<'a> {
                         "all but the kernel's time by the host's clock",
                     ),
                 ] {
-                    let (argv, artifacts) = runner_words("time", flags, STEP);
+                    let (argv, artifacts) = logged_words("time", flags, STEP);
                     let mut rung = self.rung(id, argv, artifacts);
                     rung.loses = loses.to_owned();
                     self.rungs.push(rung);
@@ -318,7 +320,7 @@ pub(super) fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
     ArtifactSpec { path: path.into(), kind: kind.to_owned() }
 }
 
-/// The runner doing `job`, its report and its range log called after `name`; with the artifacts.
+/// The runner doing `job`, its report called after `name`; with the report as an artifact.
 pub(super) fn runner_words(
     job: &str,
     flags: &[&str],
@@ -327,10 +329,17 @@ pub(super) fn runner_words(
     // Only these compare with the reference: a missing one must not stop the others.
     let case = if matches!(job, "verify" | "cpu") { CASE } else { CASE_PLAIN };
     let report = format!("{RAW}/{name}.json");
-    let ranges = format!("{RAW}/{name}.ranges.jsonl");
     let mut argv = vec![Word::in_job(RUNNER), Word::in_job(case), job.into()];
     argv.extend(["--out".into(), Word::in_job(&report)]);
-    argv.extend(["--ranges".into(), Word::in_job(&ranges)]);
     argv.extend(flags.iter().map(|flag| Word::from(*flag)));
-    (argv, vec![artifact(report, "case_report"), artifact(ranges, "ranges")])
+    (argv, vec![artifact(report, "case_report")])
+}
+
+/// The same with the runner's own log of its ranges: where no tool records them.
+fn logged_words(job: &str, flags: &[&str], name: &str) -> (Vec<Word>, Vec<ArtifactSpec>) {
+    let (mut argv, mut artifacts) = runner_words(job, flags, name);
+    let ranges = format!("{RAW}/{name}.ranges.jsonl");
+    argv.extend(["--ranges".into(), Word::in_job(&ranges)]);
+    artifacts.push(artifact(ranges, "ranges"));
+    (argv, artifacts)
 }

@@ -105,6 +105,23 @@ fn follow(then: &Then) -> Verdict {
     }
 }
 
+/// Whether a file is there and not empty; one that fits where the name has a `*`.
+fn is_there(work: &Path, path: &str) -> bool {
+    let Some((start, end)) = path.split_once('*') else {
+        return std::fs::metadata(work.join(path)).is_ok_and(|m| m.len() > 0);
+    };
+    let (folder, start) = start.rsplit_once('/').unwrap_or(("", start));
+    let fits = |name: &str| {
+        name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+    };
+    std::fs::read_dir(work.join(folder)).is_ok_and(|entries| {
+        entries.flatten().any(|entry| {
+            entry.file_name().to_str().is_some_and(fits)
+                && entry.metadata().is_ok_and(|m| m.len() > 0)
+        })
+    })
+}
+
 /// Failures that no row of a table explains: code and words.
 fn plain_failure(
     step: &Step,
@@ -128,8 +145,7 @@ fn plain_failure(
     if !wanted.is_empty() && !ran.exit.is_some_and(|exit| wanted.contains(&exit)) {
         return Some(("exit", last_line()));
     }
-    let there = |path: &String| std::fs::metadata(work.join(path)).is_ok_and(|m| m.len() > 0);
-    if let Some(file) = rung.success.files.iter().find(|path| !there(path)) {
+    if let Some(file) = rung.success.files.iter().find(|path| !is_there(work, path)) {
         return Some(("no_file", file.clone()));
     }
     let printed = |p: &rgpu_protocol::Pattern| p.find(stdout).or_else(|| p.find(stderr)).is_some();
@@ -206,6 +222,18 @@ mod tests {
         assert_eq!(judged(rung, 0, warning).1, Verdict::Well);
         let (record, verdict) = judged(rung, 1, "k.cu(3): error: no\n");
         assert_eq!((verdict, record.code.as_str()), (Verdict::Stop, "does_not_compile"));
+    }
+
+    #[test]
+    fn a_star_in_a_wanted_file_stands_for_what_nobody_knows_before() {
+        let work = tempfile::tempdir().unwrap();
+        std::fs::create_dir(work.path().join("raw")).unwrap();
+        assert!(!is_there(work.path(), "raw/nvtx.jsonl.*"));
+        std::fs::write(work.path().join("raw/nvtx.jsonl.12"), "").unwrap();
+        assert!(!is_there(work.path(), "raw/nvtx.jsonl.*"));
+        std::fs::write(work.path().join("raw/nvtx.jsonl.12"), "{}").unwrap();
+        assert!(is_there(work.path(), "raw/nvtx.jsonl.*"));
+        assert!(!is_there(work.path(), "raw/*.nvtx"));
     }
 
     #[test]
