@@ -82,8 +82,7 @@ impl Runs {
         {
             return RunFolder::open(Path::new(name));
         }
-        let mut ids = self.ids()?;
-        ids.sort();
+        let ids = self.ids()?;
         let back = match name.strip_prefix("latest") {
             Some("") => Some(0),
             Some(rest) => {
@@ -93,14 +92,16 @@ impl Runs {
         };
         if let Some(back) = back {
             let last = fs::read_to_string(self.root.join("latest")).unwrap_or_default();
-            let at = ids.iter().position(|id| id == last.trim()).or(ids.len().checked_sub(1));
-            let id = at.and_then(|at: usize| at.checked_sub(back)).and_then(|at| ids.get(at));
+            let ids = self.newest_first(ids);
+            let at = ids.iter().position(|id| id == last.trim()).unwrap_or(0);
+            let id = at.checked_add(back).and_then(|at| ids.get(at));
             return RunFolder::open(&self.root.join(id.ok_or_else(unknown)?));
         }
         if ids.iter().any(|id| id == name) {
             return RunFolder::open(&self.root.join(name));
         }
         let mut fits: Vec<String> = ids.into_iter().filter(|id| id.starts_with(name)).collect();
+        fits.sort();
         match (fits.len(), name.is_empty()) {
             (1, false) => RunFolder::open(&self.root.join(fits.remove(0))),
             (0, _) | (_, true) => Err(unknown()),
@@ -129,6 +130,18 @@ impl Runs {
             fs::remove_dir_all(&line.folder).map_err(io_error("remove", &line.folder))?;
         }
         Ok(old)
+    }
+
+    /// By the time they began, which names given by hand say nothing of.
+    fn newest_first(&self, ids: Vec<String>) -> Vec<String> {
+        let started = |id: &String| {
+            let record = RunFolder::open(&self.root.join(id)).and_then(|run| run.record());
+            record.map(|record| record.started).unwrap_or_default()
+        };
+        let mut dated: Vec<(String, String)> =
+            ids.into_iter().map(|id| (started(&id), id)).collect();
+        dated.sort_by(|a, b| b.cmp(a));
+        dated.into_iter().map(|(_, id)| id).collect()
     }
 
     fn ids(&self) -> Result<Vec<String>, StoreError> {
@@ -173,7 +186,7 @@ mod tests {
         let record = RunRecord {
             schema: "rgpu.run/1".into(),
             id: id.into(),
-            started: format!("2026-01-01T00:00:{}Z", id.len()),
+            started: format!("2026-01-01T00:00:{:02}Z", id.len()),
             title: String::new(),
             command: "profile".into(),
             argv: Vec::new(),
@@ -206,6 +219,10 @@ mod tests {
         assert!(matches!(found("2026"), Err(StoreError::Ambiguous { .. })));
         assert!(matches!(found("latest~9"), Err(StoreError::Unknown(_))));
         assert!(matches!(found(""), Err(StoreError::Unknown(_))));
+        // The first to begin of all, whatever its name.
+        run(dir.path(), "z", RunState::Done);
+        atomic::write(&dir.path().join("latest"), b"20260103-ccc\n").unwrap();
+        assert_eq!(found("latest~3").unwrap(), "z");
         let path = dir.path().join("20260101-a");
         assert_eq!(found(path.to_str().unwrap()).unwrap(), "20260101-a");
     }
