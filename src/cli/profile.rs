@@ -18,6 +18,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::run::{Desk, Ended, FactsCache, ProfileRun, Reporter, Said};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::tool;
 use request::Asked;
 
 /// Profiles.
@@ -26,6 +27,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
+    tool::check(&asked.request)?;
     if args.run.dry_run {
         return show::dry_run(app, args, &asked);
     }

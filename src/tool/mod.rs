@@ -29,7 +29,7 @@ mod sudo;
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::draft::{BundleFile, Content, Draft, Expectations, Localized, PlanError};
-pub use plan::plan;
+pub use plan::facts::assumed;
 pub use plan::reason::{REASONS, Reason, reason};
 pub use plan::region::{OUR_DOMAIN, RegionPath};
 pub use plan::request::{
@@ -37,6 +37,7 @@ pub use plan::request::{
     SanitizerTool, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
+pub use plan::{check, plan};
 
 /// A tool of the GPU host.
 pub trait Tool: Sync {

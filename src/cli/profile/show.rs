@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use rgpu_protocol::HostFacts;
-
 use super::ProfileArgs;
 use super::request::Asked;
 use crate::bundle;
@@ -39,16 +37,12 @@ pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &Asked) -> Result<St
     let known = FactsCache::new(&app.cache, &spec).load(now);
     if known.is_none() {
         app.say(&format!(
-            "nothing is known of `{}` yet, so this is the plan for a host without a GPU; `rgpu remote check {}` asks it",
+            "nothing is known of `{}` yet, so this is the plan for a host with a GPU and every tool; `rgpu remote check {}` asks it",
             spec.name, spec.name
         ));
     }
     let arch = std::env::consts::ARCH;
-    let facts = known.unwrap_or_else(|| {
-        let mut facts = HostFacts { remote: spec.name.clone(), ..HostFacts::default() };
-        facts.agent.arch = arch.to_owned();
-        facts
-    });
+    let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, arch));
     let programs = session::programs(app, arch)?;
     let toolbox = Toolbox { runner: programs.runner, collector: programs.collector };
     let job = JobName { run: "dry-run".to_owned(), sequence: 1 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::probe::{AgentFacts, ProbeAnswer, ToolFacts};
+use rgpu_protocol::probe::{AgentFacts, GpuFacts, ProbeAnswer, ToolFacts};
 use rgpu_protocol::{HostFacts, Pattern, Probe};
 
 use super::super::TOOLS;
@@ -31,6 +31,28 @@ pub(crate) fn facts(remote: &str, transport: &str, agent: AgentFacts) -> HostFac
     // The answers are understood now; what is kept is what they meant.
     facts.agent = AgentFacts { answers: Vec::new(), ..agent };
     facts
+}
+
+/// A host of which nothing is known: one with a GPU, and with every tool on PATH. For plans that are
+/// shown and not run.
+pub fn assumed(remote: &str, arch: &str) -> HostFacts {
+    let tool = |name: &&str| ToolFacts {
+        name: (*name).to_owned(),
+        path: (*name).to_owned(),
+        ..ToolFacts::default()
+    };
+    HostFacts {
+        remote: remote.to_owned(),
+        agent: AgentFacts { arch: arch.to_owned(), ..AgentFacts::default() },
+        gpus: vec![GpuFacts {
+            name: "a GPU".to_owned(),
+            uuid: "GPU-unknown".to_owned(),
+            sm: 90,
+            ..GpuFacts::default()
+        }],
+        tools: ["nvcc", "cc", "ncu", "nsys", "compute-sanitizer"].iter().map(tool).collect(),
+        ..HostFacts::default()
+    }
 }
 
 /// A probe that runs the first file found.

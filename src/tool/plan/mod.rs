@@ -44,6 +44,16 @@ const CASE_PLAIN: &str = "case-plain.json";
 const CASE_SANITIZER: &str = "case-sanitizer.json";
 const RAW: &str = "raw";
 
+/// Checks what can be known to be wrong with a request before any host is asked.
+///
+/// # Errors
+/// [`PlanError::Option`].
+pub fn check(request: &Request) -> Result<(), PlanError> {
+    ncu::check(request)?;
+    nsys::check(request)?;
+    sanitizer::check(request)
+}
+
 /// Makes the plan for a request.
 ///
 /// # Errors
@@ -54,9 +64,7 @@ pub fn plan(
     toolbox: &Toolbox,
     job: &JobName,
 ) -> Result<Draft, PlanError> {
-    ncu::check(request)?;
-    nsys::check(request)?;
-    sanitizer::check(request)?;
+    check(request)?;
     let gpu = arch::chosen_gpu(request, facts)?.is_some();
     let mut draft = match &request.target {
         Target::Program(program) => {
