@@ -52,6 +52,12 @@ const ALWAYS: &[&str] = &["case_report"];
 /// Steps whose success is not the run's rung.
 const PREPARING: &[&str] = &["build", "reference", "export"];
 
+/// Whether the runner's ranges in this file say when the kernel ran: not those of the steps before,
+/// and not under ncu, which runs each launch many times over.
+fn tells_ranges(file: &HostFile) -> bool {
+    file.artifact.step == "profile" && !file.rung.starts_with("ncu.")
+}
+
 impl Parts {
     pub(super) fn new(request: &Request) -> Self {
         let mut parts = Self::default();
@@ -95,6 +101,9 @@ impl Parts {
             }
             // Imported with its log, which alone makes the verdict.
             if file.artifact.kind == "sanitizer_xml" {
+                continue;
+            }
+            if file.artifact.kind == "ranges" && !tells_ranges(file) {
                 continue;
             }
             let believed = end.rung_of(&file.artifact.step) == Some(file.rung.as_str());
