@@ -1,6 +1,6 @@
 //! `rgpu kernels`: the kernels that `--kernel` knows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub(super) fn places(app: &App) -> Places {
         // Installed: ../share/rgpu/kernels. In a workspace: target/<profile>/rgpu.
         [here.join("../share/rgpu/kernels"), here.join("../../kernels")]
             .into_iter()
-            .find(|p| p.is_dir())
+            .find_map(|p| p.canonicalize().ok().filter(|p| p.is_dir()))
     });
     Places {
         project: app.config.project.clone(),
@@ -98,7 +98,8 @@ impl Line {
 }
 
 fn list(app: &App) -> Result<Status> {
-    let listed = find::list(&places(app));
+    let places = places(app);
+    let listed = find::list(&places);
     let lines: Vec<Line> = listed
         .into_iter()
         .map(|kernel| match kernel.spec {
@@ -129,18 +130,17 @@ fn list(app: &App) -> Result<Status> {
     ]);
     for line in lines {
         let cases = line.error.unwrap_or_else(|| line.cases.join(" "));
-        let folder = shown(app, &line.folder);
+        let ours = places.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
+        let folder = if ours { "shipped".to_owned() } else { shown(app, &line.folder) };
         grid.row([line.name, line.mode, line.entry, cases, folder]);
     }
-    app.print(&grid.plain(app.style().width, 0));
+    app.print(&grid.plain(app.style().width.max(100), 0));
     Ok(0)
 }
 
 /// A path as the user would type it from here.
 fn shown(app: &App, path: &str) -> String {
-    std::path::Path::new(path)
-        .strip_prefix(&app.cwd)
-        .map_or(path.to_owned(), |p| p.display().to_string())
+    Path::new(path).strip_prefix(&app.cwd).map_or(path.to_owned(), |p| p.display().to_string())
 }
 
 fn show(app: &App, name: &str) -> Result<Status> {
@@ -220,7 +220,7 @@ fn new(app: &App, args: &NewArgs) -> Result<Status> {
         args.file
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or(std::path::Path::new("."))
+            .unwrap_or(Path::new("."))
             .display()
     ));
     Ok(0)

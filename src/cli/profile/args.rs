@@ -30,7 +30,7 @@ pub(in crate::cli) struct ProfileArgs {
     pub place: PlaceArgs,
 
     /// Sizes: values in the kernel's order or `n=…`; `;` between cases (or groups), `|` between cases
-    #[arg(long, value_name = "SIZES", help_heading = "Kernel")]
+    #[arg(long, value_name = "SIZES", help_heading = "Kernel", allow_hyphen_values = true)]
     pub problem_sizes: Vec<String>,
 
     /// Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
