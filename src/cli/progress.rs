@@ -159,7 +159,10 @@ impl Progress {
                     self.phase(safe(title.as_bytes()));
                 }
             }
-            EventBody::RungEnded(record) if !record.ok && self.live != Live::Through => {
+            // What was passed over for want of a file was not tried.
+            EventBody::RungEnded(record)
+                if !record.ok && record.code != "missing" && self.live != Live::Through =>
+            {
                 let words = if record.words.is_empty() {
                     String::new()
                 } else {

@@ -201,11 +201,13 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
                 .file(profile.display())
                 .cause(e)
         })?;
-        let id = if app.global.json { "json" } else { "table" };
-        if let Some(report) = crate::report::report(id) {
-            app.print(&(report.render)(&profile, &app.style()));
-        }
-        if !app.global.json {
+        if app.global.json {
+            // As it was written: numbers read and written again may change in the last digit.
+            app.print(&String::from_utf8_lossy(&bytes));
+        } else {
+            if let Some(report) = crate::report::report("table") {
+                app.print(&(report.render)(&profile, &app.style()));
+            }
             app.print(&format!("  run         {}\n", folder.path().display()));
         }
         return Ok(0);
