@@ -1,10 +1,21 @@
-//! Integration tests in one binary: they run the built programs against real servers.
+//! Integration tests in one binary: they run the built programs as a user would, against real
+//! servers and a played GPU host.
 
 #![allow(clippy::unwrap_used, reason = "an unwrap tells a test failure well enough")]
 
 mod architecture;
+mod exec;
+mod fake_host;
 mod host;
+mod interrupts;
+mod kernels;
+mod ladders;
+mod laptop;
 mod local;
+mod no_gpu;
+mod profile;
+mod remotes;
+mod runs;
 mod ssh;
 mod ssh_cli;
 mod sshd;

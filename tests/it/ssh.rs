@@ -431,21 +431,6 @@ async fn a_start_command_that_fails_is_told_with_its_last_words() {
 }
 
 #[tokio::test]
-async fn a_connection_that_renews_its_keys_goes_on() {
-    let sshd = Sshd::start().restart("RekeyLimit 1M");
-    let user = user();
-    let mut link = connect(&sshd.remote(), FirstUse::AcceptNew, &user).await.unwrap();
-    let bytes = noise(6 << 20);
-    let command =
-        submission(&["/bin/sh", "-c", "seq 1 400000; wc -c < data"], &[("data", &bytes)], &[]);
-    link.submit(&command, &|_| ()).await.unwrap();
-    let story = follow(&mut link).await.unwrap();
-    assert!(story.stdout.ends_with(b"\n400000\n6291456\n"), "{} bytes", story.stdout.len());
-    assert!(!user.heard().contains("link lost"), "{}", user.heard());
-    assert_eq!(fs::read_to_string(sshd.path("known_hosts")).unwrap().lines().count(), 1);
-}
-
-#[tokio::test]
 async fn a_folder_that_others_may_write_is_passed_over() {
     let sshd = Sshd::start();
     let shared = sshd.path("shared");

@@ -13,7 +13,6 @@ use super::{CASE, CASE_PLAIN, COLLECTOR, RAW, RUNNER};
 use crate::kernel::Mode;
 use crate::tool::ncu::{self, Collect};
 use crate::tool::nsys::{self, Trace};
-use crate::tool::sudo;
 
 /// Builds the ladder of one request.
 pub(super) struct Ladder<'a> {
@@ -100,9 +99,6 @@ impl<'a> Ladder<'a> {
                 filtered: ncu::filtered(self.request),
             };
             rung.diagnosis = table(rows, ways);
-            if rung.id == "ncu.sudo" {
-                rung.diagnosis.splice(0..0, table(sudo::ROWS, ways));
-            }
         }
         if let Some(first) = self.rungs.first_mut()
             && self.left_out.is_empty()
@@ -201,7 +197,8 @@ impl<'a> Ladder<'a> {
         let loses = "all sections but the basic ones";
         add(self, "ncu.basic", Collect::Basic, None, None, loses)?;
         if self.request.sudo && !self.facts.agent.root {
-            match path_of(self.facts, "sudo") {
+            let sudo = self.facts.tool("sudo").filter(|tool| tool.problems.is_empty());
+            match sudo.map(|tool| tool.path.as_str()) {
                 Some(sudo) => {
                     let loses = "nothing: ncu runs as root";
                     add(self, "ncu.sudo", Collect::Asked, replay, Some(sudo), loses)?;

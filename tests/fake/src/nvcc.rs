@@ -34,14 +34,21 @@ pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, Trouble> {
         return Ok(2);
     }
     let stem = Path::new(source).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let extension = Path::new(output).extension().and_then(|e| e.to_str()).unwrap_or_default();
-    let bytes = match extension {
-        "cubin" => cubin(&stem)?,
-        "ptx" => format!("// synthetic\n.version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry {stem}() {{ ret; }}\n").into_bytes(),
-        _ => b"synthetic: never loaded".to_vec(),
-    };
-    fs::write(output, bytes)?;
+    let kept = |extension: &str| Path::new(output).with_file_name(format!("{stem}.{extension}"));
+    fs::write(kept("cubin"), cubin(&stem)?)?;
+    if words.iter().any(|word| word == "--keep") {
+        fs::write(kept("ptx"), ptx(&stem))?;
+    }
+    if words.iter().any(|word| word == "-shared") {
+        fs::write(output, b"synthetic: never loaded")?;
+    }
     Ok(0)
+}
+
+fn ptx(stem: &str) -> String {
+    format!(
+        "// synthetic\n.version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry {stem}()\n{{\n\tret;\n}}\n"
+    )
 }
 
 /// The cubin of a kernel, out of its recorded report; of kernels without one, some other cubin.

@@ -1,0 +1,96 @@
+//! `rgpu exec`: a bare command on a host.
+
+use std::fs;
+
+use crate::laptop::{Laptop, status};
+
+#[test]
+fn a_command_keeps_its_output_its_streams_and_its_status() {
+    let laptop = Laptop::new();
+    insta::assert_snapshot!(laptop.show("exec -- sh -c 'echo out; echo err >&2; exit 7'"));
+    let record = laptop.latest_json("run.json");
+    assert_eq!((&record["exit"], &record["program_exit"]), (&7.into(), &7.into()));
+    assert_eq!(fs::read_to_string(laptop.latest().join("log/exec.stdout")).unwrap(), "out\n");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_signal_is_128_more_and_a_time_limit_is_124() {
+    let laptop = Laptop::new();
+    insta::assert_snapshot!(laptop.show("exec -- sh -c 'kill -TERM $$'"));
+    insta::assert_snapshot!(laptop.show("exec --timeout 1s -- sh -c 'sleep 1000 & sleep 1000'"));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn what_rgpu_itself_cannot_do_is_125() {
+    let laptop = Laptop::new();
+    insta::assert_snapshot!(laptop.show("exec -- no-such-program"));
+    insta::assert_snapshot!(laptop.show("exec --json -- no-such-program"));
+    insta::assert_snapshot!(laptop.show("exec --remote nowhere -- true"));
+}
+
+#[test]
+fn standard_input_reaches_the_command_whole() {
+    let laptop = Laptop::new();
+    // All bytes, no newline at the end, more than a pipe holds.
+    let input: Vec<u8> = (0..300_000_u32).map(|i| (i * 7 % 256) as u8).collect();
+    let output = laptop.run_with_input("exec -- cat", &input);
+    assert_eq!(status(&output), 0);
+    assert!(output.stdout == input, "{} of {} bytes came back", output.stdout.len(), input.len());
+    let log = laptop.latest().join("log/exec.stdout");
+    assert!(fs::read(log).unwrap() == input);
+    // A command that does not read ends all the same.
+    assert_eq!(status(&laptop.run_with_input("exec -- true", &input)), 0);
+}
+
+#[test]
+fn bytes_that_are_no_text_and_control_sequences_go_to_files_and_pipes_as_they_are() {
+    let laptop = Laptop::new();
+    let output = laptop.run(r"exec -- printf '\033[31mred\033[0m\377\376[EXIT:0]\n'");
+    assert_eq!(output.stdout, b"\x1b[31mred\x1b[0m\xff\xfe[EXIT:0]\n");
+    assert_eq!(output.stderr, b"");
+    assert_eq!(status(&output), 0);
+}
+
+#[test]
+fn words_reach_the_command_as_they_were_typed() {
+    let laptop = Laptop::new();
+    let output = laptop.run(r#"exec -- printf '<%s>' 'a b' '' '$HOME' '*' "it's" '--json'"#);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "<a b><><$HOME><*><it's><--json>");
+}
+
+#[test]
+fn json_is_all_that_stands_on_stdout_and_events_go_where_they_are_asked() {
+    let laptop = Laptop::new();
+    let line = "exec --json --events events.jsonl -- sh -c 'echo hello; exit 3'";
+    insta::assert_snapshot!(laptop.show(line));
+    let events = fs::read_to_string(laptop.project("events.jsonl")).unwrap();
+    let kinds: Vec<serde_json::Value> =
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(kinds.len() > 5, "{events}");
+    assert!(events.contains("\"ended\""), "{events}");
+}
+
+#[test]
+fn a_storm_of_output_is_kept_up_to_the_limit_and_passes_whole() {
+    let laptop = Laptop::new();
+    let output = laptop.run("exec -q -- seq 1 400000");
+    assert_eq!(status(&output), 0);
+    let expected: String = (1..=400_000).map(|n| format!("{n}\n")).collect();
+    assert!(output.stdout == expected.as_bytes());
+    let output = laptop.run("exec --log-limit 1MB -- seq 1 400000");
+    assert_eq!(status(&output), 0);
+    assert!(output.stdout.len() <= 1_000_000, "{}", output.stdout.len());
+    assert!(expected.as_bytes().starts_with(&output.stdout));
+}
+
+#[test]
+fn a_variable_is_set_for_the_command_and_the_laptops_own_do_not_travel() {
+    let laptop = Laptop::new();
+    let mut command = laptop.rgpu(["exec", "--env", "SIZE=large", "--", "env"]);
+    let output = command.env("SECRET_TOKEN", "hunter2").output().unwrap();
+    let seen = String::from_utf8(output.stdout).unwrap();
+    assert!(seen.lines().any(|line| line == "SIZE=large"), "{seen}");
+    assert!(!seen.contains("hunter2"), "{seen}");
+}

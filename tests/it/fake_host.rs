@@ -1,0 +1,63 @@
+//! A GPU host that is played: a folder of links to `rgpu-fake`, named after NVIDIA's tools.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use crate::laptop::{Laptop, built, wait_for};
+
+/// The tools that are played.
+const TOOLS: &[&str] = &["ncu", "nsys", "compute-sanitizer", "nvcc", "nvidia-smi"];
+
+/// A played GPU host.
+pub(crate) struct FakeHost {
+    folder: PathBuf,
+}
+
+impl FakeHost {
+    /// A host with every tool, known to the laptop as the remote `h200` on this machine.
+    pub(crate) fn new(laptop: &Laptop) -> FakeHost {
+        FakeHost::with(laptop, TOOLS)
+    }
+
+    /// The same with these tools only.
+    pub(crate) fn with(laptop: &Laptop, tools: &[&str]) -> FakeHost {
+        let folder = laptop.path("h200");
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        for tool in tools {
+            symlink(built("rgpu-fake"), folder.join("bin").join(tool)).unwrap();
+        }
+        // The runner travels to the host, so it is a file of its own.
+        let runner = laptop.path("libexec/rgpu-runner");
+        let script =
+            format!("#!/bin/sh\nexec '{}' rgpu-runner \"$@\"\n", built("rgpu-fake").display());
+        fs::write(&runner, script).unwrap();
+        fs::set_permissions(&runner, fs::Permissions::from_mode(0o755)).unwrap();
+        // Nothing loads it: the played runner has no ranges that a collector could see.
+        fs::write(laptop.path("libexec/librgpu_collector.so"), b"synthetic").unwrap();
+        let host = FakeHost { folder };
+        let settings = format!(
+            "[remote.h200]\nurl = \"local\"\npath = [{:?}]\nenv = {{ RGPU_FAKE_HOST = {:?} }}\n",
+            host.folder.join("bin"),
+            host.folder
+        );
+        fs::write(laptop.path("config/config.toml"), settings).unwrap();
+        host
+    }
+
+    /// Makes tools misbehave: lines `TOOL WORD [ARG]`, see `tests/fake/src/mischief.rs`.
+    pub(crate) fn mischief(&self, lines: &str) {
+        fs::write(self.folder.join("mischief"), lines).unwrap();
+    }
+
+    /// Waits until a tool with the mischief `gate` stands at its gate.
+    pub(crate) fn wait_for_gate(&self, tool: &str) {
+        let file = self.folder.join(format!("{tool}.waiting"));
+        wait_for("a tool at its gate", || file.exists().then_some(()));
+    }
+
+    /// Lets it through.
+    pub(crate) fn open_gate(&self, tool: &str) {
+        fs::write(self.folder.join(format!("{tool}.go")), b"").unwrap();
+    }
+}

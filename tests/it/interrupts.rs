@@ -1,0 +1,116 @@
+//! Ctrl-C, killed commands and taking runs up again: nothing half-written, nothing left running.
+
+use std::fs;
+use std::process::Child;
+
+use rgpu::model::Profile;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status, wait_for};
+
+const NCU: &str = "profile --kernel vecadd --mode ncu --remote h200 --json";
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Waits until a file of the newest run holds `text`.
+fn wait_for_log(laptop: &Laptop, log: &str, text: &str) {
+    let runs = laptop.project("artifacts/runs");
+    wait_for(text, || {
+        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        fs::read_to_string(runs.join(id.trim()).join(log)).ok()?.contains(text).then_some(())
+    });
+}
+
+#[test]
+fn ctrl_c_stops_the_whole_process_tree_and_ends_with_130() {
+    let laptop = Laptop::new();
+    // The program ignores SIGINT and SIGTERM and has a daemon that left its session.
+    let child = laptop.start(
+        r#"exec -- sh -c 'trap "" INT TERM; setsid sleep 1000 & echo started; sleep 1000; sleep 1000'"#,
+    );
+    wait_for_log(&laptop, "log/exec.stdout", "started");
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", String::from_utf8_lossy(&output.stderr));
+    laptop.wait_until_quiet();
+    let record = laptop.latest_json("run.json");
+    assert_eq!((&record["state"], &record["exit"]), (&"cancelled".into(), &130.into()));
+}
+
+#[test]
+fn ctrl_c_during_a_profile_leaves_no_profile_and_nothing_running() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("ncu hang\n");
+    let child = laptop.start(NCU);
+    wait_for_log(&laptop, "log/profile.stdout", "hanging");
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", String::from_utf8_lossy(&output.stderr));
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&error["schema"], &error["exit"]), (&"rgpu.error/1".into(), &130.into()));
+    laptop.wait_until_quiet();
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+}
+
+#[test]
+fn a_run_whose_command_was_killed_is_taken_up_and_gives_a_whole_profile() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let mut child = laptop.start(NCU);
+    host.wait_for_gate("ncu");
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    assert_eq!(laptop.latest_json("run.json")["state"], "running");
+    host.open_gate("ncu");
+    let output = laptop.run("runs attach latest --json");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("runs attach latest --json", &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "ncu.asked");
+    assert!(profile.launches[0].metrics.len() > 500);
+    assert_eq!(profile.correctness.unwrap().verdict, "right");
+    assert_eq!(laptop.latest_json("run.json")["state"], "done");
+    // The log is whole and nothing of it twice.
+    let log = fs::read_to_string(laptop.latest().join("log/profile.stdout")).unwrap();
+    assert_eq!(log.matches("==PROF== Profiling \"vecadd\"").count(), 1, "{log}");
+    // Taken up again it says the same.
+    let again = laptop.run("runs attach latest --json");
+    let kept = fs::read(laptop.latest().join("profile.json")).unwrap();
+    assert!(again.stdout == kept, "{}", laptop.shown("runs attach latest --json", &again));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_command_that_was_killed_is_taken_up_with_its_output_and_status() {
+    let laptop = Laptop::new();
+    let go = laptop.path("go");
+    let line = format!(
+        "exec -- sh -c 'echo before; while [ ! -e {0} ]; do sleep 0.05; done; echo after; exit 9'",
+        go.display()
+    );
+    let mut child = laptop.start(&line);
+    wait_for_log(&laptop, "log/exec.stdout", "before");
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    fs::write(go, b"").unwrap();
+    let output = laptop.run("runs attach");
+    assert_eq!(status(&output), 9, "{}", laptop.shown("runs attach", &output));
+    let log = fs::read_to_string(laptop.latest().join("log/exec.stdout")).unwrap();
+    assert_eq!(log, "before\nafter\n");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_run_is_cancelled_from_another_terminal() {
+    let laptop = Laptop::new();
+    let mut child = laptop.start("exec -- sh -c 'echo started; sleep 1000'");
+    wait_for_log(&laptop, "log/exec.stdout", "started");
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    insta::assert_snapshot!(laptop.show("runs cancel"));
+    laptop.wait_until_quiet();
+    insta::assert_snapshot!(laptop.show("runs cancel"));
+}

@@ -1,0 +1,154 @@
+//! `rgpu kernels`, and every mistake in a kernel that is found before a host is reached.
+
+use std::fs;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::Laptop;
+
+const SOURCE: &str = "extern \"C\" __global__ void twice(const float *x, float *y, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) y[i] = 2 * x[i];\n}\n";
+
+const SPEC: &str = r#"name = "twice"
+language = "cuda"
+source = "twice.cu"
+entry = { device = "twice" }
+
+[[arg]]
+name = "x"
+dtype = "f32"
+shape = ["n"]
+init = { uniform = [-1.0, 1.0] }
+role = "in"
+
+[[arg]]
+name = "y"
+dtype = "f32"
+shape = ["n"]
+role = "out"
+
+[[arg]]
+name = "n"
+dtype = "i32"
+role = "scalar"
+value = "n"
+
+[launch]
+grid = ["ceil_div(n, 256)"]
+block = [256]
+
+[sizes]
+vars = ["n"]
+cases.small = { n = 1000 }
+default = "small"
+"#;
+
+fn laptop_with(spec: &str) -> Laptop {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("kernels/twice/kernel.toml", spec);
+    laptop.write("kernels/twice/twice.cu", SOURCE);
+    laptop
+}
+
+#[test]
+fn the_shipped_kernels_are_listed_and_shown() {
+    let laptop = Laptop::new();
+    insta::assert_snapshot!(laptop.show("kernels list"));
+    insta::assert_snapshot!(laptop.show("kernels show vecadd"));
+    insta::assert_snapshot!(laptop.show("kernels show host-entry --json"));
+}
+
+#[test]
+fn a_projects_own_kernel_is_found_by_name_folder_and_file() {
+    let laptop = laptop_with(SPEC);
+    let by_name = laptop.run("kernels show twice");
+    assert!(by_name.status.success());
+    assert_eq!(by_name.stdout, laptop.run("kernels show kernels/twice").stdout);
+    let listed = String::from_utf8(laptop.run("kernels list").stdout).unwrap();
+    assert!(listed.contains("kernels/twice"), "{listed}");
+}
+
+#[test]
+fn a_new_kernel_begins_with_a_skeleton_that_is_never_written_over() {
+    let laptop = Laptop::new();
+    laptop.write("twice.cu", SOURCE);
+    insta::assert_snapshot!(laptop.show("kernels new twice.cu"));
+    insta::assert_snapshot!(fs::read_to_string(laptop.project("kernel.toml")).unwrap());
+    insta::assert_snapshot!(laptop.show("kernels new twice.cu"));
+    insta::assert_snapshot!(laptop.show("kernels new no-such.cu"));
+}
+
+#[test]
+fn an_unknown_kernel_names_the_nearest() {
+    let laptop = Laptop::new();
+    insta::assert_snapshot!(laptop.show("profile --kernel vecad"));
+    insta::assert_snapshot!(laptop.show("kernels show tiled-matmull"));
+    insta::assert_snapshot!(laptop.show("profile --kernel no/such/file.cu"));
+}
+
+#[test]
+fn a_bad_kernel_toml_is_an_error_with_its_line_and_key() {
+    let mut story = String::new();
+    for (from, to) in [
+        (
+            "dtype = \"f32\"\nshape = [\"n\"]\nrole = \"out\"",
+            "dtype = \"f33\"\nshape = [\"n\"]\nrole = \"out\"",
+        ),
+        ("default = \"small\"", "default = \"tiny\""),
+        ("[launch]", "[lunch]"),
+        ("block = [256]", "block = [2048]"),
+        ("ceil_div(n, 256)", "ceil_div(m, 256)"),
+        ("ceil_div(n, 256)", "ceil_div(n,"),
+        ("source = \"twice.cu\"", "source = \"thrice.cu\""),
+        ("name = \"twice\"", "name = "),
+    ] {
+        assert!(SPEC.contains(from), "{from}");
+        let laptop = laptop_with(&SPEC.replacen(from, to, 1));
+        story += &laptop.show("profile --kernel twice --dry-run");
+    }
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn a_bad_size_is_an_error_with_an_example() {
+    let laptop = laptop_with(SPEC);
+    let mut story = String::new();
+    for sizes in ["n=", "m=4", "4,5", "-3", "0", "n=4x", "n=99999999999999999999", "nosuch"] {
+        story +=
+            &laptop.show(&format!("profile --kernel twice --problem-sizes '{sizes}' --dry-run"));
+    }
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn presets_give_flags_and_an_unknown_one_names_the_nearest() {
+    let laptop = laptop_with(SPEC);
+    laptop.write("rgpu.toml", "[preset.quick]\nmode = \"bench\"\niters = 3\n");
+    insta::assert_snapshot!(laptop.show("profile --kernel twice --preset quik --dry-run"));
+    let shown = laptop.show("profile --kernel twice --preset quick --dry-run");
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+    laptop.write("rgpu.toml", "[preset.quick]\nno-such-flag = 3\n");
+    insta::assert_snapshot!(laptop.show("profile --kernel twice --preset quick --dry-run"));
+}
+
+#[test]
+fn usage_errors_are_two_and_say_what_to_type() {
+    let laptop = Laptop::new();
+    let mut story = String::new();
+    for line in [
+        "profile",
+        "profil --kernel vecadd",
+        "profile --kernel vecadd --mode ncux",
+        "profile --kernel vecadd --timeout never",
+        "profile --kernel vecadd --set fulll",
+        "profile --kernel vecadd --section SpeedOfLigth",
+        "profile --kernel vecadd --at-least ncu.best",
+        "profile --kernel vecadd --label nonsense",
+        "profile --kernel vecadd -- ./app",
+        "profile --kernel vecadd --ncu-args \"'open\"",
+        "exec",
+        "runs show no-such-run",
+    ] {
+        story += &laptop.show(line);
+    }
+    insta::assert_snapshot!(story);
+}

@@ -1,0 +1,218 @@
+//! Tools that fail: which rung is reached, why not a better one, and with which exit status.
+
+use rgpu::model::Profile;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status};
+
+/// What a run came to.
+struct End {
+    profile: Profile,
+    /// Every refused rung with its reason.
+    refused: Vec<(String, String)>,
+}
+
+/// Profiles under some mischief; the run must end with this status and print a profile.
+fn end(mischief: &str, line: &str, expected: i32) -> End {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief(mischief);
+    let output = laptop.run(line);
+    assert_eq!(status(&output), expected, "{mischief}{}", laptop.shown(line, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{mischief}{e}\n{}", laptop.shown(line, &output)));
+    laptop.wait_until_quiet();
+    let refused = profile.ladder.iter().filter(|record| !record.ok);
+    let refused = refused.map(|record| (record.rung.clone(), record.code.clone())).collect();
+    End { profile, refused }
+}
+
+/// A failing run's error document.
+fn error(mischief: &str, line: &str) -> (i32, serde_json::Value) {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief(mischief);
+    let output = laptop.run(line);
+    let text = laptop.shown(line, &output);
+    let value: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(value["schema"], "rgpu.error/1", "{text}");
+    assert_eq!(value["exit"], status(&output), "{text}");
+    laptop.wait_until_quiet();
+    (status(&output), value["error"].clone())
+}
+
+const NCU: &str = "profile --kernel vecadd --mode ncu --remote h200 --json";
+const NSYS: &str = "profile --kernel nested-regions --mode nsys --remote h200 --json";
+const MEMCHECK: &str =
+    "profile --kernel vecadd --mode sanitizer --tool memcheck --remote h200 --json";
+
+fn has(end: &End, rung: &str, code: &str) -> bool {
+    end.refused.iter().any(|(r, c)| r == rung && c == code)
+}
+
+#[test]
+fn counters_that_are_refused_lead_to_launch_facts_without_counters() {
+    let end = end("ncu counters-refused full\nncu counters-refused basic\n", NCU, 0);
+    assert!(has(&end, "ncu.asked", "counters_refused"), "{:?}", end.refused);
+    assert_eq!(end.profile.rung, "ncu.launch");
+    assert!(!end.profile.gaps.is_empty());
+}
+
+#[test]
+fn counters_that_are_refused_altogether_lead_to_a_trace() {
+    let end = end("ncu counters-refused\n", NCU, 0);
+    assert!(end.profile.rung.starts_with("nsys"), "{} {:?}", end.profile.rung, end.refused);
+    assert!(!end.profile.launches.is_empty());
+}
+
+#[test]
+fn status_zero_without_data_is_no_success() {
+    let end = end("ncu no-kernels\n", NCU, 0);
+    assert!(has(&end, "ncu.asked", "no_kernels"), "{:?}", end.refused);
+    assert!(!end.profile.rung.starts_with("ncu"), "{}", end.profile.rung);
+}
+
+#[test]
+fn counters_that_another_tool_holds_are_named() {
+    let end = end("ncu counters-taken\n", NCU, 0);
+    assert!(has(&end, "ncu.asked", "counters_busy"), "{:?}", end.refused);
+}
+
+#[test]
+fn a_report_that_is_cut_off_is_refused_by_the_laptop() {
+    let end = end("ncu cut-report full\n", NCU, 0);
+    assert!(end.refused.iter().any(|(rung, _)| rung == "ncu.asked"), "{:?}", end.refused);
+    assert_ne!(end.profile.rung, "ncu.asked");
+}
+
+#[test]
+fn a_tool_that_crashes_fails_or_lies_about_its_status_costs_one_rung() {
+    for (word, code) in [("crash", "signal"), ("fail", "exit"), ("exit-line", "exit")] {
+        let end = end(&format!("ncu {word} full\n"), NCU, 0);
+        assert!(has(&end, "ncu.asked", code), "{word}: {:?}", end.refused);
+        assert_eq!(end.profile.rung, "ncu.basic", "{word}");
+    }
+}
+
+#[test]
+fn storms_control_sequences_and_bytes_that_are_no_text_do_no_harm() {
+    for word in ["storm", "control", "invalid-utf8"] {
+        let laptop = Laptop::new();
+        FakeHost::new(&laptop).mischief(&format!("ncu {word}\n"));
+        let output = laptop.run(NCU);
+        assert_eq!(status(&output), 0, "{word}");
+        let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(profile.rung, "ncu.asked", "{word}");
+        for record in &profile.ladder {
+            assert!(record.stdout_tail.len() <= 3_000, "{word}");
+            let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
+            assert!(record.stdout_tail.chars().all(plain), "{word}: {:?}", record.stdout_tail);
+        }
+        assert_eq!(status(&laptop.run("runs show")), 0);
+    }
+}
+
+#[test]
+fn metrics_that_this_gpu_lacks_are_dropped_and_listed() {
+    let line = "profile --kernel vecadd --mode ncu --metrics sm__throughput.avg.pct_of_peak_sustained_elapsed,nosuch__metric.sum --remote h200 --json";
+    let end = end("", line, 0);
+    assert_eq!(end.profile.rung, "ncu.asked", "{:?}", end.refused);
+    let gap = end.profile.gaps.iter().find(|gap| gap.code == "unknown_metric");
+    assert!(
+        gap.is_some_and(|gap| gap.text.contains("nosuch__metric.sum")),
+        "{:#?}",
+        end.profile.gaps
+    );
+}
+
+#[test]
+fn a_trace_without_gpu_rows_ends_with_ranges_alone() {
+    let end = end("nsys no-gpu-rows\n", NSYS, 0);
+    assert!(end.refused.iter().any(|(rung, _)| rung == "nsys.full"), "{:?}", end.refused);
+    assert!(end.refused.iter().any(|(rung, _)| rung == "nsys.cuda"), "{:?}", end.refused);
+    assert!(!end.profile.regions.is_empty());
+    assert!(end.profile.launches.is_empty());
+}
+
+#[test]
+fn an_importer_that_does_not_start_is_named() {
+    let end = end("nsys importer-missing\n", NSYS, 0);
+    assert!(has(&end, "nsys.full", "importer_broken"), "{:?}", end.refused);
+    assert!(!end.profile.rung.starts_with("nsys"), "{}", end.profile.rung);
+}
+
+#[test]
+fn without_the_sanitizers_own_summary_nothing_is_clean() {
+    for word in ["no-summary", "device-not-supported"] {
+        let end = end(&format!("compute-sanitizer {word}\n"), MEMCHECK, 0);
+        assert!(
+            end.profile.sanitizer.iter().all(|s| s.verdict != "clean"),
+            "{:#?}",
+            end.profile.sanitizer
+        );
+        assert!(!end.refused.is_empty(), "{word}");
+    }
+}
+
+#[test]
+fn what_the_guarded_run_finds_is_a_finding() {
+    let end = end("compute-sanitizer no-summary\nrgpu-runner guard-finds\n", MEMCHECK, 1);
+    assert!(
+        end.profile.sanitizer.iter().any(|s| s.verdict == "found"),
+        "{:#?}",
+        end.profile.sanitizer
+    );
+}
+
+#[test]
+fn a_lower_rung_than_asked_is_status_five_and_still_a_profile() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("ncu no-kernels\n");
+    let line = "profile --kernel vecadd --mode ncu --at-least ncu.basic --remote h200";
+    insta::assert_snapshot!(laptop.show(line));
+    assert_eq!(laptop.latest_json("run.json")["exit"], 5);
+    assert!(laptop.latest().join("profile.json").is_file());
+}
+
+#[test]
+fn a_kernel_that_is_wrong_crashes_or_hangs_is_status_six() {
+    for (mischief, line, code) in [
+        ("rgpu-runner wrong-result\n", NCU, "wrong_result"),
+        ("rgpu-runner illegal-access verify\n", NCU, "illegal_access"),
+        (
+            "rgpu-runner hang verify\n",
+            "profile --kernel vecadd --timeout 1s --remote h200 --json",
+            "timeout",
+        ),
+    ] {
+        let (exit, error) = error(mischief, line);
+        assert_eq!((exit, error["code"].as_str()), (6, Some(code)), "{error:#}");
+        assert_eq!(error["side"], "kernel");
+    }
+}
+
+#[test]
+fn a_host_unfit_to_measure_on_is_a_warning_and_under_strict_an_error() {
+    let bench = "profile --kernel vecadd --mode bench --remote h200 --json";
+    let warned = end("rgpu-runner unfit\n", bench, 0);
+    assert!(!warned.profile.warnings.is_empty());
+    let (exit, error) = error("rgpu-runner unfit\n", &format!("{bench} --strict"));
+    assert_ne!(exit, 0);
+    assert!(error["cause"].as_str().is_some_and(|c| c.contains("fit")), "{error:#}");
+}
+
+#[test]
+fn a_gpu_that_others_use_is_left_alone_unless_it_may_be_shared() {
+    let (exit, error) = error("nvidia-smi foreign-process\n", NCU);
+    assert_eq!((exit, error["code"].as_str()), (4, Some("no_gpu")), "{error:#}");
+    // Probes are always answered, so the process is seen only when the lock is asked for.
+    let shared = end("nvidia-smi foreign-process\n", &format!("{NCU} --share-gpu"), 0);
+    assert_eq!(shared.profile.rung, "ncu.asked");
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h200 --gpu 7"));
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h200 --gpu b200"));
+}

@@ -1,0 +1,231 @@
+//! `rgpu profile` on a played H200: every mode on its top rung, and what a run leaves behind.
+
+use std::fs;
+use std::path::Path;
+
+use rgpu::model::Profile;
+use sha2::{Digest, Sha256};
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status};
+
+/// The profile that `--json` prints, checked against the type that the schema is made of.
+fn profile(laptop: &Laptop, line: &str, expected: i32) -> Profile {
+    let output = laptop.run(line);
+    assert_eq!(status(&output), expected, "{}", laptop.shown(line, &output));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let profile: Profile = serde_json::from_value(value.clone()).unwrap();
+    // No field is lost or renamed on the way through the type, so the document is as its schema.
+    assert_eq!(serde_json::to_value(&profile).unwrap(), value);
+    let kept: serde_json::Value =
+        serde_json::from_slice(&fs::read(laptop.latest().join("profile.json")).unwrap()).unwrap();
+    assert_eq!(kept, value, "profile.json is not what was printed");
+    profile
+}
+
+#[test]
+fn ncu_gives_counters_of_each_launch() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let profile = profile(&laptop, "profile --kernel vecadd --mode ncu --remote h200 --json", 0);
+    assert_eq!(profile.schema, "rgpu.profile/1");
+    assert_eq!((profile.rung.as_str(), profile.run.mode.as_str()), ("ncu.asked", "ncu"));
+    let launch = &profile.launches[0];
+    assert_eq!(launch.kernel, "vecadd");
+    assert!(launch.metrics.contains_key("gpu__time_duration.sum"));
+    assert!(launch.metrics.len() > 500, "{} metrics", launch.metrics.len());
+    assert!(!launch.stalls.is_empty() && !profile.findings.is_empty());
+    // The time is the runner's, not the tool's.
+    assert_eq!(profile.timing.as_ref().unwrap().median_ns, 20_000.0);
+    assert_eq!(profile.correctness.as_ref().unwrap().verdict, "right");
+    let host = profile.host.as_ref().unwrap();
+    assert_eq!((host.driver.as_deref(), host.cuda.as_deref()), (Some("580.159.04"), Some("13.0")));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn every_mode_reaches_its_top_rung() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    for (line, rung) in [
+        ("--kernel tiled-matmul --mode ncu --set full", "ncu.asked"),
+        ("--kernel nested-regions --mode nsys", "nsys.full"),
+        ("--kernel vecadd --mode sanitizer --tool memcheck", "sanitizer"),
+        ("--kernel vecadd --mode bench --problem-sizes n=16777216", "events"),
+        ("--kernel vecadd --mode verify", "verify"),
+    ] {
+        let profile = profile(&laptop, &format!("profile {line} --remote h200 --json"), 0);
+        assert_eq!(profile.rung, rung, "{line}");
+        let refused: Vec<_> = profile.ladder.iter().filter(|record| !record.ok).collect();
+        assert!(refused.is_empty(), "{line}: {refused:#?}");
+    }
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn the_table_of_each_mode_is_what_a_user_sees() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --mode ncu --remote h200"));
+    insta::assert_snapshot!(
+        laptop.show("profile --kernel nested-regions --mode nsys --remote h200")
+    );
+    insta::assert_snapshot!(laptop.show("profile --kernel race --mode sanitizer --remote h200"));
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --mode bench --remote h200 -q"));
+}
+
+#[test]
+fn nsys_puts_kernels_into_their_regions() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "profile --kernel nested-regions --mode nsys --remote h200 --json";
+    let profile = profile(&laptop, line, 0);
+    let names: Vec<String> = profile.regions.iter().map(|r| r.path.join("::")).collect();
+    for name in ["A", "A::A1", "B"] {
+        assert!(names.iter().any(|n| n == name), "`{name}` is not among {names:?}");
+    }
+    assert_eq!(profile.launches.len(), 7);
+}
+
+#[test]
+fn findings_of_the_sanitizer_are_status_one_with_file_and_line() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    for (kernel, tool, file) in [
+        ("oob", "memcheck", "oob.cu"),
+        ("race", "racecheck", "race.cu"),
+        ("uninit", "initcheck", "uninit.cu"),
+        ("bad-barrier", "synccheck", "bad_barrier.cu"),
+    ] {
+        let line = format!(
+            "profile --kernel {kernel} --mode sanitizer --tool {tool} --remote h200 --json"
+        );
+        let profile = profile(&laptop, &line, 1);
+        let result = &profile.sanitizer[0];
+        assert_eq!((result.tool.as_str(), result.verdict.as_str()), (tool, "found"));
+        let cause = &result.causes[0];
+        assert!(cause.file.as_deref().is_some_and(|f| f.ends_with(file)), "{cause:#?}");
+        assert!(cause.line.is_some(), "{cause:#?}");
+    }
+    // Clean only on the tool's own word.
+    let clean =
+        profile(&laptop, "profile --kernel vecadd --mode sanitizer --remote h200 --json", 0);
+    assert_eq!(clean.sanitizer.len(), 4);
+    assert!(clean.sanitizer.iter().all(|s| s.verdict == "clean"), "{:#?}", clean.sanitizer);
+}
+
+#[test]
+fn a_program_is_profiled_as_it_is() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let app = laptop.path("vecadd");
+    std::os::unix::fs::symlink("/bin/echo", &app).unwrap();
+    let line = format!("profile --mode ncu --remote h200 --json -- {} hello", app.display());
+    let profile = profile(&laptop, &line, 0);
+    assert_eq!(
+        (profile.kernel.language.as_str(), profile.kernel.name.as_str()),
+        ("program", "vecadd")
+    );
+    assert_eq!(profile.launches[0].kernel, "vecadd");
+    let log = fs::read_to_string(laptop.latest().join("log/profile.stdout")).unwrap();
+    assert!(log.lines().any(|line| line == "hello"), "{log}");
+}
+
+#[test]
+fn a_run_leaves_everything_to_read_it_again_and_every_artifact_is_whole() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "profile --kernel vecadd --mode ncu --remote h200 --label who=me --json";
+    let profile = profile(&laptop, line, 0);
+    let run = laptop.latest();
+    for file in [
+        "run.json",
+        "plan-1.json",
+        "events.jsonl",
+        "env.json",
+        "inputs.json",
+        "commands.sh",
+        "profile.json",
+        "log/profile.stdout",
+    ] {
+        assert!(run.join(file).is_file(), "`{file}` is missing");
+    }
+    assert_eq!(profile.run.labels["who"], "me");
+    assert!(profile.artifacts.iter().any(|a| a.kind == "ncu_rep"));
+    for artifact in &profile.artifacts {
+        let bytes = fs::read(run.join(&artifact.path)).unwrap();
+        assert_eq!(bytes.len() as u64, artifact.size, "{}", artifact.path);
+        assert_eq!(hex(&Sha256::digest(&bytes)), artifact.sha256.to_string(), "{}", artifact.path);
+    }
+    assert!(laptop.project("artifacts/vecadd.sm_90a.cubin").is_file());
+    let commands = fs::read_to_string(run.join("commands.sh")).unwrap();
+    assert!(commands.contains("ncu") && commands.contains("--set"), "{commands}");
+    // The same profile again, without the host.
+    fs::remove_dir_all(laptop.path("h200")).unwrap();
+    let shown = laptop.run("runs show latest --json");
+    let kept = fs::read(run.join("profile.json")).unwrap();
+    assert!(shown.stdout == kept, "{}", laptop.shown("runs show latest --json", &shown));
+    assert_no_partial_files(&run);
+}
+
+fn assert_no_partial_files(run: &Path) {
+    for entry in walkdir::WalkDir::new(run).into_iter().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(!name.contains(".part") && !name.contains(".tmp"), "{name}");
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_dry_run_prints_the_exact_commands_and_touches_nothing() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "profile --kernel vecadd --mode ncu --set sol --remote h200 --dry-run";
+    let shown = laptop.show(line);
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+    for word in ["ncu", "SpeedOfLight_RooflineChart", "--nvtx-include", "rgpu-runner"] {
+        assert!(shown.contains(word), "`{word}` is missing:\n{shown}");
+    }
+    assert!(!laptop.project("artifacts").exists());
+}
+
+#[test]
+fn a_taken_name_and_a_folder_with_something_in_it_are_refused_before_anything_runs() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.run("exec --run-id mine -- true");
+    laptop.write("out/precious.txt", "kept");
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h200 --run-id mine"));
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h200 --out out --json"));
+}
+
+#[test]
+fn code_that_does_not_compile_is_told_in_the_compilers_words_with_the_local_path() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write(
+        "kernels/bad/kernel.toml",
+        "name = \"bad\"\nlanguage = \"cuda\"\nsource = \"bad.cu\"\nentry = { device = \"bad\" }\n\n[[arg]]\nname = \"y\"\ndtype = \"f32\"\nshape = [16]\nrole = \"out\"\n\n[launch]\ngrid = [1]\nblock = [16]\n",
+    );
+    laptop.write(
+        "kernels/bad/bad.cu",
+        "extern \"C\" __global__ void bad(float *y) {\n    y[threadIdx.x] = does_not_compile;\n}\n",
+    );
+    insta::assert_snapshot!(laptop.show("profile --kernel bad --remote h200"));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_warm_run_asks_the_host_nothing_and_a_changed_host_is_asked_again() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    let line = "profile --kernel vecadd --mode bench --remote h200 --json";
+    let first = profile(&laptop, line, 0);
+    // A probe would now see no GPU; what is known still holds, as host and boot are the same.
+    host.mischief("rgpu-runner none\n");
+    let second = profile(&laptop, line, 0);
+    assert_eq!(first.host, second.host);
+}

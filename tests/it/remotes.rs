@@ -1,0 +1,86 @@
+//! `rgpu remote`: the user's hosts, and mistakes with their names.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::Laptop;
+
+#[test]
+fn remotes_are_added_listed_made_default_and_removed() {
+    let laptop = Laptop::new();
+    let mut story = String::new();
+    for line in [
+        "remote list",
+        "remote add h200 ssh://root@gpu-box:2222 --default",
+        "remote add box gpu-box --jump bastion --path /opt/tools --env CUDA_VISIBLE_DEVICES=0",
+        "remote list",
+        "remote default box",
+        "remote list",
+        "remote remove h200",
+        "remote remove h200",
+        "remote default nowhere",
+    ] {
+        story += &laptop.show(line);
+    }
+    insta::assert_snapshot!(story);
+    let file = laptop.path("config/config.toml");
+    insta::assert_snapshot!(fs::read_to_string(&file).unwrap());
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn comments_in_the_settings_survive_an_edit() {
+    let laptop = Laptop::new();
+    let file = laptop.path("config/config.toml");
+    fs::write(&file, "# mine\nruns_dir = \"elsewhere\" # too\n").unwrap();
+    laptop.run("remote add a ssh://u@h");
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.starts_with("# mine\nruns_dir = \"elsewhere\" # too\n"), "{text}");
+}
+
+#[test]
+fn addresses_that_cannot_be_right_are_refused_before_they_are_kept() {
+    let laptop = Laptop::new();
+    let mut story = String::new();
+    for line in [
+        "remote add x ftp://host",
+        "remote add x ssh://-oProxyCommand=evil",
+        "remote add x ssh://user@ho$(st)",
+        "remote add -- -x ssh://u@h",
+        "remote add local ssh://u@h",
+        "remote add x ssh://u@h --identity no-such-key",
+    ] {
+        story += &laptop.show(line);
+    }
+    insta::assert_snapshot!(story);
+    assert!(!laptop.path("config/config.toml").exists());
+}
+
+#[test]
+fn an_unknown_remote_names_the_nearest_and_the_line_to_type() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h20"));
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h20 --json"));
+}
+
+#[test]
+fn a_project_may_name_a_remote_and_never_define_one() {
+    let laptop = Laptop::new();
+    laptop.write("rgpu.toml", "default_remote = \"theirs\"\n");
+    insta::assert_snapshot!(laptop.show("exec -- true"));
+    laptop.write("rgpu.toml", "[remote.evil]\nurl = \"ssh://u@h\"\nvia = [\"sh\"]\n");
+    insta::assert_snapshot!(laptop.show("remote list"));
+}
+
+#[test]
+fn checking_a_remote_says_what_the_host_has() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let shown = laptop.show("remote check h200");
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+    for word in ["NVIDIA H200", "580.159.04", "ncu", "2025.3.1"] {
+        assert!(shown.contains(word), "`{word}` is missing:\n{shown}");
+    }
+}
