@@ -1,0 +1,16 @@
+//! Any bytes as a cubin.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rgpu_format::cubin;
+
+fuzz_target!(|file: &[u8]| match cubin::read(file) {
+    Ok(cubin) => {
+        // Facts never outgrow the file: every list is made of records in it.
+        let params: usize = cubin.kernels.iter().map(|kernel| kernel.params.len()).sum();
+        let exits: usize = cubin.kernels.iter().map(|kernel| kernel.exits.len()).sum();
+        assert!(params + exits + cubin.kernels.len() <= file.len());
+        let _ = cubin.sm.to_string();
+    }
+    Err(error) => drop(error.to_string()),
+});

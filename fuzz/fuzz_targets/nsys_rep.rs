@@ -1,0 +1,11 @@
+//! Any bytes as a report of Nsight Systems.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rgpu_format::nsys_rep::NsysReport;
+
+fuzz_target!(|file: &[u8]| {
+    let Ok(report) = NsysReport::read(file) else { return };
+    let _ = (report.build(), report.gpus().len(), report.strings().len());
+    let _ = report.events(|_| {});
+});
