@@ -36,6 +36,7 @@ pub static IMPORTERS: &[Importer] = &[
     ncu::IMPORTER,
     nsys::REPORT_IMPORTER,
     nsys::SQLITE_IMPORTER,
+    nsys::CAPTURE_IMPORTER,
     sanitizer::LOG_IMPORTER,
     sanitizer::XML_IMPORTER,
     case_report::IMPORTER,

@@ -40,6 +40,24 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
     },
 };
 
+/// `nsys_qdstrm`: the raw capture, left behind where nsys could not make a report of it.
+pub(super) const CAPTURE_IMPORTER: Importer = Importer {
+    kind: "nsys_qdstrm",
+    recognises: |name, _| name.ends_with(".qdstrm"),
+    import: |source| {
+        let mut imported = Imported::default();
+        if !source.path.with_extension("nsys-rep").is_file() {
+            let text = format!(
+                "{}: nsys captured a trace and did not import it; `QdstrmImporter` of the same \
+                 nsys, where its libraries are whole, makes a report of it",
+                source.from
+            );
+            imported.gaps.push(Gap { code: "capture_not_imported".to_owned(), text });
+        }
+        Ok(imported)
+    },
+};
+
 /// The format of reports is not published, so nsys's own export has the last word where there is
 /// one: it is taken when the report cannot be read, holds what is not understood, or differs.
 fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {

@@ -171,3 +171,15 @@ fn a_trace_of_ranges_alone_is_not_refused_for_its_missing_gpu_rows() {
     assert!(imported.refusals.is_empty());
     assert_eq!(imported.regions.len(), 4);
 }
+
+#[test]
+fn a_capture_that_was_never_imported_is_named_with_what_would_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("report.qdstrm");
+    std::fs::write(&capture, "anything").unwrap();
+    let alone = (CAPTURE_IMPORTER.import)(&Source::new(&capture, "raw/report.qdstrm")).unwrap();
+    assert_eq!(alone.gaps[0].code, "capture_not_imported");
+    std::fs::write(capture.with_extension("nsys-rep"), "").unwrap();
+    let beside = (CAPTURE_IMPORTER.import)(&Source::new(&capture, "raw/report.qdstrm")).unwrap();
+    assert!(beside.gaps.is_empty());
+}

@@ -159,12 +159,8 @@ fn build(data: &[u8]) -> Result<String, NsysRepError> {
         let bytes = &data[..data.len().min(40)];
         String::from_utf8_lossy(bytes).escape_debug().to_string()
     };
-    let Some(rest) = data.strip_prefix(MAGIC) else {
-        return Err(match data.starts_with(b"QDSTRM") || data.starts_with(b"qdstrm") {
-            true => NsysRepError::RawCapture,
-            false => NsysRepError::NotAReport { start: start() },
-        });
-    };
+    let rest = data.strip_prefix(MAGIC);
+    let rest = rest.ok_or_else(|| NsysRepError::NotAReport { start: start() })?;
     let end = rest.iter().take(200).position(|b| *b == b'.' || *b == b'\n');
     let end = end.ok_or_else(|| NsysRepError::NotAReport { start: start() })?;
     Ok(String::from_utf8_lossy(&rest[..end]).into_owned())

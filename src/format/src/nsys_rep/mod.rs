@@ -54,11 +54,6 @@ pub enum NsysRepError {
         /// The first bytes.
         start: String,
     },
-    /// What nsys leaves when its importer fails.
-    #[error(
-        "a raw capture (.qdstrm) that nsys did not import; `nsys export` cannot read it either: `QdstrmImporter` of the same version makes a report of it"
-    )]
-    RawCapture,
     /// The end marker is missing: the file was cut off.
     #[error("the report was cut off: its end marker is missing at offset {length}")]
     Cut {
