@@ -38,7 +38,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 
 /// Folders whose files stand in a table of their `mod.rs`, with what that table is called and the
 /// files that are machinery of the folder instead.
-const REGISTRIES: &[(&str, &str, &[&str])] = &[("src/report", "REPORTS", &["grid", "quantity"])];
+const REGISTRIES: &[(&str, &str, &[&str])] = &[
+    ("src/report", "REPORTS", &["grid", "quantity"]),
+    ("src/tool", "TOOLS", &["plan"]),
+    ("src/kernel/language", "LANGUAGES", &[]),
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -52,6 +56,8 @@ fn sources() -> Vec<PathBuf> {
         .filter_map(Result::ok)
         .map(walkdir::DirEntry::into_path)
         .filter(|p| p.extension().is_some_and(|x| x == "rs"))
+        // A `mod tests` in a file of its own.
+        .filter(|p| p.file_name().is_none_or(|name| name != "tests.rs"))
         // Tests may compare with whatever they like.
         .filter(|p| p.file_name().is_none_or(|name| name != "tests.rs"))
         .collect()
