@@ -209,6 +209,26 @@ impl Config {
         Err(failure.hint(format!("rgpu remote add {name} ssh://user@host:22")))
     }
 
+    /// The settings that held, as TOML with the origin of each: `config.toml` of a run folder. Of the
+    /// remote it has name and address alone; keys and variables stay with the user.
+    pub fn record(&self, remote: &RemoteSpec) -> String {
+        let mut doc = toml_edit::DocumentMut::new();
+        let mut set = |key: &str, value: toml_edit::Value, origin: &Origin| {
+            doc[key] = toml_edit::Item::Value(value.decorated(" ", &format!(" # {origin}")));
+        };
+        set(
+            "default_remote",
+            self.default_remote.value.as_str().into(),
+            &self.default_remote.origin,
+        );
+        set("runs_dir", self.runs_dir.value.display().to_string().into(), &self.runs_dir.origin);
+        let folders = self.kernel_path.value.iter().map(|p| p.display().to_string());
+        set("kernel_path", folders.collect::<toml_edit::Array>().into(), &self.kernel_path.origin);
+        doc["remote"] = implicit_table();
+        doc["remote"][&remote.name]["url"] = toml_edit::value(remote.url.as_str());
+        doc.to_string()
+    }
+
     /// Adds or replaces a remote in the user's file.
     ///
     /// # Errors
@@ -336,6 +356,22 @@ mod tests {
         let config = load(dir.path(), env).unwrap();
         assert_eq!(config.default_remote.value, "c");
         assert_eq!(config.default_remote.origin.to_string(), "$RGPU_REMOTE");
+    }
+
+    #[test]
+    fn a_runs_record_says_where_each_setting_came_from_and_names_no_key() {
+        let dir = setup("", "default_remote = \"box\"\n");
+        let config = load(dir.path(), Environment::default()).unwrap();
+        let mut remote = RemoteSpec::new("box", "ssh://root@box");
+        remote.identity = Some("/secret/key".into());
+        let text = config.record(&remote);
+        assert!(
+            text.contains("default_remote = \"box\" # ") && text.contains("rgpu.toml\n"),
+            "{text}"
+        );
+        assert!(text.contains("kernel_path = [] # built in"), "{text}");
+        assert!(text.contains("[remote.box]\nurl = \"ssh://root@box\""), "{text}");
+        assert!(!text.contains("secret"), "{text}");
     }
 
     #[test]

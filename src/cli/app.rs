@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe};
-use super::{doctor, exec, kernels, profile, remote, runs, schema};
+use super::{doctor, exec, kernels, profile, remote, report, runs, schema};
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
 
@@ -86,6 +86,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command),
+        Command::Report(args) => report::run(&app, &args),
         Command::Schema(args) => schema::run(&app, &args),
         Command::Completions { shell } => {
             let mut text = Vec::new();

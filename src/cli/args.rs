@@ -3,7 +3,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{doctor, exec, kernels, profile, remote, runs, schema};
+use super::{doctor, exec, kernels, profile, remote, report, runs, schema};
 
 /// Profile, check, disassemble and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
@@ -45,6 +45,7 @@ pub(super) enum Command {
     Kernels(kernels::KernelsCommand),
     #[command(subcommand)]
     Runs(runs::RunsCommand),
+    Report(report::ReportArgs),
     Schema(schema::SchemaArgs),
     /// Print the completions of a shell: rgpu completions bash > …
     Completions {

@@ -19,7 +19,7 @@ use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{Mode, Selection, find};
 use crate::report::{Align, Grid};
-use crate::run::{Desk, Ended, FactsCache, ProfileRun, Reporter, Said};
+use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
 use crate::store::{RunFolder, RunRecord, RunState};
 use crate::tool::{Request, SanitizerTool, Target};
 
@@ -83,7 +83,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let voice = Voice { live: Live::Hidden, events: None, accept_new: args.accept_new, run: "" };
     let diagnosis = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
-        let cache = FactsCache::new(&app.cache, &open.spec);
+        let cache = session::facts_cache(app, &open.spec);
         if args.fresh {
             cache.forget();
         }
@@ -171,7 +171,7 @@ async fn try_mode(
     let run = ProfileRun {
         request,
         spec: &open.spec,
-        cache: FactsCache::new(&app.cache, &open.spec),
+        cache: session::facts_cache(app, &open.spec),
         programs: &open.programs,
         source_folder: &source_folder,
         now_s: jiff::Timestamp::now().as_second(),

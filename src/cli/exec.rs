@@ -122,6 +122,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         seconds: 0.0,
     };
     folder.save(&record)?;
+    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
     let request = ExecRequest {
         argv: args.command.clone(),
         env: args.env.iter().cloned().collect(),

@@ -12,6 +12,7 @@ mod kernels;
 mod profile;
 mod progress;
 mod remote;
+mod report;
 mod runs;
 mod schema;
 mod session;

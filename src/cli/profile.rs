@@ -16,7 +16,7 @@ use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
-use crate::run::{Desk, Ended, FactsCache, ProfileRun, Reporter, Said};
+use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 use request::Asked;
@@ -60,6 +60,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;
+    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
     carry_out(app, args, asked, folder, record, Resume::No)
 }
 
@@ -116,7 +117,7 @@ fn carry_out(
         let run = ProfileRun {
             request: asked.request,
             spec: &spec,
-            cache: FactsCache::new(&app.cache, &spec),
+            cache: session::facts_cache(app, &spec),
             programs: &programs,
             source_folder: &source_folder,
             now_s: jiff::Timestamp::now().as_second(),

@@ -15,7 +15,7 @@ use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid};
-use crate::run::{FactsCache, Reporter, Said};
+use crate::run::{Reporter, Said};
 
 /// Name, list and check the GPU hosts you have
 #[derive(Subcommand, Clone, Debug)]
@@ -190,7 +190,7 @@ fn list(app: &App) -> Result<Status> {
             name: &spec.name,
             url: &spec.url,
             default: spec.name == app.config.default_remote.value,
-            host: FactsCache::new(&app.cache, spec).load(now),
+            host: session::facts_cache(app, spec).load(now),
         })
         .collect();
     if app.global.json {
@@ -240,7 +240,7 @@ fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
     let begun = Instant::now();
     let facts = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
-        let cache = FactsCache::new(&app.cache, &open.spec);
+        let cache = session::facts_cache(app, &open.spec);
         let now = jiff::Timestamp::now().as_second();
         let facts =
             cache.ask(&mut open.follow, &open.spec, &open.programs, now, &mut open.reporter).await;

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::app::{App, Status};
 use super::progress::Live;
 use super::session::{self, Voice};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Result};
 use crate::remote::OnRemote;
 use crate::report::{Align, Grid, bytes};
 use crate::run::{Reporter, Said};
@@ -193,21 +193,13 @@ fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {
 
 pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     let record = folder.record()?;
-    let profile = folder.path().join("profile.json");
-    if profile.is_file() {
-        let bytes = folder.read("profile.json")?;
-        let profile: crate::model::Profile = serde_json::from_slice(&bytes).map_err(|e| {
-            Failure::new(Exit::Artifact, "bad_profile", "the run's profile cannot be read")
-                .file(profile.display())
-                .cause(e)
-        })?;
-        if app.global.json {
-            // As it was written: numbers read and written again may change in the last digit.
-            app.print(&String::from_utf8_lossy(&bytes));
-        } else {
-            if let Some(report) = crate::report::report("table") {
-                app.print(&(report.render)(&profile, &app.style()));
-            }
+    if folder.path().join("profile.json").is_file() {
+        let profile = super::report::saved(folder)?;
+        let id = if app.global.json { "json" } else { "table" };
+        if let Some(report) = crate::report::report(id) {
+            app.print(&(report.render)(&profile, &app.style()));
+        }
+        if !app.global.json {
             app.print(&format!("  run         {}\n", folder.path().display()));
         }
         return Ok(0);

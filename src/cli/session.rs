@@ -1,7 +1,9 @@
 //! What commands that reach a host share: the remote's definition, the connection, Ctrl-C, and
 //! what the user is asked on the way.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use crate::remote::{
     Talk,
 };
 use crate::run::{
-    Cancel, Lines, Programs, Reporter, Reporters, Said, Shared, channel, find_programs,
+    Cancel, FactsCache, Lines, Programs, Reporter, Reporters, Said, Shared, channel, find_programs,
     set_up_compilers, triple,
 };
 
@@ -48,11 +50,23 @@ pub(super) fn programs(app: &App, arch: &str) -> Result<Programs> {
         Failure::new(Exit::Config, "no_exe", "this program's own path is not known").cause(e)
     })?;
     let mut programs = find_programs(&triple(arch), app.config.libexec.as_deref(), &exe)?;
-    let mut folders = vec![app.config.project.clone()];
-    // target/<profile>/rgpu: the workspace's own environment.
-    folders.extend(exe.ancestors().nth(3).map(std::path::Path::to_owned));
-    programs.compilers = set_up_compilers(&folders);
+    programs.compilers = compilers(app);
     Ok(programs)
+}
+
+/// What set-up installed for this project, or for the workspace this program was built in.
+fn compilers(app: &App) -> BTreeMap<String, String> {
+    let mut folders = vec![app.config.project.clone()];
+    // target/<profile>/rgpu
+    let exe = std::env::current_exe().ok();
+    folders.extend(exe.and_then(|exe| exe.ancestors().nth(3).map(Path::to_owned)));
+    set_up_compilers(&folders)
+}
+
+/// What is known of a remote from earlier runs.
+pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
+    let compilers = if is_local(spec) { compilers(app) } else { BTreeMap::new() };
+    FactsCache::new(&app.cache, spec, &compilers)
 }
 
 /// An open connection with who hears of it.

@@ -84,6 +84,7 @@ impl Imported {
         }
         profile.code.extend(self.code);
         profile.gaps.extend(self.gaps);
+        profile.device = self.device.or(profile.device.take());
         for warning in self.warnings {
             // Every job of the runner judges the host: the same doubt is said once.
             if !profile.warnings.contains(&warning) {

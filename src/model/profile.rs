@@ -26,6 +26,9 @@ pub struct Profile {
     /// UUID of the GPU used, one of `host.gpus`; absent where none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
+    /// The GPU's name as the reports have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// The kernel or program.
     pub kernel: KernelInfo,
     /// The rung that gave the profile: `ncu.asked`, `cpu` …

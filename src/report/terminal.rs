@@ -73,7 +73,9 @@ fn head(page: &mut Page<'_>, profile: &Profile) {
     });
     let name = page.bold(&profile.kernel.name);
     let (mode, remote) = (&profile.run.mode, &profile.run.remote);
-    page.line(&match gpu {
+    page.line(&match gpu.or_else(|| profile.device.clone()) {
+        // A report without its host says at least which GPU it is of, if it does.
+        None if profile.host.is_none() => format!("{name}  {mode}"),
         Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
         None => format!(
             "{name}  {mode} was asked, but {remote} has no GPU: the reference ran on its CPU"

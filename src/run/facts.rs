@@ -34,9 +34,10 @@ pub struct FactsCache {
 }
 
 impl FactsCache {
-    /// The cache for this remote.
-    pub fn new(cache: &Path, spec: &RemoteSpec) -> Self {
-        let definition = serde_json::to_vec(spec).unwrap_or_default();
+    /// The cache for this remote. Compilers that set-up brought are part of what is asked, so other
+    /// compilers are other facts.
+    pub fn new(cache: &Path, spec: &RemoteSpec, compilers: &BTreeMap<String, String>) -> Self {
+        let definition = serde_json::to_vec(&(spec, compilers)).unwrap_or_default();
         let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(&definition).into());
         Self { path: cache.join("facts").join(format!("{}.json", &digest.as_str()[..24])) }
     }

@@ -10,7 +10,6 @@ use crate::cli::session;
 use crate::error::Result;
 use crate::model::Profile;
 use crate::report;
-use crate::run::FactsCache;
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, Toolbox};
 
@@ -34,7 +33,7 @@ pub(super) fn short(app: &App, path: &Path) -> String {
 pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &Asked) -> Result<Status> {
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let now = jiff::Timestamp::now().as_second();
-    let known = FactsCache::new(&app.cache, &spec).load(now);
+    let known = session::facts_cache(app, &spec).load(now);
     if known.is_none() {
         app.say(&format!(
             "nothing is known of `{}` yet, so this is the plan for a host with a GPU and every tool; `rgpu remote check {}` asks it",
