@@ -79,7 +79,7 @@ fn file(path: &Path, shown: &str) -> Result<Profile> {
         .cause(format!("it begins with `{}`", first.escape_debug()))
         .hint(format!("kinds: {kinds}")));
     };
-    let mut imported = (importer.import)(&Source::new(path, shown)).map_err(|e| {
+    let mut imported = (importer.import)(&Source::new(path, shown).alone()).map_err(|e| {
         Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood")
             .file(shown)
             .because(&e)

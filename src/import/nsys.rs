@@ -32,7 +32,7 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
     recognises: |name, head| head.starts_with(b"SQLite format 3\0") || name.ends_with(".sqlite"),
     import: |source| {
         source.size()?;
-        if source.path.with_extension("nsys-rep").is_file() {
+        if !source.alone && source.path.with_extension("nsys-rep").is_file() {
             return Ok(Imported::default());
         }
         let imported = import_sqlite(source.path, source.from);

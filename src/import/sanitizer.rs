@@ -66,7 +66,7 @@ fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
 }
 
 fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
-    if source.path.with_extension("log").is_file() {
+    if !source.alone && source.path.with_extension("log").is_file() {
         // Imported with the log, which alone makes the verdict.
         return Ok(Imported::default());
     }

@@ -18,6 +18,9 @@ pub struct Source<'a> {
     pub traced: Traced,
     /// Larger files are refused.
     pub max_bytes: u64,
+    /// Whether the file stands for itself. In a run folder it does not: what the same step left
+    /// beside it is read with one of the two.
+    pub alone: bool,
 }
 
 /// What a trace was told to hold.
@@ -42,7 +45,13 @@ impl<'a> Source<'a> {
             asked: Asked::default(),
             traced: Traced::Gpu,
             max_bytes: DEFAULT_MAX_BYTES,
+            alone: false,
         }
+    }
+
+    /// The same file, whatever lies beside it.
+    pub fn alone(self) -> Source<'a> {
+        Source { alone: true, ..self }
     }
 
     /// The whole file.
