@@ -161,7 +161,19 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    #[inline]
     fn varint(&mut self) -> Result<u64, WireError> {
+        // Tags, and most lengths and numbers, are one byte.
+        match self.bytes.get(self.at) {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, WireError> {
         let offset = self.base + self.at;
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let mut value = 0_u64;
@@ -183,6 +195,7 @@ impl<'a> Fields<'a> {
         }
     }
 
+    #[inline]
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(count)?;
         let taken = self.bytes.get(self.at..end)?;
@@ -190,6 +203,12 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
+    #[inline]
+    fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    #[inline]
     fn field(&mut self) -> Result<Field<'a>, WireError> {
         let offset = self.base + self.at;
         let tag = self.varint()?;
@@ -201,8 +220,8 @@ impl<'a> Fields<'a> {
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
             1 => {
-                let bytes = self.take(8).ok_or(WireError::Cut { offset: start })?;
-                Value::Fixed64(bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
+                let bytes = self.take_array().ok_or(WireError::Cut { offset: start })?;
+                Value::Fixed64(u64::from_le_bytes(bytes))
             }
             2 => {
                 let length = self.varint()?;
@@ -212,8 +231,8 @@ impl<'a> Fields<'a> {
                 Value::Bytes(Message::new(bytes.ok_or(error)?, start))
             }
             5 => {
-                let bytes = self.take(4).ok_or(WireError::Cut { offset: start })?;
-                Value::Fixed32(bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte)))
+                let bytes = self.take_array().ok_or(WireError::Cut { offset: start })?;
+                Value::Fixed32(u32::from_le_bytes(bytes))
             }
             _ => return Err(WireError::Tag { offset, tag }),
         };
@@ -224,6 +243,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, WireError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.bytes.len() {
             return None;

@@ -33,11 +33,25 @@ impl<'a> Metric<'a> {
         strings: &Strings<'a>,
         notes: &mut Notes,
     ) -> Option<Self> {
+        Metric::walk(message, strings, notes, |_, _| ())
+    }
+
+    /// Notes what is wrong with the metric and its instances; for the one check of the whole file.
+    pub(super) fn check(message: Message<'a>, strings: &Strings<'a>, notes: &mut Notes) {
+        Metric::walk(message, strings, notes, |notes, instance| Instance::check(instance, notes));
+    }
+
+    fn walk(
+        message: Message<'a>,
+        strings: &Strings<'a>,
+        notes: &mut Notes,
+        mut instance: impl FnMut(&mut Notes, Message<'a>),
+    ) -> Option<Self> {
         let (mut id, mut value, mut category) = (0, MetricValue::Missing, 0);
         notes.walk(message, METRIC, |notes, field| match field.number {
             1 => field.varint().map(|number| id = number),
             2 => field.message().map(|message| value = MetricValue::read(message, notes)),
-            3 => field.message().map(|_| ()),
+            3 => field.message().map(|message| instance(notes, message)),
             4 => field.varint().map(|number| category = number),
             _ => None,
         });
@@ -80,15 +94,6 @@ impl<'a> Metric<'a> {
     pub fn instances(&self) -> Instances<'a> {
         Instances { fields: self.message.fields() }
     }
-
-    /// Notes what is wrong with the instances; for the one check of the whole file.
-    pub(super) fn check_instances(&self, notes: &mut Notes) {
-        for field in self.message.fields().flatten().filter(|field| field.number == 3) {
-            if let Some(message) = field.message() {
-                Instance::read(message, notes);
-            }
-        }
-    }
 }
 
 /// One instance of a metric: of one instruction, one launch, one point in time.
@@ -102,18 +107,25 @@ pub struct Instance<'a> {
 }
 
 impl<'a> Instance<'a> {
-    fn read(message: Message<'a>, notes: &mut Notes) -> Self {
-        let mut instance =
-            Instance { correlation: MetricValue::Missing, value: MetricValue::Missing };
-        notes.walk(message, INSTANCE, |notes, field| {
-            let message = field.message();
-            match field.number {
-                1 => instance.correlation = MetricValue::read(message?, notes),
-                2 => instance.value = MetricValue::read(message?, notes),
-                _ => return None,
-            }
-            Some(())
+    const EMPTY: Self = Instance { correlation: MetricValue::Missing, value: MetricValue::Missing };
+
+    fn check(message: Message<'a>, notes: &mut Notes) {
+        notes.walk(message, INSTANCE, |notes, field| match field.number {
+            1 | 2 => field.message().map(|message| drop(MetricValue::read(message, notes))),
+            _ => None,
         });
+    }
+
+    #[inline]
+    fn read(message: Message<'a>) -> Self {
+        let mut instance = Instance::EMPTY;
+        for field in message.fields().flatten() {
+            match (field.number, field.message()) {
+                (1, Some(message)) => instance.correlation = MetricValue::read_checked(message),
+                (2, Some(message)) => instance.value = MetricValue::read_checked(message),
+                _ => {}
+            }
+        }
         instance
     }
 }
@@ -130,7 +142,7 @@ impl<'a> Iterator for Instances<'a> {
     fn next(&mut self) -> Option<Instance<'a>> {
         self.fields.by_ref().flatten().find_map(|field| {
             let message = field.message().filter(|_| field.number == 3)?;
-            Some(Instance::read(message, &mut Notes::default()))
+            Some(Instance::read(message))
         })
     }
 }

@@ -46,6 +46,7 @@ pub(super) struct Notes {
 impl Notes {
     /// Hands every field to `take`, which answers `None` where it knows no such field or the field
     /// has another type. Damage is noted and ends the walk: what came before it stays.
+    #[inline]
     pub(super) fn walk<'a>(
         &mut self,
         message: Message<'a>,

@@ -214,9 +214,7 @@ impl<'a> NcuResult<'a> {
     /// Decodes everything that is decoded later on demand, to note what is wrong with it.
     pub(super) fn check(&self, notes: &mut Notes) {
         for message in self.messages(self.layout.metrics) {
-            if let Some(metric) = Metric::read(message, &self.strings, notes) {
-                metric.check_instances(notes);
-            }
+            Metric::check(message, &self.strings, notes);
         }
         for message in self.messages(self.layout.rules) {
             Rule::read(message, notes);

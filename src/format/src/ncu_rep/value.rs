@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::notes::Notes;
-use super::wire::Message;
+use super::wire::{Field, Message};
 
 /// A value as the file has it.
 ///
@@ -28,19 +28,44 @@ pub enum MetricValue<'a> {
 impl<'a> MetricValue<'a> {
     /// Reads `ProfileMetricValue`: one of fields 1 to 5.
     pub(super) fn read(message: Message<'a>, notes: &mut Notes) -> Self {
-        let mut value = MetricValue::Missing;
-        notes.walk(message, "metric value", |_, field| {
-            value = match field.number {
-                1 => MetricValue::Text(field.text()?),
-                2 => MetricValue::Float(field.float()?),
-                3 => MetricValue::Double(field.double()?),
-                4 => MetricValue::Uint32(field.uint32()?),
-                5 => MetricValue::Uint64(field.varint()?),
-                _ => return None,
-            };
-            Some(())
-        });
-        value
+        MetricValue::lone_double(message).unwrap_or_else(|| {
+            let mut value = MetricValue::Missing;
+            notes.walk(message, "metric value", |_, field| value.take(&field));
+            value
+        })
+    }
+
+    /// Reads the value where nobody asks what is wrong with it: the whole file was checked before.
+    #[inline]
+    pub(super) fn read_checked(message: Message<'a>) -> Self {
+        MetricValue::lone_double(message).unwrap_or_else(|| {
+            let mut value = MetricValue::Missing;
+            for field in message.fields().flatten() {
+                value.take(&field);
+            }
+            value
+        })
+    }
+
+    /// A double and nothing else (tag 3 << 3 | 1): nearly all values of a full report.
+    #[inline]
+    fn lone_double(message: Message<'a>) -> Option<Self> {
+        let [0x19, number @ ..] = message.bytes() else { return None };
+        let number = <[u8; 8]>::try_from(number).ok()?;
+        Some(MetricValue::Double(f64::from_le_bytes(number)))
+    }
+
+    #[inline]
+    fn take(&mut self, field: &Field<'a>) -> Option<()> {
+        *self = match field.number {
+            1 => MetricValue::Text(field.text()?),
+            2 => MetricValue::Float(field.float()?),
+            3 => MetricValue::Double(field.double()?),
+            4 => MetricValue::Uint32(field.uint32()?),
+            5 => MetricValue::Uint64(field.varint()?),
+            _ => return None,
+        };
+        Some(())
     }
 
     /// The value as a number, non-finite ones included; nothing for text and missing values.
