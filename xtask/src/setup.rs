@@ -60,7 +60,9 @@ pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), Se
     everything(workspace, Cuda::Wanted)?;
     let mut tests = workspace.cargo();
     if command::answers("cargo-nextest", "--version") {
-        command::run(tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(arguments))?;
+        command::run(
+            tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(arguments),
+        )?;
         // nextest leaves the examples in the documentation out.
         command::run(workspace.cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
     } else {
