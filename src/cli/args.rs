@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::{doctor, exec, kernels, profile, remote, report, runs, schema};
 
-/// Profile, check, disassemble and run GPU kernels on a remote NVIDIA GPU
+/// Profile, check and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
 #[command(name = "rgpu", version, propagate_version = true, args_override_self = true)]
 #[command(subcommand_required = true, arg_required_else_help = true, infer_subcommands = false)]

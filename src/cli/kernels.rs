@@ -190,8 +190,8 @@ fn show(app: &App, name: &str) -> Result<Status> {
     app.print("\n");
     app.print(&grid.without_empty_columns().plain(app.style().width, 2));
     app.print(&format!(
-        "\n  {} data sets; reference: {}\n",
-        sets.len(),
+        "\n  {}; reference: {}\n",
+        if sets.len() == 1 { "1 data set".to_owned() } else { format!("{} data sets", sets.len()) },
         match &spec.reference {
             Some(r) =>
                 format!("`{}` in {}", r.function, shown(app, &r.source.display().to_string())),

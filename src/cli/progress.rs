@@ -69,6 +69,11 @@ impl Progress {
         Self { bar, live, quiet, terminal, phase: String::new(), silence, ticker: None }
     }
 
+    /// Its bar, for those who write to the terminal beside it.
+    pub(super) fn bar(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
     /// A phase, said once as a line where there is no bar.
     fn phase(&mut self, text: String) {
         if self.phase == text {

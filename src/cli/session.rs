@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
+
 use super::app::App;
 use super::progress::{Live, Progress};
 use super::terminal::safe;
@@ -91,7 +93,7 @@ pub(super) struct Voice<'a> {
 /// Connects to a remote; Ctrl-C is heard from here on.
 pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<Open> {
     let programs = programs(app, std::env::consts::ARCH)?;
-    let mut reporter = reporter(app, voice)?;
+    let (mut reporter, bar) = reporter(app, voice)?;
     let cancel = listen_for_signals()?;
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
@@ -109,6 +111,7 @@ pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Resul
         talk: Arc::new(Front {
             verbose: app.global.verbose > 0 && !app.global.quiet,
             reporter: Mutex::new((reporter.clone(), false)),
+            bar,
         }),
     };
     let begun = Instant::now();
@@ -122,8 +125,8 @@ pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Resul
     Ok(Open { spec, follow, reporter, cancel, programs })
 }
 
-/// The terminal's reporter, and the one of `--events`.
-pub(super) fn reporter(app: &App, voice: Voice<'_>) -> Result<Shared> {
+/// The terminal's reporter with its bar, and the one of `--events`.
+pub(super) fn reporter(app: &App, voice: Voice<'_>) -> Result<(Shared, ProgressBar)> {
     let mut reporters = Reporters::default();
     match voice.events {
         None => {}
@@ -135,8 +138,10 @@ pub(super) fn reporter(app: &App, voice: Voice<'_>) -> Result<Shared> {
             reporters.0.push(Box::new(Lines(file)));
         }
     }
-    reporters.0.push(Box::new(Progress::new(app.terminal, voice.live, app.global.quiet)));
-    Ok(Shared::new(reporters))
+    let progress = Progress::new(app.terminal, voice.live, app.global.quiet);
+    let bar = progress.bar();
+    reporters.0.push(Box::new(progress));
+    Ok((Shared::new(reporters), bar))
 }
 
 /// SIGINT and SIGTERM ask to stop; a third SIGINT ends the process at once.
@@ -168,26 +173,32 @@ struct Front {
     verbose: bool,
     /// Who hears of a lost link, and whether its loss was told and not yet its return.
     reporter: Mutex<(Shared, bool)>,
+    /// Stands still while something else is on the screen: it would wipe a question away.
+    bar: ProgressBar,
 }
 
 impl Talk for Front {
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
-        let _ = write!(
-            std::io::stderr().lock(),
-            "the host {} was never seen before\n  {} key {}\nAccept it, and remember it in {}? [y/N] ",
-            safe(question.host.as_bytes()),
-            safe(question.algorithm.as_bytes()),
-            safe(question.fingerprint.as_bytes()),
-            question.file.display()
-        );
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().read_line(&mut answer);
-        read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+        self.bar.suspend(|| {
+            let _ = write!(
+                std::io::stderr().lock(),
+                "the host {} was never seen before\n  {} key {}\nAccept it, and remember it in {}? [y/N] ",
+                safe(question.host.as_bytes()),
+                safe(question.algorithm.as_bytes()),
+                safe(question.fingerprint.as_bytes()),
+                question.file.display()
+            );
+            let mut answer = String::new();
+            let read = std::io::stdin().lock().read_line(&mut answer);
+            read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+        })
     }
 
     fn verbose(&self, line: &str) {
         if self.verbose {
-            let _ = writeln!(std::io::stderr().lock(), "  | {}", safe(line.as_bytes()));
+            self.bar.suspend(|| {
+                let _ = writeln!(std::io::stderr().lock(), "  | {}", safe(line.as_bytes()));
+            });
         }
     }
 
