@@ -69,8 +69,7 @@ mod tests {
         let imported = import(&range_log::read(log).unwrap(), "raw/ranges.jsonl");
         let regions: Vec<_> =
             imported.regions.iter().map(|r| (r.display(), r.instances, r.host_ns)).collect();
-        let expected =
-            [("rgpu@timed".to_owned(), 1, 18), ("rgpu@timed::rgpu@n=1".to_owned(), 2, 7)];
+        let expected = [("rgpu@timed".to_owned(), 1, 18), ("rgpu@timed::n=1".to_owned(), 2, 7)];
         assert_eq!(regions, expected);
         assert_eq!(imported.regions[0].gpu_ns, None);
         assert_eq!(imported.gaps.len(), 1);
