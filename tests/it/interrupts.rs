@@ -114,3 +114,49 @@ fn a_run_is_cancelled_from_another_terminal() {
     laptop.wait_until_quiet();
     insta::assert_snapshot!(laptop.show("runs cancel"));
 }
+
+#[test]
+fn a_detached_run_goes_on_alone_and_is_brought_home_later() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let output = laptop.run("profile --kernel vecadd --mode ncu --remote h200 --detach");
+    assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(laptop.latest_json("run.json")["state"], "detached");
+    host.wait_for_gate("ncu");
+    let there = String::from_utf8(laptop.run("runs list --remote h200").stdout).unwrap();
+    assert!(there.contains("profile vecadd (ncu)"), "{there}");
+    host.open_gate("ncu");
+    let output = laptop.run("runs attach --json");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("runs attach --json", &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "ncu.asked");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_second_run_waits_for_the_gpu_and_says_who_holds_it() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let first = laptop.start(&format!("{NCU} --run-id first"));
+    host.wait_for_gate("ncu");
+    // One gives up, one waits its turn.
+    let bench = "profile --kernel vecadd --mode bench --remote h200 --json";
+    let impatient = laptop.run(&format!("{bench} --queue-timeout 1s"));
+    let error: serde_json::Value = serde_json::from_slice(&impatient.stdout).unwrap();
+    assert_eq!((status(&impatient), &error["error"]["code"]), (4, &"queue_timeout".into()));
+    let second = laptop.start(&format!("{bench} --run-id second"));
+    let events = laptop.project("artifacts/runs/second/events.jsonl");
+    let queued = wait_for("a place in the queue", || {
+        let text = fs::read_to_string(&events).ok()?;
+        text.lines().find(|line| line.contains("\"queued\"")).map(str::to_owned)
+    });
+    assert!(queued.contains("\"place\":1") && queued.contains("first"), "{queued}");
+    host.open_gate("ncu");
+    for child in [first, second] {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), 0, "{}", laptop.shown("", &output));
+    }
+    laptop.wait_until_quiet();
+}

@@ -13,6 +13,7 @@ mod ladders;
 mod laptop;
 mod local;
 mod no_gpu;
+mod over_ssh;
 mod profile;
 mod remotes;
 mod runs;

@@ -229,3 +229,39 @@ fn a_warm_run_asks_the_host_nothing_and_a_changed_host_is_asked_again() {
     let second = profile(&laptop, line, 0);
     assert_eq!(first.host, second.host);
 }
+
+#[test]
+fn the_doctor_tries_every_mode_and_says_what_each_reaches() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu counters-refused\n");
+    let output = laptop.run("doctor h200 --json");
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", laptop.shown("doctor h200 --json", &output)));
+    let reached = |mode: &str| {
+        let modes = value["modes"].as_array().unwrap();
+        let line = modes.iter().find(|line| line["mode"] == mode);
+        line.unwrap_or_else(|| panic!("no `{mode}` in {modes:#?}")).clone()
+    };
+    assert_eq!(reached("ncu")["rung"], "nsys.cuda");
+    assert!(reached("ncu")["why"].to_string().contains("ERR_NVGPUCTRPERM"), "{value:#}");
+    assert_eq!(reached("nsys")["rung"], "nsys.full");
+    assert_eq!(reached("bench")["rung"], "events");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn events_on_stdout_tell_the_whole_story_and_nothing_else() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let output = laptop.run("profile --kernel vecadd --mode bench --remote h200 --events - -q");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("", &output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().take_while(|line| line.starts_with('{'));
+    let events: Vec<serde_json::Value> =
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let has = |word: &str| events.iter().any(|event| event.to_string().contains(word));
+    for word in ["started", "gpu_locked", "rung_started", "rung_ended", "artifact", "ended"] {
+        assert!(has(&format!("\"{word}\"")), "`{word}` is missing:\n{text}");
+    }
+}

@@ -1,0 +1,114 @@
+//! The same commands over ssh: a real OpenSSH server on this machine, with played tools behind it.
+
+use std::fs;
+
+use rgpu::model::Profile;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status, wait_for};
+use crate::sshd::{Cutter, Sshd, free_port, keygen};
+
+const NCU: &str = "profile --kernel vecadd --mode ncu --remote box --accept-new --json";
+
+/// Makes the server known to the laptop as `box`, with the played tools on its path.
+fn know(laptop: &Laptop, sshd: &Sshd, port: u16) {
+    let settings = format!(
+        "[remote.box]\nurl = \"ssh://{}@127.0.0.1:{port}\"\nssh_config = {:?}\npath = [{:?}]\nenv = {{ RGPU_FAKE_HOST = {:?} }}\n",
+        sshd.user,
+        sshd.path("ssh_config"),
+        laptop.path("h200/bin"),
+        laptop.path("h200"),
+    );
+    fs::write(laptop.path("config/config.toml"), settings).unwrap();
+}
+
+fn shown(laptop: &Laptop, sshd: &Sshd, line: &str) -> String {
+    let text = laptop.show(line);
+    let folder = sshd.path("").to_string_lossy().trim_end_matches('/').to_owned();
+    let text = text
+        .replace(&folder, "[SSHD]")
+        .replace(&format!("{}@", sshd.user), "[USER]@")
+        .replace(&format!("`{}`", sshd.user), "`[USER]`");
+    let text = regex::Regex::new("SHA256:[A-Za-z0-9+/]{43}").unwrap().replace_all(&text, "[KEY]");
+    regex::Regex::new(r"127\.0\.0\.1(\]?):\d+")
+        .unwrap()
+        .replace_all(&text, "127.0.0.1$1:[PORT]")
+        .into_owned()
+}
+
+#[test]
+fn a_profile_over_ssh_is_whole_though_the_hosts_start_up_file_prints() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let sshd = Sshd::start();
+    for file in [".bashrc", ".profile", ".zshenv", ".kshrc"] {
+        fs::write(sshd.path("home").join(file), "echo 'Welcome!'; printf 'no newline'\n").unwrap();
+    }
+    know(&laptop, &sshd, sshd.port);
+    for _ in 0..2 {
+        let output = laptop.run(NCU);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+        let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(profile.rung, "ncu.asked");
+        assert_eq!(profile.host.unwrap().transport, "ssh");
+        assert!(profile.launches[0].metrics.len() > 500);
+    }
+    let output = laptop.run("exec --remote box -- nvidia-smi -L");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("GPU 0: NVIDIA H200"));
+}
+
+#[test]
+fn hosts_that_cannot_be_trusted_or_reached_are_status_four() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    // Nobody is there to be asked.
+    insta::assert_snapshot!(shown(&laptop, &sshd, "profile --kernel vecadd --remote box"));
+    assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+    // Another machine answers in its place.
+    fs::remove_file(sshd.path("host_key")).unwrap();
+    keygen(&sshd.path("host_key"));
+    let sshd = sshd.restart("");
+    insta::assert_snapshot!(shown(&laptop, &sshd, "remote check box"));
+    know(&laptop, &sshd, free_port());
+    insta::assert_snapshot!(shown(&laptop, &sshd, "profile --kernel vecadd --remote box"));
+}
+
+#[test]
+fn a_user_who_may_not_log_in_is_told_what_was_tried() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    fs::write(sshd.path("authorized_keys"), "").unwrap();
+    let text = shown(&laptop, &sshd, "remote check box --accept-new");
+    assert!(text.ends_with("status 4\n"), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_is_cut_in_the_middle_costs_the_profile_nothing() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let sshd = Sshd::start();
+    let cutter = Cutter::before(sshd.port).await;
+    know(&laptop, &sshd, cutter.port);
+    tokio::task::block_in_place(|| {
+        let child = laptop.start(NCU);
+        host.wait_for_gate("ncu");
+        // The tool waits, so nothing comes from the server but keep-alives: the link dies at the
+        // next byte. Then it is whole again.
+        let before = cutter.links();
+        cutter.cut_after(0);
+        host.open_gate("ncu");
+        wait_for("another link", || (cutter.links() > before).then_some(()));
+        cutter.cut_after(u64::MAX);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+        let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(profile.rung, "ncu.asked");
+        assert!(profile.launches[0].metrics.len() > 500);
+        let log = fs::read_to_string(laptop.latest().join("log/profile.stdout")).unwrap();
+        assert_eq!(log.matches("==PROF== Profiling").count(), 1, "{log}");
+    });
+}
