@@ -173,6 +173,7 @@ async fn try_mode(
         spec: &open.spec,
         cache: session::facts_cache(app, &open.spec),
         programs: &open.programs,
+        project: &app.config.project,
         source_folder: &source_folder,
         now_s: jiff::Timestamp::now().as_second(),
         detach: false,

@@ -119,6 +119,7 @@ fn carry_out(
             spec: &spec,
             cache: session::facts_cache(app, &spec),
             programs: &programs,
+            project: &app.config.project,
             source_folder: &source_folder,
             now_s: jiff::Timestamp::now().as_second(),
             detach: args.run.detach && resume == Resume::No,

@@ -1,7 +1,7 @@
 //! The runner's own report of a Case: correctness, times, the host's fitness, why it stopped.
 
 use rgpu_case::{
-    CaseReport, Checked, DataSetReport, ErrorClass, GuardFinding, GuardKind, TimingSource,
+    CaseReport, Checked, DataSetReport, ErrorClass, GuardFinding, GuardKind, Job, TimingSource,
 };
 
 use super::{Imported, Importer, Source};
@@ -38,7 +38,11 @@ fn import(report: &CaseReport, source: &Source<'_>) -> Imported {
     let guarded: Vec<SanitizerResult> =
         report.data_sets.iter().filter_map(|d| guard(d, source.from)).collect();
     Imported {
-        cases: report.data_sets.iter().map(|d| case(d, report.error.is_some())).collect(),
+        cases: report
+            .data_sets
+            .iter()
+            .map(|d| case(d, report.job == Job::Verify && report.error.is_some()))
+            .collect(),
         sanitizer: guarded,
         warnings: report
             .warnings

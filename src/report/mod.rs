@@ -10,7 +10,7 @@ mod quantity;
 mod terminal;
 
 pub use grid::{Align, Grid};
-pub use quantity::{bytes, duration, per_second};
+pub use quantity::{bytes, duration, per_second, percent};
 
 use crate::model::Profile;
 

@@ -17,6 +17,11 @@ pub fn per_second(x: f64, unit: &str) -> String {
     format!("{text}{unit}/s")
 }
 
+/// A share in percent, `0.06 %`: two digits after the point below ten.
+pub fn percent(x: f64) -> String {
+    if x.abs() < 9.995 { format!("{x:.2} %") } else { format!("{x:.0} %") }
+}
+
 fn scaled(x: f64, units: &[(f64, &str)]) -> String {
     let fits = units.iter().find(|(scale, _)| x.abs() >= *scale * 0.9995).or(units.last());
     let Some((scale, unit)) = fits else { return digits(x) };
@@ -51,5 +56,7 @@ mod tests {
         assert_eq!(per_second(3.1697e12, "B"), "3.17 TB/s");
         assert_eq!(per_second(7.73e12, "FLOP"), "7.73 TFLOP/s");
         assert_eq!(digits(0.0), "0.00");
+        assert_eq!(percent(0.057), "0.06 %");
+        assert_eq!(percent(66.4), "66 %");
     }
 }

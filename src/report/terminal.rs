@@ -1,6 +1,6 @@
 //! The short table a user reads first, fit for 80 columns: how fast, why not faster, what to try.
 
-use super::quantity::{bytes, digits, duration, per_second};
+use super::quantity::{bytes, digits, duration, per_second, percent};
 use super::{Align, Grid, Style};
 use crate::model::profile::{Correctness, Timing};
 use crate::model::{Launch, Profile};
@@ -103,7 +103,7 @@ fn timing_text(t: &Timing) -> String {
     let half = (t.ci95_ns[1] - t.ci95_ns[0]) / 2.0;
     let mut text = duration(t.median_ns);
     if t.median_ns > 0.0 && t.samples > 1 {
-        text += &format!(" ± {} %", digits(100.0 * half / t.median_ns));
+        text += &format!(" ± {}", percent(100.0 * half / t.median_ns));
     }
     let rates =
         [t.bytes_per_s.map(|x| per_second(x, "B")), t.flops_per_s.map(|x| per_second(x, "FLOP"))];
@@ -162,7 +162,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
             case.name.clone(),
             t.map(|t| duration(t.median_ns)).unwrap_or_default(),
             t.filter(|t| t.samples > 1 && t.median_ns > 0.0)
-                .map(|t| format!("{} %", digits(half(t))))
+                .map(|t| percent(half(t)))
                 .unwrap_or_default(),
             t.and_then(|t| t.bytes_per_s).map(|x| per_second(x, "B")).unwrap_or_default(),
             t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP")).unwrap_or_default(),
@@ -172,7 +172,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
     page.table("cases", grid);
 }
 
-fn percent(launch: &Launch, ids: &[&str]) -> String {
+fn metric(launch: &Launch, ids: &[&str]) -> String {
     launch.first_number(ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
 }
 
@@ -188,48 +188,64 @@ fn launches(page: &mut Page<'_>, profile: &Profile) {
         ("mem %", Align::Right),
         ("occ %", Align::Right),
         ("regs", Align::Right),
-        ("top stalls", Align::Left),
     ]);
     for launch in profile.launches.iter().take(SHOWN) {
-        let stalls: Vec<String> = launch
-            .stalls
-            .iter()
-            .filter(|s| s.reason != "selected")
-            .take(2)
-            .map(|s| match s.percent {
-                Some(p) => format!("{} {p:.0} %", s.reason),
-                None => s.reason.clone(),
-            })
-            .collect();
         grid.row([
             short_name(&launch.kernel),
             launch.duration_ns.map(duration).unwrap_or_default(),
-            percent(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
-            percent(launch, &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
-            percent(launch, &["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+            metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
+            metric(launch, &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
+            metric(launch, &["sm__warps_active.avg.pct_of_peak_sustained_active"]),
             launch.registers.map(|r| r.to_string()).unwrap_or_default(),
-            stalls.join(", "),
         ]);
     }
     page.table("launches", grid);
     if profile.launches.len() > SHOWN {
         page.line(&format!("    … and {} more in profile.json", profile.launches.len() - SHOWN));
     }
-    let mut bounds: Vec<(String, String)> = Vec::new();
+    page.line("");
+    said_once(page, profile, "stalls", stalls_text);
+    said_once(page, profile, "bound by", |launch| {
+        launch.classification.as_ref().map(classification_text)
+    });
+}
+
+/// A field that several launches of one kernel mostly share: each text once, under its kernel's name
+/// where there are several.
+fn said_once(
+    page: &mut Page<'_>,
+    profile: &Profile,
+    label: &str,
+    text: impl Fn(&Launch) -> Option<String>,
+) {
+    let mut said: Vec<(String, String)> = Vec::new();
     for launch in profile.launches.iter().take(SHOWN) {
-        let Some(class) = &launch.classification else { continue };
-        let entry = (short_name(&launch.kernel), classification_text(class));
-        if !bounds.contains(&entry) {
-            bounds.push(entry);
+        let Some(text) = text(launch) else { continue };
+        let kernel = short_name(&launch.kernel);
+        if !said.iter().any(|(k, t)| *k == kernel && *t == text) {
+            said.push((kernel, text));
         }
     }
-    if !bounds.is_empty() {
-        page.line("");
+    let several = said.len() > 1;
+    for (at, (kernel, text)) in said.into_iter().enumerate() {
+        let label = if at == 0 { label } else { "" };
+        page.field(label, &if several { format!("{kernel}: {text}") } else { text });
     }
-    let several = bounds.len() > 1;
-    for (kernel, text) in bounds {
-        page.field("bound by", &if several { format!("{kernel}: {text}") } else { text });
-    }
+}
+
+/// The stall reasons that matter most, in percent of the cycles between two instructions.
+fn stalls_text(launch: &Launch) -> Option<String> {
+    let top: Vec<String> = launch
+        .stalls
+        .iter()
+        .filter(|s| s.reason != "selected")
+        .take(3)
+        .map(|s| match s.percent {
+            Some(p) => format!("{} {p:.0} %", s.reason),
+            None => s.reason.clone(),
+        })
+        .collect();
+    (!top.is_empty()).then(|| top.join(", "))
 }
 
 fn classification_text(class: &crate::model::Classification) -> String {

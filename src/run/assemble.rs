@@ -42,6 +42,8 @@ pub(super) struct Parts {
     runner: Vec<(String, RunnerFailure)>,
     /// The rung of the last step that ended well.
     rung: String,
+    /// The user's project.
+    project: PathBuf,
     /// A build failure's whole message, with this machine's paths.
     compiler: Option<String>,
 }
@@ -59,8 +61,8 @@ fn tells_ranges(file: &HostFile) -> bool {
 }
 
 impl Parts {
-    pub(super) fn new(request: &Request) -> Self {
-        let mut parts = Self::default();
+    pub(super) fn new(request: &Request, project: &Path) -> Self {
+        let mut parts = Self { project: project.to_owned(), ..Self::default() };
         if let Target::Kernel { data_sets, spec, .. } = &request.target {
             let vars = &spec.sizes.vars;
             parts.profile.cases = data_sets.iter().map(|set| empty_case(set, vars)).collect();
@@ -206,7 +208,7 @@ impl Parts {
             self.runner.push((artifact.step.clone(), failure));
         }
         self.cases(std::mem::take(&mut imported.cases));
-        localize(&mut imported, &self.expect);
+        localize(&mut imported, &self.expect, &self.project);
         match refusal {
             Some(Refusal { code, text, metrics }) if believed => {
                 // Metrics that this GPU lacks cost nothing but themselves: the rest stands.
@@ -489,11 +491,18 @@ fn join_code(profile: &mut Profile) {
     }
 }
 
-/// Sources under this machine's paths.
-fn localize(imported: &mut Imported, expect: &Expectations) {
+/// Sources under this machine's paths, relative to the project where they lie in it.
+fn localize(imported: &mut Imported, expect: &Expectations, project: &Path) {
     for cause in imported.sanitizer.iter_mut().flat_map(|s| &mut s.causes) {
-        if let Some(file) = &mut cause.file {
-            *file = expect.localize(file);
+        let Some(file) = &mut cause.file else { continue };
+        // Compilers record the path they were given or the absolute one: both end alike.
+        let is = |there: &str| {
+            let inner = there.trim_start_matches("../");
+            file.as_str() == there || file.ends_with(&format!("/work/{inner}"))
+        };
+        if let Some(source) = expect.sources.iter().find(|s| is(&s.there)) {
+            let here = source.here.strip_prefix(project).unwrap_or(&source.here);
+            *file = here.display().to_string();
         }
     }
 }

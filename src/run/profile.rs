@@ -37,6 +37,8 @@ pub struct ProfileRun<'a> {
     pub cache: FactsCache,
     /// Our programs for the host.
     pub programs: &'a Programs,
+    /// The user's project: paths in it are shown relative to it.
+    pub project: &'a Path,
     /// Where the kernel lies: its repository's state is recorded.
     pub source_folder: &'a Path,
     /// Unix seconds.
@@ -74,7 +76,7 @@ impl ProfileRun<'_> {
         };
         let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
         desk.folder.write_json("env.json", &env)?;
-        let mut parts = Parts::new(&self.request);
+        let mut parts = Parts::new(&self.request, self.project);
         let mut seq = 1;
         while seq <= MOST_PLANS {
             let draft = self.draft(follow, &facts, desk, seq).await?;
