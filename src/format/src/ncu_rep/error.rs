@@ -85,12 +85,12 @@ pub enum Problem {
         offset: usize,
     },
     /// A metric's name is not in the string table; the metric cannot be named and is left out.
-    #[error("metric at offset {offset} has name number {id}, and the report has {count} names")]
+    #[error("metric at offset {offset} has no name: {}", unnamed(.id, .count))]
     Name {
         /// Where the metric begins.
         offset: usize,
-        /// The number it gives.
-        id: u64,
+        /// The number it gives; nothing where it gives none.
+        id: Option<u64>,
         /// How many strings there are.
         count: usize,
     },
@@ -143,5 +143,12 @@ impl Problems {
             self.list.push(Problem::More { count: self.more });
         }
         self.list
+    }
+}
+
+fn unnamed(id: &Option<u64>, count: &usize) -> String {
+    match id {
+        Some(id) => format!("it is number {id} of {count} strings"),
+        None => "it gives no number".to_owned(),
     }
 }

@@ -47,15 +47,15 @@ impl<'a> Metric<'a> {
         notes: &mut Notes,
         mut instance: impl FnMut(&mut Notes, Message<'a>),
     ) -> Option<Self> {
-        let (mut id, mut value, mut category) = (0, MetricValue::Missing, 0);
+        let (mut id, mut value, mut category) = (None, MetricValue::Missing, 0);
         notes.walk(message, METRIC, |notes, field| match field.number {
-            1 => field.varint().map(|number| id = number),
+            1 => field.varint().map(|number| id = Some(number)),
             2 => field.message().map(|message| value = MetricValue::read(message, notes)),
             3 => field.message().map(|message| instance(notes, message)),
             4 => field.varint().map(|number| category = number),
             _ => None,
         });
-        let Some(name) = strings.get(id) else {
+        let Some(name) = id.and_then(|id| strings.get(id)) else {
             let (offset, count) = (message.offset(), strings.len());
             notes.problems.push(Problem::Name { offset, id, count });
             return None;
@@ -63,10 +63,11 @@ impl<'a> Metric<'a> {
         Some(Metric { name, value, category, message })
     }
 
-    /// The number of the name in the string table, without reading anything else.
+    /// The number of the name in the string table, without decoding anything else. Of a field that
+    /// is there twice the last counts, as everywhere in protobuf.
     pub(super) fn name_id(message: Message<'a>) -> Option<u64> {
-        let field = message.fields().flatten().find(|field| field.number == 1)?;
-        field.varint()
+        let fields = message.fields().flatten().filter(|field| field.number == 1);
+        fields.filter_map(|field| field.varint()).last()
     }
 
     /// NVIDIA's name, such as `gpu__time_duration.sum`.

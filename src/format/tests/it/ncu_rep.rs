@@ -291,6 +291,24 @@ fn a_flipped_bit_anywhere_never_panics() {
 }
 
 #[test]
+fn a_metric_is_found_by_the_name_it_is_listed_under_and_an_unnamed_one_is_noted() {
+    let twice = Pb::new().varint(1, 0).varint(1, 1).message(2, Pb::new().varint(5, 3));
+    let kernel = Pb::new().message(13, twice).message(13, Pb::new().message(2, Pb::new()));
+    let strings = Pb::new().text(1, "zero").text(1, "one");
+    let bytes = report(&[Block {
+        header: Pb::new().message(4, strings),
+        kernels: vec![kernel],
+        ..Block::default()
+    }]);
+    let (report, problems) = read(&bytes);
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].to_string().ends_with("has no name: it gives no number"), "{problems:?}");
+    let kernel = report.results().next().unwrap();
+    assert_eq!(kernel.metrics().map(|m| m.name().to_owned()).collect::<Vec<_>>(), ["one"]);
+    assert!(kernel.metric("one").is_some() && kernel.metric("zero").is_none());
+}
+
+#[test]
 fn absurd_counts_and_sizes_cost_no_memory() {
     let header = Pb::new().varint(2, u64::MAX).varint(5, u64::from(u32::MAX));
     let mut bytes = report(&[]);
