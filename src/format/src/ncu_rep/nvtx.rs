@@ -3,6 +3,10 @@
 use super::notes::Notes;
 use super::wire::Message;
 
+/// Most domains kept, and strings of one: far beyond any report, and a bound on the time that a
+/// damaged one takes, since they are searched by number.
+const KEPT: usize = 4096;
+
 /// `NvtxState`: 1 domains, 2 threads with their push/pop stacks, 3 start/end ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvtxState {
@@ -59,7 +63,7 @@ impl NvtxState {
         let mut state = NvtxState::default();
         // Domains first, wherever they stand: they hold the registered names of the ranges.
         for field in message.fields().flatten().filter(|field| field.number == 1) {
-            if let Some(domain) = field.message() {
+            if let Some(domain) = field.message().filter(|_| state.domains.len() < KEPT) {
                 state.domains.push(NvtxDomain::read(domain, notes));
             }
         }
@@ -173,7 +177,9 @@ impl NvtxDomain {
                     2 => field.text().map(|text| value = text.into_owned()),
                     _ => None,
                 });
-                domain.strings.push((id, value));
+                if domain.strings.len() < KEPT {
+                    domain.strings.push((id, value));
+                }
             }),
             4 => field.message().map(|_| ()),
             _ => None,

@@ -1,6 +1,7 @@
 //! The view of a whole report.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::block::{EntryKind, Index};
 use super::container;
@@ -108,9 +109,11 @@ impl<'a> NcuReport<'a> {
     /// The sources, those of one reference merged.
     pub fn sources(&self) -> Vec<Source<'_>> {
         let mut sources: Vec<Source<'_>> = Vec::new();
+        let mut places = HashMap::new();
         for entry in self.index.entries.iter().filter(|entry| entry.kind == EntryKind::Source) {
             let source = Source::read(entry.message(&self.bytes), &mut Notes::default());
-            match sources.iter_mut().find(|known| known.reference == source.reference) {
+            let place = *places.entry(source.reference).or_insert(sources.len());
+            match sources.get_mut(place) {
                 Some(known) => known.merge(source),
                 None => sources.push(source),
             }
