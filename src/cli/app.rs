@@ -70,7 +70,12 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let base = etcetera::choose_base_strategy().map_err(|e| {
         Failure::new(Exit::Config, "no_home", "your home folder is not known").cause(e)
     })?;
-    let config = Config::load(&cwd, &base.config_dir(), &Environment::read())?;
+    let config = match Config::load(&cwd, &base.config_dir(), &Environment::read()) {
+        Err(failure) if matches!(cli.command, Command::Exec(_)) => {
+            return exec::own_failure(failure, cli.global.json);
+        }
+        config => config?,
+    };
     let app = App {
         config,
         global: cli.global,

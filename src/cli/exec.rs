@@ -13,7 +13,7 @@ use super::app::{App, Status};
 use super::profile::{bytes, duration};
 use super::progress::Live;
 use super::session::{self, Voice};
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::run::{Desk, ExecRequest, ProgramEnd, Reporter, Said, exec, exec_again};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 
@@ -86,14 +86,16 @@ struct ExecResult<'a> {
 
 /// Runs the command.
 pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
-    match execute(app, args) {
-        Ok(status) => Ok(status),
-        Err(failure) if matches!(failure.exit, Exit::Cancelled | Exit::Usage) => Err(failure),
-        Err(failure) => {
-            super::app::show_failure(&failure, app.global.json);
-            Ok(OWN_FAILURE)
-        }
+    execute(app, args).or_else(|failure| own_failure(failure, app.global.json))
+}
+
+/// Ends a command that failed on rgpu's side, with a status that says so.
+pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
+    if matches!(failure.exit, Exit::Cancelled | Exit::Usage) {
+        return Err(failure);
     }
+    super::app::show_failure(&failure, json);
+    Ok(OWN_FAILURE)
 }
 
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
