@@ -1,6 +1,7 @@
 //! `rgpu exec`: a bare command on a host.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use crate::laptop::{Laptop, status};
 
@@ -93,4 +94,60 @@ fn a_variable_is_set_for_the_command_and_the_laptops_own_do_not_travel() {
     let seen = String::from_utf8(output.stdout).unwrap();
     assert!(seen.lines().any(|line| line == "SIZE=large"), "{seen}");
     assert!(!seen.contains("hunter2"), "{seen}");
+}
+
+/// `rgpu` on a terminal, as util-linux's `script` gives one; `None` where that is not installed.
+fn on_a_terminal(laptop: &Laptop, line: &str, more: &[(&str, &str)]) -> Option<String> {
+    let plain = laptop.rgpu(["--version"]);
+    let mut script = Command::new("/usr/bin/script");
+    script
+        .args(["-qec", &format!("{} {line}", env!("CARGO_BIN_EXE_rgpu")), "/dev/null"])
+        .env_clear()
+        .envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("TERM", "xterm-256color")
+        .envs(more.iter().copied())
+        .current_dir(laptop.path("project"))
+        .stdin(Stdio::null());
+    match script.output() {
+        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(_) => {
+            eprintln!("skipped: `script` is not installed");
+            None
+        }
+    }
+}
+
+#[test]
+fn on_a_terminal_what_a_host_sends_cannot_steer_it_and_no_color_is_heard() {
+    let laptop = Laptop::new();
+    let line = r"exec -- printf '\033[2J\033]0;title\007\033[31mred\033[0m\n'";
+    let Some(seen) = on_a_terminal(&laptop, line, &[]) else { return };
+    assert!(!seen.contains("\x1b[2J") && !seen.contains("\x1b]0;"), "{seen:?}");
+    // Colours do no harm.
+    assert!(seen.contains("\x1b[31mred\x1b[0m"), "{seen:?}");
+    let wrong = "exec --remote nowhere -- true";
+    let coloured = on_a_terminal(&laptop, wrong, &[]).unwrap();
+    assert!(coloured.contains("\x1b[1;31merror:"), "{coloured:?}");
+    let plain = on_a_terminal(&laptop, wrong, &[("NO_COLOR", "1")]).unwrap();
+    assert!(plain.contains("error:") && !plain.contains('\x1b'), "{plain:?}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_nobodys_failure() {
+    let laptop = Laptop::new();
+    let mut child = laptop.start("exec -- seq 1 200000");
+    // As `| head -1` does.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    let log = fs::read_to_string(laptop.latest().join("log/exec.stdout")).unwrap();
+    assert!(log.ends_with("\n200000\n"));
+}
+
+#[test]
+fn settings_that_are_no_toml_are_told_with_their_line() {
+    let laptop = Laptop::new();
+    fs::write(laptop.path("config/config.toml"), "default_remote = \n").unwrap();
+    insta::assert_snapshot!(laptop.show("kernels list"));
+    insta::assert_snapshot!(laptop.show("exec -- true"));
 }

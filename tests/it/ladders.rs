@@ -216,3 +216,55 @@ fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
     insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h200 --gpu 7"));
     insta::assert_snapshot!(laptop.show("profile --kernel vecadd --remote h200 --gpu b200"));
 }
+
+#[test]
+fn a_tool_that_hangs_is_stopped_with_all_it_started_and_costs_one_rung() {
+    let end = end("ncu hang full\n", &format!("{NCU} --timeout 2s"), 0);
+    assert!(has(&end, "ncu.asked", "timeout"), "{:?}", end.refused);
+    assert_eq!(end.profile.rung, "ncu.basic");
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_a_rung_left_out() {
+    let laptop = Laptop::new();
+    FakeHost::with(&laptop, &["nvcc", "nvidia-smi", "nsys"]);
+    let output = laptop.run(NCU);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "nsys.cuda");
+    assert!(profile.ladder.iter().any(|r| r.rung == "ncu.asked" && r.code == "tool_missing"));
+}
+
+#[test]
+fn a_host_without_a_gpu_runs_the_reference_and_the_first_line_says_so() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("nvidia-smi no-devices\n");
+    let shown = laptop.show("profile --kernel vecadd --mode ncu --remote h200");
+    assert!(shown.ends_with("status 0\n"), "{shown}");
+    let (_, stdout) = shown.split_once("--- stdout\n").unwrap();
+    let first = stdout.lines().next().unwrap().to_lowercase();
+    assert!(first.contains("no gpu"), "{shown}");
+    let profile = laptop.latest_json("profile.json");
+    assert!(["cpu", "nvtx"].contains(&profile["rung"].as_str().unwrap()), "{}", profile["rung"]);
+    assert!(laptop.latest().join("cubin/vecadd.cubin").is_file());
+}
+
+#[test]
+fn a_program_that_fails_under_a_tool_is_profiled_and_its_status_kept() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let app = laptop.path("vecadd");
+    std::fs::write(&app, "#!/bin/sh\necho trouble >&2\nexit 9\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&app, executable).unwrap();
+    let line = format!("profile --mode nsys --remote h200 --json -- {}", app.display());
+    let output = laptop.run(&line);
+    let text = laptop.shown(&line, &output);
+    // Its status is its own matter: the trace was taken.
+    assert_eq!(status(&output), 0, "{text}");
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    let record = profile.ladder.iter().find(|record| record.rung == "nsys.full").unwrap();
+    assert_eq!((record.exit, record.ok), (Some(9), true), "{record:#?}");
+    let kept = std::fs::read_to_string(laptop.latest().join("log/profile.stderr")).unwrap();
+    assert!(kept.contains("trouble"), "{text}");
+}

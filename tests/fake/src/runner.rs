@@ -85,7 +85,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
                 }
             })
             .collect(),
-        device: Some(device(host)),
+        device: (job != Job::Cpu).then(|| device(host)),
         warnings,
         gaps: Vec::new(),
         error: error.map(|(class, phase, text)| RunError {
@@ -120,7 +120,8 @@ fn results(case: &Case, set: &DataSet, job: Job, wrong: bool, guard_finds: bool)
     let mut report = named(set);
     match job {
         Job::Verify => report.correctness = Some(correctness(case, set, wrong)),
-        Job::Time => report.timing = Some(timing()),
+        Job::Time => report.timing = Some(timing(TimingSource::Events)),
+        Job::Cpu => report.timing = Some(timing(TimingSource::Cpu)),
         Job::Guard => {
             let finding = GuardFinding {
                 kind: GuardKind::WriteAfter,
@@ -132,7 +133,7 @@ fn results(case: &Case, set: &DataSet, job: Job, wrong: bool, guard_finds: bool)
             let findings = if guard_finds { vec![finding] } else { Vec::new() };
             report.guard = Some(GuardReport { launches: 2, findings });
         }
-        Job::Once | Job::Cpu => {}
+        Job::Once => {}
     }
     report
 }
@@ -160,10 +161,10 @@ fn correctness(case: &Case, set: &DataSet, wrong: bool) -> Correctness {
     Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
 }
 
-fn timing() -> Timing {
+fn timing(source: TimingSource) -> Timing {
     let sample_ns: Vec<f64> = (0..31).map(|i| LAUNCH_NS + f64::from(i - 15) * 10.0).collect();
     Timing {
-        source: TimingSource::Events,
+        source,
         median_ns: LAUNCH_NS,
         ci95_ns: [LAUNCH_NS - 60.0, LAUNCH_NS + 60.0],
         samples: sample_ns.len(),
