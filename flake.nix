@@ -1,5 +1,5 @@
 {
-  description = "rgpu: profile, check, disassemble and run GPU kernels on a remote NVIDIA GPU";
+  description = "rgpu: profile, check and run GPU kernels on a remote NVIDIA GPU";
 
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-26.05";
 
@@ -82,7 +82,7 @@
           '';
 
           meta = {
-            description = "Profile, check, disassemble and run GPU kernels on a remote NVIDIA GPU";
+            description = "Profile, check and run GPU kernels on a remote NVIDIA GPU";
             license = with lib.licenses; [
               mit
               asl20

@@ -183,6 +183,24 @@ impl Failure {
     }
 }
 
+/// What `--json` prints of a failure (`rgpu.error/1`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorDocument {
+    /// `rgpu.error/1`.
+    pub schema: String,
+    /// The exit status.
+    pub exit: u8,
+    /// The failure.
+    pub error: Failure,
+}
+
+impl ErrorDocument {
+    /// The document of a failure.
+    pub fn new(error: Failure) -> Self {
+        Self { schema: "rgpu.error/1".to_owned(), exit: error.exit as u8, error }
+    }
+}
+
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 

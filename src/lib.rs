@@ -1,4 +1,4 @@
-//! rgpu: profile, check, disassemble and run GPU kernels on a remote NVIDIA GPU.
+//! rgpu: profile, check and run GPU kernels on a remote NVIDIA GPU.
 //!
 //! Data flows one way, and every value between two stages is written to the run folder, so that
 //! any later stage can be run again offline:

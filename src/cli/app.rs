@@ -13,7 +13,7 @@ use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe};
 use super::{doctor, exec, kernels, profile, remote, report, runs, schema};
 use crate::config::{Config, Environment};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
 
 /// What every command has at hand.
 pub(super) struct App {
@@ -191,18 +191,10 @@ pub(super) fn show_failure(failure: &Failure, json: bool) {
     };
     say(&format!("{text}\n"));
     if json {
-        let value = ErrorDocument { schema: "rgpu.error/1", exit: failure.exit as u8, failure };
+        let value = ErrorDocument::new(failure.clone());
         if let Ok(mut line) = serde_json::to_string_pretty(&value) {
             line.push('\n');
             let _ = std::io::stdout().lock().write_all(line.as_bytes());
         }
     }
-}
-
-#[derive(Serialize)]
-struct ErrorDocument<'a> {
-    schema: &'static str,
-    exit: u8,
-    #[serde(rename = "error")]
-    failure: &'a Failure,
 }

@@ -197,7 +197,10 @@ async fn try_mode(
         ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };
     match ended {
         Ok(Ended::Profile(profile, failure)) => {
-            line.rung = profile.rung;
+            line.rung = match profile.gpu {
+                Some(_) => profile.rung,
+                None => format!("{} on the CPU", profile.rung),
+            };
             for record in profile.ladder.iter().filter(|r| !r.ok) {
                 let words = if record.words.is_empty() {
                     String::new()

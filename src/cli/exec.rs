@@ -132,7 +132,12 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         stdin: true,
         log_bytes: args.log_limit,
     };
-    let live = if app.global.json { Live::Hidden } else { Live::Through };
+    let live = match (app.global.json, args.events.as_deref()) {
+        (true, _) => Live::Hidden,
+        // The events have stdout: the command's own output goes beside them.
+        (false, Some("-")) => Live::Beside,
+        (false, _) => Live::Through,
+    };
     let voice =
         Voice { live, events: args.events.as_deref(), accept_new: args.accept_new, run: &id };
     let ended = app.block_on(async {

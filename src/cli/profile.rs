@@ -23,6 +23,14 @@ use request::Asked;
 
 /// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
+    if args.run.events.as_deref() == Some("-") && app.global.json {
+        return Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            "`--events -` and `--json` both want stdout",
+        )
+        .hint("write the events to a file: `--events FILE`"));
+    }
     let asked = request::resolve(app, args)?;
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
@@ -203,13 +211,13 @@ fn finish(
     match failure {
         None => {
             if let Some(profile) = &profile {
-                show::result(app, profile, folder);
+                show::result(app, args, profile, folder);
             }
             Ok(status)
         }
         Some(failure) => {
             if let (Some(profile), false) = (&profile, app.global.json) {
-                show::result(app, profile, folder);
+                show::result(app, args, profile, folder);
             }
             Err(match failure.place.log {
                 None if folder.path().join("log").is_dir() => {
@@ -224,13 +232,15 @@ fn finish(
 /// The failure of a run that ended below `--at-least`.
 fn below(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
     let least = args.run.at_least.as_deref()?;
-    if crate::run::is_below(&profile.rung, least) {
+    // A run on the CPU measured nothing of a GPU, whatever its rung is called.
+    let on_cpu = profile.gpu.is_none() && !matches!(least, "nvtx" | "cpu");
+    if on_cpu || crate::run::is_below(&profile.rung, least) {
         let why = profile
             .ladder
             .iter()
             .rev()
             .find(|r| !r.ok)
-            .map(|r| format!("{}: {} {}", r.rung, r.code, r.words));
+            .map(|r| format!("{} ({}): {}", r.rung, r.code, r.words));
         return Some(
             Failure::new(
                 Exit::Tool,

@@ -30,11 +30,15 @@ pub(super) struct ReportArgs {
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     let path = Path::new(&args.what);
-    let profile = if path.is_file() {
-        file(path, &args.what)?
-    } else {
-        saved(&Runs::new(&app.config.runs_dir.value).find(&args.what)?)?
-    };
+    let profile =
+        if path.is_file() {
+            file(path, &args.what)?
+        } else {
+            let found = Runs::new(&app.config.runs_dir.value).find(&args.what);
+            saved(&found.map_err(|e| {
+                Failure::from(e).hint(format!("and there is no file `{}`", args.what))
+            })?)?
+        };
     let default = if app.global.json { "json" } else { "table" };
     if let Some(report) = report(args.format.as_deref().unwrap_or(default)) {
         app.print(&(report.render)(&profile, &app.style()));

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
 
 /// Print the JSON Schema of a document that rgpu writes
 #[derive(Args, Clone, Debug)]
@@ -38,7 +38,7 @@ pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
         SchemaName::Env => schemars::schema_for!(crate::run::EnvRecord),
         SchemaName::Inputs => schemars::schema_for!(crate::run::InputsRecord),
         SchemaName::Plan => schemars::schema_for!(rgpu_protocol::Plan),
-        SchemaName::Error => schemars::schema_for!(Failure),
+        SchemaName::Error => schemars::schema_for!(ErrorDocument),
     };
     let text = serde_json::to_string_pretty(&schema)
         .map_err(|e| Failure::new(Exit::Bug, "bug", "a schema cannot be written").cause(e))?;

@@ -77,9 +77,11 @@ fn head(page: &mut Page<'_>, profile: &Profile) {
         // A report without its host says at least which GPU it is of, if it does.
         None if profile.host.is_none() => format!("{name}  {mode}"),
         Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
-        None => format!(
-            "{name}  {mode} was asked, but {remote} has no GPU: the reference ran on its CPU"
-        ),
+        None => {
+            let cpu = profile.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
+            let what = if cpu { "the reference ran on its CPU" } else { "nothing ran on a GPU" };
+            format!("{name}  {mode} was asked, but {remote} has no GPU: {what}")
+        }
     });
     if profile.cases.len() > 1 {
         cases(page, profile);
@@ -105,8 +107,8 @@ fn timing_text(t: &Timing) -> String {
     if t.median_ns > 0.0 && t.samples > 1 {
         text += &format!(" ± {}", percent(100.0 * half / t.median_ns));
     }
-    let rates =
-        [t.bytes_per_s.map(|x| per_second(x, "B")), t.flops_per_s.map(|x| per_second(x, "FLOP"))];
+    let rate = |x: Option<f64>, unit| x.filter(|x| *x > 0.0).map(|x| per_second(x, unit));
+    let rates = [rate(t.bytes_per_s, "B"), rate(t.flops_per_s, "FLOP")];
     rates.into_iter().flatten().for_each(|rate| text += &format!(", {rate}"));
     let clock = match t.clock.as_str() {
         "cuda_events" => "CUDA events",
@@ -420,7 +422,11 @@ fn tail(page: &mut Page<'_>, profile: &Profile) {
         let words = if step.words.is_empty() { String::new() } else { format!(": {}", step.words) };
         page.field("", &format!("not {} ({}{words})", step.rung, step.code));
     }
-    for gap in &profile.gaps {
+    // A rung that was given up is said above, with its reason.
+    let told = |text: &str| {
+        profile.ladder.iter().any(|r| !r.ok && text.starts_with(&format!("{}: ", r.rung)))
+    };
+    for gap in profile.gaps.iter().filter(|gap| !told(&gap.text)) {
         page.field("missing", &gap.text);
     }
 }

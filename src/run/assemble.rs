@@ -17,7 +17,7 @@ use crate::model::Profile;
 use crate::model::profile::{Artifact, CaseResult, Correctness, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::remote::Remote;
 use crate::store::{RunFolder, RunRecord};
-use crate::tool::{Expectations, Request, Target};
+use crate::tool::{BundleFile, Expectations, Request, Target};
 
 /// A rung that the laptop does not believe.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Parts {
     runner: Vec<(String, RunnerFailure)>,
     /// The rung of the last step that ended well.
     rung: String,
+    /// Whether the rungs left out were told: every plan of a run leaves out the same.
+    told: bool,
     /// The user's project.
     project: PathBuf,
     /// A build failure's whole message, with this machine's paths.
@@ -72,10 +74,35 @@ impl Parts {
 
     /// Takes note of what a plan was expected to bring.
     pub(super) fn expect(&mut self, expect: &Expectations) {
-        if self.profile.ladder.is_empty() {
+        if !self.told {
+            self.told = true;
             self.profile.ladder.extend(expect.left_out.iter().cloned());
+            self.profile.gaps.extend(expect.left_out.iter().map(|record| Gap {
+                code: record.code.clone(),
+                text: format!("{}: {}", record.rung, record.words),
+            }));
+            self.profile.gaps.extend(
+                expect.notes.iter().map(|text| Gap { code: "note".to_owned(), text: text.clone() }),
+            );
         }
         self.expect = expect.clone();
+    }
+
+    /// Takes in a build made on this machine for the host: its record, its artifacts, and the files
+    /// that the host's plan brings along.
+    pub(super) fn take_local_build(
+        &mut self,
+        folder: &RunFolder,
+        end: &JobEnd,
+        expect: &Expectations,
+        request: &Request,
+    ) -> Result<Vec<BundleFile>> {
+        self.expect = expect.clone();
+        self.take(folder, end, request)?;
+        Ok(std::mem::take(&mut self.built)
+            .into_iter()
+            .map(|(path, local)| BundleFile::copy(path, local))
+            .collect())
     }
 
     /// Takes in an ended job; the rung that should not be believed, if another may do better.

@@ -6,26 +6,29 @@
 
 use std::sync::Arc;
 
+use rgpu_protocol::HostFacts;
+
 use super::blobs::submission;
-use super::job::{self, Desk};
-use super::outcome;
+use super::job::{self, Desk, JobEnd};
+
 use super::programs::Programs;
 use super::said::Said;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Failure, Result};
 use crate::remote::options::Mute;
 use crate::remote::{ConnectOptions, FirstUse, Follow, OnRemote, Remote, RemoteSpec};
-use crate::tool::{self, BundleFile, JobName, Part, Request, Toolbox};
+use crate::tool::{self, Expectations, JobName, Part, Request, Toolbox};
 
-/// Builds; what was built, as files for the host's plan.
+/// Builds; how that ended, and what was expected of it.
 ///
 /// # Errors
-/// No compiler here either, or the code does not compile.
+/// No compiler here either, or this machine's agent does not start.
 pub(super) async fn build(
     request: &Request,
+    host: &HostFacts,
     programs: &Programs,
     desk: &mut Desk<'_>,
-) -> Result<Vec<BundleFile>> {
+) -> Result<(JobEnd, Expectations)> {
     desk.reporter.say(&Said::Note { text: "the host has no compiler: compiling on this machine" });
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
@@ -39,10 +42,10 @@ pub(super) async fn build(
     let answers = follow.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
     let facts = tool::facts(&spec.name, remote.transport(), answers);
     let toolbox = Toolbox { runner: programs.runner.clone(), collector: None };
+    let arch = tool::target_arch(request, host)?;
+    let for_host = Request { part: Part::Build, arch: Some(arch), ..request.clone() };
     let job = JobName { run: format!("{}.local", desk.record.id), sequence: 1 };
-    let draft =
-        tool::plan(&Request { part: Part::Build, ..request.clone() }, &facts, &toolbox, &job)
-            .map_err(Failure::from)?;
+    let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
     let expect = draft.expect.clone();
     let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
     let plan = &bundle.plan;
@@ -51,17 +54,5 @@ pub(super) async fn build(
     job::submit(&mut follow, &submission(bundle.plan, bundle.blobs), desk).await?;
     let end = job::follow_to_end(&mut follow, &name, &[], desk).await?;
     follow.close().await;
-    if !end.step_ok("build") {
-        let mut failure = outcome::failure(&*remote, &end);
-        if failure.code == "does_not_compile" {
-            failure.exit = Exit::Kernel;
-        }
-        return Err(failure);
-    }
-    Ok(end
-        .files
-        .iter()
-        .filter(|f| expect.built.contains(&f.host_path))
-        .map(|f| BundleFile::copy(&f.host_path, desk.folder.path().join(&f.artifact.path)))
-        .collect())
+    Ok((end, expect))
 }

@@ -20,9 +20,10 @@ use super::said::Said;
 use super::{local_build, resume};
 use crate::bundle::{self, BlobSource, Packer};
 use crate::error::{Exit, Failure, Result};
+use crate::kernel::Entry;
 use crate::model::Profile;
 use crate::remote::{Follow, OnRemote, RemoteSpec};
-use crate::tool::{self, Draft, JobName, PlanError, Request, Toolbox};
+use crate::tool::{self, Draft, JobName, Request, Target, Toolbox};
 
 /// Plans that one run may send at most: every rung refused once, and some room.
 const MOST_PLANS: u32 = 12;
@@ -79,7 +80,7 @@ impl ProfileRun<'_> {
         let mut parts = Parts::new(&self.request, self.project);
         let mut seq = 1;
         while seq <= MOST_PLANS {
-            let draft = self.draft(follow, &facts, desk, seq).await?;
+            let draft = self.draft(follow, &facts, desk, &mut parts, seq).await?;
             for note in &draft.expect.notes {
                 desk.reporter.say(&Said::Note { text: note });
             }
@@ -125,21 +126,50 @@ impl ProfileRun<'_> {
         follow: &Follow,
         facts: &HostFacts,
         desk: &mut Desk<'_>,
+        parts: &mut Parts,
         seq: u32,
     ) -> Result<Draft> {
         let toolbox = Toolbox {
             runner: self.programs.runner.clone(),
             collector: self.programs.collector.clone(),
         };
+        self.compile_here(follow, facts, desk, parts).await?;
         let job = JobName { run: desk.record.id.clone(), sequence: seq };
-        match tool::plan(&self.request, facts, &toolbox, &job) {
-            Err(PlanError::NoCompiler { device: true, .. }) if !super::is_local(follow) => {
-                self.request.prebuilt =
-                    local_build::build(&self.request, self.programs, desk).await?;
-                Ok(tool::plan(&self.request, facts, &toolbox, &job)?)
-            }
-            other => Ok(other?),
+        Ok(tool::plan(&self.request, facts, &toolbox, &job)?)
+    }
+
+    /// Compiles on this machine what a host without a compiler cannot. Where this machine has none
+    /// either, the plan says so.
+    async fn compile_here(
+        &mut self,
+        follow: &Follow,
+        facts: &HostFacts,
+        desk: &mut Desk<'_>,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let Target::Kernel { spec, .. } = &self.request.target else { return Ok(()) };
+        let has = !tool::compilers(facts, &spec.entry).is_empty();
+        let ready = !self.request.prebuilt.is_empty() || !self.request.reuse.is_empty();
+        if has || ready || super::is_local(follow) || !matches!(spec.entry, Entry::Device(_)) {
+            return Ok(());
         }
+        let (end, expect) =
+            match local_build::build(&self.request, facts, self.programs, desk).await {
+                Ok(built) => built,
+                // The plan leaves the build out, and says so.
+                Err(failure) if failure.code == "no_compiler" => return Ok(()),
+                Err(failure) => return Err(failure),
+            };
+        self.request.prebuilt =
+            parts.take_local_build(desk.folder, &end, &expect, &self.request)?;
+        if !end.step_ok("build") {
+            parts.job = Some(end);
+            let failure = RemoteSpec::local().open().ok().and_then(|local| parts.failure(&*local));
+            return Err(failure.unwrap_or_else(|| {
+                Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
+            }));
+        }
+        Ok(())
     }
 
     /// Submits a plan, or takes it up, and follows it to its end.

@@ -13,14 +13,17 @@ use crate::report;
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, Toolbox};
 
-/// Prints the result.
-pub(super) fn result(app: &App, profile: &Profile, folder: &RunFolder) {
+/// Prints the result: on stdout, or beside it where `--events -` has taken that.
+pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &RunFolder) {
     let id = if app.global.json { "json" } else { "table" };
-    if let Some(report) = report::report(id) {
-        app.print(&(report.render)(profile, &app.style()));
-    }
+    let Some(report) = report::report(id) else { return };
+    let mut text = (report.render)(profile, &app.style());
     if !app.global.json {
-        app.print(&format!("  run         {}\n", short(app, folder.path())));
+        text += &format!("  run         {}\n", short(app, folder.path()));
+    }
+    match args.run.events.as_deref() {
+        Some("-") => app.say(text.trim_end()),
+        _ => app.print(&text),
     }
 }
 
