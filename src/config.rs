@@ -214,7 +214,7 @@ impl Config {
     pub fn record(&self, remote: &RemoteSpec) -> String {
         let mut doc = toml_edit::DocumentMut::new();
         let mut set = |key: &str, value: toml_edit::Value, origin: &Origin| {
-            doc[key] = toml_edit::Item::Value(value.decorated(" ", &format!(" # {origin}")));
+            doc[key] = toml_edit::Item::Value(value.decorated(" ", format!(" # {origin}")));
         };
         set(
             "default_remote",
@@ -225,7 +225,9 @@ impl Config {
         let folders = self.kernel_path.value.iter().map(|p| p.display().to_string());
         set("kernel_path", folders.collect::<toml_edit::Array>().into(), &self.kernel_path.origin);
         doc["remote"] = implicit_table();
-        doc["remote"][&remote.name]["url"] = toml_edit::value(remote.url.as_str());
+        let mut table = toml_edit::Table::new();
+        table["url"] = toml_edit::value(remote.url.as_str());
+        doc["remote"][&remote.name] = toml_edit::Item::Table(table);
         doc.to_string()
     }
 
