@@ -231,8 +231,9 @@ impl RemoteError {
                 "build it with `cargo xtask dist`, or set RGPU_LIBEXEC to the folder above it (looked for `{}`)",
                 path.display()
             )),
-            Self::Unfit { .. } => failure
-                .hint("build the portable agent with `cargo xtask dist`, which runs on glibc 2.17 and later"),
+            Self::Unfit { .. } => failure.hint(
+                "run `cargo xtask dist` on a system like that host, and name the folder it prints in RGPU_LIBEXEC",
+            ),
             Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
             Self::Refused { code, .. } if code == "facts_changed" => {
                 failure.hint(format!("run `rgpu doctor {remote} --fresh`"))
