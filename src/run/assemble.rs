@@ -427,7 +427,7 @@ pub(super) fn profile(
         labels: record.labels.clone(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    profile.kernel = kernel_info(request, &parts.expect, &profile);
+    profile.kernel = kernel_info(request, &parts.expect, &profile, &parts.project);
     profile.host = Some(facts);
     profile.rung = if parts.rung.is_empty() { "none".to_owned() } else { parts.rung };
     rates(&mut profile, request);
@@ -438,14 +438,19 @@ pub(super) fn profile(
     profile
 }
 
-fn kernel_info(request: &Request, expect: &Expectations, profile: &Profile) -> KernelInfo {
+fn kernel_info(
+    request: &Request,
+    expect: &Expectations,
+    profile: &Profile,
+    project: &Path,
+) -> KernelInfo {
     let arch = if expect.arch.is_empty() { Vec::new() } else { vec![expect.arch.clone()] };
     match &request.target {
         Target::Kernel { spec, .. } => KernelInfo {
             name: spec.name.clone(),
             language: spec.language.to_owned(),
             entry: spec.entry_name().to_owned(),
-            source: spec.source.display().to_string(),
+            source: spec.source.strip_prefix(project).unwrap_or(&spec.source).display().to_string(),
             sha256: super::provenance::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
             arch,
             compiler: profile.code.first().map(|c| c.compiler.clone()).unwrap_or_default(),
