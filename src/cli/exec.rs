@@ -150,6 +150,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
             input: Some(standard_input()),
         };
         let ended = exec(&mut open.follow, &request, &mut desk).await;
+        let ended = as_by_sigpipe(&open, ended);
         say_end(&mut open, &ended);
         open.follow.close().await;
         ended
@@ -180,11 +181,23 @@ pub(super) fn attach(
             input: None,
         };
         let ended = exec_again(&mut open.follow, &mut desk).await;
+        let ended = as_by_sigpipe(&open, ended);
         say_end(&mut open, &ended);
         open.follow.close().await;
         ended
     });
     finish(app, folder, record, ended, begun, args)
+}
+
+/// A program whose output nobody reads any more was stopped as a closed pipe stops one.
+fn as_by_sigpipe(open: &session::Open, ended: Result<ProgramEnd>) -> Result<ProgramEnd> {
+    const SIGPIPE: i32 = 13;
+    match ended {
+        Err(f) if f.exit == Exit::Cancelled && open.cancel.output_unread() => {
+            Ok(ProgramEnd::Signal(SIGPIPE))
+        }
+        ended => ended,
+    }
 }
 
 fn say_end(open: &mut session::Open, ended: &Result<ProgramEnd>) {

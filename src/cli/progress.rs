@@ -14,7 +14,7 @@ use rgpu_protocol::{Event, EventBody};
 
 use super::terminal::{Terminal, safe};
 use crate::report::bytes as show_bytes;
-use crate::run::{Reporter, Said};
+use crate::run::{Canceller, Reporter, Said};
 
 /// How long a step may be silent before that is said.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -39,6 +39,8 @@ pub(super) struct Progress {
     phase: String,
     silence: Arc<Mutex<Silence>>,
     ticker: Option<tokio::task::JoinHandle<()>>,
+    /// Stops the run when nobody reads its output any more.
+    canceller: Canceller,
 }
 
 /// What the silent-step watch knows.
@@ -51,7 +53,7 @@ struct Silence {
 
 impl Progress {
     /// A reporter for this terminal.
-    pub(super) fn new(terminal: Terminal, live: Live, quiet: bool) -> Self {
+    pub(super) fn new(terminal: Terminal, live: Live, quiet: bool, canceller: Canceller) -> Self {
         let bar = ProgressBar::new_spinner();
         if quiet || !terminal.stderr_tty {
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -66,7 +68,7 @@ impl Progress {
             last_line: String::new(),
             said: true,
         }));
-        Self { bar, live, quiet, terminal, phase: String::new(), silence, ticker: None }
+        Self { bar, live, quiet, terminal, phase: String::new(), silence, ticker: None, canceller }
     }
 
     /// Its bar, for those who write to the terminal beside it.
@@ -132,10 +134,12 @@ impl Progress {
                 } else {
                     bytes
                 };
-                // A closed pipe here is not the run's failure.
                 if to_stdout {
                     let mut out = std::io::stdout().lock();
-                    let _ = out.write_all(bytes).and_then(|()| out.flush());
+                    // `rgpu exec -- yes | head -1`: the program ends as it would at a closed pipe.
+                    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+                        self.canceller.output_unread();
+                    }
                 } else {
                     let _ = std::io::stderr().lock().write_all(bytes);
                 }

@@ -19,8 +19,8 @@ use crate::remote::{
     Talk,
 };
 use crate::run::{
-    Cancel, FactsCache, Lines, Programs, Reporter, Reporters, Said, Shared, channel, find_programs,
-    set_up_compilers, triple,
+    Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, Said, Shared, channel,
+    find_programs, set_up_compilers, triple,
 };
 
 /// The remote a command runs on.
@@ -93,8 +93,9 @@ pub(super) struct Voice<'a> {
 /// Connects to a remote; Ctrl-C is heard from here on.
 pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<Open> {
     let programs = programs(app, std::env::consts::ARCH)?;
-    let (mut reporter, bar) = reporter(app, voice)?;
-    let cancel = listen_for_signals()?;
+    let (canceller, cancel) = channel();
+    listen_for_signals(canceller.clone())?;
+    let (mut reporter, bar) = reporter(app, voice, canceller)?;
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
@@ -126,7 +127,11 @@ pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Resul
 }
 
 /// The terminal's reporter with its bar, and the one of `--events`.
-pub(super) fn reporter(app: &App, voice: Voice<'_>) -> Result<(Shared, ProgressBar)> {
+pub(super) fn reporter(
+    app: &App,
+    voice: Voice<'_>,
+    canceller: Canceller,
+) -> Result<(Shared, ProgressBar)> {
     let mut reporters = Reporters::default();
     match voice.events {
         None => {}
@@ -138,16 +143,15 @@ pub(super) fn reporter(app: &App, voice: Voice<'_>) -> Result<(Shared, ProgressB
             reporters.0.push(Box::new(Lines(file)));
         }
     }
-    let progress = Progress::new(app.terminal, voice.live, app.global.quiet);
+    let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller);
     let bar = progress.bar();
     reporters.0.push(Box::new(progress));
     Ok((Shared::new(reporters), bar))
 }
 
 /// SIGINT and SIGTERM ask to stop; a third SIGINT ends the process at once.
-fn listen_for_signals() -> Result<Cancel> {
+fn listen_for_signals(canceller: Canceller) -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (canceller, cancel) = channel();
     let failed = |e| Failure::new(Exit::Bug, "signals", "signals cannot be handled").cause(e);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -165,7 +169,7 @@ fn listen_for_signals() -> Result<Cancel> {
             }
         }
     });
-    Ok(cancel)
+    Ok(())
 }
 
 /// What the connection asks and tells.

@@ -174,7 +174,9 @@ pub(super) async fn follow_to_end(
                         desk.record.id
                     )));
                 }
-                desk.reporter.say(&Said::Note { text: "cancelling; Ctrl-C again stops waiting" });
+                if !desk.cancel.output_unread() {
+                    desk.reporter.say(&Said::Note { text: "cancelling; Ctrl-C again stops waiting" });
+                }
                 follow.cancel().await;
                 continue;
             }

@@ -151,3 +151,16 @@ fn settings_that_are_no_toml_are_told_with_their_line() {
     insta::assert_snapshot!(laptop.show("kernels list"));
     insta::assert_snapshot!(laptop.show("exec -- true"));
 }
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_on_the_host() {
+    let laptop = Laptop::new();
+    let mut child = laptop.start("exec -- yes");
+    // `| head -1`: one read, then the pipe is closed.
+    let mut output = child.stdout.take().unwrap();
+    std::io::Read::read_exact(&mut output, &mut [0; 2]).unwrap();
+    drop(output);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((status(&ended), String::from_utf8_lossy(&ended.stderr).as_ref()), (128 + 13, ""));
+    laptop.wait_until_quiet();
+}
