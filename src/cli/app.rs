@@ -62,7 +62,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let expanded = profile::expand_preset(argv)?;
     let cli = match Cli::try_parse_from(&expanded) {
         Ok(cli) => cli,
-        Err(error) => return clap_ended(&error),
+        Err(error) => return clap_ended(&error, argv, &expanded),
     };
     let cwd = std::env::current_dir().map_err(|e| {
         Failure::new(Exit::Config, "no_folder", "the current folder cannot be read").cause(e)
@@ -103,7 +103,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
 }
 
 /// `--help` and `--version` are answers; anything else clap says is a usage error, in its words.
-fn clap_ended(error: &clap::Error) -> Result<Status> {
+fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> Result<Status> {
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -128,6 +128,18 @@ fn clap_ended(error: &clap::Error) -> Result<Status> {
             {
                 let hint = hint.trim_start_matches("tip: ");
                 failure = failure.hint(hint.to_owned());
+            }
+            let preset = argv.len() != expanded.len();
+            if preset {
+                failure = failure.hint("flags that you did not type come from the preset");
+            }
+            // The two most natural first tries.
+            let typed = |word: &str| argv.get(1).is_some_and(|a| a == word);
+            if error.kind() == ErrorKind::UnknownArgument && typed("profile") && !preset {
+                failure = failure
+                    .hint("a kernel is named by `--kernel NAME`, a program stands after `--`");
+            } else if typed("exec") {
+                failure = failure.hint("the command stands after `--`: rgpu exec -- ls -la");
             }
             Err(failure)
         }

@@ -16,6 +16,9 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         return super::runs::show(app, folder);
     }
     if record.jobs.is_empty() {
+        if record.state == RunState::Running {
+            app.say("a run that is only just starting can be taken up in a moment");
+        }
         return Err(Failure::new(
             Exit::Usage,
             "never_submitted",

@@ -130,21 +130,28 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
             format!("`{}` cannot be a remote's name: {why}", args.name),
         ));
     }
-    let mut spec = RemoteSpec::new(&args.name, &args.url);
-    spec.identity = match &args.identity {
-        Some(path) => Some(std::path::absolute(path).map_err(|e| {
+    // Adding a remote again changes what is said now and keeps the rest.
+    let known = app.config.remotes.get(&args.name);
+    let mut spec = known.cloned().unwrap_or_else(|| RemoteSpec::new(&args.name, &args.url));
+    spec.url.clone_from(&args.url);
+    if let Some(path) = &args.identity {
+        let path = std::path::absolute(path).map_err(|e| {
             Failure::new(Exit::Config, "bad_identity", "the key file cannot be found")
                 .file(path.display())
                 .cause(e)
-        })?),
-        None => None,
-    };
-    if let Some(path) = spec.identity.as_ref().filter(|p| !p.is_file()) {
-        return Err(Failure::new(Exit::Config, "bad_identity", "the key file is not there")
-            .file(path.display()));
+        })?;
+        if !path.is_file() {
+            return Err(Failure::new(Exit::Config, "bad_identity", "the key file is not there")
+                .file(path.display()));
+        }
+        spec.identity = Some(path);
     }
-    spec.jump.clone_from(&args.jump);
-    spec.path.clone_from(&args.path);
+    if args.jump.is_some() {
+        spec.jump.clone_from(&args.jump);
+    }
+    if !args.path.is_empty() {
+        spec.path.clone_from(&args.path);
+    }
     for pair in &args.env {
         let Some((name, value)) = pair.split_once('=') else {
             return Err(Failure::new(
@@ -163,7 +170,8 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     // What is wrong with an address is said before it is kept.
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
     app.config.add_remote(&args.name, &spec, args.default)?;
-    app.say(&format!("`{}` is {}", args.name, args.url));
+    let verb = if known.is_some() { "is changed:" } else { "is" };
+    app.say(&format!("`{}` {verb} {}", args.name, args.url));
     if args.accept_new {
         return check(app, spec, true);
     }

@@ -58,7 +58,7 @@ fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
         }
     }
     let tool = tool_of(source, &log);
-    let mut result = import_log(&log, tool, source.from);
+    let mut result = import_unnamed(&log, tool, source.from);
     if let Some(exact) = records {
         name_files(&mut result, &log.records, &exact);
     }
@@ -72,7 +72,7 @@ fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     }
     let report = sanitizer::read_xml(&source.bytes()?).map_err(|cause| source.broken(cause))?;
     let log = Log { records: report.records, ..Log::default() };
-    let mut result = import_log(&log, tool_of(source, &log), source.from);
+    let mut result = import_unnamed(&log, tool_of(source, &log), source.from);
     if log.records.is_empty() {
         result.note = "the XML alone cannot tell a clean run from one that checked nothing".into();
     }
@@ -88,7 +88,7 @@ fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
 }
 
 /// The tool by the file's stem, else by what the log holds.
-fn tool_of(source: &Source<'_>, log: &Log) -> Tool {
+fn tool_of(source: &Source<'_>, log: &Log) -> Option<Tool> {
     let stem = source.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let races = log.summaries.iter().any(|s| matches!(s, sanitizer::Summary::Races { .. }));
     let by_records = log.records.iter().find_map(|record| match record.kind {
@@ -103,7 +103,21 @@ fn tool_of(source: &Source<'_>, log: &Log) -> Tool {
         .next()
         .or(races.then_some(Tool::Racecheck))
         .or(by_records)
-        .unwrap_or(Tool::Memcheck)
+}
+
+/// The result of a file whose tool may not be known: a clean log does not name it.
+fn import_unnamed(log: &Log, tool: Option<Tool>, from: &str) -> SanitizerResult {
+    let mut result = import_log(log, tool.unwrap_or(Tool::Memcheck), from);
+    if tool.is_none() && log.records.is_empty() {
+        "sanitizer".clone_into(&mut result.tool);
+        if result.verdict == "clean" {
+            "unknown".clone_into(&mut result.verdict);
+            result.note = "no errors, but the log does not name its tool: memcheck, initcheck or \
+                           synccheck"
+                .to_owned();
+        }
+    }
+    result
 }
 
 /// Imports a log as a run of `tool`; `from` is its path in the run folder.

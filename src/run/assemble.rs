@@ -13,6 +13,7 @@ use crate::analysis;
 use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
+use crate::kernel::Entry;
 use crate::model::Profile;
 use crate::model::profile::{Artifact, CaseResult, Correctness, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::remote::Remote;
@@ -40,6 +41,8 @@ pub(super) struct Parts {
     pub job: Option<JobEnd>,
     /// Why the runner stopped, by the step it ran in.
     runner: Vec<(String, RunnerFailure)>,
+    /// Why the entry cannot be launched, where the compiled code tells.
+    missing_entry: Option<Failure>,
     /// The rung of the last step that ended well.
     rung: String,
     /// Whether the rungs left out were told: every plan of a run leaves out the same.
@@ -151,6 +154,8 @@ impl Parts {
                 )?;
             }
         }
+        self.program_status(end, request);
+        self.missing_entry = self.missing_entry(request);
         if !end.step_ok("build") && end.last_rung("build").is_some_and(|r| !r.ok) {
             self.compiler = compiler_message(folder, &self.expect);
         }
@@ -280,6 +285,41 @@ impl Parts {
         }
     }
 
+    /// A program's own status, where it is not 0: the profile stands, but the user should know.
+    fn program_status(&mut self, end: &JobEnd, request: &Request) {
+        let status = end.last_rung("profile").and_then(|r| r.exit).unwrap_or(0);
+        if status != 0 && matches!(request.target, Target::Program(_)) {
+            let text = format!("the program ended with status {status}");
+            self.profile.warnings.push(Gap { code: "program_status".to_owned(), text });
+        }
+    }
+
+    /// The kernel that kernel.toml names but the compiled code has not: without a GPU nothing else
+    /// would tell.
+    fn missing_entry(&self, request: &Request) -> Option<Failure> {
+        let Target::Kernel { spec, .. } = &request.target else { return None };
+        let Entry::Device(function) = &spec.entry else { return None };
+        let compiled = self.profile.artifacts.iter().any(|a| a.kind == "cubin");
+        let symbols: Vec<&str> = self.profile.code.iter().map(|c| c.symbol.as_str()).collect();
+        // With a GPU the driver says it itself. A mangled name holds the plain one.
+        if self.profile.gpu.is_some()
+            || !compiled
+            || symbols.iter().any(|s| *s == function || s.contains(function.as_str()))
+        {
+            return None;
+        }
+        let failure = Failure::new(
+            Exit::Config,
+            "no_such_entry",
+            format!("the compiled code has no kernel `{function}`"),
+        )
+        .file(spec.file.as_ref().unwrap_or(&spec.source).display());
+        Some(match symbols.is_empty() {
+            true => failure.hint("it has none at all: a template needs an explicit instantiation"),
+            false => failure.hint(format!("it has `{}`: name it in `entry`", symbols.join("`, `"))),
+        })
+    }
+
     /// Whether there is nothing worth a profile.
     pub(super) fn is_empty(&self) -> bool {
         let p = &self.profile;
@@ -294,6 +334,9 @@ impl Parts {
         let found = self.profile.sanitizer.iter().any(|s| s.verdict == "found");
         let end = self.job.as_ref()?;
         let failure = match &end.outcome {
+            Some(Outcome::Done | Outcome::Failed { .. }) if self.missing_entry.is_some() => {
+                return self.missing_entry.clone();
+            }
             Some(Outcome::Done) => {
                 let wrong = self
                     .profile
@@ -305,6 +348,10 @@ impl Parts {
             Some(Outcome::Cancelled) => return Some(cancelled()),
             // A kernel that crashes under the sanitizer is what the sanitizer was asked about.
             Some(Outcome::Failed { .. }) if found => return None,
+            // A runner that was stopped in time has nothing to say of why.
+            Some(Outcome::Failed { code, .. }) if code == "timeout" => {
+                outcome::failure(remote, end)
+            }
             Some(Outcome::Failed { step, .. }) => {
                 let runner = self.runner.iter().find(|(s, _)| s == step).map(|(_, f)| f);
                 match (step.as_str(), runner, &self.compiler) {

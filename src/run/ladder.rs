@@ -1,7 +1,7 @@
 //! The order of rungs, for `--at-least`.
 
 /// Every rung from best to lowest, over all ladders.
-pub static RUNGS: &[&str] = &[
+pub(super) static RUNGS: &[&str] = &[
     // The same as the next, as root.
     "ncu.sudo",
     "ncu.asked",
@@ -19,14 +19,22 @@ pub static RUNGS: &[&str] = &[
     "cpu",
 ];
 
-/// Whether `rung` stands below `least`. A rung of another ladder (a sanitizer's) is never below;
-/// no rung at all always is.
+/// The sanitizer's ladder.
+pub(super) static SANITIZER_RUNGS: &[&str] = &["sanitizer", "guard"];
+
+/// Every rung that `--at-least` takes.
+pub fn rungs() -> impl Iterator<Item = &'static str> {
+    SANITIZER_RUNGS.iter().chain(["verify"].iter()).chain(RUNGS).copied()
+}
+
+/// Whether `rung` stands below `least`. Rungs of different ladders cannot be compared: neither is
+/// below the other; no rung at all is below all.
 pub fn is_below(rung: &str, least: &str) -> bool {
-    let place = |name: &str| RUNGS.iter().position(|r| *r == name);
-    match (place(rung), place(least)) {
-        (Some(rung), Some(least)) => rung > least,
-        _ => rung == "none",
-    }
+    let below = |ladder: &[&str]| {
+        let place = |name: &str| ladder.iter().position(|r| *r == name);
+        Some(place(rung)? > place(least)?)
+    };
+    rung == "none" || below(RUNGS).or_else(|| below(SANITIZER_RUNGS)).unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -40,5 +48,7 @@ mod tests {
         assert!(!is_below("events", "events"));
         assert!(is_below("cpu", "nvtx"));
         assert!(is_below("none", "cpu"));
+        assert!(is_below("guard", "sanitizer"));
+        assert!(!is_below("sanitizer", "nsys.full"));
     }
 }

@@ -25,7 +25,7 @@ pub use cancel::{Cancel, Canceller, channel};
 pub use exec::{ExecRequest, ProgramEnd, exec, exec_again};
 pub use facts::FactsCache;
 pub use job::{Desk, JobEnd};
-pub use ladder::{RUNGS, is_below};
+pub use ladder::{is_below, rungs};
 pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file};

@@ -70,7 +70,8 @@ fn step_failure(remote: &dyn Remote, end: &JobEnd, step: &str, code: &str) -> Fa
 /// code in the steps that run it alone, else the tool.
 fn side_of(step: &str, code: &str) -> (Exit, Side) {
     let side = match (step, code) {
-        ("build" | "reference" | "verify" | "time" | "exec", "exit" | "signal") => Side::Kernel,
+        (_, "signal") => Side::Kernel,
+        ("build" | "reference" | "verify" | "time" | "exec", "exit") => Side::Kernel,
         _ => crate::tool::reason(code).side,
     };
     let exit = match side {

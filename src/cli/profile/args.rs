@@ -239,7 +239,7 @@ pub(in crate::cli) struct RunArgs {
     pub label: Vec<(String, String)>,
 
     /// The lowest rung that counts as success, e.g. ncu.basic
-    #[arg(long, value_name = "RUNG", value_parser = clap::builder::PossibleValuesParser::new(crate::run::RUNGS))]
+    #[arg(long, value_name = "RUNG", value_parser = clap::builder::PossibleValuesParser::new(crate::run::rungs()))]
     pub at_least: Option<String>,
 
     /// Make doubts about the host an error before anything is timed

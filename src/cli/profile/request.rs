@@ -158,6 +158,14 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
     request.timing =
         TimingPlan { warmup: args.warmup.unwrap_or(timing.warmup), iters: args.iters, ..timing };
     request.strict = args.run.strict;
+    if let Some(arch) = args.arch.as_deref().filter(|a| !crate::kernel::valid_arch(a)) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "bad_option",
+            format!("`--arch {arch}` is not an architecture"),
+        )
+        .hint("write sm_90a, sm_100a …"));
+    }
     request.arch.clone_from(&args.arch);
     if let Some(timeout) = args.run.timeout {
         request.timeout_s = timeout.as_secs().max(1);

@@ -329,6 +329,9 @@ impl<'a> Planner<'a> {
         let nsys = rungs.iter().any(|rung| rung.id.starts_with("nsys."));
         let title = match self.gpu {
             true => format!("profile with {}", self.request.mode),
+            false if matches!(self.request.target, super::request::Target::Program(_)) => {
+                "run the program without a GPU".to_owned()
+            }
             false => "run the reference on the CPU".to_owned(),
         };
         let gpu = self.gpu;
