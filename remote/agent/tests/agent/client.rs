@@ -105,8 +105,10 @@ pub(crate) fn pids() -> Vec<i32> {
 pub(crate) fn living(word: &str) -> Vec<i32> {
     let has = |pid: &i32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        // Read after the command line: one that ended between the two is gone, not living.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(word) && !stat.contains(") Z ")
+        let gone = stat.is_empty() || stat.contains(") Z ") || stat.contains(") X ");
+        String::from_utf8_lossy(&line).contains(word) && !gone
     };
     pids().into_iter().filter(has).collect()
 }
