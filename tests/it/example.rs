@@ -1,7 +1,7 @@
 //! The full example of a profile in `schemas/`: a real run on an H200 (driver 580.159.04, ncu
 //! 2025.3.1, CUDA 13.0) of
 //! `rgpu profile --kernel vecadd --mode ncu --section LaunchStats --metrics dram__bytes_read.sum,nosuch__metric.sum --remote h200 --json`,
-//! with the host's name and ids replaced.
+//! with the host's name and ids and the user's home replaced.
 
 use rgpu::model::Profile;
 use rgpu::report::{Style, report};
