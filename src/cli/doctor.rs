@@ -196,7 +196,7 @@ async fn try_mode(
     let mut line =
         ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };
     match ended {
-        Ok(Ended::Profile(profile, failure)) => {
+        Ok(Ended::Profile(profile, _, failure)) => {
             line.rung = match profile.gpu {
                 Some(_) => profile.rung,
                 None => format!("{} on the CPU", profile.rung),

@@ -137,7 +137,7 @@ fn carry_out(
         };
         let ended = run.run(&mut follow, &mut desk).await;
         let exit = match &ended {
-            Ok(Ended::Profile(_, Some(failure))) | Err(failure) => failure.exit as u8,
+            Ok(Ended::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
         reporter.say(&Said::Finished { exit });
@@ -169,8 +169,14 @@ fn finish(
             }
             return Ok(0);
         }
-        Ok(Ended::Profile(mut profile, failure)) => {
+        Ok(Ended::Profile(mut profile, beside, failure)) => {
             profile.run.seconds = record.seconds;
+            if let Some(hotspots) = &beside.hotspots {
+                folder.write_json("hotspots.json", hotspots)?;
+            }
+            if let Some(trace) = &beside.trace {
+                folder.write_json("trace.json", trace)?;
+            }
             (Some(profile), failure)
         }
         Err(failure) => (None, Some(failure)),

@@ -9,8 +9,8 @@ use clap::Args;
 use super::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::import::{IMPORTERS, Source};
-use crate::model::Profile;
 use crate::model::profile::{KernelInfo, RunInfo, SCHEMA};
+use crate::model::{Beside, Profile};
 use crate::report::{REPORTS, report};
 use crate::store::{RunFolder, Runs};
 
@@ -106,7 +106,8 @@ fn file(path: &Path, shown: &str) -> Result<Profile> {
             .gaps
             .push(crate::model::profile::Gap { code: refusal.code.to_owned(), text: refusal.text });
     }
-    imported.add_to(&mut profile);
+    let mut beside = Beside::default();
+    imported.add_to(&mut profile, &mut beside);
     crate::analysis::analyze(&mut profile);
     Ok(profile)
 }

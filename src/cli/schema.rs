@@ -24,6 +24,10 @@ pub(super) enum SchemaName {
     Env,
     /// inputs.json
     Inputs,
+    /// hotspots.json
+    Hotspots,
+    /// trace.json
+    Trace,
     /// plan-N.json
     Plan,
     /// A failure under --json
@@ -37,6 +41,8 @@ pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
         SchemaName::Run => schemars::schema_for!(crate::store::RunRecord),
         SchemaName::Env => schemars::schema_for!(crate::run::EnvRecord),
         SchemaName::Inputs => schemars::schema_for!(crate::run::InputsRecord),
+        SchemaName::Hotspots => schemars::schema_for!(crate::model::HotSpots),
+        SchemaName::Trace => schemars::schema_for!(crate::model::Trace),
         SchemaName::Plan => schemars::schema_for!(rgpu_protocol::Plan),
         SchemaName::Error => schemars::schema_for!(ErrorDocument),
     };

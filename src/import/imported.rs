@@ -5,7 +5,7 @@ use crate::model::launch::Launch;
 use crate::model::profile::{CaseResult, Gap, Profile};
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum};
-use crate::model::{KernelCode, Region};
+use crate::model::{Beside, KernelCode, Region};
 
 /// What one artifact says.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +38,8 @@ pub struct Imported {
     pub clock_control: Option<String>,
     /// The GPU's name.
     pub device: Option<String>,
+    /// Documents of their own, with this artifact's own launch numbers.
+    pub beside: Beside,
 }
 
 /// A reason of the laptop's own to take another rung.
@@ -52,14 +54,16 @@ pub struct Refusal {
 }
 
 impl Imported {
-    /// Adds everything but cases, refusals and the runner's failure to `profile`.
+    /// Adds everything but cases, refusals and the runner's failure to `profile` and the documents
+    /// beside it.
     ///
     /// Launches are numbered on; sums by kernel are taken from the artifact where it has them, else
     /// made from its launches where the profile has none yet. A second result of the same
     /// sanitizer tool replaces the first. Regions of the runner's own range log give way to those
     /// of any tool.
-    pub fn add_to(self, profile: &mut Profile) {
+    pub fn add_to(self, profile: &mut Profile, beside: &mut Beside) {
         let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
+        beside.add(self.beside, first);
         let sums = match self.kernels {
             sums if !sums.is_empty() => sums,
             _ if profile.kernels.is_empty() => kernel_sums(&self.launches),
@@ -137,8 +141,8 @@ mod tests {
     fn a_second_artifacts_launches_are_numbered_on() {
         let mut profile = Profile::default();
         let one = Imported { launches: vec![launch(0, "a", 5.0)], ..Imported::default() };
-        one.clone().add_to(&mut profile);
-        one.add_to(&mut profile);
+        one.clone().add_to(&mut profile, &mut Beside::default());
+        one.add_to(&mut profile, &mut Beside::default());
         assert_eq!(profile.launches.iter().map(|l| l.id).collect::<Vec<_>>(), [0, 1]);
     }
 
@@ -146,7 +150,8 @@ mod tests {
     fn launches_are_summed_by_kernel_longest_first() {
         let launches = [launch(0, "a", 1.0), launch(1, "b", 7.0), launch(2, "a", 3.0)];
         let mut profile = Profile::default();
-        Imported { launches: launches.to_vec(), ..Imported::default() }.add_to(&mut profile);
+        Imported { launches: launches.to_vec(), ..Imported::default() }
+            .add_to(&mut profile, &mut Beside::default());
         let sums: Vec<_> = profile
             .kernels
             .iter()
@@ -163,10 +168,10 @@ mod tests {
             Imported { regions: vec![region], ..Imported::default() }
         };
         let mut profile = Profile::default();
-        regions("raw/time.ranges.jsonl").add_to(&mut profile);
+        regions("raw/time.ranges.jsonl").add_to(&mut profile, &mut Beside::default());
         assert_eq!(profile.regions.len(), 1);
-        regions("raw/report.nsys-rep").add_to(&mut profile);
-        regions("raw/once.ranges.jsonl").add_to(&mut profile);
+        regions("raw/report.nsys-rep").add_to(&mut profile, &mut Beside::default());
+        regions("raw/once.ranges.jsonl").add_to(&mut profile, &mut Beside::default());
         assert_eq!(profile.regions.len(), 1);
         assert_eq!(profile.regions[0].from, "raw/report.nsys-rep");
     }
@@ -181,7 +186,8 @@ mod tests {
         let mut profile = Profile::default();
         for verdict in ["unknown", "found"] {
             let sanitizer = vec![result(verdict)];
-            Imported { sanitizer, ..Imported::default() }.add_to(&mut profile);
+            Imported { sanitizer, ..Imported::default() }
+                .add_to(&mut profile, &mut Beside::default());
         }
         assert_eq!(profile.sanitizer.len(), 1);
         assert_eq!(profile.sanitizer[0].verdict, "found");

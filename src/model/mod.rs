@@ -7,17 +7,23 @@
 //! Two rules hold everywhere: a number that is missing or not finite is *absent* and named in
 //! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
 
+pub mod beside;
 pub mod finding;
+pub mod hotspots;
 pub mod launch;
 pub mod metric;
 pub mod module;
 pub mod profile;
 pub mod sanitizer;
 pub mod timeline;
+pub mod trace;
 
+pub use beside::Beside;
 pub use finding::{Classification, Evidence, Finding, Verdict};
+pub use hotspots::HotSpots;
 pub use launch::{Launch, Stall};
 pub use metric::{Metric, Value};
 pub use module::KernelCode;
 pub use profile::Profile;
 pub use timeline::Region;
+pub use trace::Trace;

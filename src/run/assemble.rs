@@ -14,8 +14,8 @@ use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
 use crate::kernel::Entry;
-use crate::model::Profile;
 use crate::model::profile::{Artifact, CaseResult, Correctness, Gap, KernelInfo, RunInfo, SCHEMA};
+use crate::model::{Beside, Profile};
 use crate::remote::Remote;
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{BundleFile, Expectations, Request, Target};
@@ -33,6 +33,7 @@ pub(super) struct Refused {
 #[derive(Default)]
 pub(super) struct Parts {
     profile: Profile,
+    beside: Beside,
     /// The last plan's expectations.
     expect: Expectations,
     /// What was built, for the next plan.
@@ -245,7 +246,7 @@ impl Parts {
             Some(Refusal { code, text, metrics }) if believed => {
                 // Metrics that this GPU lacks cost nothing but themselves: the rest stands.
                 if code == "unknown_metric" {
-                    imported.add_to(&mut self.profile);
+                    imported.add_to(&mut self.profile, &mut self.beside);
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });
                     return None;
                 }
@@ -262,7 +263,7 @@ impl Parts {
                 Some(Refused { rung: file.rung.clone(), code, text, metrics })
             }
             _ => {
-                imported.add_to(&mut self.profile);
+                imported.add_to(&mut self.profile, &mut self.beside);
                 None
             }
         }
@@ -461,7 +462,7 @@ pub(super) fn profile(
     request: &Request,
     facts: HostFacts,
     record: &RunRecord,
-) -> Profile {
+) -> (Profile, Beside) {
     let mut profile = parts.profile;
     profile.schema = SCHEMA.to_owned();
     profile.run = RunInfo {
@@ -482,7 +483,7 @@ pub(super) fn profile(
     profile.correctness = overall(&profile.cases);
     join_code(&mut profile);
     analysis::analyze(&mut profile);
-    profile
+    (profile, parts.beside)
 }
 
 fn kernel_info(

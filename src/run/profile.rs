@@ -21,7 +21,7 @@ use super::{local_build, resume};
 use crate::bundle::{self, BlobSource, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
-use crate::model::Profile;
+use crate::model::{Beside, Profile};
 use crate::remote::{Follow, OnRemote, RemoteSpec};
 use crate::tool::{self, Draft, JobName, Request, Target, Toolbox};
 
@@ -57,8 +57,9 @@ pub struct ProfileRun<'a> {
 /// How a run ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// With a profile; the failure says what went wrong all the same (wrong results, say).
-    Profile(Box<Profile>, Option<Failure>),
+    /// With a profile and the documents beside it; the failure says what went wrong all the same
+    /// (wrong results, say).
+    Profile(Box<Profile>, Box<Beside>, Option<Failure>),
     /// The job was left to itself.
     Detached,
 }
@@ -116,8 +117,8 @@ impl ProfileRun<'_> {
         {
             return Err(failure.clone());
         }
-        let profile = assemble::profile(parts, &self.request, facts, desk.record);
-        Ok(Ended::Profile(Box::new(profile), failure))
+        let (profile, beside) = assemble::profile(parts, &self.request, facts, desk.record);
+        Ok(Ended::Profile(Box::new(profile), Box::new(beside), failure))
     }
 
     /// The next plan's draft, with what has to be built on this machine already built.

@@ -1,0 +1,59 @@
+//! What lies beside the profile: documents too large for it, each a file of the run folder.
+
+use super::{HotSpots, Trace};
+
+/// The documents beside a profile, as far as there are any.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// `hotspots.json`.
+    pub hotspots: Option<HotSpots>,
+    /// `trace.json`.
+    pub trace: Option<Trace>,
+}
+
+impl Beside {
+    /// Takes in what another artifact of the same run says. `first_launch` is the number that the
+    /// profile gave that artifact's first launch. Of two traces the one with more work on the GPU
+    /// stays: a run's passes see the same program.
+    pub fn add(&mut self, other: Self, first_launch: u32) {
+        if let Some(mut new) = other.hotspots {
+            for spots in &mut new.launches {
+                spots.launch = spots.launch.saturating_add(first_launch);
+            }
+            match &mut self.hotspots {
+                Some(known) => known.launches.append(&mut new.launches),
+                None => self.hotspots = Some(new),
+            }
+        }
+        if let Some(mut new) = other.trace {
+            for launch in new.work.iter_mut().filter_map(|work| work.launch.as_mut()) {
+                *launch = launch.saturating_add(first_launch);
+            }
+            let known = self.trace.as_ref().map_or(0, |t| t.work.len());
+            if self.trace.is_none() || new.work.len() > known {
+                self.trace = Some(new);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::hotspots::LaunchSpots;
+
+    fn spots() -> Beside {
+        let launches = vec![LaunchSpots::default()];
+        Beside { hotspots: Some(HotSpots { launches, ..HotSpots::default() }), trace: None }
+    }
+
+    #[test]
+    fn a_second_artifacts_hot_spots_follow_its_launch_numbers() {
+        let mut beside = Beside::default();
+        beside.add(spots(), 0);
+        beside.add(spots(), 7);
+        let numbers: Vec<_> =
+            beside.hotspots.iter().flat_map(|h| &h.launches).map(|l| l.launch).collect();
+        assert_eq!(numbers, [0, 7]);
+    }
+}
