@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from proxy import Proxy
+from values import values
 
 CORRECT = ["vecadd", "tiled-matmul", "softmax", "reduce", "transpose-conflicts", "transpose-padded",
            "uncoalesced", "spill", "divergent", "nested-regions", "host-entry"]
@@ -262,4 +263,4 @@ def cutlink(s):
     s.check("and leaves nothing running", not running_ncu(), str(running_ncu()))
 
 
-PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, cutlink)}
+PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, cutlink)}
