@@ -15,6 +15,7 @@ pub mod metric;
 pub mod module;
 pub mod profile;
 pub mod sanitizer;
+pub mod selection;
 pub mod timeline;
 pub mod trace;
 
@@ -25,5 +26,6 @@ pub use launch::{Launch, Stall};
 pub use metric::{Metric, Value};
 pub use module::KernelCode;
 pub use profile::Profile;
+pub use selection::Selection;
 pub use timeline::Region;
 pub use trace::Trace;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sanitizer::SanitizerResult;
+use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum};
 use super::{Finding, KernelCode, Launch, Region};
 
@@ -33,6 +34,9 @@ pub struct Profile {
     pub kernel: KernelInfo,
     /// The rung that gave the profile: `ncu.asked`, `cpu` …
     pub rung: String,
+    /// What of the program was looked at; absent where all of it was, with the tool's defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
     /// Every rung tried, in order.
     #[serde(default)]
     pub ladder: Vec<RungRecord>,

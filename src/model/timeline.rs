@@ -1,7 +1,11 @@
 //! Time on host and GPU: regions, copies and their sums.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::Metric;
 
 /// One NVTX region: all instances of one path summed up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +25,10 @@ pub struct Region {
     /// Kernels launched inside, by name.
     #[serde(default)]
     pub kernels: Vec<KernelSum>,
+    /// Metrics of the region as a whole, by NVIDIA's id: range replay measures all its kernels
+    /// together.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, Metric>,
     /// Where the numbers come from: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
