@@ -173,7 +173,7 @@ impl App {
     /// How reports look on this terminal.
     pub(super) fn style(&self) -> crate::report::Style {
         let width = if self.terminal.stdout_tty { self.terminal.width.min(120) } else { 80 };
-        crate::report::Style { width, color: self.terminal.stdout_color }
+        crate::report::Style { width, color: self.terminal.stdout_color, ..Default::default() }
     }
 
     /// Runs `future` on a runtime of this thread.

@@ -206,8 +206,11 @@ fn finish(
     if let Some(profile) = &profile {
         folder.write_json("profile.json", profile)?;
         if let Some(markdown) = crate::report::report("markdown") {
-            let text = (markdown.render)(profile, &crate::report::Style::default());
-            folder.write("report.md", text.as_bytes())?;
+            for document in
+                (markdown.render)(&(&**profile).into(), &crate::report::Style::default())
+            {
+                folder.write(document.name, &document.bytes)?;
+            }
         }
         crate::run::publish_cubins(profile, folder.path(), &app.config.runs_dir.value).map_err(
             |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),

@@ -41,7 +41,7 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         };
     let default = if app.global.json { "json" } else { "table" };
     if let Some(report) = report(args.format.as_deref().unwrap_or(default)) {
-        app.print(&(report.render)(&profile, &app.style()));
+        app.print(&report.text(&(&profile).into(), &app.style()));
     }
     Ok(0)
 }

@@ -197,7 +197,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         let profile = super::report::saved(folder)?;
         let id = if app.global.json { "json" } else { "table" };
         if let Some(report) = crate::report::report(id) {
-            app.print(&(report.render)(&profile, &app.style()));
+            app.print(&report.text(&(&profile).into(), &app.style()));
         }
         if !app.global.json {
             app.print(&format!("  run         {}\n", folder.path().display()));

@@ -1,12 +1,11 @@
 //! The profile itself, indented: what `--json` prints.
 
-use super::Style;
-use crate::model::Profile;
+use super::{Document, Style, Subject};
 
 /// The profile as JSON.
-pub(super) fn render(profile: &Profile, _: &Style) -> String {
-    let mut text = serde_json::to_string_pretty(profile)
+pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+    let mut text = serde_json::to_string_pretty(subject.profile)
         .unwrap_or_else(|e| format!("{{\"error\": \"the profile cannot be written: {e}\"}}"));
     text.push('\n');
-    text
+    vec![Document::new("profile.json", text)]
 }

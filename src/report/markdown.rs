@@ -1,11 +1,15 @@
 //! The report kept in the run folder: the same facts as the terminal's, as Markdown.
 
 use super::quantity::{digits, duration, per_second};
-use super::{Align, Grid, Style};
+use super::{Align, Document, Grid, Style, Subject};
 use crate::model::Profile;
 
 /// The profile as Markdown.
-pub(super) fn render(profile: &Profile, _: &Style) -> String {
+pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+    vec![Document::new("report.md", report(subject.profile))]
+}
+
+fn report(profile: &Profile) -> String {
     let mut out = format!("# {} ({})\n\n", plain(&profile.kernel.name), profile.run.mode);
     out += &format!(
         "Run `{}` on `{}`, {}, {:.1} s, rung `{}`.\n\n",

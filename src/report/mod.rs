@@ -1,18 +1,22 @@
 //! A profile made readable. A report is one file here and one line in [`REPORTS`].
 //!
-//! Reports take the [`Profile`] alone: no network, no GPU, no other file. They are pure functions,
-//! so that snapshots hold what users read.
+//! Reports take a [`Subject`] alone: no network, no GPU, no file. They are pure functions, so that
+//! snapshots hold what users read. A report is one or several [`Document`]s; the first is the one
+//! that stands for it on a terminal.
 
+mod document;
 mod grid;
 mod json;
 mod markdown;
 mod quantity;
+mod subject;
 mod terminal;
+mod text;
 
+pub use document::{Document, Shown};
 pub use grid::{Align, Grid};
 pub use quantity::{bytes, duration, per_second, percent};
-
-use crate::model::Profile;
+pub use subject::Subject;
 
 /// How a report may look.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +25,13 @@ pub struct Style {
     pub width: usize,
     /// Whether SGR colours may be used.
     pub color: bool,
+    /// Bytes that a report with a budget may take.
+    pub budget: usize,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { width: 80, color: false }
+        Self { width: 80, color: false, budget: 4096 }
     }
 }
 
@@ -33,18 +39,28 @@ impl Default for Style {
 pub struct Report {
     /// What `--format` calls it.
     pub id: &'static str,
-    /// Renders a profile; the text ends with a newline.
-    pub render: fn(&Profile, &Style) -> String,
+    /// Where it goes unless the user says otherwise.
+    pub shown: Shown,
+    /// Renders it: at least one document, the main one first.
+    pub render: fn(&Subject<'_>, &Style) -> Vec<Document>,
 }
 
 /// Every report.
 pub static REPORTS: &[Report] = &[
-    Report { id: "table", render: terminal::render },
-    Report { id: "json", render: json::render },
-    Report { id: "markdown", render: markdown::render },
+    Report { id: "table", shown: Shown::Printed, render: terminal::render },
+    Report { id: "json", shown: Shown::Printed, render: json::render },
+    Report { id: "markdown", shown: Shown::Printed, render: markdown::render },
 ];
 
 /// The report of this name.
 pub fn report(id: &str) -> Option<&'static Report> {
     REPORTS.iter().find(|r| r.id == id)
+}
+
+impl Report {
+    /// The main document as text, as a terminal shows it.
+    pub fn text(&self, subject: &Subject<'_>, style: &Style) -> String {
+        let documents = (self.render)(subject, style);
+        documents.into_iter().next().map(Document::into_text).unwrap_or_default()
+    }
 }

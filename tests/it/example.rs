@@ -47,7 +47,7 @@ fn every_key_of_the_example_stands_in_the_schema() {
 #[test]
 fn the_example_reads_well_on_a_terminal() {
     let (_, profile) = example();
-    let text = (report("table").unwrap().render)(&profile, &Style::default());
+    let text = report("table").unwrap().text(&(&profile).into(), &Style::default());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
@@ -55,5 +55,7 @@ fn the_example_reads_well_on_a_terminal() {
 #[test]
 fn the_example_reads_well_as_markdown() {
     let (_, profile) = example();
-    insta::assert_snapshot!((report("markdown").unwrap().render)(&profile, &Style::default()));
+    insta::assert_snapshot!(
+        report("markdown").unwrap().text(&(&profile).into(), &Style::default())
+    );
 }

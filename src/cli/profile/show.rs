@@ -17,7 +17,7 @@ use crate::tool::{self, JobName, Toolbox};
 pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &RunFolder) {
     let id = if app.global.json { "json" } else { "table" };
     let Some(report) = report::report(id) else { return };
-    let mut text = (report.render)(profile, &app.style());
+    let mut text = report.text(&profile.into(), &app.style());
     if !app.global.json {
         text += &format!("  run         {}\n", short(app, folder.path()));
     }

@@ -1,0 +1,27 @@
+//! What a report is of: the profile, and the documents beside it as far as there are any.
+
+use crate::model::{Beside, HotSpots, Profile, Trace};
+
+/// What a report is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// Where its launches spent their time, by instruction and line.
+    pub hotspots: Option<&'a HotSpots>,
+    /// What happened when.
+    pub trace: Option<&'a Trace>,
+}
+
+impl<'a> Subject<'a> {
+    /// A profile with the documents beside it.
+    pub fn new(profile: &'a Profile, beside: &'a Beside) -> Self {
+        Self { hotspots: beside.hotspots.as_ref(), trace: beside.trace.as_ref(), ..profile.into() }
+    }
+}
+
+impl<'a> From<&'a Profile> for Subject<'a> {
+    fn from(profile: &'a Profile) -> Self {
+        Self { profile, hotspots: None, trace: None }
+    }
+}

@@ -1,0 +1,71 @@
+//! Compiled kernels, and what the sanitizer tools say of them.
+
+use super::{Page, SHOWN};
+use crate::model::Profile;
+use crate::report::quantity::bytes;
+use crate::report::text::short_name;
+use crate::report::{Align, Grid};
+
+pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
+    if profile.sanitizer.is_empty() {
+        return;
+    }
+    page.line("");
+    for result in &profile.sanitizer {
+        let text = match result.verdict.as_str() {
+            "clean" => page.paint("32", "clean"),
+            "found" => {
+                let causes = result.causes.len();
+                page.paint("31", &format!("{causes} cause{}", if causes == 1 { "" } else { "s" }))
+            }
+            _ => format!("unknown: {}", result.note),
+        };
+        page.field(&result.tool, &text);
+        for cause in &result.causes {
+            let at = match (&cause.file, cause.line) {
+                (Some(file), Some(line)) => format!("{file}:{line}: "),
+                (Some(file), None) => format!("{file}: "),
+                _ => String::new(),
+            };
+            let kernel = if cause.kernel.is_empty() {
+                String::new()
+            } else {
+                format!(" in {}", short_name(&cause.kernel))
+            };
+            let count =
+                if cause.count > 1 { format!(" ({} times)", cause.count) } else { String::new() };
+            page.field("", &format!("{at}{}{kernel}{count}", cause.text));
+            for detail in cause.details.iter().take(2) {
+                page.field("", &format!("  {detail}"));
+            }
+        }
+    }
+}
+
+pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
+    let mut grid = Grid::new(&[
+        ("code", Align::Left),
+        ("arch", Align::Left),
+        ("regs", Align::Right),
+        ("stack", Align::Right),
+        ("spills", Align::Right),
+        ("shared", Align::Right),
+        ("size", Align::Right),
+    ]);
+    for k in profile.code.iter().take(SHOWN) {
+        grid.row([
+            short_name(k.name.as_deref().unwrap_or(&k.symbol)),
+            k.arch.clone(),
+            k.registers.to_string(),
+            k.stack_bytes.map(|b| bytes(b.into())).unwrap_or_else(|| "?".into()),
+            match (k.spill_store_bytes, k.spill_load_bytes) {
+                (Some(0), Some(0)) => "0".to_owned(),
+                (Some(s), Some(l)) => format!("{s}/{l} B"),
+                _ => String::new(),
+            },
+            bytes(k.shared_bytes.into()),
+            bytes(k.code_bytes as f64),
+        ]);
+    }
+    page.table("compiled", grid);
+}

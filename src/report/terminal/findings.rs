@@ -1,0 +1,40 @@
+//! What to try, the rungs that were given up, and what is missing.
+
+use super::Page;
+use crate::model::Profile;
+use crate::report::text::wrap;
+
+pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
+    if profile.findings.is_empty() {
+        return;
+    }
+    page.line("");
+    let title = page.bold("what to try");
+    page.line(&format!("  {title}"));
+    let room = page.style.width.saturating_sub(7).max(30);
+    for (at, finding) in profile.findings.iter().take(5).enumerate() {
+        for (line, part) in wrap(&finding.text, room).into_iter().enumerate() {
+            let number = if line == 0 { (at + 1).to_string() } else { String::new() };
+            page.line(&format!("    {number:>1}  {part}"));
+        }
+        for (line, part) in wrap(&finding.hint, room.saturating_sub(2)).into_iter().enumerate() {
+            page.line(&format!("       {} {part}", if line == 0 { "→" } else { " " }));
+        }
+    }
+}
+
+pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
+    page.line("");
+    page.field("rung", &profile.rung);
+    for step in profile.ladder.iter().filter(|r| !r.ok) {
+        let words = if step.words.is_empty() { String::new() } else { format!(": {}", step.words) };
+        page.field("", &format!("not {} ({}{words})", step.rung, step.code));
+    }
+    // A rung that was given up is said above, with its reason.
+    let told = |text: &str| {
+        profile.ladder.iter().any(|r| !r.ok && text.starts_with(&format!("{}: ", r.rung)))
+    };
+    for gap in profile.gaps.iter().filter(|gap| !told(&gap.text)) {
+        page.field("missing", &gap.text);
+    }
+}

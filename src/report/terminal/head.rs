@@ -1,0 +1,114 @@
+//! The first lines: what ran where, how fast, and whether it was right.
+
+use super::Page;
+use crate::model::Profile;
+use crate::model::profile::{Correctness, Timing};
+use crate::report::quantity::{duration, per_second, percent};
+use crate::report::{Align, Grid};
+
+pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
+    let gpu = profile.host.as_ref().and_then(|host| {
+        host.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()).map(|g| g.name.clone())
+    });
+    let name = page.bold(&profile.kernel.name);
+    let (mode, remote) = (&profile.run.mode, &profile.run.remote);
+    page.line(&match gpu.or_else(|| profile.device.clone()) {
+        // A report without its host says at least which GPU it is of, if it does.
+        None if profile.host.is_none() => format!("{name}  {mode}"),
+        Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
+        None => {
+            let cpu = profile.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
+            let what = if cpu { "the reference ran on its CPU" } else { "nothing ran on a GPU" };
+            format!("{name}  {mode} was asked, but {remote} has no GPU: {what}")
+        }
+    });
+    if profile.cases.len() > 1 {
+        cases(page, profile);
+    } else if let Some(timing) = &profile.timing {
+        page.field("time", &timing_text(timing));
+    }
+    if let Some(correctness) = &profile.correctness {
+        let sgr = match correctness.verdict.as_str() {
+            "right" => "32",
+            "wrong" => "31",
+            _ => "",
+        };
+        page.painted_field("correct", &correctness_text(correctness), sgr);
+    }
+    for warning in &profile.warnings {
+        page.field("warning", &warning.text);
+    }
+}
+
+pub(super) fn timing_text(t: &Timing) -> String {
+    let half = (t.ci95_ns[1] - t.ci95_ns[0]) / 2.0;
+    let mut text = duration(t.median_ns);
+    if t.median_ns > 0.0 && t.samples > 1 {
+        text += &format!(" ± {}", percent(100.0 * half / t.median_ns));
+    }
+    let rate = |x: Option<f64>, unit| x.filter(|x| *x > 0.0).map(|x| per_second(x, unit));
+    let rates = [rate(t.bytes_per_s, "B"), rate(t.flops_per_s, "FLOP")];
+    rates.into_iter().flatten().for_each(|rate| text += &format!(", {rate}"));
+    let clock = match t.clock.as_str() {
+        "cuda_events" => "CUDA events",
+        "cpu_reference" => "the reference on the CPU",
+        _ => "host clock",
+    };
+    text += &format!("  (median of {}, {clock}", t.samples);
+    if t.l2_flushed {
+        text += ", L2 flushed";
+    }
+    text + ")"
+}
+
+fn correctness_text(c: &Correctness) -> String {
+    let mut text = c.verdict.clone();
+    match c.verdict.as_str() {
+        "right" => {
+            text += &format!(": {} values", c.checked);
+            if let Some(max) = c.max_abs {
+                text += &format!(
+                    ", largest error {}",
+                    if max == 0.0 { "0".into() } else { format!("{max:.1e}") }
+                );
+            }
+        }
+        "wrong" => {
+            text += &format!(": {} of {} values", c.wrong, c.checked);
+            c.first_wrong.iter().for_each(|first| text += &format!("; {first}"));
+        }
+        _ => text += &format!(": {}", c.note),
+    }
+    match c.bit_equal {
+        Some(true) => text += ", two calls equal bit for bit",
+        Some(false) => text += ", two calls differ",
+        None => {}
+    }
+    text
+}
+
+fn cases(page: &mut Page<'_>, profile: &Profile) {
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("time", Align::Right),
+        ("±", Align::Right),
+        ("bandwidth", Align::Right),
+        ("rate", Align::Right),
+        ("correct", Align::Left),
+    ]);
+    for case in &profile.cases {
+        let t = case.timing.as_ref();
+        let half = |t: &Timing| 50.0 * (t.ci95_ns[1] - t.ci95_ns[0]) / t.median_ns;
+        grid.row([
+            case.name.clone(),
+            t.map(|t| duration(t.median_ns)).unwrap_or_default(),
+            t.filter(|t| t.samples > 1 && t.median_ns > 0.0)
+                .map(|t| percent(half(t)))
+                .unwrap_or_default(),
+            t.and_then(|t| t.bytes_per_s).map(|x| per_second(x, "B")).unwrap_or_default(),
+            t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP")).unwrap_or_default(),
+            case.correctness.as_ref().map(|c| c.verdict.clone()).unwrap_or_default(),
+        ]);
+    }
+    page.table("cases", grid);
+}

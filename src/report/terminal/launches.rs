@@ -1,0 +1,103 @@
+//! ncu's launches, why their warps waited, and what bounds them.
+
+use super::{Page, SHOWN};
+use crate::model::{Classification, Launch, Profile};
+use crate::report::quantity::{digits, duration};
+use crate::report::text::short_name;
+use crate::report::{Align, Grid};
+
+fn metric(launch: &Launch, ids: &[&str]) -> String {
+    launch.first_number(ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
+}
+
+/// ncu's launches: one row each.
+pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
+    if profile.launches.iter().all(|l| l.metrics.is_empty()) {
+        return;
+    }
+    let mut grid = Grid::new(&[
+        ("kernel", Align::Left),
+        ("duration", Align::Right),
+        ("SM %", Align::Right),
+        ("mem %", Align::Right),
+        ("occ %", Align::Right),
+        ("regs", Align::Right),
+    ]);
+    for launch in profile.launches.iter().take(SHOWN) {
+        grid.row([
+            short_name(&launch.kernel),
+            launch.duration_ns.map(duration).unwrap_or_default(),
+            metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
+            metric(launch, &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
+            metric(launch, &["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+            launch.registers.map(|r| r.to_string()).unwrap_or_default(),
+        ]);
+    }
+    page.table("launches", grid);
+    if profile.launches.len() > SHOWN {
+        page.line(&format!("    … and {} more in profile.json", profile.launches.len() - SHOWN));
+    }
+    page.line("");
+    said_once(page, profile, "stalls", stalls_text);
+    said_once(page, profile, "bound by", |launch| {
+        launch.classification.as_ref().map(classification_text)
+    });
+}
+
+/// A field that several launches of one kernel mostly share: each text once, under its kernel's name
+/// where there are several.
+fn said_once(
+    page: &mut Page<'_>,
+    profile: &Profile,
+    label: &str,
+    text: impl Fn(&Launch) -> Option<String>,
+) {
+    let mut said: Vec<(String, String)> = Vec::new();
+    for launch in profile.launches.iter().take(SHOWN) {
+        let Some(text) = text(launch) else { continue };
+        let kernel = short_name(&launch.kernel);
+        if !said.iter().any(|(k, t)| *k == kernel && *t == text) {
+            said.push((kernel, text));
+        }
+    }
+    let several = said.len() > 1;
+    for (at, (kernel, text)) in said.into_iter().enumerate() {
+        let label = if at == 0 { label } else { "" };
+        page.field(label, &if several { format!("{kernel}: {text}") } else { text });
+    }
+}
+
+/// The stall reasons that matter most, in percent of the cycles between two instructions.
+pub(super) fn stalls_text(launch: &Launch) -> Option<String> {
+    let top: Vec<String> = launch
+        .stalls
+        .iter()
+        .filter(|s| s.reason != "selected")
+        .take(3)
+        .map(|s| match s.percent {
+            Some(p) => format!("{} {p:.0} %", s.reason),
+            None => s.reason.clone(),
+        })
+        .collect();
+    (!top.is_empty()).then(|| top.join(", "))
+}
+
+pub(super) fn classification_text(class: &Classification) -> String {
+    let mut text = class.primary.replace('_', " ");
+    let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
+    if let Some(e) = primary.and_then(|v| v.evidence.first()) {
+        // The counter's own name says enough; the whole id is in the profile.
+        let counter = e.metric.split('.').next().unwrap_or(&e.metric);
+        text += &format!(" ({counter} {} {})", digits(e.value), e.unit);
+    }
+    let others: Vec<_> = class
+        .verdicts
+        .iter()
+        .filter(|v| v.verdict != class.primary)
+        .map(|v| v.verdict.replace('_', " "))
+        .collect();
+    if !others.is_empty() {
+        text += &format!("; also {}", others.join(", "));
+    }
+    text
+}

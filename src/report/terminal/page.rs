@@ -1,0 +1,54 @@
+//! The page being written: lines, labelled fields, tables, wrapped to its width.
+
+use crate::report::text::wrap;
+use crate::report::{Grid, Style};
+
+/// The text so far, and how it may look.
+pub(super) struct Page<'a> {
+    pub(super) out: String,
+    pub(super) style: &'a Style,
+}
+
+impl Page<'_> {
+    /// A line.
+    pub(super) fn line(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    /// A labelled line; what does not fit goes on under the text.
+    pub(super) fn field(&mut self, label: &str, text: &str) {
+        self.painted_field(label, text, "");
+    }
+
+    /// The same with the text in a colour.
+    pub(super) fn painted_field(&mut self, label: &str, text: &str, sgr: &str) {
+        let room = self.style.width.saturating_sub(14).max(30);
+        for (at, part) in wrap(text, room).into_iter().enumerate() {
+            let label = if at == 0 { label } else { "" };
+            let part = if sgr.is_empty() { part } else { self.paint(sgr, &part) };
+            self.line(&format!("  {label:<11} {part}"));
+        }
+    }
+
+    /// Bold, where colours may be used.
+    pub(super) fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// In a colour, where one may be used.
+    pub(super) fn paint(&self, sgr: &str, text: &str) -> String {
+        if self.style.color { format!("\u{1b}[{sgr}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    /// A titled table, or nothing without rows.
+    pub(super) fn table(&mut self, title: &str, grid: Grid) {
+        let text = grid.without_empty_columns().plain(self.style.width, 4);
+        if !text.is_empty() {
+            self.line("");
+            let title = self.bold(title);
+            self.line(&format!("  {title}"));
+            self.out.push_str(&text);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a timeline shows: kernels, copies and regions, summed.
+
+use super::{Page, SHOWN};
+use crate::model::Profile;
+use crate::report::quantity::{bytes, duration};
+use crate::report::text::short_name;
+use crate::report::{Align, Grid};
+
+/// A timeline's kernels, summed by name.
+pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
+    if profile.launches.iter().any(|l| !l.metrics.is_empty()) {
+        return;
+    }
+    let mut grid = Grid::new(&[
+        ("kernel", Align::Left),
+        ("launches", Align::Right),
+        ("total", Align::Right),
+        ("mean", Align::Right),
+        ("min", Align::Right),
+        ("max", Align::Right),
+    ]);
+    for k in profile.kernels.iter().take(SHOWN) {
+        grid.row([
+            short_name(&k.kernel),
+            k.launches.to_string(),
+            duration(k.total_ns as f64),
+            duration(k.total_ns as f64 / k.launches.max(1) as f64),
+            duration(k.min_ns as f64),
+            duration(k.max_ns as f64),
+        ]);
+    }
+    page.table("kernels", grid);
+    let mut grid = Grid::new(&[
+        ("copies", Align::Left),
+        ("count", Align::Right),
+        ("bytes", Align::Right),
+        ("time", Align::Right),
+    ]);
+    for c in &profile.copies {
+        grid.row([
+            c.kind.clone(),
+            c.count.to_string(),
+            bytes(c.bytes as f64),
+            duration(c.total_ns as f64),
+        ]);
+    }
+    page.table("copies", grid);
+}
+
+pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
+    let mut grid = Grid::new(&[
+        ("region", Align::Left),
+        ("times", Align::Right),
+        ("host", Align::Right),
+        ("GPU", Align::Right),
+        ("kernels", Align::Right),
+    ]);
+    for region in profile.regions.iter().take(2 * SHOWN) {
+        let launches: u64 = region.kernels.iter().map(|k| k.launches).sum();
+        grid.row([
+            region.display(),
+            region.instances.to_string(),
+            duration(region.host_ns as f64),
+            region.gpu_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
+            if launches > 0 { launches.to_string() } else { String::new() },
+        ]);
+    }
+    page.table("regions", grid);
+}

@@ -1,0 +1,61 @@
+//! Names and sentences cut and wrapped to what a report can bear.
+
+/// A kernel's name without its parameter list and return type, cut to what a table can bear.
+pub(super) fn short_name(name: &str) -> String {
+    let cut = match name.find('(') {
+        Some(at) if at > 0 && !name.starts_with('(') => &name[..at],
+        _ => name,
+    };
+    let cut = cut.strip_prefix("void ").unwrap_or(cut);
+    if cut.chars().count() <= 44 {
+        cut.to_owned()
+    } else {
+        format!("{}…", cut.chars().take(43).collect::<String>())
+    }
+}
+
+/// Breaks at blanks so that no line has more than `room` columns, colours not counted; a longer
+/// word stays whole.
+pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let width = visible_width(word);
+        let last = lines.len() - 1;
+        if used > 0 && used + 1 + width > room {
+            lines.push(word.to_owned());
+            used = width;
+        } else {
+            if used > 0 || !lines[last].is_empty() || word.is_empty() {
+                lines[last].push(' ');
+                used += 1;
+            }
+            lines[last].push_str(word);
+            used += width;
+        }
+    }
+    lines
+}
+
+fn visible_width(text: &str) -> usize {
+    unicode_width::UnicodeWidthStr::width(rgpu_protocol::pattern::strip_ansi(text).as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_their_parameters_and_long_ones_are_cut() {
+        assert_eq!(short_name("void add<float>(float*, int)"), "add<float>");
+        assert_eq!(short_name("(anonymous namespace)::k(int)"), "(anonymous namespace)::k(int)");
+        assert_eq!(short_name(&"x".repeat(60)).chars().count(), 44);
+    }
+
+    #[test]
+    fn long_texts_wrap_at_blanks() {
+        assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(wrap("\u{1b}[1maa\u{1b}[0m bb", 5).len(), 1);
+        assert_eq!(wrap("abcdefghij", 4), ["abcdefghij"]);
+    }
+}
