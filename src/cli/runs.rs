@@ -194,10 +194,10 @@ fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {
 pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     let record = folder.record()?;
     if folder.path().join("profile.json").is_file() {
-        let profile = super::report::saved(folder)?;
+        let opened = super::report::saved(folder)?;
         let id = if app.global.json { "json" } else { "table" };
         if let Some(report) = crate::report::report(id) {
-            app.print(&report.text(&(&profile).into(), &app.style()));
+            app.print(&report.text(&opened.subject(), &app.style()));
         }
         if !app.global.json {
             app.print(&format!("  run         {}\n", folder.path().display()));

@@ -1,0 +1,131 @@
+//! What a report is of: a run's documents, or a file of NVIDIA's tools read here and now.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use crate::cli::app::App;
+use crate::error::{Exit, Failure, Result};
+use crate::import::{IMPORTERS, Source};
+use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
+use crate::model::{Beside, Profile};
+use crate::report::Subject;
+use crate::store::{RunFolder, Runs};
+
+/// A profile with the documents beside it.
+#[derive(Debug)]
+pub(in crate::cli) struct Opened {
+    /// The profile.
+    pub(in crate::cli) profile: Profile,
+    /// The documents beside it.
+    pub(in crate::cli) beside: Beside,
+    /// The run folder; a file has none.
+    pub(in crate::cli) folder: Option<PathBuf>,
+}
+
+impl Opened {
+    /// As reports take it.
+    pub(in crate::cli) fn subject(&self) -> Subject<'_> {
+        Subject::new(&self.profile, &self.beside)
+    }
+}
+
+/// Opens what a user typed: a file, else a run by id, prefix, `latest` or folder.
+pub(in crate::cli) fn open(app: &App, what: &str) -> Result<Opened> {
+    let path = Path::new(what);
+    if path.is_file() {
+        return file(path, what);
+    }
+    let found = Runs::new(&app.config.runs_dir.value).find(what);
+    saved(&found.map_err(|e| Failure::from(e).hint(format!("and there is no file `{what}`")))?)
+}
+
+/// What a run left.
+pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<Opened> {
+    Ok(Opened {
+        profile: saved_profile(folder)?,
+        beside: Beside {
+            hotspots: document(folder, "hotspots.json")?,
+            trace: document(folder, "trace.json")?,
+        },
+        folder: Some(folder.path().to_owned()),
+    })
+}
+
+/// A document that not every run leaves.
+fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Option<T>> {
+    let path = folder.path().join(name);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    serde_json::from_slice(&folder.read(name)?).map(Some).map_err(|e| {
+        Failure::new(Exit::Artifact, "bad_document", format!("the run's `{name}` cannot be read"))
+            .file(path.display())
+            .cause(e)
+    })
+}
+
+/// The profile that a run left.
+fn saved_profile(folder: &RunFolder) -> Result<Profile> {
+    let path = folder.path().join("profile.json");
+    if !path.is_file() {
+        return Err(Failure::new(Exit::Artifact, "no_profile", "this run has no profile")
+            .file(path.display())
+            .hint(format!("`rgpu runs show {}` says how it stands", folder.path().display())));
+    }
+    serde_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
+        Failure::new(Exit::Artifact, "bad_profile", "the run's profile cannot be read")
+            .file(path.display())
+            .cause(e)
+    })
+}
+
+/// A profile of one file alone.
+fn file(path: &Path, shown: &str) -> Result<Opened> {
+    let unreadable = |e: std::io::Error| {
+        Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
+    };
+    let mut head = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|f| f.take(64 << 10).read_to_end(&mut head))
+        .map_err(unreadable)?;
+    let name = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+    let Some(importer) = IMPORTERS.iter().find(|i| (i.recognises)(&name, &head)) else {
+        let first = String::from_utf8_lossy(&head[..head.len().min(200)]).into_owned();
+        let kinds = IMPORTERS.iter().map(|i| i.kind).collect::<Vec<_>>().join(", ");
+        return Err(Failure::new(
+            Exit::Artifact,
+            "unknown_file",
+            "this file is of no kind that rgpu reads",
+        )
+        .file(shown)
+        .cause(format!("it begins with `{}`", first.escape_debug()))
+        .hint(format!("kinds: {kinds}")));
+    };
+    let mut imported = (importer.import)(&Source::new(path, shown).alone()).map_err(|e| {
+        Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood")
+            .file(shown)
+            .because(&e)
+    })?;
+    let mut profile = Profile {
+        schema: SCHEMA.to_owned(),
+        run: RunInfo {
+            id: name.clone(),
+            mode: importer.kind.to_owned(),
+            remote: shown.to_owned(),
+            rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+            ..RunInfo::default()
+        },
+        kernel: KernelInfo { name, language: "report".to_owned(), ..KernelInfo::default() },
+        rung: importer.kind.to_owned(),
+        ..Profile::default()
+    };
+    for refusal in imported.refusals.drain(..) {
+        profile.gaps.push(Gap { code: refusal.code.to_owned(), text: refusal.text });
+    }
+    let mut beside = Beside::default();
+    imported.add_to(&mut profile, &mut beside);
+    crate::analysis::analyze(&mut profile);
+    Ok(Opened { profile, beside, folder: None })
+}

@@ -1,0 +1,66 @@
+//! Where a report goes: to stdout, into a file, or as several files into a folder.
+
+use std::path::{Path, PathBuf};
+
+use super::{Opened, ReportArgs};
+use crate::cli::app::App;
+use crate::error::{Exit, Failure, Result};
+use crate::report::{Document, Report, Shown, Style};
+use crate::store::atomic;
+
+/// Renders `report` and puts it where the user asked; paths of what was written are printed.
+pub(super) fn place(
+    app: &App,
+    args: &ReportArgs,
+    report: &Report,
+    opened: &Opened,
+    style: &Style,
+) -> Result<()> {
+    if args.out.is_none() && !args.open && report.shown == Shown::Printed {
+        app.print(&report.text(&opened.subject(), style));
+        return Ok(());
+    }
+    // A file is read by whatever opens it, not by this terminal.
+    let style = Style { color: false, ..*style };
+    let documents = (report.render)(&opened.subject(), &style);
+    let paths = paths(args, opened, &documents);
+    for (document, path) in documents.iter().zip(&paths) {
+        atomic::write(path, &document.bytes).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "the report cannot be written")
+                .file(path.display())
+                .cause(e)
+        })?;
+        app.print(&format!("{}\n", path.display()));
+    }
+    match paths.first() {
+        Some(main) if args.open => show(main),
+        _ => Ok(()),
+    }
+}
+
+/// A path for each document. One document takes the path itself, unless that is a folder; several
+/// go into it. Without a path they go into the run folder, or, of a file, into the current folder.
+fn paths(args: &ReportArgs, opened: &Opened, documents: &[Document]) -> Vec<PathBuf> {
+    match (&args.out, documents) {
+        (Some(out), [_]) if !out.is_dir() => vec![out.clone()],
+        (out, _) => {
+            let folder = out.clone().or_else(|| opened.folder.clone()).unwrap_or_default();
+            documents.iter().map(|d| folder.join(d.name)).collect()
+        }
+    }
+}
+
+/// Opens a file with the desktop's own program.
+fn show(path: &Path) -> Result<()> {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let ended = std::process::Command::new(program).arg(path).status();
+    let failure = || {
+        Failure::new(Exit::Disk, "open", "the report was written, but cannot be opened")
+            .file(path.display())
+    };
+    match ended {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failure().cause(format!("`{program}` ended with {status}"))),
+        Err(e) => Err(failure().cause(format!("`{program}`: {e}"))),
+    }
+}
