@@ -28,6 +28,8 @@ pub(super) enum SchemaName {
     Hotspots,
     /// trace.json
     Trace,
+    /// compare.json
+    Compare,
     /// plan-N.json
     Plan,
     /// A failure under --json
@@ -43,6 +45,7 @@ pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
         SchemaName::Inputs => schemars::schema_for!(crate::run::InputsRecord),
         SchemaName::Hotspots => schemars::schema_for!(crate::model::HotSpots),
         SchemaName::Trace => schemars::schema_for!(crate::model::Trace),
+        SchemaName::Compare => schemars::schema_for!(crate::model::Comparison),
         SchemaName::Plan => schemars::schema_for!(rgpu_protocol::Plan),
         SchemaName::Error => schemars::schema_for!(ErrorDocument),
     };

@@ -8,6 +8,7 @@
 //! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
 
 pub mod beside;
+pub mod comparison;
 pub mod finding;
 pub mod hotspots;
 pub mod launch;
@@ -20,6 +21,7 @@ pub mod timeline;
 pub mod trace;
 
 pub use beside::Beside;
+pub use comparison::Comparison;
 pub use finding::{Classification, Evidence, Finding, Verdict};
 pub use hotspots::HotSpots;
 pub use launch::{Launch, Stall};

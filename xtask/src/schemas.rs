@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The documents that rgpu writes; `rgpu schema` knows the same names.
-const NAMES: &[&str] = &["profile", "run", "env", "inputs", "hotspots", "trace", "plan", "error"];
+const NAMES: &[&str] =
+    &["profile", "run", "env", "inputs", "hotspots", "trace", "compare", "plan", "error"];
 
 /// The schemas could not be made, or lag behind.
 #[derive(Debug, thiserror::Error)]
