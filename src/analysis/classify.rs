@@ -47,6 +47,7 @@ pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
         category: rule.category.to_owned(),
         priority,
         launch: Some(launch.id),
+        kernel: None,
         text: conclusion.text.clone(),
         hint: conclusion.hint.clone(),
         evidence: conclusion.evidence.clone(),

@@ -5,7 +5,7 @@ use crate::model::launch::Launch;
 use crate::model::profile::{CaseResult, Gap, Profile};
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum};
-use crate::model::{Beside, KernelCode, Region};
+use crate::model::{Beside, KernelCode, Operator, Region};
 
 /// What one artifact says.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Imported {
     pub copies: Vec<CopySum>,
     /// NVTX regions, parents before children.
     pub regions: Vec<Region>,
+    /// Operators of a framework, longest first.
+    pub operators: Vec<Operator>,
     /// Results of sanitizer tools.
     pub sanitizer: Vec<SanitizerResult>,
     /// Compiled code.
@@ -76,6 +78,7 @@ impl Imported {
         }));
         profile.copies.extend(self.copies);
         profile.regions.extend(self.regions);
+        profile.operators.extend(self.operators);
         // The runner's own log is what remains where no tool recorded ranges.
         if profile.regions.iter().any(|region| !is_own_log(&region.from)) {
             profile.regions.retain(|region| !is_own_log(&region.from));

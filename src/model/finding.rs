@@ -52,6 +52,9 @@ pub struct Finding {
     /// The launch it is about, where one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
+    /// Its kernel, where several kernels stand in the profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// What was found, with its number.
     pub text: String,
     /// The next concrete step.

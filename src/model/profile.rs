@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum};
-use super::{Finding, KernelCode, Launch, Region};
+use super::{Finding, KernelCode, Launch, Operator, Region, SpeedOfLight};
 
 /// The schema's name, in every profile.
 pub const SCHEMA: &str = "rgpu.profile/1";
@@ -49,6 +49,9 @@ pub struct Profile {
     /// Every case.
     #[serde(default)]
     pub cases: Vec<CaseResult>,
+    /// How near each case with `[work]` came to the peaks of its device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub speed_of_light: Vec<SpeedOfLight>,
     /// Correctness over all cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
@@ -64,6 +67,9 @@ pub struct Profile {
     /// NVTX regions, parents before children.
     #[serde(default)]
     pub regions: Vec<Region>,
+    /// Operators of a framework, by GPU time where there is one, else by host time; longest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<Operator>,
     /// Results of the sanitizer tools.
     #[serde(default)]
     pub sanitizer: Vec<SanitizerResult>,

@@ -2,13 +2,14 @@
 //!
 //! Each module reads one kind of file that a GPU tool writes and keeps what the file says, in the
 //! file's own terms; turning that into a profile is the business of `rgpu::import`. No reader does
-//! I/O (but for [`nsys_sqlite`], which SQLite itself opens, read-only), none panics on any input,
+//! I/O (but for `nsys_sqlite`, which SQLite itself opens, read-only), none panics on any input,
 //! and none takes memory beyond a small multiple of its input.
 
 pub mod cubin;
 pub mod ncu_rep;
 pub mod nsys_rep;
 pub mod nsys_row;
+#[cfg(feature = "sqlite")]
 pub mod nsys_sqlite;
 pub mod nvtx_log;
 pub mod range_log;
