@@ -46,17 +46,40 @@ pub struct LaunchSpots {
 /// One instruction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstructionSpot {
-    /// Bytes from the start of the kernel's code.
+    /// Bytes from the start of its function's code.
     pub offset: u64,
+    /// The address it had on the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<u64>,
+    /// The symbol of its function where that is not the kernel's: a device function that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
     /// The instruction's text, where a disassembler was at hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sass: Option<String>,
     /// Source position, outermost call first, innermost last; empty without a line table.
     #[serde(default)]
     pub at: Vec<SourceAt>,
+    /// Line of the PTX text in the cubin, where that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ptx_line: Option<u32>,
+    /// The memory it reaches, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// What was counted here.
     #[serde(flatten)]
     pub counts: Counts,
+}
+
+/// What an instruction does with memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Access {
+    /// `global`, `shared`, `local` …
+    pub space: String,
+    /// `load`, `store` …
+    pub operation: String,
+    /// Bits of one thread's access.
+    pub bits: u32,
 }
 
 /// One source line.
@@ -83,6 +106,9 @@ pub struct SourceAt {
     pub file: String,
     /// Line, from 1.
     pub line: u32,
+    /// The mangled name of the inlined function whose line it is; absent for the kernel's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
 }
 
 /// Counts of an instruction or a line; absent ones were not collected.
@@ -94,16 +120,21 @@ pub struct Counts {
     /// Warp samples in which the scheduler issued nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_not_issued: Option<u64>,
-    /// Samples by stall reason, as in [`super::Stall`].
+    /// Samples by reason, as in [`super::Stall`], zeros left out; with `selected`, which is no
+    /// stall, they add up to `samples`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stalls: BTreeMap<String, u64>,
+    /// Of these the samples in which the scheduler issued nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stalls_not_issued: BTreeMap<String, u64>,
     /// Times a warp executed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executed: Option<u64>,
     /// Times a thread executed it (predicated-off ones left out where the report tells).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_executed: Option<u64>,
-    /// Everything else measured by address, by NVIDIA's id: sectors, wavefronts, ideal ones.
+    /// Everything else counted by address, by NVIDIA's id: sectors, wavefronts, ideal ones. A line
+    /// has only what can be added up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
 }

@@ -2,8 +2,9 @@
 //!
 //! Answers what people otherwise piece together from `cuobjdump -res-usage`, `cuobjdump -elf` and
 //! `ptxas -v`: resources per kernel, parameters, spills, launch bounds, the compiler and its
-//! command line, and the PTX text that `-lineinfo` leaves behind. Instructions are not decoded
-//! here, but for the width of spills.
+//! command line, and the PTX text that `-lineinfo` leaves behind; and through [`lines`] which source
+//! line, of which inlined function, an instruction comes from. Instructions are not decoded here,
+//! but for the width of spills.
 //!
 //! # Layout
 //! | part | ABI 7 (ptxas ≤ 12.9, sm ≤ 90) | ABI 8 (sm 100+ since 12.8, everything since 13.0) |
@@ -25,11 +26,13 @@
 mod attribute;
 mod elf;
 mod kernel;
+mod lines;
 mod note;
 mod read;
 
 pub use attribute::{Attribute, Payload};
 pub use kernel::{ConstantBank, Kernel, Param, Spills, Stack};
+pub use lines::{FunctionLines, Lines, Location, Table, lines};
 pub use note::Producer;
 pub use read::{Abi, Cubin, FileKind, Sm, SmVariant, Toolkit, is_cubin, read};
 
@@ -64,6 +67,14 @@ pub enum CubinError {
         /// Which table or section.
         part: String,
         /// What the ELF library says.
+        cause: String,
+    },
+    /// A line table is broken or cut off.
+    #[error("broken line table in `{section}`: {cause}")]
+    Lines {
+        /// The section's name.
+        section: String,
+        /// What the DWARF reader says.
         cause: String,
     },
     /// An attribute record runs past its section.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cubin;
+mod cubin_lines;
 mod damage;
 mod fixture;
 mod ncu_rep;
