@@ -77,7 +77,9 @@ impl Imported {
             launch
         }));
         profile.copies.extend(self.copies);
-        profile.regions.extend(self.regions);
+        for region in self.regions {
+            add_region(profile, region, first);
+        }
         profile.operators.extend(self.operators);
         // The runner's own log is what remains where no tool recorded ranges.
         if profile.regions.iter().any(|region| !is_own_log(&region.from)) {
@@ -98,6 +100,34 @@ impl Imported {
                 profile.warnings.push(warning);
             }
         }
+    }
+}
+
+/// Adds a region. What counters say of a region (ncu, which tells no times of the host) and what a
+/// trace says of it are one region, in either order.
+fn add_region(profile: &mut Profile, mut region: Region, first_launch: u32) {
+    let results = region.ranges.iter_mut().map(|range| &mut range.launch);
+    for launch in region.launches.iter_mut().chain(results) {
+        *launch = launch.saturating_add(first_launch);
+    }
+    let same = |known: &&mut Region| {
+        known.path == region.path
+            && known.kind == region.kind
+            && known.host_ns.is_some() != region.host_ns.is_some()
+            && !is_own_log(&known.from)
+    };
+    match profile.regions.iter_mut().find(same) {
+        Some(known) => {
+            let (mut trace, mut counters) = match known.host_ns {
+                Some(_) => (std::mem::take(known), region),
+                None => (region, std::mem::take(known)),
+            };
+            trace.launches.append(&mut counters.launches);
+            trace.ranges.append(&mut counters.ranges);
+            trace.metrics.append(&mut counters.metrics);
+            *known = trace;
+        }
+        None => profile.regions.push(region),
     }
 }
 
@@ -177,6 +207,34 @@ mod tests {
         regions("raw/once.ranges.jsonl").add_to(&mut profile, &mut Beside::default());
         assert_eq!(profile.regions.len(), 1);
         assert_eq!(profile.regions[0].from, "raw/report.nsys-rep");
+    }
+
+    #[test]
+    fn times_of_a_trace_and_launches_of_counters_are_one_region_in_either_order() {
+        let of = |host_ns, launches: &[u32]| Region {
+            path: vec!["A".to_owned()],
+            kind: "push_pop".to_owned(),
+            host_ns,
+            launches: launches.to_vec(),
+            ..Region::default()
+        };
+        let imported = |region, launches: usize| Imported {
+            regions: vec![region],
+            launches: (0..launches).map(|_| Launch::default()).collect(),
+            ..Imported::default()
+        };
+        for counters_first in [true, false] {
+            let mut all = [imported(of(Some(5), &[]), 3), imported(of(None, &[0, 1]), 2)];
+            if counters_first {
+                all.reverse();
+            }
+            let mut profile = Profile::default();
+            all.into_iter().for_each(|one| one.add_to(&mut profile, &mut Beside::default()));
+            assert_eq!(profile.regions.len(), 1);
+            assert_eq!(profile.regions[0].host_ns, Some(5));
+            let expected = if counters_first { [0, 1] } else { [3, 4] };
+            assert_eq!(profile.regions[0].launches, expected);
+        }
     }
 
     #[test]

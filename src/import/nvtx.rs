@@ -165,7 +165,11 @@ mod tests {
         let imported = import(&nvtx_log::read(log.as_bytes()).unwrap(), "raw/nvtx.jsonl.7");
         assert!(imported.regions.iter().all(|region| region.gpu_ns.is_none()));
         (
-            imported.regions.iter().map(|r| (r.display(), r.kind.clone(), r.host_ns)).collect(),
+            imported
+                .regions
+                .iter()
+                .map(|r| (r.display(), r.kind.clone(), r.host_ns.unwrap()))
+                .collect(),
             imported.gaps.into_iter().map(|gap| gap.code).collect(),
         )
     }
@@ -192,7 +196,7 @@ mod tests {
         assert!(imported.gaps.is_empty(), "{:?}", imported.gaps);
         let regions: Vec<_> =
             imported.regions.iter().map(|r| (r.display(), r.instances, r.host_ns)).collect();
-        let owned = |path: &str, ns| (path.to_owned(), 1, ns);
+        let owned = |path: &str, ns| (path.to_owned(), Some(1), Some(ns));
         let expected = [
             owned("A", 3762797179172 - 3762787704643),
             owned("A::A1", 3762797037249 - 3762787733084),

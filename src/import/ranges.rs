@@ -38,9 +38,9 @@ pub fn import(log: &RangeLog, from: &str) -> Imported {
         });
         let (start, region) = &mut regions[index];
         *start = range.start_ns.min(*start);
-        region.instances += 1;
+        region.instances = Some(region.instances.unwrap_or(0) + 1);
         let ns = range.end_ns.saturating_sub(range.start_ns);
-        region.host_ns = region.host_ns.saturating_add(ns);
+        region.host_ns = Some(region.host_ns.unwrap_or(0).saturating_add(ns));
     }
     // By time; at the same moment the outer range has the shorter path.
     regions.sort_by_key(|(start, region)| (*start, region.path.len()));
@@ -69,7 +69,8 @@ mod tests {
         let imported = import(&range_log::read(log).unwrap(), "raw/ranges.jsonl");
         let regions: Vec<_> =
             imported.regions.iter().map(|r| (r.display(), r.instances, r.host_ns)).collect();
-        let expected = [("rgpu@timed".to_owned(), 1, 18), ("rgpu@timed::n=1".to_owned(), 2, 7)];
+        let owned = |path: &str, times, ns| (path.to_owned(), Some(times), Some(ns));
+        let expected = [owned("rgpu@timed", 1, 18), owned("rgpu@timed::n=1", 2, 7)];
         assert_eq!(regions, expected);
         assert_eq!(imported.regions[0].gpu_ns, None);
         assert_eq!(imported.gaps.len(), 1);

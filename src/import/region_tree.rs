@@ -242,8 +242,8 @@ impl Tree {
                 Region {
                     path: self.path(index),
                     kind: kind.to_owned(),
-                    instances: node.instances,
-                    host_ns: node.host_ns,
+                    instances: Some(node.instances),
+                    host_ns: Some(node.host_ns),
                     from: from.to_owned(),
                     ..Region::default()
                 },
@@ -263,7 +263,7 @@ mod tests {
 
     fn paths(tree: &Tree) -> Vec<(String, u64, u64)> {
         let regions = tree.regions("").into_iter();
-        regions.map(|(_, r)| (r.display(), r.instances, r.host_ns)).collect()
+        regions.map(|(_, r)| (r.display(), r.instances.unwrap(), r.host_ns.unwrap())).collect()
     }
 
     fn inside(ranges: &[Range], moments: &[Moment]) -> Vec<Vec<String>> {

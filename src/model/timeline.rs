@@ -14,10 +14,13 @@ pub struct Region {
     pub path: Vec<String>,
     /// `push_pop` or `start_end`.
     pub kind: String,
-    /// How often it was entered.
-    pub instances: u64,
-    /// Host time in nanoseconds over all instances. Not GPU time unless the program synchronised.
-    pub host_ns: u64,
+    /// How often it was entered; absent where the tool does not tell (ncu).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances: Option<u64>,
+    /// Host time in nanoseconds over all instances; absent where no tool timed the host. Not GPU
+    /// time unless the program synchronised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ns: Option<u64>,
     /// GPU time in nanoseconds of what was launched inside (by the launch call's time), inner
     /// regions included; absent where no GPU times are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,9 +32,26 @@ pub struct Region {
     /// together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, Metric>,
+    /// The profile's launches inside, inner regions included; only of launches with metrics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launches: Vec<u32>,
+    /// Results that a tool took of the range as a whole (ncu's range replay), one for each time it
+    /// was profiled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<RangeResult>,
     /// Where the numbers come from: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
+}
+
+/// What a tool measured of a whole range at once: the metrics are of all its kernels together, with
+/// what lies between them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RangeResult {
+    /// The entry among the profile's launches that holds the metrics.
+    pub launch: u32,
+    /// The kernels inside, in the order of their launches; a range has no times of its kernels.
+    pub kernels: Vec<String>,
 }
 
 impl Region {

@@ -66,8 +66,9 @@ fn report(profile: &Profile) -> String {
         ("GPU", Align::Right),
     ]);
     for r in &profile.regions {
-        let gpu = r.gpu_ns.map(|ns| duration(ns as f64)).unwrap_or_default();
-        grid.row([plain(&r.display()), r.instances.to_string(), duration(r.host_ns as f64), gpu]);
+        let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
+        let times = r.instances.map(|n| n.to_string()).unwrap_or_default();
+        grid.row([plain(&r.display()), times, time(r.host_ns), time(r.gpu_ns)]);
     }
     section(&mut out, grid, "No NVTX region was seen.");
 

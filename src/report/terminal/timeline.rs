@@ -59,8 +59,8 @@ pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
         let launches: u64 = region.kernels.iter().map(|k| k.launches).sum();
         grid.row([
             region.display(),
-            region.instances.to_string(),
-            duration(region.host_ns as f64),
+            region.instances.map(|n| n.to_string()).unwrap_or_default(),
+            region.host_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
             region.gpu_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
             if launches > 0 { launches.to_string() } else { String::new() },
         ]);
