@@ -5,6 +5,7 @@
 //! which are the laptop's own reasons to send another rung. To add a kind of artifact: write the
 //! file, add its line to [`IMPORTERS`].
 
+mod event_list;
 mod imported;
 mod region_tree;
 mod source;

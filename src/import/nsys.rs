@@ -5,6 +5,8 @@
 //! long after its range has closed still counts to it, as users mean it.
 
 mod attribute;
+mod calls;
+mod events;
 mod rows;
 mod trace;
 
@@ -14,6 +16,7 @@ use rgpu_format::nsys_rep::{NsysRepError, NsysReport};
 use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
+use super::event_list::cut_gap;
 use super::{ImportError, Imported, Importer, Refusal, Source, Traced};
 use crate::model::profile::Gap;
 use rows::{ReportRows, Rows};
@@ -76,7 +79,8 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     let same = native.launches == export.launches
         && native.kernels == export.kernels
         && native.copies == export.copies
-        && native.regions == export.regions;
+        && native.regions == export.regions
+        && native.beside == export.beside;
     let understood = !native.gaps.iter().any(|gap| gap.code == rows::UNKNOWN);
     if !same && understood {
         export.gaps.push(Gap {
@@ -131,7 +135,11 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
 fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error> {
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
-    attribute::add(&trace, from, &mut imported);
+    let placed = attribute::Placed::new(&trace);
+    attribute::add(&trace, &placed, from, &mut imported);
+    let events = events::list(&trace, &placed, from);
+    imported.gaps.extend(cut_gap(&events));
+    imported.beside.trace = Some(events);
     if trace.work.is_empty() {
         imported.refusals.push(Refusal {
             code: NO_GPU_ROWS,

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 
 use rgpu_format::nvtx_log::{self, Event, EventKind, NvtxLog, Session};
 
+use super::event_list::{Names, Regions, cut_gap, ranges, since};
 use super::region_tree::{Kind, Range, Tree, part};
 use super::{Imported, Importer};
 use crate::model::profile::Gap;
+use crate::model::trace::{Cut, SCHEMA};
+use crate::model::{Beside, Trace};
 
 /// `nvtx_log`: what the collector writes inside a program.
 pub(super) const IMPORTER: Importer = Importer {
@@ -25,10 +28,34 @@ pub fn import(log: &NvtxLog, from: &str) -> Imported {
         paired.session(number, session);
     }
     let tree = Tree::build(&paired.ranges, &[], |_, _| {});
+    let events = events(&paired, &tree, from);
+    let mut gaps = gaps(log, &paired, from);
+    gaps.extend(cut_gap(&events));
     Imported {
         regions: tree.regions(from).into_iter().map(|(_, region)| region).collect(),
-        gaps: gaps(log, &paired, from),
+        gaps,
+        beside: Beside { trace: Some(events), ..Beside::default() },
         ..Imported::default()
+    }
+}
+
+/// The document of single events: ranges alone.
+fn events(paired: &Paired, tree: &Tree, from: &str) -> Trace {
+    let mut names = Names::default();
+    let mut regions = Regions::default();
+    let starts = paired.ranges.iter().map(|range| range.start_ns);
+    let first_ns = starts.min().unwrap_or(0);
+    let last_ns = paired.ranges.iter().map(|range| range.end_ns).max().unwrap_or(0);
+    let (ranges, more) = ranges(&paired.ranges, tree, first_ns, &mut names, &mut regions);
+    Trace {
+        schema: SCHEMA.to_owned(),
+        span_ns: since(first_ns, last_ns),
+        names: names.into_vec(),
+        regions: regions.all,
+        ranges,
+        cut: Cut { ranges: more, ..Cut::default() },
+        from: from.to_owned(),
+        ..Trace::default()
     }
 }
 
@@ -77,6 +104,7 @@ impl Paired {
                 start_ns: nanos(event.ns),
                 end_ns: nanos(last),
                 part: part(domain, event.message.as_deref()),
+                open: true,
             });
             match (kind, event.id) {
                 (Kind::PushPop, _) => {
@@ -92,7 +120,10 @@ impl Paired {
 
     fn finish(&mut self, range: Option<usize>, ns: u64) {
         match range {
-            Some(index) => self.ranges[index].end_ns = nanos(ns),
+            Some(index) => {
+                self.ranges[index].end_ns = nanos(ns);
+                self.ranges[index].open = false;
+            }
             None => self.stray += 1,
         }
     }

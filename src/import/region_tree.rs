@@ -27,6 +27,8 @@ pub(super) struct Range {
     pub(super) end_ns: i64,
     /// `name`, or `domain@name`.
     pub(super) part: String,
+    /// Whether it never ended: `end_ns` is then the end of what was recorded.
+    pub(super) open: bool,
 }
 
 /// A moment on a thread: an API call that put work on the GPU.
@@ -68,6 +70,8 @@ pub(super) struct Node {
 pub(super) struct Tree {
     nodes: Vec<Node>,
     by_path: HashMap<(Option<usize>, Kind, String), usize>,
+    /// The region of each range, by the range's index.
+    of_range: Vec<usize>,
 }
 
 impl Tree {
@@ -78,7 +82,7 @@ impl Tree {
         moments: &[Moment],
         mut inside: impl FnMut(usize, &[usize]),
     ) -> Tree {
-        let mut tree = Tree::default();
+        let mut tree = Tree { of_range: vec![0; ranges.len()], ..Tree::default() };
         let mut found: Vec<Vec<usize>> = vec![Vec::new(); moments.len()];
         tree.sweep(Kind::PushPop, ranges, moments, &mut found);
         tree.sweep(Kind::StartEnd, ranges, moments, &mut found);
@@ -149,6 +153,7 @@ impl Tree {
                 Kind::StartEnd => None,
             };
             let node = self.enter(parent, range);
+            self.of_range[index] = node;
             if kind == Kind::PushPop || open.len() < MAX_OPEN {
                 open.push((range.end_ns, node));
             }
@@ -199,6 +204,17 @@ impl Tree {
                 node
             }
         }
+    }
+
+    /// The region of a range, by the range's index.
+    pub(super) fn of_range(&self, range: usize) -> usize {
+        self.of_range[range]
+    }
+
+    /// How many regions are around this one, the region around it, and what kind it is.
+    pub(super) fn place(&self, node: usize) -> (usize, Option<usize>, Kind) {
+        let node = &self.nodes[node];
+        (node.depth, node.parent, node.kind)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -258,7 +274,7 @@ mod tests {
     use super::*;
 
     fn range(kind: Kind, thread: u64, start_ns: i64, end_ns: i64, part: &str) -> Range {
-        Range { kind, process: 1, thread, start_ns, end_ns, part: part.to_owned() }
+        Range { kind, process: 1, thread, start_ns, end_ns, part: part.to_owned(), open: false }
     }
 
     fn paths(tree: &Tree) -> Vec<(String, u64, u64)> {

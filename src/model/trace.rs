@@ -20,6 +20,9 @@ pub struct Trace {
     /// Names that events refer to by index.
     #[serde(default)]
     pub names: Vec<String>,
+    /// The regions that the listed ranges belong to, parents before children.
+    #[serde(default)]
+    pub regions: Vec<TraceRegion>,
     /// Work on the GPU, by start.
     #[serde(default)]
     pub work: Vec<Work>,
@@ -61,6 +64,30 @@ pub struct Work {
     /// The launch in the profile, of kernels listed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
+    /// The regions (indexes into `regions`) in which it was launched: the innermost push/pop one
+    /// first, without its ancestors, then every start/end one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<u32>,
+}
+
+impl Work {
+    /// When it ended, in nanoseconds since the first event.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+}
+
+/// A region as events refer to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceRegion {
+    /// The path, as in [`super::Region`].
+    pub path: Vec<String>,
+    /// The region around it (index into `regions`); none for outermost and start/end regions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Whether its ranges are start/end ones.
+    #[serde(default)]
+    pub start_end: bool,
 }
 
 /// Kinds of GPU work.
@@ -94,6 +121,10 @@ pub struct RangeEvent {
     /// Whether it was opened by start and closed by its id, and may cross threads.
     #[serde(default)]
     pub start_end: bool,
+    /// The region it is an instance of (index into `regions`), where the tool tells how ranges
+    /// nest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<u32>,
 }
 
 /// One call into CUDA.

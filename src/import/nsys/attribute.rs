@@ -11,31 +11,51 @@ use crate::model::launch::Launch;
 use crate::model::profile::Gap;
 use crate::model::timeline::{CopySum, KernelSum};
 
-/// Adds everything that `trace` says to `imported`.
-pub(super) fn add(trace: &Trace, from: &str, imported: &mut Imported) {
-    // Work whose call is known, and the moment of that call.
-    let mut placed: Vec<usize> = Vec::new();
-    let mut moments: Vec<Moment> = Vec::new();
-    for (index, work) in trace.work.iter().enumerate() {
-        let call = work.correlation.and_then(|id| trace.calls.get(&(work.process, id)));
-        if let Some(call) = call {
-            placed.push(index);
-            let (process, thread, at_ns) = (work.process, call.thread, call.at_ns);
-            moments.push(Moment { process, thread, at_ns });
-        }
-    }
-    let mut inner: Vec<Option<usize>> = vec![None; trace.work.len()];
-    let mut attributed: Vec<(usize, usize)> = Vec::new();
-    let tree = Tree::build(&trace.ranges, &moments, |moment, nodes| {
-        inner[placed[moment]] = nodes.first().copied();
-        attributed.extend(nodes.iter().map(|node| (placed[moment], *node)));
-    });
+/// In which regions each piece of work was launched.
+pub(super) struct Placed {
+    pub(super) tree: Tree,
+    /// Pairs of work and region, by work: the innermost push/pop region first, then start/end ones.
+    pairs: Vec<(usize, usize)>,
+    /// How many pieces of work have a known call.
+    known: usize,
+}
 
+impl Placed {
+    pub(super) fn new(trace: &Trace) -> Placed {
+        // Work whose call is known, and the moment of that call.
+        let mut known: Vec<usize> = Vec::new();
+        let mut moments: Vec<Moment> = Vec::new();
+        for (index, work) in trace.work.iter().enumerate() {
+            let call = work.correlation.and_then(|id| trace.calls.get(&(work.process, id)));
+            if let Some(call) = call {
+                known.push(index);
+                let (process, thread, at_ns) = (work.process, call.thread, call.at_ns);
+                moments.push(Moment { process, thread, at_ns });
+            }
+        }
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        let tree = Tree::build(&trace.ranges, &moments, |moment, nodes| {
+            pairs.extend(nodes.iter().map(|node| (known[moment], *node)));
+        });
+        Placed { tree, pairs, known: known.len() }
+    }
+
+    /// The regions of one piece of work.
+    pub(super) fn regions_of(&self, work: usize) -> Vec<usize> {
+        let first = self.pairs.partition_point(|(index, _)| *index < work);
+        let pairs = self.pairs[first..].iter().take_while(|(index, _)| *index == work);
+        pairs.map(|(_, node)| *node).collect()
+    }
+}
+
+/// Adds everything that `trace` says to `imported`, but the single events.
+pub(super) fn add(trace: &Trace, placed: &Placed, from: &str, imported: &mut Imported) {
+    let tree = &placed.tree;
     let mut sums: Vec<Sums> = Vec::new();
     sums.resize_with(tree.len(), Sums::default);
-    for (work, node) in attributed {
-        for region in tree.ancestry(node) {
-            sums[region].add(&trace.work[work]);
+    for (work, node) in &placed.pairs {
+        for region in tree.ancestry(*node) {
+            sums[region].add(&trace.work[*work]);
         }
     }
     let mut all = Sums::default();
@@ -53,8 +73,8 @@ pub(super) fn add(trace: &Trace, from: &str, imported: &mut Imported) {
         .collect();
     imported.kernels = all.kernels(trace);
     imported.copies = all.copies();
-    imported.launches = launches(trace, &inner, &tree);
-    imported.gaps.extend(gaps(trace, placed.len(), from));
+    imported.launches = launches(trace, placed);
+    imported.gaps.extend(gaps(trace, placed.known, from));
 }
 
 /// Sums over some of the work.
@@ -115,7 +135,7 @@ impl Sums {
     }
 }
 
-fn copy_name(kind: CopyKind) -> String {
+pub(super) fn copy_name(kind: CopyKind) -> String {
     match kind {
         CopyKind::HostToDevice => "HtoD".to_owned(),
         CopyKind::DeviceToHost => "DtoH".to_owned(),
@@ -126,7 +146,7 @@ fn copy_name(kind: CopyKind) -> String {
     }
 }
 
-fn launches(trace: &Trace, inner: &[Option<usize>], tree: &Tree) -> Vec<Launch> {
+fn launches(trace: &Trace, placed: &Placed) -> Vec<Launch> {
     let kernels = trace.first_kernels.iter().zip(0..);
     kernels
         .map(|((index, kernel), id)| {
@@ -140,7 +160,8 @@ fn launches(trace: &Trace, inner: &[Option<usize>], tree: &Tree) -> Vec<Launch> 
             launch.kernel = name;
             launch.duration_ns = Some(work.ns() as f64);
             launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();
-            launch.region = inner[*index].map(|node| tree.path(node)).unwrap_or_default();
+            let inner = placed.regions_of(*index).first().copied();
+            launch.region = inner.map(|node| placed.tree.path(node)).unwrap_or_default();
             launch
         })
         .collect()

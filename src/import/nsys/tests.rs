@@ -129,9 +129,54 @@ fn the_report_itself_imports_to_the_same_as_its_export() {
         assert_eq!(native.kernels, export.kernels);
         assert_eq!(native.copies, export.copies);
         assert_eq!(native.regions, export.regions);
+        assert_eq!(native.beside, export.beside);
         assert_eq!((native.gaps, native.refusals), (export.gaps, export.refusals));
         assert_eq!(native.device, export.device);
     }
+}
+
+#[test]
+fn the_trace_lists_every_event_with_its_call_and_regions() {
+    let imported = import_sqlite(&fixture("regions/report.sqlite"), "raw/report.sqlite").unwrap();
+    let trace = imported.beside.trace.unwrap();
+    let rows = stats("regions/cuda_gpu_trace.csv");
+    assert_eq!(trace.work.len(), rows.len());
+    // `nsys stats` counts from the start of the capture, the trace from its first event.
+    let offset = number(&rows[0]["Start (ns)"]) - trace.work[0].start_ns;
+    assert_eq!(offset, 286_018_598, "the first API call");
+    let text = |index: u32| trace.names[index as usize].as_str();
+    for (work, row) in trace.work.iter().zip(&rows) {
+        assert_eq!(work.start_ns + offset, number(&row["Start (ns)"]));
+        assert_eq!(work.duration_ns, number(&row["Duration (ns)"]));
+        assert_eq!((u64::from(work.device), work.stream), (0, number(&row["Strm"])));
+        let call = &trace.calls[work.call.unwrap() as usize];
+        let copy = work.launch.is_none();
+        let (name, waits) = if copy { ("cudaMemcpy", true) } else { ("cudaLaunchKernel", false) };
+        assert_eq!((text(call.name), call.waits), (name, waits));
+        assert!(call.start_ns < work.start_ns);
+    }
+    assert_eq!(trace.calls.len(), 28);
+    assert_eq!(trace.calls.iter().filter(|call| call.waits).count(), 5);
+    let paths: Vec<Vec<String>> = trace.work[3..]
+        .iter()
+        .map(|work| {
+            work.regions.iter().map(|r| trace.regions[*r as usize].path.join("/")).collect()
+        })
+        .collect();
+    assert_eq!(paths[0], ["A", "rgpu@whole"]);
+    assert_eq!(paths[1], ["A/A1", "rgpu@whole"]);
+    assert!(paths[2..].iter().all(|path| *path == ["B", "rgpu@whole"]));
+    let ranges: Vec<_> =
+        trace.ranges.iter().map(|r| (text(r.name), r.depth, r.start_end, r.duration_ns)).collect();
+    let expected = [
+        ("rgpu@whole", 0, true, Some(451_513_034 - 451_175_604)),
+        ("A", 0, false, Some(451_384_146 - 451_181_897)),
+        ("A1", 1, false, Some(451_383_674 - 451_320_915)),
+        ("B", 0, false, Some(451_407_317 - 451_384_720)),
+    ];
+    assert_eq!(ranges, expected);
+    assert_eq!(trace.span_ns, 451_513_034 - 286_018_598);
+    assert_eq!((trace.cut.work, trace.cut.ranges, trace.cut.calls), (0, 0, 0));
 }
 
 #[test]

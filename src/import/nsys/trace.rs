@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 
+use super::calls::{Gather, ListedCalls};
 use super::rows::Rows;
+use crate::import::event_list::MAX_WORK;
 use crate::import::region_tree::{Kind, Range, part};
 
 /// All that is needed of a trace.
@@ -24,6 +26,10 @@ pub(super) struct Trace {
     pub(super) calls: HashMap<(u64, i64), Call>,
     /// The earliest moment in the trace.
     pub(super) first_ns: i64,
+    /// The latest.
+    pub(super) last_ns: i64,
+    /// API calls listed one by one.
+    pub(super) listed: ListedCalls,
     /// Ranges that were still open at the end.
     pub(super) open_ranges: u64,
 }
@@ -42,6 +48,8 @@ pub(super) struct Work {
     pub(super) end_ns: i64,
     pub(super) process: u64,
     pub(super) correlation: Option<i64>,
+    pub(super) device: u32,
+    pub(super) stream: u32,
 }
 
 /// What the GPU did.
@@ -64,7 +72,7 @@ impl Work {
 }
 
 /// The process part of nsys's ids of processes and threads: all but the lowest 24 bits.
-fn process(global: Option<i64>) -> u64 {
+pub(super) fn process(global: Option<i64>) -> u64 {
     global.unwrap_or(0).cast_unsigned() & !0xff_ffff
 }
 
@@ -78,7 +86,7 @@ pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
     read_calls(file, &mut trace)?;
     read_ranges(file, &mut trace)?;
     if trace.first_ns == i64::MAX {
-        trace.first_ns = 0;
+        (trace.first_ns, trace.last_ns) = (0, 0);
     }
     Ok(trace)
 }
@@ -99,6 +107,8 @@ fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             end_ns: k.end_ns,
             process: process(k.global_pid),
             correlation: k.correlation,
+            device: k.device.unwrap_or(0),
+            stream: k.stream.unwrap_or(0),
         });
         row += 1;
     })?;
@@ -110,6 +120,8 @@ fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             end_ns: c.end_ns,
             process: process(c.global_pid),
             correlation: c.correlation,
+            device: c.device.unwrap_or(0),
+            stream: c.stream.unwrap_or(0),
         });
     })?;
     file.memsets(|s| {
@@ -119,6 +131,8 @@ fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             end_ns: s.end_ns,
             process: process(s.global_pid),
             correlation: s.correlation,
+            device: s.device.unwrap_or(0),
+            stream: s.stream.unwrap_or(0),
         });
     })?;
     file.graph_launches(|g| {
@@ -128,6 +142,9 @@ fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             end_ns: g.end_ns,
             process: process(g.global_pid),
             correlation: g.correlation,
+            // The table has no column for it.
+            device: 0,
+            stream: g.stream.unwrap_or(0),
         });
     })?;
     Ok(())
@@ -162,15 +179,21 @@ fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             trace.calls.insert((work.process, correlation), none);
         }
     }
-    let (calls, first_ns) = (&mut trace.calls, &mut trace.first_ns);
+    let wanted = trace.work.iter().take(MAX_WORK);
+    let mut gather = Gather::new(wanted.filter_map(|w| Some((w.process, w.correlation?))));
+    trace.last_ns = trace.work.iter().map(|work| work.end_ns).max().unwrap_or(i64::MIN);
+    let (calls, first_ns, last_ns) = (&mut trace.calls, &mut trace.first_ns, &mut trace.last_ns);
     file.api_calls(|call| {
         *first_ns = call.start_ns.min(*first_ns);
+        *last_ns = call.end_ns.max(*last_ns);
+        gather.see(&call, &trace.strings);
         let (Some(tid), Some(correlation)) = (call.global_tid, call.correlation) else { return };
         if let Some(found) = calls.get_mut(&(process(Some(tid)), correlation)) {
             *found = Call { thread: tid.cast_unsigned(), at_ns: call.start_ns };
         }
     })?;
     trace.calls.retain(|_, call| call.at_ns != i64::MIN);
+    trace.listed = gather.finish();
     Ok(())
 }
 
@@ -186,6 +209,7 @@ fn read_ranges<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
         }
     })?;
     last_ns = trace.work.iter().map(|work| work.end_ns).fold(last_ns, i64::max);
+    trace.last_ns = trace.last_ns.max(last_ns);
     file.nvtx_events(|event| {
         let Some(kind) = range_kind(&event) else { return };
         let process = process(event.global_tid);
@@ -203,6 +227,7 @@ fn read_ranges<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             start_ns: event.start_ns,
             end_ns: event.end_ns.unwrap_or(last_ns),
             part: part(domain.as_deref(), event.name(&trace.strings)),
+            open: event.end_ns.is_none(),
         });
     })?;
     Ok(())

@@ -1,0 +1,124 @@
+//! From a trace in memory to the document of its single events.
+
+use std::collections::HashMap;
+
+use super::attribute::{self, Placed};
+use super::trace::{Trace, What};
+use crate::import::event_list::{MAX_WORK, Names, Regions, ranges, since};
+use crate::model;
+use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
+
+/// The document of `trace`; `placed` says in which regions its work was launched.
+pub(super) fn list(trace: &Trace, placed: &Placed, from: &str) -> model::Trace {
+    let mut names = Names::default();
+    let mut regions = Regions::default();
+    let mut call_of: HashMap<(u64, i64), u32> = HashMap::new();
+    let calls: Vec<CallEvent> = trace
+        .listed
+        .calls
+        .iter()
+        .zip(0..)
+        .map(|(call, index)| {
+            if let Some(key) = call.key {
+                call_of.insert(key, index);
+            }
+            let name = call.name.and_then(|id| trace.strings.get(id)).unwrap_or("(unnamed)");
+            let name = plain_name(name);
+            CallEvent {
+                name: names.index(name),
+                start_ns: since(trace.first_ns, call.start_ns),
+                duration_ns: since(call.start_ns, call.end_ns),
+                thread: call.thread,
+                waits: waits(name),
+            }
+        })
+        .collect();
+    let (ranges, more_ranges) =
+        ranges(&trace.ranges, &placed.tree, trace.first_ns, &mut names, &mut regions);
+    let launches: HashMap<usize, u32> =
+        trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (*work, id)).collect();
+    let listed = trace.work.iter().enumerate().take(MAX_WORK).map(|(index, work)| {
+        let (kind, name, bytes) = match work.what {
+            What::Kernel { name, .. } => {
+                (WorkKind::Kernel, names.index(&trace.kernels[name]), None)
+            }
+            What::Copy { kind, bytes } => {
+                (WorkKind::Copy, names.index(&attribute::copy_name(kind)), Some(bytes))
+            }
+            What::Set { bytes } => (WorkKind::Set, names.index("memset"), Some(bytes)),
+            What::Graph => (WorkKind::Graph, names.index("graph"), None),
+        };
+        let inside = placed.regions_of(index);
+        Work {
+            kind,
+            name,
+            start_ns: since(trace.first_ns, work.start_ns),
+            duration_ns: work.ns(),
+            device: work.device,
+            stream: u64::from(work.stream),
+            bytes,
+            call: work.correlation.and_then(|id| call_of.get(&(work.process, id)).copied()),
+            launch: launches.get(&index).copied(),
+            regions: inside.iter().map(|node| regions.index(&placed.tree, *node)).collect(),
+        }
+    });
+    let work: Vec<Work> = listed.collect();
+    model::Trace {
+        schema: SCHEMA.to_owned(),
+        span_ns: since(trace.first_ns, trace.last_ns),
+        cut: Cut {
+            work: (trace.work.len() - work.len()) as u64,
+            ranges: more_ranges,
+            calls: trace.listed.cut,
+        },
+        names: names.into_vec(),
+        regions: regions.all,
+        work,
+        ranges,
+        calls,
+        from: from.to_owned(),
+    }
+}
+
+/// The name as programs write it: nsys appends the version of the entry point, `_v7000`, and the
+/// kind of default stream, `_ptsz`.
+fn plain_name(name: &str) -> &str {
+    let name = match name.rsplit_once("_v") {
+        Some((plain, version)) if version.bytes().all(|b| b.is_ascii_digit()) => plain,
+        _ => name,
+    };
+    name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name)
+}
+
+/// Whether a call waits for the GPU by its meaning: a synchronisation, or a copy that is not
+/// asynchronous.
+pub(super) fn waits(name: &str) -> bool {
+    let name = plain_name(name);
+    if name.contains("Async") || name.contains("Graph") {
+        return false;
+    }
+    name.ends_with("Synchronize") || name.starts_with("cudaMemcpy") || name.starts_with("cuMemcpy")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_lose_the_version_that_nsys_appends() {
+        assert_eq!(plain_name("cudaLaunchKernel_v7000"), "cudaLaunchKernel");
+        assert_eq!(plain_name("cudaMemcpyAsync_ptsz_v7000"), "cudaMemcpyAsync");
+        assert_eq!(plain_name("cuMemcpyDtoH_v2"), "cuMemcpyDtoH");
+        assert_eq!(plain_name("my_value"), "my_value");
+    }
+
+    #[test]
+    fn synchronisations_and_blocking_copies_wait() {
+        for name in ["cudaStreamSynchronize_v3020", "cuCtxSynchronize", "cudaMemcpy_v3020"] {
+            assert!(waits(name), "{name}");
+        }
+        for name in ["cudaMemcpyAsync_v3020", "cudaLaunchKernel", "cudaStreamWaitEvent"] {
+            assert!(!waits(name), "{name}");
+        }
+    }
+}
