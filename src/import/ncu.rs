@@ -4,6 +4,8 @@
 //! counters that are all NaN, or nothing of a metric that was asked for. Such a report is refused
 //! ([`Refusal`](super::Refusal)) and the engine sends the next plan; what it holds is imported all the same.
 
+mod code;
+mod hotspots;
 mod launch;
 mod metrics;
 mod refusal;
@@ -15,6 +17,9 @@ use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Problem};
 
 use super::{Imported, Importer};
 use crate::model::profile::Gap;
+use crate::model::{Beside, HotSpots, Launch};
+use code::Code;
+use hotspots::Spotter;
 use metrics::Absent;
 
 /// What was asked of ncu, as far as the report must answer it.
@@ -54,6 +59,8 @@ pub fn import(
     for launch in &mut launches {
         gaps.extend(stalls::import(launch));
     }
+    let (hotspots, hotspot_gaps) = hot_spots(&report, &launches, from);
+    gaps.extend(hotspot_gaps);
     gaps.extend(absent.gaps());
     gaps.extend(problems.iter().map(|problem| damage(problem, from)));
     gaps.extend(unknown_fields(&report));
@@ -64,9 +71,32 @@ pub fn import(
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),
         clock_control: clock_control(&session.command_line),
+        beside: Beside { hotspots, trace: None },
         device: session.devices.first().map(|device| device.name.clone()),
         ..Imported::default()
     })
+}
+
+/// The hot spots of every launch that has numbers by instruction.
+fn hot_spots(
+    report: &NcuReport<'_>,
+    launches: &[Launch],
+    from: &str,
+) -> (Option<HotSpots>, Vec<Gap>) {
+    let sources = code::sources(report);
+    let code = Code::new(&sources);
+    let mut spotter = Spotter::new(&code);
+    let (mut spots, mut gaps) = (Vec::new(), Vec::new());
+    for (result, launch) in report.results().zip(launches) {
+        if let Some(found) = spotter.launch(&result, launch, from) {
+            gaps.extend(hotspots::check(&found, launch));
+            spots.push(found);
+        }
+    }
+    gaps.extend(spotter.gap());
+    let schema = crate::model::hotspots::SCHEMA.to_owned();
+    let hotspots = (!spots.is_empty()).then_some(HotSpots { schema, launches: spots });
+    (hotspots, gaps)
 }
 
 /// The session's settings are empty in the reports seen; the command line is not.

@@ -60,7 +60,7 @@ pub(super) fn import(launch: &mut Launch) -> Option<Gap> {
 }
 
 /// Two reasons have another name among the samples than among the counters.
-fn reason_name(name: &str) -> &str {
+pub(super) fn reason_name(name: &str) -> &str {
     match name {
         "no_instructions" => "no_instruction",
         "warpgroup_arrive" => "gmma",

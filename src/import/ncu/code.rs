@@ -1,0 +1,128 @@
+//! The code inside a report, ready to be asked where an address comes from.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use rgpu_format::cubin::{self, Lines, Table};
+use rgpu_format::ncu_rep::{NcuReport, Source};
+
+use crate::model::hotspots::SourceAt;
+
+/// The sources of one report. Line tables are read when the first launch asks for them, and once.
+pub(super) struct Code<'r> {
+    sources: Vec<Loaded<'r>>,
+    /// Lines of the source files that the report holds.
+    texts: HashMap<&'r str, Vec<&'r str>>,
+}
+
+struct Loaded<'r> {
+    source: &'r Source<'r>,
+    lines: OnceCell<(Lines, Lines)>,
+}
+
+/// Where an address lies.
+pub(super) struct Place<'c> {
+    /// The function's symbol.
+    pub(super) symbol: &'c str,
+    /// Bytes from its start.
+    pub(super) offset: u64,
+    /// Source positions, the outermost first.
+    pub(super) at: Vec<SourceAt>,
+    pub(super) ptx_line: Option<u32>,
+}
+
+/// No function is larger: an address further on belongs to none.
+const LARGEST_FUNCTION: u64 = 1 << 28;
+
+/// All sources of a report, sorted for [`Code`].
+pub(super) fn sources<'r>(report: &'r NcuReport<'_>) -> Vec<Source<'r>> {
+    let mut sources = report.sources();
+    for source in &mut sources {
+        source.functions.sort_by_key(|function| function.address);
+    }
+    sources
+}
+
+impl<'r> Code<'r> {
+    /// Over the sources that [`sources`] gave.
+    pub(super) fn new(sources: &'r [Source<'r>]) -> Code<'r> {
+        let files = sources.iter().flat_map(|source| &source.files);
+        let texts = files.filter_map(|file| {
+            let text = std::str::from_utf8(file.content).ok()?;
+            Some((file.path.as_str(), text.lines().collect()))
+        });
+        Code {
+            texts: texts.collect(),
+            sources: sources
+                .iter()
+                .map(|source| Loaded { source, lines: OnceCell::new() })
+                .collect(),
+        }
+    }
+
+    /// Where `address` lies, among the sources that a result refers to; without references among
+    /// all. The nearest function before it has it.
+    pub(super) fn place(&self, references: &[u64], address: u64) -> Option<Place<'_>> {
+        let known = |loaded: &&Loaded<'_>| {
+            references.is_empty() || references.contains(&loaded.source.reference)
+        };
+        let nearest = self.sources.iter().filter(known).filter_map(|loaded| {
+            let functions = &loaded.source.functions;
+            let after = functions.partition_point(|function| function.address <= address);
+            let function = functions.get(after.checked_sub(1)?)?;
+            Some((loaded, function, address - function.address))
+        });
+        let (loaded, function, offset) = nearest.min_by_key(|(_, _, offset)| *offset)?;
+        if offset >= LARGEST_FUNCTION {
+            return None;
+        }
+        let (lines, ptx) = loaded.lines.get_or_init(|| {
+            // A damaged table costs the positions, not the numbers; the cubin has its own reader.
+            let read = |table| cubin::lines(loaded.source.cubin, table).unwrap_or_default();
+            (read(Table::Source), read(Table::Ptx))
+        });
+        let index = usize::try_from(function.index).unwrap_or(usize::MAX);
+        let chain = lines.function(&function.symbol, index);
+        let chain = chain.map(|function| function.at(offset)).unwrap_or_default();
+        let at = chain.into_iter().rev().map(|at| SourceAt {
+            file: at.file.to_owned(),
+            line: at.line,
+            function: Some(at.function.to_owned()).filter(|name| !name.is_empty()),
+        });
+        let ptx = ptx.function(&function.symbol, index);
+        let ptx_line = ptx.and_then(|function| Some(function.at(offset).first()?.line));
+        Some(Place { symbol: &function.symbol, offset, at: at.collect(), ptx_line })
+    }
+
+    /// The text of a source line, where the report holds the file.
+    pub(super) fn text(&self, at: &SourceAt) -> Option<String> {
+        let lines = self.texts.get(at.file.as_str())?;
+        let text = lines.get((at.line as usize).checked_sub(1)?)?;
+        Some(text.trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rgpu_format::ncu_rep::Function;
+
+    use super::*;
+
+    #[test]
+    fn code_without_a_line_table_has_offsets_alone_and_far_addresses_have_no_function() {
+        let function = |symbol: &str, address| Function {
+            symbol: symbol.to_owned(),
+            address,
+            ..Function::default()
+        };
+        let functions = vec![function("near", 0x1000), function("far", 0x2000)];
+        let sources = [Source { reference: 7, functions, ..Source::default() }];
+        let code = Code::new(&sources);
+        let place = code.place(&[7], 0x1ff0).unwrap();
+        assert_eq!((place.symbol, place.offset, place.at.len()), ("near", 0xff0, 0));
+        assert_eq!(code.place(&[], 0x2000).unwrap().symbol, "far");
+        assert!(code.place(&[8], 0x1ff0).is_none());
+        assert!(code.place(&[7], 0xfff).is_none());
+        assert!(code.place(&[7], 1 << 40).is_none());
+    }
+}

@@ -1,0 +1,278 @@
+//! What a launch spends by instruction and by source line.
+//!
+//! A metric's instances that correlate to addresses are the counts of single instructions: warp
+//! samples with their reasons, executions, memory traffic. The code inside the report says where
+//! an address lies.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rgpu_format::ncu_rep::{Instance, Metric, NcuResult};
+
+use super::code::Code;
+use super::stalls::reason_name;
+use crate::model::Launch;
+use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, LineSpot, SourceAt};
+use crate::model::profile::Gap;
+
+const SAMPLES: &str = "smsp__pcsamp_sample_count";
+const REASON: &str = "smsp__pcsamp_warps_issue_stalled_";
+const NOT_ISSUED: &str = "_not_issued";
+
+/// Most instructions kept of one report; the launches of a larger one come first.
+const KEPT: usize = 1 << 18;
+
+/// Turns the instances of results into hot spots, within one bound for the whole report.
+pub(super) struct Spotter<'c> {
+    code: &'c Code<'c>,
+    left: usize,
+    without: u32,
+}
+
+impl<'c> Spotter<'c> {
+    pub(super) fn new(code: &'c Code<'c>) -> Spotter<'c> {
+        Spotter { code, left: KEPT, without: 0 }
+    }
+
+    /// The hot spots of one launch; nothing where the report counted nothing by instruction.
+    pub(super) fn launch(
+        &mut self,
+        result: &NcuResult<'_>,
+        launch: &Launch,
+        from: &str,
+    ) -> Option<LaunchSpots> {
+        let references = result.source_references();
+        let mut at: HashMap<u64, Option<usize>> = HashMap::new();
+        let mut found: Vec<InstructionSpot> = Vec::new();
+        let own = launch.mangled.as_deref().unwrap_or(&launch.kernel);
+        for metric in result.metrics() {
+            let Some(kind) = Kind::of(&metric) else { continue };
+            for instance in metric.instances() {
+                let Some((address, value)) = by_address(&instance) else { continue };
+                let place = *at.entry(address).or_insert_with(|| {
+                    let place = self.code.place(references, address)?;
+                    self.left = self.left.checked_sub(1)?;
+                    let symbol = Some(place.symbol).filter(|symbol| *symbol != own);
+                    found.push(InstructionSpot {
+                        offset: place.offset,
+                        address: Some(address),
+                        function: symbol.map(str::to_owned),
+                        at: place.at,
+                        ptx_line: place.ptx_line,
+                        ..InstructionSpot::default()
+                    });
+                    Some(found.len() - 1)
+                });
+                if let Some(spot) = place.and_then(|place| found.get_mut(place)) {
+                    kind.count(spot, value);
+                }
+            }
+        }
+        if found.is_empty() {
+            self.without += u32::from(self.left == 0);
+            return None;
+        }
+        found.sort_by_key(|spot| spot.address);
+        Some(LaunchSpots {
+            launch: launch.id,
+            kernel: launch.kernel.clone(),
+            samples: launch.number(SAMPLES).map(|count| count as u64),
+            lines: lines(&found, self.code),
+            instructions: found,
+            from: from.to_owned(),
+        })
+    }
+
+    /// What the bound cost.
+    pub(super) fn gap(&self) -> Option<Gap> {
+        (self.left == 0).then(|| Gap {
+            code: "hotspots_cut".to_owned(),
+            text: format!(
+                "the report counts more than {KEPT} instructions: the rest has no hot spots, \
+                 among it {} whole launches",
+                self.without
+            ),
+        })
+    }
+}
+
+/// What a metric's instances count.
+enum Kind {
+    Samples,
+    Stall { reason: String, issued: bool },
+    Executed,
+    ThreadExecuted,
+    Space,
+    Operation,
+    Bits,
+    Other(String),
+}
+
+impl Kind {
+    /// Points in time and numbers by launch are told by their correlation; the names that never
+    /// correlate to addresses are passed over here, since they have most of the instances.
+    fn of(metric: &Metric<'_>) -> Option<Kind> {
+        let name = metric.name();
+        if metric.is_pm_sampled() || name.starts_with("launch__") || name.starts_with("profiler__")
+        {
+            return None;
+        }
+        if let Some(reason) = name.strip_prefix(REASON) {
+            let (reason, issued) = match reason.strip_suffix(NOT_ISSUED) {
+                Some(reason) => (reason, false),
+                None => (reason, true),
+            };
+            return Some(Kind::Stall { reason: reason_name(reason).to_owned(), issued });
+        }
+        Some(match name {
+            SAMPLES => Kind::Samples,
+            "inst_executed" => Kind::Executed,
+            "thread_inst_executed_true" => Kind::ThreadExecuted,
+            "memory_type" => Kind::Space,
+            "memory_access_type" => Kind::Operation,
+            "memory_access_size_type" => Kind::Bits,
+            _ => Kind::Other(name.to_owned()),
+        })
+    }
+
+    fn count(&self, spot: &mut InstructionSpot, value: f64) {
+        let (counts, whole) = (&mut spot.counts, value.max(0.0) as u64);
+        match self {
+            Kind::Samples => add(&mut counts.samples, whole),
+            Kind::Stall { reason, issued } => {
+                if !issued {
+                    add(&mut counts.samples_not_issued, whole);
+                }
+                if whole > 0 {
+                    let reasons =
+                        if *issued { &mut counts.stalls } else { &mut counts.stalls_not_issued };
+                    *reasons.entry(reason.clone()).or_default() += whole;
+                }
+            }
+            Kind::Executed => add(&mut counts.executed, whole),
+            Kind::ThreadExecuted => add(&mut counts.thread_executed, whole),
+            Kind::Space => spot.access.get_or_insert_default().space = space(whole),
+            Kind::Operation => spot.access.get_or_insert_default().operation = operation(whole),
+            Kind::Bits => {
+                spot.access.get_or_insert_default().bits = u32::try_from(whole).unwrap_or(0);
+            }
+            Kind::Other(name) => {
+                counts.metrics.insert(name.clone(), value);
+            }
+        }
+    }
+}
+
+fn add(count: &mut Option<u64>, more: u64) {
+    *count = Some(count.unwrap_or(0).saturating_add(more));
+}
+
+/// ncu's numbers for memories, as far as its own pages have shown what they mean; it gives 0 to
+/// instructions that never ran.
+fn space(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        4 => "global".to_owned(),
+        8 => "local".to_owned(),
+        16 => "shared".to_owned(),
+        other => format!("memory {other}"),
+    }
+}
+
+/// Likewise for what is done with them.
+fn operation(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        2 => "load".to_owned(),
+        4 => "store".to_owned(),
+        other => format!("operation {other}"),
+    }
+}
+
+/// The address and the number of an instance that belongs to an instruction.
+fn by_address(instance: &Instance<'_>) -> Option<(u64, f64)> {
+    let address = instance.correlation.integer()?;
+    Some((address, instance.value.finite()?))
+}
+
+/// Sums by the innermost source line, most samples first, then most executed.
+fn lines(instructions: &[InstructionSpot], code: &Code<'_>) -> Vec<LineSpot> {
+    let mut lines: BTreeMap<SourceAt, LineSpot> = BTreeMap::new();
+    for spot in instructions {
+        let Some(innermost) = spot.at.last() else { continue };
+        let at = SourceAt { function: None, ..innermost.clone() };
+        let line = lines.entry(at).or_default();
+        line.instructions += 1;
+        sum(&mut line.counts, &spot.counts);
+    }
+    let mut lines: Vec<_> =
+        lines.into_iter().map(|(at, line)| LineSpot { text: code.text(&at), at, ..line }).collect();
+    let weight = |line: &LineSpot| (line.counts.samples, line.counts.executed);
+    lines.sort_by(|a, b| weight(b).cmp(&weight(a)));
+    lines
+}
+
+fn sum(line: &mut Counts, spot: &Counts) {
+    for (sum, more) in [
+        (&mut line.samples, spot.samples),
+        (&mut line.samples_not_issued, spot.samples_not_issued),
+        (&mut line.executed, spot.executed),
+        (&mut line.thread_executed, spot.thread_executed),
+    ] {
+        if let Some(more) = more {
+            add(sum, more);
+        }
+    }
+    for (sums, more) in
+        [(&mut line.stalls, &spot.stalls), (&mut line.stalls_not_issued, &spot.stalls_not_issued)]
+    {
+        for (reason, count) in more {
+            *sums.entry(reason.clone()).or_default() += count;
+        }
+    }
+    for (name, value) in spot.metrics.iter().filter(|(name, _)| adds_up(name)) {
+        *line.metrics.entry(name.clone()).or_default() += value;
+    }
+}
+
+/// Averages, degrees of conflict and numbers that stand for kinds do not add up over a line.
+fn adds_up(metric: &str) -> bool {
+    !["_avg_", "_nway", "_type", "_pct"].iter().any(|part| metric.contains(part))
+}
+
+/// A launch whose numbers by instruction do not add up to those of the launch: the report left
+/// some out, or they were not understood.
+pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
+    let sum = |count: fn(&Counts) -> Option<u64>| -> Option<u64> {
+        let counts = spots.instructions.iter().filter_map(|spot| count(&spot.counts));
+        counts.reduce(u64::saturating_add)
+    };
+    let whole = |metric: &str| launch.number(metric).map(|number| number as u64);
+    let pairs = [
+        ("samples", sum(|c| c.samples), spots.samples),
+        ("executed instructions", sum(|c| c.executed), whole("inst_executed")),
+    ];
+    let wrong = pairs
+        .into_iter()
+        .filter(|(_, parts, all)| parts.is_some() && all.is_some() && parts != all);
+    let mut told: Vec<_> = wrong
+        .map(|(what, parts, all)| {
+            let (parts, all) = (parts.unwrap_or_default(), all.unwrap_or_default());
+            format!("its instructions have {parts} {what} and the launch {all}")
+        })
+        .collect();
+    let uneven = spots.instructions.iter().filter(|spot| {
+        let counts = &spot.counts;
+        !counts.stalls.is_empty() && counts.samples != Some(counts.stalls.values().sum())
+    });
+    let uneven = uneven.count();
+    if uneven > 0 {
+        told.push(format!("at {uneven} instructions the reasons do not sum to the samples"));
+    }
+    (!told.is_empty()).then(|| Gap {
+        code: "hotspot_sums".to_owned(),
+        text: format!("launch {}: {}", launch.id, told.join("; ")),
+    })
+}
+
+#[cfg(test)]
+mod tests;
