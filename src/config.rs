@@ -206,7 +206,12 @@ impl Config {
         if !near.is_empty() {
             failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
         }
-        Err(failure.hint(format!("rgpu remote add {name} ssh://user@host:22")))
+        // `user@host` is an address that only lacks its scheme.
+        Err(failure.hint(if name.contains(['@', ':', '/']) {
+            format!("an address is written `ssh://{name}`")
+        } else {
+            format!("rgpu remote add {name} ssh://user@host:22")
+        }))
     }
 
     /// The settings that held, as TOML with the origin of each: `config.toml` of a run folder. Of the
@@ -406,5 +411,7 @@ mod tests {
         let failure = config.remote("h20", |_| false).unwrap_err();
         assert_eq!(failure.hints[0], "did you mean `h200`?");
         assert!(failure.hints[1].starts_with("rgpu remote add h20 ssh://"));
+        let failure = config.remote("root@box", |_| false).unwrap_err();
+        assert_eq!(failure.hints, ["an address is written `ssh://root@box`"]);
     }
 }

@@ -195,9 +195,10 @@ pub struct ErrorDocument {
 }
 
 impl ErrorDocument {
-    /// The document of a failure.
-    pub fn new(error: Failure) -> Self {
-        Self { schema: "rgpu.error/1".to_owned(), exit: error.exit as u8, error }
+    /// The document of a failure, with the status that the command really ends with: `rgpu exec`
+    /// has its own, apart from those of the program.
+    pub fn new(error: Failure, exit: u8) -> Self {
+        Self { schema: "rgpu.error/1".to_owned(), exit, error }
     }
 }
 

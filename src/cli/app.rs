@@ -52,7 +52,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            show_failure(&failure, json);
+            show_failure(&failure, failure.exit as u8, json);
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -194,7 +194,7 @@ fn say(text: &str) {
 }
 
 /// Prints a failure: on stderr for people, and under `--json` on stdout as `rgpu.error/1` too.
-pub(super) fn show_failure(failure: &Failure, json: bool) {
+pub(super) fn show_failure(failure: &Failure, exit: u8, json: bool) {
     let terminal = Terminal::detect();
     let text = safe(failure.to_string().as_bytes());
     let text = match (terminal.stderr_color, text.strip_prefix("error:")) {
@@ -203,7 +203,7 @@ pub(super) fn show_failure(failure: &Failure, json: bool) {
     };
     say(&format!("{text}\n"));
     if json {
-        let value = ErrorDocument::new(failure.clone());
+        let value = ErrorDocument::new(failure.clone(), exit);
         if let Ok(mut line) = serde_json::to_string_pretty(&value) {
             line.push('\n');
             let _ = std::io::stdout().lock().write_all(line.as_bytes());

@@ -94,7 +94,7 @@ pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
     if matches!(failure.exit, Exit::Cancelled | Exit::Usage) {
         return Err(failure);
     }
-    super::app::show_failure(&failure, json);
+    super::app::show_failure(&failure, OWN_FAILURE, json);
     Ok(OWN_FAILURE)
 }
 

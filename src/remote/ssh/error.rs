@@ -208,6 +208,14 @@ impl SshError {
 
     /// With the cause and what to do next.
     pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
+        // An address has no settings of its own before it has a name.
+        let unnamed = remote.contains("://");
+        let (add, table) = if unnamed {
+            let add = format!("rgpu remote add NAME {remote}");
+            (add.clone(), format!("[remote.NAME], after `{add}`"))
+        } else {
+            (format!("rgpu remote add {remote} …"), format!("[remote.{remote}]"))
+        };
         match self {
             Self::Name { .. } => because(failure, self)
                 .hint("check the spelling, or the HostName in your ssh configuration"),
@@ -238,20 +246,20 @@ impl SshError {
                     failure.hint("unlock the key for this session: `ssh-add KEY`")
                 } else {
                     failure.hint(format!(
-                        "name a key: `rgpu remote add {remote} … --identity KEY`, load one with `ssh-add`, or bring yours there with `ssh-copy-id`"
+                        "name a key: `{add} --identity KEY`, load one with `ssh-add`, or bring yours there with `ssh-copy-id`"
                     ))
                 };
                 // Hardware keys, passwords, second factors, Kerberos: ssh itself can ask for them.
                 if ["keyboard-interactive", "password", "gssapi"].iter().any(|m| allowed.contains(m)) {
                     failure.hint(format!(
-                        "or let your own ssh log in: `options.client = \"openssh\"` in [remote.{remote}]"
+                        "or let your own ssh log in: `options.client = \"openssh\"` in {table}"
                     ))
                 } else {
                     failure
                 }
             }
             Self::Handshake { .. } => because(failure, self).hint(format!(
-                "does `ssh` get there? Then let it carry the connection: `options.client = \"openssh\"` in [remote.{remote}]"
+                "does `ssh` get there? Then let it carry the connection: `options.client = \"openssh\"` in {table}"
             )),
             Self::Jump { source, .. } => {
                 let inner = Failure::new(Exit::Host, self.code(), source.to_string());
