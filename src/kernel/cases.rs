@@ -51,8 +51,9 @@ impl KernelSpec {
             _ => None,
         };
         let device = self.reference.as_ref().and_then(|reference| reference.device.as_ref());
-        let reference_launch = match (device, case.groups.first()) {
-            (Some(device), Some(row)) => Some(eval.launch("reference", &device.launch, row)?),
+        let of_reference = device.and_then(|device| device.launch.as_ref());
+        let reference_launch = match (of_reference, case.groups.first()) {
+            (Some(launch), Some(row)) => Some(eval.launch("reference", launch, row)?),
             _ => None,
         };
         let work = |key: &str, expr: &Option<Expr>| match expr {

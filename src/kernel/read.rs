@@ -287,42 +287,47 @@ fn scalar(item: &Item<'_>, dtype: Dtype, vars: &[String]) -> Result<ScalarValue,
 }
 
 fn fill(item: &Item<'_>) -> Result<Init, KernelError> {
-    let table = item.table(&["uniform", "normal", "ints", "const", "file"])?;
+    let table = item.table(&["uniform", "normal", "ints", "bits", "const", "file"])?;
     let uniform = table.optional("uniform");
     let normal = table.optional("normal");
     let ints = table.optional("ints");
+    let bits = table.optional("bits");
     let constant = table.optional("const");
     let file = table.optional("file");
-    match (uniform, normal, ints, constant, file) {
-        (Some(item), None, None, None, None) => {
+    match (uniform, normal, ints, bits, constant, file) {
+        (Some(item), None, None, None, None, None) => {
             let [lo, hi] = pair(&item, |item| item.float())?;
             match lo <= hi {
                 true => Ok(Init::Uniform { lo, hi }),
                 false => Err(item.error(format!("{lo} to {hi} is an empty range"))),
             }
         }
-        (None, Some(item), None, None, None) => {
+        (None, Some(item), None, None, None, None) => {
             let [mean, sd] = pair(&item, |item| item.float())?;
             match sd >= 0.0 {
                 true => Ok(Init::Normal { mean, sd }),
                 false => Err(item.error(format!("a deviation of {sd} is below 0"))),
             }
         }
-        (None, None, Some(item), None, None) => {
+        (None, None, Some(item), None, None, None) => {
             let [lo, hi] = pair(&item, |item| item.integer())?;
             match lo <= hi {
                 true => Ok(Init::Ints { lo, hi }),
                 false => Err(item.error(format!("{lo} to {hi} is an empty range"))),
             }
         }
-        (None, None, None, Some(item), None) => {
+        (None, None, None, Some(item), None, None) => match u64::try_from(item.integer()?) {
+            Ok(mask) => Ok(Init::Bits { mask }),
+            Err(_) => Err(item.error("a mask is not below 0")),
+        },
+        (None, None, None, None, Some(item), None) => {
             let value = match item.as_integer()? {
                 Some(number) => Number::Int(number),
                 None => Number::Float(item.float()?),
             };
             Ok(Init::Const { value })
         }
-        (None, None, None, None, Some(item)) => {
+        (None, None, None, None, None, Some(item)) => {
             let path = item.text()?;
             let found = item.origin.file.parent().unwrap_or(Path::new("")).join(path);
             match std::fs::metadata(&found) {
@@ -330,7 +335,10 @@ fn fill(item: &Item<'_>) -> Result<Init, KernelError> {
                 Err(error) => Err(KernelError::unreadable(&found, Some("init"))(error)),
             }
         }
-        _ => Err(item.error("`init` takes one of `uniform`, `normal`, `ints`, `const`, `file`")),
+        _ => {
+            Err(item
+                .error("`init` takes one of `uniform`, `normal`, `ints`, `bits`, `const`, `file`"))
+        }
     }
 }
 
@@ -443,9 +451,6 @@ fn reference(
             }
             None
         }
-        Some(item) if matches!(entry, Entry::Host) => {
-            return Err(item.error("a reference kernel needs a device entry"));
-        }
         Some(item) => {
             let names: Vec<&str> = sizes.cases.iter().map(|case| case.name.as_str()).collect();
             let list = table.required("small")?;
@@ -459,7 +464,7 @@ fn reference(
             }
             Some(DeviceReference {
                 function: identifier(&item)?,
-                launch: launch_of(&table, &sizes.vars)?,
+                launch: reference_launch(&table, entry, &sizes.vars)?,
                 small,
             })
         }
@@ -476,6 +481,24 @@ fn reference(
         },
         device,
     })
+}
+
+/// The launch shape of a reference kernel; beside a host entry the reference launches by itself.
+fn reference_launch(
+    table: &Table<'_>,
+    entry: &Entry,
+    vars: &[String],
+) -> Result<Option<LaunchSpec>, KernelError> {
+    if matches!(entry, Entry::Device(_)) {
+        return launch_of(table, vars).map(Some);
+    }
+    match ["grid", "block", "cluster", "shared"].iter().find_map(|key| table.optional(key)) {
+        Some(item) => Err(item.error(format!(
+            "beside a host entry the reference launches by itself: it takes no `{}`",
+            item.key
+        ))),
+        None => Ok(None),
+    }
 }
 
 fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {

@@ -125,13 +125,14 @@ pub struct ReferenceSpec {
     pub device: Option<DeviceReference>,
 }
 
-/// A reference kernel, in the same source as the kernel itself.
+/// A reference on the GPU, in the same source as the kernel itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceReference {
-    /// The `__global__` function; it takes the same arguments.
+    /// The `__global__` function that takes the same arguments; for a host entry, a function that
+    /// takes the same `rgpu_case` and launches by itself.
     pub function: String,
-    /// Its launch shape.
-    pub launch: LaunchSpec,
+    /// Launch shape of a `__global__` function.
+    pub launch: Option<LaunchSpec>,
     /// The named cases at which the function checks it.
     pub small: Vec<String>,
 }

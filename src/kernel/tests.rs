@@ -194,6 +194,22 @@ fn a_reference_kernel_has_a_launch_of_its_own_and_small_cases() {
 }
 
 #[test]
+fn beside_a_host_entry_a_reference_on_the_gpu_launches_by_itself() {
+    let entry = |launch: &str| {
+        let text = std::fs::read_to_string("kernels/host-entry/kernel.toml").unwrap();
+        let device = format!("[reference]\ndevice = \"slow\"\nsmall = [\"tiny\"]\n{launch}");
+        read(
+            std::path::Path::new("kernels/host-entry/kernel.toml"),
+            &text.replace("[reference]", &device),
+        )
+    };
+    let spec = entry("").unwrap();
+    assert_eq!(spec.cases(&Selection::Default).unwrap()[0].reference_launch, None);
+    assert_eq!(spec.small_cases().unwrap().len(), 1);
+    assert!(failure(entry("grid = [1]").unwrap_err()).contains("it takes no `reference.grid`"));
+}
+
+#[test]
 fn python_kernels_are_refused_in_one_sentence() {
     let error = changed("language = \"cuda\"", "language = \"python\"").unwrap_err();
     assert!(failure(error).contains("kernels in `python` cannot be run by this version"));

@@ -73,6 +73,18 @@ pub enum Reference {
         /// Small data sets for that check; each has a `reference_launch`.
         small: Vec<DataSet>,
     },
+    /// The same for a host entry: a function of a shared library that launches slow, plain kernels,
+    /// `int f(const rgpu_case *, cudaStream_t)` on device pointers.
+    DeviceFunction {
+        /// The `.so`; the entry's own, most often.
+        library: String,
+        /// The symbol.
+        function: String,
+        /// The host function that checks it.
+        check: HostFunction,
+        /// Small data sets for that check.
+        small: Vec<DataSet>,
+    },
 }
 
 /// A C function `int f(const rgpu_case *)` in a shared library, given host pointers; 0 is success.

@@ -136,6 +136,12 @@ pub enum Init {
         /// Largest value.
         hi: i64,
     },
+    /// Random bits under a mask, each code that it leaves equally likely; codes of NaN or an
+    /// infinity become zero. `0xb` gives e2m1 the values ±0, ±0.5, ±1, ±1.5.
+    Bits {
+        /// Bits that may be set.
+        mask: u64,
+    },
     /// The raw little-endian bytes of a file beside the Case, exactly as many as the tensor takes.
     File {
         /// Path relative to the Case file.

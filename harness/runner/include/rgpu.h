@@ -9,6 +9,9 @@
  *  2. A reference: a .c built with `cc -O2 -shared -fPIC`. It defines
  *         int rgpu_reference(const rgpu_case *c);
  *     Tensor data are host pointers. It fills the `out` tensors and updates the `inout` ones.
+ *     Beside a host entry, a function `int f(const rgpu_case *c, cudaStream_t stream)` of the same
+ *     library may do so on the GPU at sizes where a CPU would take minutes; it is checked against
+ *     rgpu_reference at small ones.
  *
  * Every function returns 0 for success; any other value stops the run and is shown (a cudaError_t
  * is a good choice). No C++ exception may leave these functions.

@@ -14,6 +14,7 @@
 //! - normal: Box–Muller on `draw(2i)` and `draw(2i + 1)`, cosine branch, with the first in (0, 1].
 //!   `ln` and `cos` come from the host's libm, so the last bit may differ between machines; on one
 //!   machine the kernel and every reference get the same copy.
+//! - bits: the upper bits of `draw(i)`, as many as the dtype has, and the mask
 //! - ints: `lo + (draw(i) * (hi - lo + 1)) >> 64`, in 128 bits
 
 use crate::fault::{Fault, Outcome, bad_case};
@@ -73,6 +74,13 @@ pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer
                 let radius = (-2.0 * (unit(draw(key, 2 * i)) + 2f64.powi(-53)).ln()).sqrt();
                 let angle = std::f64::consts::TAU * unit(draw(key, 2 * i + 1));
                 dtype.encode_f64(mean + sd * radius * angle.cos())
+            });
+        }
+        Init::Bits { mask } => {
+            fill(dtype, count(arg), buffer.bytes_mut(), |i| {
+                let bits = draw(key, i) >> (64 - dtype.bits()) & mask;
+                let finite = !dtype.is_float() || dtype.decode(bits).as_f64().is_finite();
+                if finite { bits } else { 0 }
             });
         }
         Init::Ints { lo, hi } => {
@@ -200,6 +208,21 @@ mod tests {
         let (mean, sd) =
             moments(&values(&arg(Dtype::F64, 100_000, Init::Normal { mean: -3.0, sd: 0.5 }), 1));
         assert!((mean + 3.0).abs() < 0.01 && (sd - 0.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn random_bits_reach_every_code_under_the_mask_and_no_nan() {
+        let seen = |dtype, mask| {
+            let mut seen = values(&arg(dtype, 20_000, Init::Bits { mask }), 5);
+            seen.sort_by(f64::total_cmp);
+            seen.dedup_by(|a, b| a.to_bits() == b.to_bits());
+            seen
+        };
+        assert_eq!(seen(Dtype::E2m1, 0xb), [-1.5, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 1.5]);
+        assert_eq!(seen(Dtype::E2m1, 0xf).len(), 16);
+        let scales = seen(Dtype::E4m3, 0x7f);
+        assert_eq!((scales.len(), scales[126]), (127, 448.0));
+        assert!(seen(Dtype::F16, 0xffff).iter().all(|x| x.is_finite()));
     }
 
     #[test]

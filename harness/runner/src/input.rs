@@ -59,11 +59,15 @@ fn check(case: &Case) -> Outcome<()> {
             )));
         }
     }
-    if let Some(Reference::DeviceKernel { small, .. }) = &case.reference {
+    if let Some(Reference::DeviceKernel { small, .. } | Reference::DeviceFunction { small, .. }) =
+        &case.reference
+    {
         for data in small {
             let within = |f: Fault| f.while_doing(format_args!("small data set `{}`", data.name));
             check_data_set(data).map_err(within)?;
         }
+    }
+    if let Some(Reference::DeviceKernel { small, .. }) = &case.reference {
         for data in case.data_sets.iter().chain(small) {
             if data.reference_launch.is_none() || data.groups.len() != 1 {
                 return Err(bad_case(format!(

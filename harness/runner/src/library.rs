@@ -13,6 +13,7 @@ type ReferenceFn = unsafe extern "C" fn(*const RawCase) -> c_int;
 type PrepareFn = unsafe extern "C" fn(*const RawCase, *mut *mut c_void) -> c_int;
 type LaunchFn = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type FinishFn = unsafe extern "C" fn(*mut c_void);
+type DeviceReferenceFn = unsafe extern "C" fn(*const RawCase, *mut c_void) -> c_int;
 
 /// A loaded reference.
 pub(crate) struct ReferenceLibrary {
@@ -36,6 +37,35 @@ impl ReferenceLibrary {
         // as `rgpu.h` states; the rest is the user's code, which nothing can vouch for.
         let status = unsafe { (self.call)(case.as_ptr()) };
         match status {
+            0 => Ok(()),
+            code => {
+                let text = format!("the reference `{}` returned {code}", self.name);
+                Err(Fault::new(ErrorClass::Reference, text).at_call(&self.name, code.into()))
+            }
+        }
+    }
+}
+
+/// A loaded reference that works on the GPU.
+pub(crate) struct DeviceReferenceLibrary {
+    call: DeviceReferenceFn,
+    name: String,
+    _library: Library,
+}
+
+impl DeviceReferenceLibrary {
+    pub(crate) fn open(path: &str, name: &str, folder: &Path) -> Outcome<DeviceReferenceLibrary> {
+        let library = open(&folder.join(path))?;
+        // SAFETY: `rgpu.h` gives a device reference this signature.
+        let call = *unsafe { symbol::<DeviceReferenceFn>(&library, path, name)? };
+        Ok(DeviceReferenceLibrary { call, name: name.to_owned(), _library: library })
+    }
+
+    /// Enqueues its work on a `CUstream`, on device pointers.
+    pub(crate) fn run(&self, case: &AbiCase, stream: *mut c_void) -> Outcome<()> {
+        // SAFETY: as for a reference on the host; the device buffers live until the caller has
+        // waited for the stream.
+        match unsafe { (self.call)(case.as_ptr(), stream) } {
             0 => Ok(()),
             code => {
                 let text = format!("the reference `{}` returned {code}", self.name);

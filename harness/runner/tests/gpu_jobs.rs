@@ -400,6 +400,28 @@ fn a_reference_kernel_is_checked_on_small_sets_before_it_is_trusted() {
 }
 
 #[test]
+fn a_host_entry_has_a_reference_on_the_gpu_that_launches_by_itself() {
+    let with_reference = |function: &str| {
+        let function = function.to_owned();
+        Bench::new("-").change(|case| {
+            case.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+            let Some(Reference::HostLibrary(check)) = case.reference.take() else { return };
+            let small = vec![case.data_sets[0].clone()];
+            let library = "entry.so".to_owned();
+            case.reference = Some(Reference::DeviceFunction { library, function, check, small });
+        })
+    };
+    let (output, report) = with_reference("slow_vecadd").run(&["verify"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(report.data_sets[0].reference_ns.is_some());
+    let (output, report) = with_reference("wrong_vecadd").run(&["verify"]);
+    assert_eq!(output.status.code(), Some(9));
+    assert!(report.error.unwrap().text.contains("disagrees with its host function"));
+    let (_, report) = with_reference("failing_vecadd").run(&["verify"]);
+    assert!(report.error.unwrap().text.contains("`failing_vecadd` returned 7"));
+}
+
+#[test]
 fn a_cluster_is_launched_by_the_extended_call() {
     let bench = Bench::new("vecadd").change(|case| {
         case.data_sets[0].launch.as_mut().unwrap().cluster = Some([2, 1, 1]);

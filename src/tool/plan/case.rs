@@ -22,6 +22,12 @@ pub(super) fn case_of(
         };
         match &reference.device {
             None => Reference::HostLibrary(check),
+            Some(device) if matches!(spec.entry, Entry::Host) => Reference::DeviceFunction {
+                library: module.clone(),
+                function: device.function.clone(),
+                check,
+                small,
+            },
             Some(device) => Reference::DeviceKernel {
                 module: module.clone(),
                 function: device.function.clone(),

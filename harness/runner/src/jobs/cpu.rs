@@ -73,7 +73,10 @@ fn reference<'a>(
 ) -> Outcome<(&'a HostFunction, &'a [DataSet])> {
     match &input.case.reference {
         Some(Reference::HostLibrary(function)) => Ok((function, &input.case.data_sets)),
-        Some(Reference::DeviceKernel { check, small, .. }) => {
+        Some(
+            Reference::DeviceKernel { check, small, .. }
+            | Reference::DeviceFunction { check, small, .. },
+        ) => {
             journal.gap("the reference is a GPU kernel: its check ran on the small sizes instead");
             Ok((check, small))
         }

@@ -2,22 +2,31 @@
 
 use super::Session;
 use super::session::{DeviceSet, Target, bind};
+use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
 use crate::cuda::{Function, Module, Probing};
 use crate::data::{HostSet, ReferenceRun};
 use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
 use crate::journal::say;
-use crate::library::ReferenceLibrary;
+use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
 use crate::poison::Poison;
-use rgpu_case::{Checked, Correctness, DataSet, ErrorClass, Phase, Reference, Tolerance};
+use rgpu_case::{
+    Checked, Correctness, DataSet, ErrorClass, HostFunction, Phase, Reference, Tolerance,
+};
 use std::time::Instant;
 
 /// What gives the expected outputs.
 enum Expected<'g> {
     Nothing,
     Host(ReferenceLibrary),
-    Device(Function<'g>),
+    Device(DeviceReference<'g>),
+}
+
+/// A slow, plain implementation on the GPU.
+enum DeviceReference<'g> {
+    Kernel(Function<'g>),
+    Function(DeviceReferenceLibrary),
 }
 
 /// Outputs of one data set by argument; absent for what is none.
@@ -39,12 +48,16 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
         Some(Reference::DeviceKernel { module: path, function, check, small }) => {
             let _stage = session.journal.enter(Phase::Setup, None)?;
             module = Module::load(&session.gpu, &folder.join(path))?;
-            let function = module.function(function)?;
-            let check = ReferenceLibrary::open(check, folder)?;
-            for set in small {
-                check_reference(session, &function, &check, set)?;
-            }
-            Expected::Device(function)
+            let reference = DeviceReference::Kernel(module.function(function)?);
+            check_on_small(session, &reference, check, small)?;
+            Expected::Device(reference)
+        }
+        Some(Reference::DeviceFunction { library, function, check, small }) => {
+            let _stage = session.journal.enter(Phase::Setup, None)?;
+            let library = DeviceReferenceLibrary::open(library, function, folder)?;
+            let reference = DeviceReference::Function(library);
+            check_on_small(session, &reference, check, small)?;
+            Expected::Device(reference)
         }
     };
     let mut wrong = None;
@@ -93,7 +106,7 @@ fn verify(
     let wanted = match expected {
         Expected::Nothing => None,
         Expected::Host(library) => Some(host_reference(session, library, &host)?),
-        Expected::Device(function) => Some(device_reference(session, function, &host)?),
+        Expected::Device(reference) => Some(device_reference(session, reference, &host)?),
     };
     let (outputs, bit_equal, passed) =
         compare(&host, &first, &second, wanted.as_ref(), &session.input.case.tolerance);
@@ -152,26 +165,44 @@ fn host_reference(
 
 fn device_reference(
     session: &Session<'_>,
-    function: &Function<'_>,
+    reference: &DeviceReference<'_>,
     host: &HostSet<'_>,
 ) -> Outcome<Outputs> {
+    let blame = |fault: Fault| fault.while_doing("the reference on the GPU");
     let device = DeviceSet::new(&session.gpu, host, 0)?;
     device.fill(Poison::First)?;
-    let launch = host.set.reference_launch.as_ref();
-    let blame = |fault: Fault| fault.while_doing("the reference kernel");
-    let prepared = bind(function, launch, &device, Probing::Thorough).map_err(blame)?;
     let start = Instant::now();
-    prepared.launch().map_err(blame)?;
+    match reference {
+        DeviceReference::Kernel(function) => {
+            let launch = host.set.reference_launch.as_ref();
+            let prepared = bind(function, launch, &device, Probing::Thorough).map_err(blame)?;
+            prepared.launch().map_err(blame)?;
+        }
+        DeviceReference::Function(library) => {
+            let case = AbiCase::new(host.set, &device.addresses());
+            library.run(&case, session.gpu.stream.cast())?;
+        }
+    }
     session.gpu.synchronize().map_err(blame)?;
     let ns = start.elapsed().as_nanos() as f64;
     session.journal.record(&host.set.name, |report| report.reference_ns = Some(ns));
     device.outputs()
 }
 
-/// Trusts a reference kernel only after it agrees with the host function.
+/// Trusts a reference on the GPU only after it agrees with the host function.
+fn check_on_small(
+    session: &Session<'_>,
+    reference: &DeviceReference<'_>,
+    check: &HostFunction,
+    small: &[DataSet],
+) -> Outcome<()> {
+    let check = ReferenceLibrary::open(check, &session.input.folder)?;
+    small.iter().try_for_each(|set| check_reference(session, reference, &check, set))
+}
+
 fn check_reference(
     session: &Session<'_>,
-    function: &Function<'_>,
+    reference: &DeviceReference<'_>,
     check: &ReferenceLibrary,
     set: &DataSet,
 ) -> Outcome<()> {
@@ -179,13 +210,7 @@ fn check_reference(
     let run = ReferenceRun::new(&host)?;
     run.call(check)?;
     run.check_complete()?;
-    let device = DeviceSet::new(&session.gpu, &host, 0)?;
-    device.fill(Poison::First)?;
-    let launch = set.reference_launch.as_ref();
-    let prepared = bind(function, launch, &device, Probing::Thorough)?;
-    prepared.launch()?;
-    session.gpu.synchronize()?;
-    let got = device.outputs()?;
+    let got = device_reference(session, reference, &host)?;
     let (outputs, _, passed) =
         compare(&host, &got, &got, Some(&run.buffers), &session.input.case.tolerance);
     if passed {
@@ -196,7 +221,7 @@ fn check_reference(
     Err(Fault::new(
         ErrorClass::Reference,
         format!(
-            "the reference kernel disagrees with its host function on `{}`: {verdict}",
+            "the reference on the GPU disagrees with its host function on `{}`: {verdict}",
             set.name
         ),
     ))

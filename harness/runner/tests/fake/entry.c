@@ -21,3 +21,24 @@ int rgpu_launch(void *state, cudaStream_t stream) {
   return 0;
 }
 void rgpu_finish(void *state) { free(state); }
+
+/* References on the "GPU", whose memory is the host's here. */
+int slow_vecadd(const rgpu_case *c, cudaStream_t stream) {
+  (void)stream;
+  for (int64_t i = 0; i < c->sizes[0]; i++) {
+    ((float *)c->args[2].data)[i] =
+        ((const float *)c->args[0].data)[i] + ((const float *)c->args[1].data)[i];
+  }
+  return 0;
+}
+
+int wrong_vecadd(const rgpu_case *c, cudaStream_t stream) {
+  int status = slow_vecadd(c, stream);
+  ((float *)c->args[2].data)[0] += 1.0f;
+  return status;
+}
+
+int failing_vecadd(const rgpu_case *c, cudaStream_t stream) {
+  (void)c, (void)stream;
+  return 7;
+}
