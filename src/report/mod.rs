@@ -4,8 +4,11 @@
 //! snapshots hold what users read. A report is one or several [`Document`]s; the first is the one
 //! that stands for it on a terminal.
 
+mod busy;
 mod document;
 mod grid;
+mod headline;
+mod html;
 mod json;
 mod markdown;
 mod quantity;
@@ -50,6 +53,7 @@ pub static REPORTS: &[Report] = &[
     Report { id: "table", shown: Shown::Printed, render: terminal::render },
     Report { id: "json", shown: Shown::Printed, render: json::render },
     Report { id: "markdown", shown: Shown::Printed, render: markdown::render },
+    Report { id: "html", shown: Shown::Filed, render: html::render },
 ];
 
 /// The report of this name.

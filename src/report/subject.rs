@@ -1,6 +1,6 @@
 //! What a report is of: the profile, and the documents beside it as far as there are any.
 
-use crate::model::{Beside, HotSpots, Profile, Trace};
+use crate::model::{Beside, Comparison, HotSpots, Profile, Trace};
 
 /// What a report is of.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,8 @@ pub struct Subject<'a> {
     pub hotspots: Option<&'a HotSpots>,
     /// What happened when.
     pub trace: Option<&'a Trace>,
+    /// How it compares with another run.
+    pub comparison: Option<&'a Comparison>,
 }
 
 impl<'a> Subject<'a> {
@@ -22,6 +24,6 @@ impl<'a> Subject<'a> {
 
 impl<'a> From<&'a Profile> for Subject<'a> {
     fn from(profile: &'a Profile) -> Self {
-        Self { profile, hotspots: None, trace: None }
+        Self { profile, hotspots: None, trace: None, comparison: None }
     }
 }

@@ -39,7 +39,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 /// Folders whose files stand in a table of their `mod.rs`, with what that table is called and the
 /// files that are machinery of the folder instead.
 const REGISTRIES: &[(&str, &str, &[&str])] = &[
-    ("src/report", "REPORTS", &["document", "grid", "quantity", "subject", "text"]),
+    (
+        "src/report",
+        "REPORTS",
+        &["busy", "document", "grid", "headline", "quantity", "subject", "text"],
+    ),
     ("src/tool", "TOOLS", &["plan"]),
     ("src/kernel/language", "LANGUAGES", &[]),
 ];

@@ -1,0 +1,145 @@
+//! The one sentence that a reader takes away: what bounds this, and how fast it is.
+
+use super::quantity::{digits, duration, percent};
+use super::text::short_name;
+use super::{Subject, busy};
+use crate::model::{Classification, Launch, Profile};
+
+/// A headline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub(super) struct Headline {
+    /// A few words.
+    pub(super) title: String,
+    /// The numbers behind them.
+    pub(super) text: String,
+}
+
+impl Headline {
+    fn new(title: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { title: title.into(), text: text.into() }
+    }
+}
+
+/// What to say first of `subject`: wrong results before speed, a comparison before a single side,
+/// counters before sums.
+pub(super) fn headline(subject: &Subject<'_>) -> Headline {
+    let profile = subject.profile;
+    if let Some(c) = subject.comparison {
+        return Headline::new(format!("{}: {}", c.b.name, c.verdict.as_str()), &c.summary);
+    }
+    if let Some(c) = profile.correctness.as_ref().filter(|c| c.verdict == "wrong") {
+        let first = c.first_wrong.as_deref().unwrap_or_default();
+        return Headline::new(
+            "Wrong results",
+            format!("{} of {} values are wrong. {first}", c.wrong, c.checked),
+        );
+    }
+    sanitizer(profile)
+        .or_else(|| counters(profile))
+        .or_else(|| timeline(subject))
+        .or_else(|| timed(profile))
+        .unwrap_or_else(|| rest(profile))
+}
+
+fn sanitizer(profile: &Profile) -> Option<Headline> {
+    let causes: usize = profile.sanitizer.iter().map(|r| r.causes.len()).sum();
+    if let Some(found) = profile.sanitizer.iter().find(|r| !r.causes.is_empty()) {
+        let text = found.causes.first().map(|c| c.text.clone()).unwrap_or_default();
+        let s = if causes == 1 { "" } else { "s" };
+        return Some(Headline::new(format!("{causes} cause{s} found by {}", found.tool), text));
+    }
+    let first = profile.sanitizer.first()?;
+    let tools: Vec<&str> = profile.sanitizer.iter().map(|r| r.tool.as_str()).collect();
+    let clean = profile.sanitizer.iter().all(|r| r.verdict == "clean");
+    Some(Headline::new(
+        if clean { "Clean" } else { "Not known to be clean" },
+        format!("checked by {}. {}", tools.join(", "), first.note).trim_end().to_owned(),
+    ))
+}
+
+/// The launch that took longest among those that were classified.
+pub(super) fn longest(profile: &Profile) -> Option<(&Launch, &Classification)> {
+    let classified = profile.launches.iter().filter_map(|l| Some((l, l.classification.as_ref()?)));
+    classified.max_by(|a, b| {
+        let ns = |l: &Launch| l.duration_ns.unwrap_or(0.0);
+        ns(a.0).total_cmp(&ns(b.0))
+    })
+}
+
+fn counters(profile: &Profile) -> Option<Headline> {
+    let (launch, class) = longest(profile)?;
+    let name = short_name(&launch.kernel);
+    let verdict = class.primary.replace('_', " ");
+    let mut parts = Vec::new();
+    let finding =
+        profile.findings.iter().find(|f| f.id == class.primary && f.launch == Some(launch.id));
+    let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
+    match (finding, primary.and_then(|v| v.evidence.first())) {
+        (Some(finding), _) => parts.push(finding.text.clone()),
+        (None, Some(e)) => {
+            let counter = e.metric.split('.').next().unwrap_or(&e.metric);
+            parts.push(format!("`{counter}` is {} {}", digits(e.value), e.unit));
+        }
+        (None, None) => {}
+    }
+    if let Some(ns) = launch.duration_ns {
+        parts.push(format!("{} under the tool's clocks", duration(ns)));
+    }
+    if let Some(timing) = &profile.timing {
+        parts.push(format!("{} without a tool", duration(timing.median_ns)));
+    }
+    if profile.launches.len() > 1 {
+        parts.push(format!("the longest of {} launches", profile.launches.len()));
+    }
+    Some(Headline::new(format!("{name} is {verdict}"), format!("{}.", parts.join("; "))))
+}
+
+fn timeline(subject: &Subject<'_>) -> Option<Headline> {
+    let top = subject.profile.kernels.first()?;
+    let total: u64 = subject.profile.kernels.iter().map(|k| k.total_ns).sum();
+    let share = 100.0 * top.total_ns as f64 / total.max(1) as f64;
+    let text = format!(
+        "{} holds {} of {} in kernels, over {} launches.",
+        short_name(&top.kernel),
+        percent(share),
+        duration(total as f64),
+        top.launches
+    );
+    let title = match subject.trace.and_then(busy::busy) {
+        Some(busy) => format!("The GPU was busy {} of the time", percent(busy.percent())),
+        None => format!("{} takes most of the GPU's time", short_name(&top.kernel)),
+    };
+    Some(Headline::new(title, text))
+}
+
+fn timed(profile: &Profile) -> Option<Headline> {
+    let timing = profile.timing.as_ref()?;
+    Some(Headline::new(
+        format!("{} takes {}", profile.kernel.name, duration(timing.median_ns)),
+        format!(
+            "Median of {} samples, 95 % interval {} to {}.",
+            timing.samples,
+            duration(timing.ci95_ns[0]),
+            duration(timing.ci95_ns[1])
+        ),
+    ))
+}
+
+fn rest(profile: &Profile) -> Headline {
+    if !profile.code.is_empty() {
+        let n = profile.code.len();
+        let s = if n == 1 { "" } else { "s" };
+        return Headline::new(
+            format!("{n} compiled kernel{s}"),
+            "Nothing was run: only what the compiler made can be told.",
+        );
+    }
+    if !profile.regions.is_empty() {
+        return Headline::new(
+            format!("{} regions, and no work on a GPU", profile.regions.len()),
+            "Only host times are known.",
+        );
+    }
+    let why = profile.gaps.first().map_or("Nothing was measured.", |gap| gap.text.as_str());
+    Headline::new("No measurements", why)
+}

@@ -1,0 +1,88 @@
+//! One self-contained page: no network, no framework, light and dark.
+//!
+//! Foreign text (kernel names, source lines) is hostile. It travels as JSON in a data block in which
+//! every `<` is escaped, and the script makes text nodes of it, never markup. The page's policy
+//! allows this one script and this one style sheet, by their hashes, and nothing else.
+
+mod data;
+mod fit;
+
+use base64ct::{Base64, Encoding};
+use sha2::{Digest, Sha256};
+
+use super::{Document, Style, Subject};
+
+const CSS: &str = include_str!("html/page.css");
+/// The parts in one scope: top-level names of theirs do not become the window's.
+const SCRIPT: &str = concat!(
+    "(() => {\n\"use strict\";\n",
+    include_str!("html/core.js"),
+    include_str!("html/table.js"),
+    include_str!("html/summary.js"),
+    include_str!("html/launches.js"),
+    include_str!("html/timeline.js"),
+    include_str!("html/roofline.js"),
+    include_str!("html/hotspots.js"),
+    include_str!("html/lists.js"),
+    include_str!("html/compare.js"),
+    include_str!("html/main.js"),
+    "})();\n",
+);
+
+/// Largest page in bytes.
+const LIMIT: usize = 3_000_000;
+
+/// The page.
+pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+    let room = LIMIT - SCRIPT.len() - CSS.len() - 16_384;
+    let data = fit::json(subject, room).replace('<', "\\u003c");
+    let title = escape(&format!("{} · rgpu", subject.profile.kernel.name));
+    let place = escape(&place(subject));
+    let (style, script) = (hash(CSS), hash(SCRIPT));
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"rgpu {version}\">\n\
+         <title>{title}</title>\n<style>{CSS}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#summary\">To the summary</a>\n\
+         <header><div class=\"wrap bar\"><span class=\"brand\">rgpu</span><h1>{name}</h1>\
+         <span class=\"where\">{place}</span>\
+         <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\"></button></div>\
+         <nav class=\"wrap\" aria-label=\"Sections\"></nav></header>\n\
+         <main class=\"wrap\"><noscript>This page draws itself with a script of its own; scripts are switched off.</noscript></main>\n\
+         <script type=\"application/json\" id=\"data\">{data}</script>\n\
+         <script>{SCRIPT}</script>\n</body>\n</html>\n",
+        version = env!("CARGO_PKG_VERSION"),
+        name = escape(&subject.profile.kernel.name),
+    );
+    vec![Document::new("report.html", page)]
+}
+
+/// Where and how, for the line beside the name.
+fn place(subject: &Subject<'_>) -> String {
+    let profile = subject.profile;
+    let parts =
+        [profile.device.as_deref().unwrap_or_default(), &profile.run.mode, &profile.run.started];
+    parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// A source of the page's policy: the hash of an inline element's text.
+fn hash(text: &str) -> String {
+    format!("sha256-{}", Base64::encode_string(&Sha256::digest(text.as_bytes())))
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,29 @@
+// Two sides held against each other.
+
+function comparison() {
+  const c = page.comparison;
+  if (!c) return;
+  const mood = { FASTER: "good", SLOWER: "bad", SAME: "", AMBIGUOUS: "warn" }[c.verdict];
+  const change = m => el("span", { class: { better: "up", worse: "down" }[m.change] }, m.a ? (m.b >= m.a ? "+" : "−") + percent(Math.abs(100 * (m.b - m.a) / m.a)) : "");
+  const shape = g => `${g.grid.join("·")} × ${g.block.join("·")}`;
+  section("compare", "Comparison", `${c.a.name} is the base, ${c.b.name} is held against it; above 1 means faster.`,
+    el("p", null, el("span", { class: "badge " + mood }, c.verdict), " ", c.summary),
+    c.differences.length ? [el("h3", null, "Unlike in"), el("ul", { class: "plain" }, c.differences.map(d => el("li", null, `${words(d.what)}: ${d.a} against ${d.b}`)))] : null,
+    c.kernels.length ? table([
+      { label: "kernel", cls: "name", cell: k => kernelName(k.kernel), key: k => k.kernel },
+      { label: "before", num: true, cell: k => k.time ? duration(k.time.a.median_ns) : "", key: k => k.time && k.time.a.median_ns },
+      { label: "after", num: true, cell: k => k.time ? duration(k.time.b.median_ns) : "", key: k => k.time && k.time.b.median_ns },
+      { label: "speedup", num: true, cell: k => k.time ? k.time.speedup.toFixed(2) + " ×" : "", key: k => k.time && k.time.speedup },
+      { label: "verdict", cell: k => k.time ? k.time.verdict : "" },
+      { label: "bound by", cell: k => k.bound ? (k.bound[0] === k.bound[1] ? words(k.bound[0]) : k.bound.map(words).join(" → ")) : "" },
+      { label: "geometry", cell: k => shape(k.geometry_a) === shape(k.geometry_b) ? shape(k.geometry_a) : shape(k.geometry_a) + " → " + shape(k.geometry_b) },
+    ], c.kernels, { label: "compared kernels" }) : null,
+    c.kernels.slice(0, 8).map(k => k.metrics.length + k.resources.length ? [el("h3", null, kernelName(k.kernel)), table([
+      { label: "metric", cls: "name", cell: m => el("span", { title: m.metric }, m.label) },
+      { label: "before", num: true, cell: m => digits(m.a) + (m.unit ? " " + m.unit : "") },
+      { label: "after", num: true, cell: m => digits(m.b) + (m.unit ? " " + m.unit : "") },
+      { label: "change", num: true, cell: change },
+    ], [...k.metrics, ...k.resources], { label: "changed metrics", limit: 12 })] : null),
+    [["Only in the base", c.only_a], ["Only on the other side", c.only_b]].map(([title, list]) => list.length ? [el("h3", null, title), el("ul", { class: "plain" }, list.map(k => el("li", null, kernelName(k.kernel), ` ${shape(k.geometry)}, ${plural(k.launches, "launch")}`)))] : null),
+    c.parts.some(p => !p.there) ? [el("h3", null, "Missing parts"), el("ul", { class: "plain" }, c.parts.filter(p => !p.there).map(p => el("li", null, `${p.part}: ${p.note}`)))] : null);
+}

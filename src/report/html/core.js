@@ -1,0 +1,81 @@
+// What every part of the page is made of: elements, numbers in words, sections.
+// Foreign text only ever becomes a text node or an attribute of a text: no markup is parsed.
+const page = JSON.parse(document.getElementById("data").textContent);
+const main = document.querySelector("main");
+const nav = document.querySelector("nav");
+const absent = [];
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "on") for (const [event, f] of Object.entries(value)) node.addEventListener(event, f);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false) node.append(child);
+  }
+  return node;
+}
+const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const svg = (tag, attributes, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+/** A card with a heading, and its place in the navigation. */
+function section(id, title, note, ...children) {
+  const node = el("section", { id, "aria-labelledby": id + "-title" },
+    el("h2", { id: id + "-title" }, title), note && el("p", { class: "note" }, note), ...children);
+  main.append(node);
+  nav.append(el("a", { href: "#" + id }, title));
+  return node;
+}
+
+function digits(x) {
+  const a = Math.abs(x);
+  if (a >= 99.95 || a === 0) return x.toFixed(0);
+  if (a >= 9.995) return x.toFixed(1);
+  if (a >= 0.0995) return x.toFixed(2);
+  return x.toPrecision(2);
+}
+function scaled(x, units) {
+  const [scale, unit] = units.find(([s]) => Math.abs(x) >= s * 0.9995) || units[units.length - 1];
+  const value = x / scale;
+  return (scale === 1 && Number.isInteger(value) ? String(value) : digits(value)) + (unit ? " " + unit : "");
+}
+const duration = ns => scaled(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
+const bytes = n => scaled(n, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
+const si = (x, unit) => {
+  const text = scaled(x, [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
+  return text.includes(" ") ? text + unit : text + " " + unit;
+};
+const rate = (x, unit) => si(x, unit === "byte/s" ? "B/s" : unit);
+const percent = x => (Math.abs(x) < 9.995 ? x.toFixed(2) : x.toFixed(0)) + " %";
+const count = n => Number(n).toLocaleString("en-US").replace(/,/g, "\u202f");
+const words = id => String(id).replace(/_/g, " ");
+const sum = list => list.reduce((a, b) => a + b, 0);
+const plural = (n, one) => count(n) + " " + one + (n === 1 ? "" : "s");
+
+/** A sentence of ours: what stands in backticks is set as code. */
+const said = text => text.split("`").map((part, at) => at % 2 ? el("code", null, part) : part);
+
+/** A kernel's name without return type and parameters; the whole stands in the tooltip. */
+function short(name) {
+  const cut = name.indexOf("(");
+  const text = (cut > 0 ? name.slice(0, cut) : name).replace(/^void /, "");
+  return text.length > 72 ? text.slice(0, 71) + "…" : text;
+}
+const kernelName = name => el("span", { title: name, class: "mono" }, short(name));
+const color = at => `var(--c${at % 10})`;
+const resolved = at => getComputedStyle(document.documentElement).getPropertyValue("--c" + (at % 10)).trim();
+const themed = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+
+/** Calls back when the theme changes: canvases hold colours, not variables. */
+const repaint = [];
+
+/** A bar of `share` (0 to 1) as an element; its width is set through the object model, since the
+    page's policy allows no style attributes. */
+function bar(cls, share, at) {
+  const node = el("i", { class: cls });
+  node.style.width = Math.max(0, Math.min(1, share)) * 100 + "%";
+  if (at !== undefined) node.style.background = color(at);
+  return node;
+}

@@ -1,0 +1,275 @@
+//! What the page's script reads: the profile's parts as they are, but metrics as one table and
+//! events as short rows, since their keys would outweigh them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::hotspots::LaunchSpots;
+use crate::model::launch::{Roof, RuleMessage, Stall};
+use crate::model::profile::{CaseResult, Correctness, Gap, KernelInfo, RunInfo, Timing};
+use crate::model::sanitizer::SanitizerResult;
+use crate::model::timeline::{CopySum, KernelSum};
+use crate::model::trace::{Trace, WorkKind};
+use crate::model::{
+    Classification, Comparison, Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Value,
+};
+use crate::report::Subject;
+use crate::report::busy::{self, Busy};
+use crate::report::headline::{self, Headline};
+
+/// Most entries of each list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caps {
+    /// Launches.
+    pub(super) launches: usize,
+    /// Launches with all their metrics.
+    pub(super) detailed: usize,
+    /// Launches with hot spots.
+    pub(super) spots: usize,
+    /// Instructions and lines of each of them.
+    pub(super) instructions: usize,
+    /// Events of each kind.
+    pub(super) events: usize,
+    /// Sums: kernels, regions, operators.
+    pub(super) sums: usize,
+}
+
+/// The data of the page.
+#[derive(Serialize)]
+pub(super) struct Page<'a> {
+    headline: Headline,
+    run: &'a RunInfo,
+    kernel: &'a KernelInfo,
+    device: Option<&'a str>,
+    rung: &'a str,
+    ladder: &'a [rgpu_protocol::RungRecord],
+    gaps: &'a [Gap],
+    timing: Option<&'a Timing>,
+    cases: &'a [CaseResult],
+    correctness: Option<&'a Correctness>,
+    speed_of_light: &'a [SpeedOfLight],
+    launches: Vec<PageLaunch<'a>>,
+    pub(super) metrics: MetricTable<'a>,
+    kernels: &'a [KernelSum],
+    copies: &'a [CopySum],
+    regions: &'a [Region],
+    operators: &'a [Operator],
+    sanitizer: &'a [SanitizerResult],
+    code: &'a [KernelCode],
+    findings: &'a [Finding],
+    warnings: &'a [Gap],
+    pub(super) hotspots: Vec<LaunchSpots>,
+    pub(super) trace: Option<PageTrace<'a>>,
+    busy: Option<Busy>,
+    comparison: Option<&'a Comparison>,
+    left_out: Vec<String>,
+}
+
+/// A launch without its metrics.
+#[derive(Serialize)]
+struct PageLaunch<'a> {
+    id: u32,
+    kernel: &'a str,
+    grid: [u32; 3],
+    block: [u32; 3],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registers: Option<u32>,
+    region: &'a [String],
+    stalls: &'a [Stall],
+    classification: Option<&'a Classification>,
+    rules: &'a [RuleMessage],
+    roofline: &'a [Roof],
+    /// Whether a tool looked into it, rather than only timed it.
+    detailed: bool,
+}
+
+/// Metrics by launch id: one row of values each, in the order of `ids`.
+#[derive(Serialize)]
+pub(super) struct MetricTable<'a> {
+    ids: Vec<&'a str>,
+    units: Vec<&'a str>,
+    rows: BTreeMap<u32, Vec<Option<&'a Value>>>,
+}
+
+/// Kind, name, start, duration, GPU, stream, bytes, launch.
+type WorkRow = (WorkKind, u32, u64, u64, u32, u64, Option<u64>, Option<u32>);
+
+/// Events as rows, in the order that the script takes them apart.
+#[derive(Serialize)]
+pub(super) struct PageTrace<'a> {
+    span_ns: u64,
+    names: &'a [String],
+    work: Vec<WorkRow>,
+    /// Name, start, duration, thread, depth.
+    ranges: Vec<(u32, u64, Option<u64>, u64, u32)>,
+    /// Name, start, duration, thread, whether it waits.
+    calls: Vec<(u32, u64, u64, u64, bool)>,
+    /// Events left out, here or when the trace was made.
+    cut: u64,
+}
+
+impl<'a> Page<'a> {
+    /// The data of `subject` within `caps`.
+    pub(super) fn new(subject: &Subject<'a>, caps: Caps) -> Self {
+        let profile = subject.profile;
+        let mut left_out = Vec::new();
+        let trace = subject.trace.map(|t| PageTrace::new(t, caps.events));
+        Self {
+            headline: headline::headline(subject),
+            run: &profile.run,
+            kernel: &profile.kernel,
+            device: profile.device.as_deref(),
+            rung: &profile.rung,
+            ladder: &profile.ladder,
+            gaps: &profile.gaps,
+            timing: profile.timing.as_ref(),
+            cases: &profile.cases,
+            correctness: profile.correctness.as_ref(),
+            speed_of_light: &profile.speed_of_light,
+            launches: cut(&profile.launches, caps.launches, "launches", &mut left_out)
+                .iter()
+                .map(PageLaunch::new)
+                .collect(),
+            metrics: MetricTable::new(&profile.launches, caps.detailed, &mut left_out),
+            kernels: cut(&profile.kernels, caps.sums, "kernels", &mut left_out),
+            copies: &profile.copies,
+            regions: cut(&profile.regions, caps.sums, "regions", &mut left_out),
+            operators: cut(&profile.operators, caps.sums, "operators", &mut left_out),
+            sanitizer: &profile.sanitizer,
+            code: cut(&profile.code, caps.sums, "compiled kernels", &mut left_out),
+            findings: &profile.findings,
+            warnings: &profile.warnings,
+            hotspots: spots(subject, caps, &mut left_out),
+            busy: subject.trace.and_then(busy::busy),
+            comparison: subject.comparison,
+            trace,
+            left_out,
+        }
+    }
+}
+
+/// The first `most` of a list; what is gone is said.
+fn cut<'a, T>(list: &'a [T], most: usize, what: &str, left_out: &mut Vec<String>) -> &'a [T] {
+    if list.len() > most {
+        left_out.push(format!(
+            "{} of {} {what} are in the JSON alone",
+            list.len() - most,
+            list.len()
+        ));
+    }
+    &list[..list.len().min(most)]
+}
+
+/// Hot spots of the first launches, the heaviest instructions and lines of each.
+fn spots(subject: &Subject<'_>, caps: Caps, left_out: &mut Vec<String>) -> Vec<LaunchSpots> {
+    let Some(all) = subject.hotspots else { return Vec::new() };
+    let mut kept: Vec<LaunchSpots> =
+        cut(&all.launches, caps.spots, "launches' hot spots", left_out).to_vec();
+    for spots in &mut kept {
+        // The page shows counts by name; every other number by address is in hotspots.json.
+        spots.instructions.iter_mut().for_each(|i| i.counts.metrics.clear());
+        spots.lines.iter_mut().for_each(|l| l.counts.metrics.clear());
+        if spots.instructions.len() > caps.instructions {
+            spots.instructions.sort_by_key(|i| std::cmp::Reverse(i.counts.samples));
+            spots.instructions.truncate(caps.instructions);
+            spots.instructions.sort_by_key(|i| i.offset);
+            left_out
+                .push(format!("{}: cold instructions are in hotspots.json alone", spots.kernel));
+        }
+        spots.lines.truncate(caps.instructions);
+    }
+    kept
+}
+
+impl<'a> PageLaunch<'a> {
+    fn new(launch: &'a Launch) -> Self {
+        Self {
+            id: launch.id,
+            kernel: &launch.kernel,
+            grid: launch.grid,
+            block: launch.block,
+            duration_ns: launch.duration_ns,
+            registers: launch.registers,
+            region: &launch.region,
+            stalls: &launch.stalls,
+            classification: launch.classification.as_ref(),
+            rules: &launch.rules,
+            roofline: &launch.roofline,
+            detailed: !launch.metrics.is_empty(),
+        }
+    }
+}
+
+impl<'a> MetricTable<'a> {
+    fn new(launches: &'a [Launch], most: usize, left_out: &mut Vec<String>) -> Self {
+        let with: Vec<&Launch> = launches.iter().filter(|l| !l.metrics.is_empty()).collect();
+        if with.len() > most {
+            left_out.push(format!(
+                "the metrics of {} of {} launches are in the JSON and CSV alone",
+                with.len() - most,
+                with.len()
+            ));
+        }
+        let with = &with[..with.len().min(most)];
+        let mut columns: BTreeMap<&str, &str> = BTreeMap::new();
+        for (id, metric) in with.iter().flat_map(|l| &l.metrics) {
+            columns.insert(id, &metric.unit);
+        }
+        let row = |l: &&'a Launch| {
+            let values = columns.keys().map(|id| l.metrics.get(*id).map(|m| &m.value)).collect();
+            (l.id, values)
+        };
+        let rows = with.iter().map(row).collect();
+        let (ids, units) = columns.into_iter().unzip();
+        Self { ids, units, rows }
+    }
+}
+
+impl<'a> PageTrace<'a> {
+    fn new(trace: &'a Trace, most: usize) -> Self {
+        let gone = |n: usize| n.saturating_sub(most) as u64;
+        let cut = trace.cut.work
+            + trace.cut.ranges
+            + trace.cut.calls
+            + gone(trace.work.len())
+            + gone(trace.ranges.len())
+            + gone(trace.calls.len());
+        Self {
+            span_ns: trace.span_ns,
+            names: &trace.names,
+            work: trace
+                .work
+                .iter()
+                .take(most)
+                .map(|w| {
+                    (
+                        w.kind,
+                        w.name,
+                        w.start_ns,
+                        w.duration_ns,
+                        w.device,
+                        w.stream,
+                        w.bytes,
+                        w.launch,
+                    )
+                })
+                .collect(),
+            ranges: trace
+                .ranges
+                .iter()
+                .take(most)
+                .map(|r| (r.name, r.start_ns, r.duration_ns, r.thread, r.depth))
+                .collect(),
+            calls: trace
+                .calls
+                .iter()
+                .take(most)
+                .map(|c| (c.name, c.start_ns, c.duration_ns, c.thread, c.waits))
+                .collect(),
+            cut,
+        }
+    }
+}

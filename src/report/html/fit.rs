@@ -1,0 +1,45 @@
+//! Keeps the page within its size: long lists are cut to what fits, and the page says what is gone.
+
+use serde::Serialize;
+
+use super::data::{Caps, Page};
+use crate::report::Subject;
+
+/// Lists that are never longer than this, whatever their size in bytes.
+const CAPS: Caps =
+    Caps { launches: 400, detailed: 64, spots: 64, instructions: 6000, events: 30_000, sums: 1000 };
+
+/// The page's data as JSON of at most `room` bytes, as far as halving its lists can bring it there.
+pub(super) fn json(subject: &Subject<'_>, room: usize) -> String {
+    let mut caps = CAPS;
+    loop {
+        let page = Page::new(subject, caps);
+        let text = serde_json::to_string(&page).unwrap_or_else(|e| {
+            format!("{{\"error\":\"the page's data cannot be written: {e}\"}}")
+        });
+        // `<` grows to six bytes.
+        let size = |json: &str| json.len() + 5 * json.matches('<').count();
+        if size(&text) <= room || caps.events <= 1 {
+            return text;
+        }
+        let heavy = |part: &dyn Fn() -> String| size(&part());
+        let metrics = heavy(&|| written(&page.metrics));
+        let spots = heavy(&|| written(&page.hotspots));
+        let events = heavy(&|| written(&page.trace));
+        match metrics.max(spots).max(events) {
+            most if most * 3 < size(&text) => {
+                caps.launches /= 2;
+                caps.sums /= 2;
+                caps.events /= 2;
+            }
+            most if most == metrics => caps.detailed /= 2,
+            most if most == spots && caps.spots > 1 => caps.spots /= 2,
+            most if most == spots => caps.instructions /= 2,
+            _ => caps.events /= 2,
+        }
+    }
+}
+
+fn written(part: &impl Serialize) -> String {
+    serde_json::to_string(part).unwrap_or_default()
+}

@@ -1,0 +1,88 @@
+// Which launch the page looks at, the launches and kernels to choose from, and why warps waited.
+
+let chosen = 0;
+const watchers = [];
+const current = () => page.launches[chosen];
+/** Draws now and whenever another launch is chosen. */
+function onLaunch(f) { watchers.push(f); f(current()); }
+function choose(at) { chosen = at; watchers.forEach(f => f(current())); }
+
+function label(launch) {
+  const time = launch.duration_ns === undefined ? "" : `, ${duration(launch.duration_ns)}`;
+  return `#${launch.id} ${short(launch.kernel)}${time}`;
+}
+
+/** A select that all sections about one launch share; nothing where there is but one. */
+function picker() {
+  const list = page.launches.filter(l => l.detailed);
+  if (list.length < 2) return null;
+  const select = el("select", { "aria-label": "Launch", on: { change: e => choose(Number(e.target.value)) } },
+    list.map(l => el("option", { value: page.launches.indexOf(l) }, label(l))));
+  watchers.push(() => { select.value = String(chosen); });
+  return el("div", { class: "picker" }, el("span", null, "Launch"), select);
+}
+
+const region = path => path.map(p => p.replace(/::/g, "\\::")).join("::");
+
+function launches() {
+  const list = page.launches;
+  const first = list.findIndex(l => l.detailed);
+  if (first >= 0) chosen = first;
+  if (list.length && list.some(l => l.detailed)) {
+    const pct = id => ({ num: true, cell: l => { const x = number(l, id); return x === undefined ? "" : x.toFixed(1); }, key: l => number(l, id) });
+    section("launches", "Launches", list.length > 1 ? "Choose a row: roofline, stalls, hot spots and metrics follow it." : null,
+      table([
+        { label: "#", num: true, cell: l => l.id, key: l => l.id },
+        { label: "kernel", cell: l => kernelName(l.kernel), key: l => l.kernel, cls: "name" },
+        { label: "duration", num: true, cell: l => l.duration_ns === undefined ? "" : duration(l.duration_ns), key: l => l.duration_ns },
+        { label: "grid × block", cell: l => `${l.grid.join("·")} × ${l.block.join("·")}` },
+        { label: "regs", num: true, cell: l => l.registers, key: l => l.registers },
+        { label: "SM %", ...pct("sm__throughput.avg.pct_of_peak_sustained_elapsed") },
+        { label: "mem %", ...pct("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed") },
+        { label: "bound by", cell: l => l.classification ? words(l.classification.primary) : "" },
+        { label: "region", cell: l => region(l.region), key: l => region(l.region) },
+      ], list, { label: "launches", search: list.length > 12 ? l => l.kernel + " " + region(l.region) : null, pick: (line, l) => {
+        if (list.length < 2) return;
+        const at = list.indexOf(l);
+        line.className = "pick" + (at === chosen ? " on" : "");
+        line.tabIndex = 0;
+        line.setAttribute("aria-label", "Look at launch " + label(l));
+        line.addEventListener("click", () => choose(at));
+        line.addEventListener("keydown", e => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(at); } });
+        watchers.push(() => line.classList.toggle("on", at === chosen));
+      } }));
+  }
+  if (page.kernels.length && !list.some(l => l.detailed)) {
+    const total = sum(page.kernels.map(k => k.total_ns));
+    section("kernels", "Kernels", `${plural(page.kernels.length, "kernel")}, ${duration(total)} on the GPU.`, table([
+      { label: "kernel", cell: k => kernelName(k.kernel), key: k => k.kernel, cls: "name" },
+      { label: "share", num: true, cell: k => percent(100 * k.total_ns / Math.max(1, total)), key: k => k.total_ns },
+      { label: "total", num: true, cell: k => duration(k.total_ns), key: k => k.total_ns },
+      { label: "launches", num: true, cell: k => count(k.launches), key: k => k.launches },
+      { label: "mean", num: true, cell: k => duration(k.total_ns / Math.max(1, k.launches)), key: k => k.total_ns / k.launches },
+      { label: "min", num: true, cell: k => duration(k.min_ns), key: k => k.min_ns },
+      { label: "max", num: true, cell: k => duration(k.max_ns), key: k => k.max_ns },
+    ], page.kernels, { label: "kernels", search: page.kernels.length > 12 ? k => k.kernel : null }));
+  }
+}
+
+function stalls() {
+  if (!page.launches.some(l => l.stalls.length)) {
+    return absent.push(["Stalls", "no warp states were collected (ncu's sections WarpStateStats and SourceCounters)"]);
+  }
+  const box = el("div");
+  section("stalls", "Why warps waited", "Share of a warp's time between two of its instructions, from exact counters; beside it how often sampling met that reason.", box);
+  onLaunch(launch => {
+    const list = launch.stalls.filter(s => (s.percent || 0) >= 0.05 || s.samples);
+    const samples = sum(list.map(s => s.samples || 0));
+    const share = s => s.percent === undefined ? (samples ? 100 * (s.samples || 0) / samples : 0) : s.percent;
+    const most = Math.max(1, ...list.map(share));
+    box.replaceChildren(list.length ? el("div", { class: "bars" }, list.map((s, at) => [
+      el("span", { class: "mono" }, s.reason),
+      el("span", { class: "track" }, bar("fill", share(s) / most, s.reason === "selected" ? 2 : at < 3 ? 1 : 9)),
+      el("span", { class: "num" }, percent(share(s))),
+      el("span", { class: "num dim extra" }, s.samples === undefined ? "" : plural(s.samples, "sample")),
+    ])) : el("p", { class: "dim" }, "No warp states were collected of this launch."));
+    box.dataset.drawn = list.length;
+  });
+}

@@ -1,0 +1,110 @@
+// What stands in lists: regions, operators, cases, metrics, code, sanitizer results, the run itself.
+
+function regions() {
+  const list = page.regions;
+  if (!list.length) return absent.push(["Regions", "no NVTX range was seen"]);
+  const most = Math.max(1, ...list.map(r => r.gpu_ns || r.host_ns || 0));
+  const useGpu = list.some(r => r.gpu_ns !== undefined);
+  section("regions", "Regions", "NVTX ranges as a tree. GPU time is that of the work launched inside, inner ranges included; host time is not GPU time.", table([
+    { label: "region", cls: "name", cell: r => {
+      const node = el("span", { class: "mono", title: r.path.join(" › ") }, r.path[r.path.length - 1]);
+      node.style.paddingLeft = (r.path.length - 1) * 22 + "px";
+      return node;
+    } },
+    { label: "times", num: true, cell: r => r.instances === undefined ? "" : count(r.instances), key: r => r.instances },
+    { label: "host", num: true, cell: r => r.host_ns === undefined ? "" : duration(r.host_ns), key: r => r.host_ns },
+    { label: "GPU", num: true, cell: r => r.gpu_ns === undefined ? "" : duration(r.gpu_ns), key: r => r.gpu_ns },
+    { label: "", cls: "hot", cell: r => bar(null, (useGpu ? r.gpu_ns || 0 : r.host_ns || 0) / most) },
+    { label: "launches", num: true, cell: r => r.kernels.length ? count(sum(r.kernels.map(k => k.launches))) : "", key: r => sum(r.kernels.map(k => k.launches)) },
+    { label: "kernels", cell: r => {
+      const [first, ...rest] = r.kernels;
+      if (!first) return "";
+      const text = k => `${short(k.kernel)} ×${count(k.launches)} ${duration(k.total_ns)}`;
+      return rest.length ? el("details", null, el("summary", null, text(first) + `, ${rest.length} more`), rest.map(k => el("div", { class: "dim" }, text(k)))) : el("span", { class: "dim" }, text(first));
+    } },
+  ], list, { label: "regions", search: list.length > 8 ? r => r.path.join("::") + " " + r.kernels.map(k => k.kernel).join(" ") : null }));
+}
+
+function operators() {
+  if (!page.operators.length) return;
+  section("operators", "Operators", "What the framework was asked for, above the kernels that did it.", table([
+    { label: "operator", cls: "name", cell: o => el("code", null, o.name), key: o => o.name },
+    { label: "calls", num: true, cell: o => count(o.calls), key: o => o.calls },
+    { label: "host", num: true, cell: o => duration(o.host_ns), key: o => o.host_ns },
+    { label: "own host", num: true, cell: o => duration(o.host_self_ns), key: o => o.host_self_ns },
+    { label: "GPU", num: true, cell: o => o.gpu_ns === undefined ? "" : duration(o.gpu_ns), key: o => o.gpu_ns },
+    { label: "own GPU", num: true, cell: o => o.gpu_self_ns === undefined ? "" : duration(o.gpu_self_ns), key: o => o.gpu_self_ns },
+    { label: "shapes", cell: o => o.shapes || "" },
+  ], page.operators, { label: "operators", search: o => o.name }));
+}
+
+function cases() {
+  if (page.cases.length < 2) return;
+  section("cases", "Cases", "Each timed without a tool.", table([
+    { label: "case", cell: c => c.name, key: c => c.name },
+    { label: "median", num: true, cell: c => c.timing ? duration(c.timing.median_ns) : "", key: c => c.timing && c.timing.median_ns },
+    { label: "95 % interval", num: true, cell: c => c.timing ? c.timing.ci95_ns.map(duration).join(" – ") : "" },
+    { label: "samples", num: true, cell: c => c.timing ? count(c.timing.samples) : "" },
+    { label: "bandwidth", num: true, cell: c => c.timing && c.timing.bytes_per_s > 0 ? rate(c.timing.bytes_per_s, "B/s") : "", key: c => c.timing && c.timing.bytes_per_s },
+    { label: "rate", num: true, cell: c => c.timing && c.timing.flops_per_s > 0 ? rate(c.timing.flops_per_s, "FLOP/s") : "", key: c => c.timing && c.timing.flops_per_s },
+    { label: "results", cell: c => c.correctness ? c.correctness.verdict : "" },
+  ], page.cases, { label: "cases" }));
+}
+
+function metrics() {
+  if (!page.metrics.ids.length) return absent.push(["Metrics", "no counters were collected on this rung"]);
+  const cited = new Set([...page.findings.flatMap(f => f.evidence), ...page.launches.flatMap(l => l.classification ? l.classification.verdicts.flatMap(v => v.evidence) : [])].map(e => e.metric));
+  const box = el("div");
+  section("metrics", "Metrics", "By NVIDIA's names, in base units. Those that a verdict rests on are marked and come first.", box);
+  onLaunch(launch => {
+    const row = page.metrics.rows[launch.id];
+    if (!row) return box.replaceChildren(el("p", { class: "dim" }, "The metrics of this launch were left out to keep the page small; the CSV and JSON reports have them."));
+    const list = page.metrics.ids.map((id, at) => ({ id, value: row[at], unit: page.metrics.units[at] })).filter(m => m.value !== null && m.value !== undefined);
+    list.sort((a, b) => cited.has(b.id) - cited.has(a.id));
+    box.replaceChildren(table([
+      { label: "metric", cls: "name", cell: m => [el("code", null, m.id)].concat(cited.has(m.id) ? [" ", el("span", { class: "badge warn" }, "evidence")] : []).reduce((f, n) => { f.append(n); return f; }, document.createDocumentFragment()), key: m => m.id },
+      { label: "value", num: true, cell: m => typeof m.value === "number" ? (Number.isInteger(m.value) ? count(m.value) : String(Number(m.value.toPrecision(7)))) : m.value, key: m => m.value },
+      { label: "unit", cell: m => m.unit || "" },
+    ], list, { label: "metrics", search: m => m.id + " " + m.unit, limit: 60 }));
+  });
+}
+
+function toolRules() {
+  if (!page.launches.some(l => l.rules.length)) return;
+  const box = el("div");
+  section("rules", "What ncu says", "The tool's own rules, in its own words; its estimates are not measurements.", box);
+  onLaunch(launch => box.replaceChildren(launch.rules.length ? el("ul", { class: "plain" }, launch.rules.map(r => el("li", null,
+    el("b", null, r.title || r.rule), r.speedup_percent ? el("span", { class: "dim" }, ` (estimate: ${percent(r.speedup_percent)})`) : null, " " + r.text))) : el("p", { class: "dim" }, "No rule spoke of this launch.")));
+}
+
+function code() {
+  if (!page.code.length) return;
+  section("code", "Compiled code", null, table([
+    { label: "kernel", cls: "name", cell: k => kernelName(k.name || k.symbol), key: k => k.name || k.symbol },
+    { label: "arch", cell: k => k.arch }, { label: "registers", num: true, cell: k => k.registers, key: k => k.registers },
+    { label: "stack", num: true, cell: k => k.stack_bytes === undefined ? "?" : bytes(k.stack_bytes), key: k => k.stack_bytes },
+    { label: "spills", num: true, cell: k => k.spill_store_bytes === undefined ? "" : `${k.spill_store_bytes}/${k.spill_load_bytes} B`, key: k => k.spill_store_bytes },
+    { label: "shared", num: true, cell: k => bytes(k.shared_bytes), key: k => k.shared_bytes },
+    { label: "size", num: true, cell: k => bytes(k.code_bytes), key: k => k.code_bytes },
+    { label: "compiler", cell: k => k.compiler || "" },
+  ], page.code, { label: "compiled kernels" }));
+}
+
+function sanitizer() {
+  if (!page.sanitizer.length) return;
+  section("sanitizer", "Sanitizer", null, page.sanitizer.map(r => [
+    el("h3", null, r.tool, " ", el("span", { class: "badge " + ({ clean: "good", found: "bad" }[r.verdict] || "warn") }, r.verdict === "found" ? plural(r.causes.length, "cause") : r.verdict)),
+    r.note ? el("p", { class: "note" }, r.note) : null,
+    el("ul", { class: "plain" }, r.causes.map(c => el("li", null, c.file ? el("code", null, c.file + (c.line ? ":" + c.line : "") + " ") : null, c.text,
+      c.kernel ? [" in ", kernelName(c.kernel)] : null, c.count > 1 ? ` (${count(c.count)} times)` : "", c.details.map(d => el("div", { class: "dim" }, d))))),
+  ]));
+}
+
+function about() {
+  const run = page.run;
+  const facts = [["Run", run.id], ["Started", run.started], ["Where", run.remote], ["GPU", page.device], ["Mode", run.mode], ["Rung", page.rung],
+    ["Command", run.command.join(" ")], ["Compiler", page.kernel.compiler], ["Source", page.kernel.source], ["rgpu", run.rgpu]].filter(([, v]) => v);
+  const node = section("about", "About this report", null, el("dl", { class: "facts" }, facts.map(([k, v]) => [el("dt", null, k), el("dd", null, v)])));
+  const gone = [...absent.map(([what, why]) => `${what}: ${why}`), ...page.gaps.map(g => g.text), ...page.left_out];
+  if (gone.length) node.append(el("h3", null, "Not here, and why"), el("ul", { class: "plain" }, gone.map(text => el("li", null, said(text)))));
+}

@@ -1,0 +1,93 @@
+// The roofline: rate against arithmetic intensity, both logarithmic, under labelled ceilings.
+
+function roofline() {
+  const drawable = l => l.roofline.some(r => r.unit.endsWith("OP/s")) && l.roofline.some(r => r.unit === "byte/s" && r.peak > 0);
+  if (!page.launches.some(drawable)) {
+    return absent.push(["Roofline", "the report has no roofline ceilings (ncu's sections SpeedOfLight_*RooflineChart)"]);
+  }
+  const box = el("div");
+  section("roofline", "Roofline", "A point is what the launch reached; its distance to the line above it is what is left. Points at each memory level share one rate.", box);
+  onLaunch(launch => box.replaceChildren(...(drawable(launch) ? roofs(launch) : [el("p", { class: "dim" }, "No ceilings were collected of this launch.")])));
+}
+
+/** Each ceiling once: charts repeat them. */
+function ceilings(launch, test) {
+  const seen = new Map();
+  for (const roof of launch.roofline.filter(test)) {
+    const known = seen.get(roof.label);
+    if (!known || (roof.achieved || 0) > (known.achieved || 0)) seen.set(roof.label, roof);
+  }
+  return [...seen.values()];
+}
+
+function roofs(launch) {
+  const memory = ceilings(launch, r => r.unit === "byte/s" && r.peak > 0).sort((a, b) => a.peak - b.peak);
+  const compute = ceilings(launch, r => r.unit === "FLOP/s" && r.peak > 0).sort((a, b) => b.peak - a.peak);
+  const used = compute.filter(r => r.achieved > 0);
+  const reached = used.length ? used.reduce((a, b) => (b.achieved > a.achieved ? b : a)) : null;
+  // Many tensor ceilings differ by name alone: those in use, the plain ones, and the highest of the rest.
+  const tensor = compute.filter(r => /tensor/i.test(r.label) && !(r.achieved > 0));
+  const lines = compute.filter(r => !tensor.includes(r) || r === tensor[0]);
+  const points = reached ? memory.filter(m => m.achieved > 0).map(m => ({ memory: m, x: reached.achieved / m.achieved, y: reached.achieved })) : [];
+  const ridges = lines.flatMap(c => memory.map(m => c.peak / m.peak));
+  const xs = [...points.map(p => p.x), ...ridges, 0.1, 100];
+  const ys = [...points.map(p => p.y), ...lines.map(l => l.peak)];
+  const [x0, x1] = [Math.floor(Math.log10(Math.min(...xs))), Math.ceil(Math.log10(Math.max(...xs)) + 0.2)];
+  const low = Math.max(Math.log10(Math.max(...ys)) - 8, Math.log10(Math.min(...ys)) - 1.2);
+  const [y0, y1] = [Math.floor(low), Math.ceil(Math.log10(Math.max(...ys)) + 0.1)];
+  const [w, h, left, top, right, bottom] = [1100, 470, 92, 14, 200, 44];
+  const X = v => left + (Math.log10(v) - x0) / (x1 - x0) * (w - left - right);
+  const Y = v => top + (y1 - Math.log10(v)) / (y1 - y0) * (h - top - bottom);
+  const plot = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `Roofline of ${launch.kernel}; the table below has its numbers` });
+  for (let e = x0; e <= x1; e++) {
+    plot.append(svg("line", { class: "grid", x1: X(10 ** e), x2: X(10 ** e), y1: top, y2: h - bottom }),
+      svg("text", { x: X(10 ** e), y: h - bottom + 17, "text-anchor": "middle" }, e < 0 ? String(10 ** e) : count(10 ** e)));
+  }
+  for (let e = y0; e <= y1; e++) {
+    plot.append(svg("line", { class: "grid", x1: left, x2: w - right, y1: Y(10 ** e), y2: Y(10 ** e) }),
+      svg("text", { x: left - 8, y: Y(10 ** e) + 4, "text-anchor": "end" }, si(10 ** e, "FLOP/s").replace(".00", "").replace(/\.0 /, " ")));
+  }
+  plot.append(svg("text", { x: (left + w - right) / 2, y: h - 8, "text-anchor": "middle" }, "arithmetic intensity in FLOP per byte"));
+  const top0 = lines.length ? lines[0].peak : 10 ** y1;
+  memory.forEach((m, at) => {
+    const from = Math.max(10 ** x0, 10 ** y0 / m.peak);
+    const to = Math.min(10 ** x1, top0 / m.peak);
+    if (to <= from) return;
+    const stroke = color(at);
+    plot.append(svg("path", { class: "roof", stroke, d: `M${X(from)} ${Y(from * m.peak)}L${X(to)} ${Y(to * m.peak)}` }));
+    const angle = -Math.atan2(Y(from * m.peak) - Y(to * m.peak), X(to) - X(from)) * 180 / Math.PI;
+    const lx = 10 ** (Math.log10(from) + 0.03 * (x1 - x0));
+    plot.append(svg("text", { x: X(lx), y: Y(lx * m.peak) - 6, transform: `rotate(${angle} ${X(lx)} ${Y(lx * m.peak)})`, style: null, fill: stroke, class: "strong" }, `${m.label} ${rate(m.peak, m.unit)}`));
+  });
+  let last = -Infinity;
+  lines.forEach(c => {
+    const fastest = memory[memory.length - 1].peak;
+    const from = Math.min(10 ** x1, Math.max(10 ** x0, c.peak / fastest));
+    const used = c.achieved > 0;
+    plot.append(svg("path", { class: "roof" + (used ? "" : " faint"), stroke: used ? "var(--ink)" : "var(--dim)", d: `M${X(from)} ${Y(c.peak)}L${X(10 ** x1)} ${Y(c.peak)}` }));
+    const y = Math.max(Y(c.peak) + 4, last + 14);
+    last = y;
+    plot.append(svg("text", { x: w - right + 8, y, class: used ? "strong" : null }, `${c.label} ${rate(c.peak, c.unit)}`));
+  });
+  points.forEach(p => {
+    const at = memory.indexOf(p.memory);
+    const roof = Math.min(reached.peak, p.x * p.memory.peak);
+    plot.append(svg("line", { class: "faint", stroke: color(at), x1: X(p.x), x2: X(p.x), y1: Y(p.y), y2: Y(roof) }),
+      svg("circle", { cx: X(p.x), cy: Y(p.y), r: 6.5, fill: color(at), stroke: "var(--card)", "stroke-width": 2 },
+        svg("title", null, `${p.memory.label}: ${rate(p.y, "FLOP/s")} at ${digits(p.x)} FLOP/byte, ${percent(100 * p.y / roof)} of what its roof allows`)));
+  });
+  plot.dataset.drawn = plot.childElementCount;
+  const notes = points.length ? el("div", { class: "legend" }, points.map(p => {
+    const swatch = el("i", { class: "swatch" });
+    swatch.style.background = color(memory.indexOf(p.memory));
+    return el("span", null, swatch, `${p.memory.label}: ${digits(p.x)} FLOP/byte, ${percent(100 * p.y / Math.min(reached.peak, p.x * p.memory.peak))} of its roof`);
+  })) : el("p", { class: "note" }, "The launch did no counted floating-point work, so no point can be drawn.");
+  return [plot, notes, el("details", null, el("summary", null, "Every ceiling, with its source"), table([
+    { label: "ceiling", cell: r => r.label, key: r => r.label },
+    { label: "peak", num: true, cell: r => rate(r.peak, r.unit), key: r => r.peak },
+    { label: "reached", num: true, cell: r => r.achieved === undefined ? "" : rate(r.achieved, r.unit), key: r => r.achieved },
+    { label: "of the peak", num: true, cell: r => r.achieved === undefined ? "" : percent(100 * r.achieved / r.peak), key: r => r.achieved / r.peak },
+    { label: "source", cell: r => r.source },
+    { label: "chart", cell: r => r.chart },
+  ], launch.roofline, { label: "ceilings" }))];
+}

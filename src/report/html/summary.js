@@ -1,0 +1,104 @@
+// The headline: what bounds this, how fast, what to try, and how far down the ladder it came.
+
+function tile(label, value, extra, share) {
+  return el("div", { class: "tile" }, el("div", { class: "k" }, label), el("div", { class: "v" }, value),
+    extra && el("div", { class: "s" }, extra), share !== undefined && el("div", { class: "meter" }, bar(null, share)));
+}
+
+function number(launch, ...ids) {
+  for (const id of ids) {
+    const at = page.metrics.ids.indexOf(id);
+    const row = page.metrics.rows[launch.id];
+    if (at >= 0 && row && typeof row[at] === "number") return row[at];
+  }
+  return undefined;
+}
+
+function tiles() {
+  const list = [];
+  const time = page.timing;
+  if (time) {
+    const half = 50 * (time.ci95_ns[1] - time.ci95_ns[0]) / time.median_ns;
+    list.push(tile("Time without a tool", duration(time.median_ns),
+      `± ${percent(half)}, median of ${count(time.samples)}`));
+    if (time.bytes_per_s > 0) list.push(tile("Bandwidth", rate(time.bytes_per_s, "B/s"), "from [work]"));
+    if (time.flops_per_s > 0) list.push(tile("Rate", rate(time.flops_per_s, "FLOP/s"), "from [work]"));
+  }
+  for (const sol of (page.speed_of_light || []).slice(0, 1)) {
+    list.push(tile("Of the speed of light", percent(sol.percent), sol.bound + " side", sol.percent / 100));
+    if (sol.flops) list.push(tile("MFU", percent(sol.flops.percent), `of ${sol.flops.label} (${sol.flops.source})`, sol.flops.percent / 100));
+  }
+  const launch = current();
+  if (launch) {
+    if (launch.duration_ns !== undefined) list.push(tile("This launch", duration(launch.duration_ns), "the tool's own clock policy"));
+    const shares = [
+      ["Compute (SM)", "sm__throughput.avg.pct_of_peak_sustained_elapsed"],
+      ["Memory", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"],
+      ["DRAM", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "dram__throughput.avg.pct_of_peak_sustained_elapsed"],
+      ["Warps there", "sm__warps_active.avg.pct_of_peak_sustained_active"],
+    ];
+    for (const [label, ...ids] of shares) {
+      const x = number(launch, ...ids);
+      if (x !== undefined) list.push(tile(label, percent(x), label === "Warps there" ? "achieved occupancy" : "of peak", x / 100));
+    }
+  }
+  if (page.busy) {
+    list.push(tile("GPU busy", percent(100 * page.busy.busy_ns / Math.max(1, page.busy.span_ns)),
+      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)}`, page.busy.busy_ns / page.busy.span_ns));
+  }
+  if (page.correctness) {
+    const c = page.correctness;
+    list.push(tile("Results", c.verdict, c.verdict === "unchecked" ? c.note : `${count(c.checked)} values compared`));
+  }
+  return list;
+}
+
+function summary() {
+  const head = page.headline;
+  const box = el("div", { class: "tiles" });
+  const verdicts = el("div", { class: "badges" });
+  const node = section("summary", "Summary", null, el("p", { class: "title" }, head.title), el("p", { class: "lead" }, said(head.text)), verdicts, box);
+  node.querySelector("h2").classList.add("skip");
+  onLaunch(launch => {
+    box.replaceChildren(...tiles());
+    const list = launch && launch.classification ? launch.classification.verdicts : [];
+    verdicts.replaceChildren(...list.map(v => el("span", { class: "badge " + (v.verdict === launch.classification.primary ? "warn" : ""),
+      title: `score ${v.score}, confidence ${v.confidence}` }, words(v.verdict))));
+  });
+  for (const warning of page.warnings) {
+    node.append(el("p", { class: "note" }, el("span", { class: "badge warn" }, "warning"), " " + warning.text));
+  }
+}
+
+function evidence(list) {
+  return table([
+    { label: "metric", cell: e => el("code", null, e.metric), cls: "name" },
+    { label: "value", num: true, cell: e => digits(e.value) + (e.unit ? " " + e.unit : "") },
+    { label: "held against", num: true, cell: e => digits(e.threshold) },
+    { label: "threshold from", cell: e => e.source },
+  ], list);
+}
+
+function findings() {
+  if (!page.findings.length) return absent.push(["What to try", "no rule found anything to act on"]);
+  const several = new Set(page.findings.map(f => f.kernel || f.launch)).size > 1;
+  section("findings", "What to try", "First things first; each rests on the numbers under it.",
+    el("ol", { class: "findings" }, page.findings.map((f, at) => {
+      const launch = page.launches[f.launch];
+      const kernel = f.kernel || (launch && launch.kernel);
+      return el("li", null, el("span", { class: "n", "aria-hidden": "true" }, at + 1),
+        el("div", { class: "what" }, said(f.text)), el("div", { class: "hint" }, "→ ", said(f.hint)),
+        el("div", null, el("span", { class: "badge" }, words(f.category)), several && kernel ? [" ", kernelName(kernel)] : null),
+        f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence)) : null);
+    })));
+}
+
+function ladder() {
+  if (!page.ladder.length) return absent.push(["Ladder", "a report file by itself tells of no rungs"]);
+  section("ladder", "Ladder", `What was tried, in order; the profile came from rung “${page.rung}”.`,
+    el("ol", { class: "ladder" }, page.ladder.map(r => el("li", { class: r.ok ? "ok" : null },
+      el("span", { class: "dot", "aria-hidden": "true" }, r.ok ? "✓" : "✕"),
+      el("div", null, el("b", null, r.rung), " ", el("span", { class: "dim" }, r.step), " ",
+        el("span", { class: "badge " + (r.ok ? "good" : "bad") }, r.ok ? "held" : r.code || "given up"),
+        r.words ? el("p", null, r.words) : null)))));
+}

@@ -1,0 +1,59 @@
+// A table that sorts by its heads, can be searched, and shows long lists a piece at a time.
+
+/** `columns`: {label, cell(row) → node or text, key(row) → what sorts, num, cls}. */
+function table(columns, rows, { search, limit = 100, label, pick, sort, tools = [] } = {}) {
+  let order = sort || null;
+  let shown = limit;
+  let query = "";
+  const body = el("tbody");
+  const counter = el("span", { class: "count", role: "status" });
+  const more = el("button", { type: "button", class: "gone", on: { click: () => { shown = rows.length; draw(); } } }, "Show all");
+  const heads = columns.map((column, at) => el("th", { class: column.num && "num", scope: "col" },
+    column.key ? el("button", { type: "button", on: { click: () => {
+      const down = order && order.at === at ? !order.down : !!column.num;
+      order = { at, down };
+      draw();
+    } } }, column.label) : column.label));
+  function draw() {
+    let list = rows;
+    if (query) list = list.filter(row => search(row).toLowerCase().includes(query));
+    heads.forEach((head, at) => {
+      if (order && order.at === at) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    if (order) {
+      const key = columns[order.at].key;
+      const sign = order.down ? -1 : 1;
+      list = [...list].sort((a, b) => {
+        const [x, y] = [key(a), key(b)];
+        if (x === y) return 0;
+        if (x === undefined || x === null) return 1;
+        if (y === undefined || y === null) return -1;
+        return (x < y ? -1 : 1) * sign;
+      });
+    }
+    body.replaceChildren(...list.slice(0, shown).map(row => {
+      const line = el("tr", null, columns.map(column => {
+        const cell = el("td", { class: [column.num && "num", column.cls].filter(Boolean).join(" ") || null });
+        const content = column.cell(row);
+        if (content !== undefined && content !== null) cell.append(content);
+        return cell;
+      }));
+      if (pick) pick(line, row);
+      return line;
+    }));
+    more.classList.toggle("gone", list.length <= shown);
+    counter.textContent = list.length > shown ? `${count(shown)} of ${count(list.length)}` : count(list.length) + (query ? " found" : "");
+  }
+  const box = el("div");
+  if (search || rows.length > limit || tools.length) {
+    box.append(el("div", { class: "tools" },
+      search && el("input", { type: "search", placeholder: "Search", "aria-label": "Search " + (label || "the table"),
+        on: { input: e => { query = e.target.value.toLowerCase(); shown = limit; draw(); } } }),
+      ...tools, counter, more));
+  }
+  box.append(el("div", { class: "scroll", tabindex: rows.length > 12 ? 0 : null, role: "region", "aria-label": label },
+    el("table", null, el("thead", null, el("tr", null, heads)), body)));
+  draw();
+  return box;
+}

@@ -1,0 +1,234 @@
+// The timeline: ranges and calls by thread, kernels and copies by stream, on a canvas that zooms.
+
+/** Events of one row, which never overlap: {start, length, name, kind, more}. */
+function lanes(trace) {
+  const rows = new Map();
+  const put = (order, title, kind, event) => {
+    const key = order.join("/");
+    if (!rows.has(key)) rows.set(key, { order, title, kind, events: [] });
+    rows.get(key).events.push(event);
+  };
+  const end = trace.span_ns;
+  for (const [name, start, length, thread, depth] of trace.ranges) {
+    put([0, thread, 0, depth], depth ? "" : `ranges, thread ${thread}`, "range",
+      { start, length: length === null ? end - start : length, name: trace.names[name], open: length === null });
+  }
+  for (const [name, start, length, thread, waits] of trace.calls) {
+    put([0, thread, 1, 0], `CUDA calls, thread ${thread}`, "call", { start, length, name: trace.names[name], waits });
+  }
+  for (const [kind, name, start, length, device, stream, size, launch] of trace.work) {
+    const copy = kind === "copy" || kind === "set";
+    put([1, device, stream, copy ? 1 : 0], `GPU ${device}, stream ${stream}${copy ? ", copies" : ""}`, kind,
+      { start, length, name: trace.names[name], size, launch });
+  }
+  return [...rows.values()].sort((a, b) => {
+    for (let at = 0; at < 4; at++) if (a.order[at] !== b.order[at]) return a.order[at] - b.order[at];
+    return 0;
+  }).flatMap(stacked);
+}
+
+/** Work that overlaps on one stream, or ranges that cross, would hide each other: a row each. */
+function stacked(lane) {
+  lane.events.sort((a, b) => a.start - b.start);
+  const rows = [];
+  for (const event of lane.events) {
+    let row = rows.find(r => r.end <= event.start);
+    if (!row) {
+      if (rows.length >= 8) row = rows[7];
+      else rows.push(row = { title: rows.length ? "" : lane.title, events: [], end: 0 });
+    }
+    row.events.push(event);
+    row.end = Math.max(row.end, event.start + event.length);
+  }
+  return rows;
+}
+
+function timeline() {
+  const trace = page.trace;
+  if (!trace || !(trace.work.length + trace.ranges.length + trace.calls.length)) {
+    return absent.push(["Timeline", "no events were recorded (they come from nsys, the CUPTI collector or a torch trace)"]);
+  }
+  const rows = lanes(trace);
+  const names = new Map();
+  const hue = event => {
+    if (!names.has(event.name)) names.set(event.name, names.size);
+    return names.get(event.name);
+  };
+  rows.forEach(r => r.events.forEach(hue));
+  const [ROW, GUTTER, AXIS] = [24, 168, 24];
+  const height = AXIS + rows.length * ROW + 6;
+  const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label":
+    "Timeline. Arrow left and right move, plus and minus zoom, 0 shows all, comma and full stop go from event to event." });
+  const told = el("p", { class: "picked dim", "aria-live": "polite" }, "Drag to move, Ctrl and wheel to zoom; click an event, or step through them with “,” and “.”.");
+  const span = Math.max(1, trace.span_ns);
+  let [from, to] = [0, span];
+  let picked = null;
+  const all = rows.flatMap((r, row) => r.events.map(event => ({ event, row }))).sort((a, b) => a.event.start - b.event.start);
+  const width = () => canvas.clientWidth || 900;
+  const X = t => GUTTER + (t - from) / (to - from) * (width() - GUTTER - 8);
+  const T = x => from + (x - GUTTER) / (width() - GUTTER - 8) * (to - from);
+
+  function draw() {
+    const ratio = window.devicePixelRatio || 1;
+    const w = width();
+    canvas.width = w * ratio;
+    canvas.height = height * ratio;
+    canvas.style.height = height + "px";
+    const g = canvas.getContext("2d");
+    g.scale(ratio, ratio);
+    const [ink, dim, line, card, soft] = ["ink", "dim", "line", "card", "soft"].map(themed);
+    const palette = Array.from({ length: 10 }, (_, at) => resolved(at));
+    g.fillStyle = card;
+    g.fillRect(0, 0, w, height);
+    g.font = "12px system-ui, sans-serif";
+    g.textBaseline = "middle";
+    let drawn = 0;
+    const step = 10 ** Math.floor(Math.log10((to - from) / 4));
+    const tick = [1, 2, 5, 10].map(m => m * step).find(s => (to - from) / s <= 8);
+    for (let t = Math.ceil(from / tick) * tick; t <= to; t += tick) {
+      g.fillStyle = line;
+      g.fillRect(X(t), AXIS, 1, height);
+      g.fillStyle = dim;
+      g.fillText(t === 0 ? "0" : duration(t), Math.min(X(t) + 4, w - 56), AXIS / 2);
+    }
+    rows.forEach((row, at) => {
+      const y = AXIS + at * ROW;
+      if (row.title) { g.fillStyle = line; g.fillRect(0, y, w, 1); }
+      let edge = -1;
+      for (const event of row.events) {
+        if (event.start > to || event.start + event.length < from) continue;
+        const x = Math.max(GUTTER, X(event.start));
+        const right = Math.min(w, X(event.start + event.length));
+        const wide = Math.max(1.5, right - x);
+        // Events that share a pixel are drawn once.
+        if (wide <= 1.5 && x - edge < 1) continue;
+        edge = x;
+        g.fillStyle = palette[hue(event) % 10];
+        g.globalAlpha = event.waits ? 0.45 : 1;
+        g.fillRect(x, y + 3, wide, ROW - 6);
+        g.globalAlpha = 1;
+        drawn++;
+        if (picked && picked.event === event) {
+          g.strokeStyle = ink;
+          g.lineWidth = 2;
+          g.strokeRect(x, y + 2, wide, ROW - 4);
+        }
+        if (wide > 34) {
+          g.save();
+          g.beginPath();
+          g.rect(x, y, wide - 4, ROW);
+          g.clip();
+          g.fillStyle = event.waits ? ink : themed("on-accent");
+          g.fillText(short(event.name), x + 5, y + ROW / 2 + 0.5);
+          g.restore();
+        }
+      }
+      g.fillStyle = row.title ? soft : card;
+      g.fillRect(0, y + 1, GUTTER - 6, ROW - 1);
+      g.fillStyle = dim;
+      g.fillText(row.title, 8, y + ROW / 2, GUTTER - 18);
+    });
+    canvas.dataset.drawn = drawn;
+  }
+
+  const words = event => {
+    const parts = [duration(event.length) + (event.open ? " (never closed)" : ""), "at " + duration(event.start)];
+    if (event.size) parts.push(`${bytes(event.size)}, ${rate(event.size / event.length * 1e9, "B/s")}`);
+    if (event.waits) parts.push("waits for the GPU");
+    return parts.join(", ");
+  };
+  const pick = hit => {
+    picked = hit;
+    told.replaceChildren(el("b", null, hit.event.name), " " + words(hit.event));
+    const { start, length } = hit.event;
+    if (start < from || start + length > to) view(start - (to - from) / 3, to - from);
+    if (page.launches[hit.event.launch] && page.launches[hit.event.launch].detailed) choose(hit.event.launch);
+    draw();
+  };
+  const hit = (x, y) => {
+    const row = rows[Math.floor((y - AXIS) / ROW)];
+    if (!row || x < GUTTER) return null;
+    const slack = (to - from) / width() * 3;
+    const t = T(x);
+    let best = null;
+    for (const event of row.events) {
+      if (event.start - slack > t) break;
+      if (event.start + event.length + slack >= t) best = event;
+    }
+    return best && { event: best, row: rows.indexOf(row) };
+  };
+  function view(start, length) {
+    length = Math.max(20, Math.min(span, length));
+    start = Math.max(0, Math.min(span - length, start));
+    [from, to] = [start, start + length];
+    draw();
+  }
+  const zoom = (factor, at = (from + to) / 2) => view(at - (at - from) * factor, (to - from) * factor);
+  const move = share => view(from + share * (to - from), to - from);
+
+  const tip = el("div", { class: "tip gone" });
+  document.body.append(tip);
+  let dragged = null;
+  canvas.addEventListener("pointerdown", e => { dragged = { x: e.clientX, from, far: false }; canvas.setPointerCapture(e.pointerId); });
+  canvas.addEventListener("pointerup", e => {
+    const box = canvas.getBoundingClientRect();
+    const found = dragged && !dragged.far && hit(e.clientX - box.left, e.clientY - box.top);
+    dragged = null;
+    if (found) pick(found);
+  });
+  canvas.addEventListener("pointermove", e => {
+    const box = canvas.getBoundingClientRect();
+    if (dragged) {
+      const by = e.clientX - dragged.x;
+      if (Math.abs(by) > 3) dragged.far = true;
+      if (dragged.far) view(dragged.from - by / (width() - GUTTER - 8) * (to - from), to - from);
+    }
+    const found = !dragged && hit(e.clientX - box.left, e.clientY - box.top);
+    tip.classList.toggle("gone", !found);
+    if (found) {
+      tip.replaceChildren(el("b", null, found.event.name), words(found.event));
+      tip.style.left = Math.min(e.clientX + 14, window.innerWidth - tip.offsetWidth - 8) + "px";
+      tip.style.top = e.clientY + 16 + "px";
+    }
+  });
+  canvas.addEventListener("pointerleave", () => tip.classList.add("gone"));
+  canvas.addEventListener("wheel", e => {
+    if (!e.ctrlKey && !e.metaKey) return;
+    e.preventDefault();
+    zoom(e.deltaY > 0 ? 1.25 : 0.8, T(e.clientX - canvas.getBoundingClientRect().left));
+  }, { passive: false });
+  canvas.addEventListener("keydown", e => {
+    const next = by => {
+      const at = picked ? all.findIndex(a => a.event === picked.event) : by > 0 ? -1 : 1;
+      const found = all[Math.max(0, Math.min(all.length - 1, at + by))];
+      if (found) pick(found);
+    };
+    const keys = { ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5),
+      "-": () => zoom(2), 0: () => view(0, span), ",": () => next(-1), ".": () => next(1) };
+    if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
+  });
+  const button = (text, name, f) => el("button", { type: "button", "aria-label": name, title: name, on: { click: f } }, text);
+  section("timeline", "Timeline", page.idle_text || null,
+    el("div", { class: "tools" }, button("−", "Zoom out", () => zoom(2)), button("+", "Zoom in", () => zoom(0.5)),
+      button("←", "Move left", () => move(-0.3)), button("→", "Move right", () => move(0.3)), button("All", "Show all", () => view(0, span)),
+      trace.work.length ? button("GPU work", "From the first to the last piece of GPU work", () => {
+        const [, , start] = trace.work[0];
+        const end = trace.work.reduce((most, w) => Math.max(most, w[2] + w[3]), 0);
+        view(start - 0.02 * (end - start), 1.04 * (end - start));
+      }) : null,
+      el("span", { class: "count" }, `${plural(trace.work.length, "piece")} of GPU work, ${plural(trace.ranges.length, "range")}, ${plural(trace.calls.length, "call")}${trace.cut ? `; ${count(trace.cut)} more events left out` : ""}`)),
+    el("div", { class: "lanes" }, canvas), told, copies());
+  repaint.push(draw);
+  new ResizeObserver(draw).observe(canvas);
+  draw();
+}
+
+function copies() {
+  if (!page.copies.length) return null;
+  return el("details", null, el("summary", null, "Copies and fills"), table([
+    { label: "kind", cell: c => c.kind }, { label: "count", num: true, cell: c => count(c.count), key: c => c.count },
+    { label: "bytes", num: true, cell: c => bytes(c.bytes), key: c => c.bytes },
+    { label: "time", num: true, cell: c => duration(c.total_ns), key: c => c.total_ns },
+    { label: "rate", num: true, cell: c => rate(c.bytes / Math.max(1, c.total_ns) * 1e9, "B/s"), key: c => c.bytes / c.total_ns },
+  ], page.copies, { label: "copies" }));
+}
