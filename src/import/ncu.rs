@@ -11,6 +11,7 @@ mod metrics;
 mod refusal;
 mod region;
 mod roofline;
+mod section;
 mod stalls;
 
 use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Problem};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Classification, Metric};
+use super::{Classification, Metric, Value};
 
 /// A launch. Launches of one kernel are separate entries, in time order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +53,9 @@ pub struct Launch {
     /// The tool's own rule messages.
     #[serde(default)]
     pub rules: Vec<RuleMessage>,
+    /// The tool's own section tables, as its details page shows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raw_sections: Vec<RawSection>,
     /// Ceilings and achieved points of the tool's roofline charts.
     #[serde(default)]
     pub roofline: Vec<Roof>,
@@ -100,6 +103,50 @@ pub struct RuleMessage {
     /// Estimated speed-up in percent, as the rule says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speedup_percent: Option<f64>,
+}
+
+/// A section of the tool's own report, in the tool's words and order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RawSection {
+    /// The tool's id, e.g. `SpeedOfLight`.
+    pub id: String,
+    /// Its name, e.g. `GPU Speed Of Light Throughput`.
+    pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The rows of its head, which is what the tool's details page prints.
+    #[serde(default)]
+    pub rows: Vec<RawRow>,
+    /// The tables and bar charts of its body.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<RawTable>,
+    /// What the tool's rules said about it: numbers in the launch's `rules`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<u32>,
+}
+
+/// A table or bar chart of a section.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RawTable {
+    /// Its label.
+    pub label: String,
+    /// Its rows; metrics without a value are left out.
+    pub rows: Vec<RawRow>,
+}
+
+/// One labelled value of a section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RawRow {
+    /// The tool's label, e.g. `Memory Throughput`.
+    pub label: String,
+    /// The metric's id.
+    pub metric: String,
+    /// Its value, in the base unit.
+    pub value: Value,
+    /// Base unit, as in [`Metric`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
 }
 
 /// One ceiling of a roofline with the achieved point under it.

@@ -3,7 +3,7 @@
 use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule};
 
 use super::metrics::{self, Absent};
-use super::{region, roofline};
+use super::{region, roofline, section};
 use crate::model::Launch;
 use crate::model::launch::RuleMessage;
 
@@ -25,7 +25,10 @@ pub(super) fn import(result: &NcuResult<'_>, id: u32, from: &str, absent: &mut A
     launch.duration_ns = launch.number("gpu__time_duration.sum");
     launch.registers = whole(launch.number("launch__registers_per_thread"));
     launch.shared_bytes = shared_bytes(&launch);
-    launch.rules = result.rules().flat_map(rule_messages).collect();
+    let rules = result.rules().flat_map(rule_messages);
+    let (sections, rules): (Vec<_>, Vec<_>) = rules.unzip();
+    launch.rules = rules;
+    launch.raw_sections = section::import(result, &launch, &sections);
     launch.roofline = roofline::import(result, &launch);
     launch
 }
@@ -57,15 +60,18 @@ fn kernels_of_range(result: &NcuResult<'_>) -> Vec<String> {
     names.filter_map(|instance| instance.value.text().map(str::to_owned)).collect()
 }
 
-/// A rule's messages; its estimate stands on the first of them.
-fn rule_messages(rule: Rule) -> Vec<RuleMessage> {
+/// A rule's messages with their section; its estimate stands on the first of them.
+fn rule_messages(rule: Rule) -> Vec<(String, RuleMessage)> {
     let mut estimate = rule.speedup.map(|speedup| speedup.percent).filter(|x| x.is_finite());
-    let messages = rule.messages.into_iter().map(|message| RuleMessage {
-        rule: rule.identifier.clone(),
-        kind: kind_name(message.kind).to_owned(),
-        title: message.title,
-        text: message.text,
-        speedup_percent: estimate.take(),
+    let messages = rule.messages.into_iter().map(|message| {
+        let message = RuleMessage {
+            rule: rule.identifier.clone(),
+            kind: kind_name(message.kind).to_owned(),
+            title: message.title,
+            text: message.text,
+            speedup_percent: estimate.take(),
+        };
+        (rule.section.clone(), message)
     });
     messages.collect()
 }

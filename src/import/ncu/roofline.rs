@@ -27,7 +27,8 @@ pub(super) fn import(result: &NcuResult<'_>, launch: &Launch) -> Vec<Roof> {
     roofs
 }
 
-fn compute_capability(launch: &Launch) -> Option<u64> {
+/// Ten times major plus minor.
+pub(super) fn compute_capability(launch: &Launch) -> Option<u64> {
     let major = launch.number("device__attribute_compute_capability_major")?;
     let minor = launch.number("device__attribute_compute_capability_minor")?;
     Some(major as u64 * 10 + minor as u64)

@@ -6,7 +6,8 @@ use rgpu_format::ncu_rep::Limits;
 
 use super::{Asked, Imported, import};
 use crate::analysis::classify;
-use crate::model::Launch;
+use crate::model::launch::RawRow;
+use crate::model::{Launch, Value};
 
 fn imported(case: &str, asked: &[&str]) -> Imported {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
@@ -56,6 +57,69 @@ fn a_metric_without_a_value_is_absent_and_named() {
     let gaps: Vec<_> = all.gaps.iter().map(|gap| gap.code.as_str()).collect();
     assert_eq!(gaps, ["no_data_metric"]);
     assert!(all.gaps[0].text.contains(name));
+}
+
+/// ncu's details page: section, label, unit and value of every metric, in its order.
+fn details_page(case: &str) -> Vec<[String; 4]> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
+    let text = std::fs::read_to_string(fixtures.join(case).join("details.csv")).unwrap();
+    let cells = |line: &str| -> Vec<String> {
+        let line = line.trim_start_matches('"').trim_end_matches([',', '"']);
+        line.split("\",\"").map(str::to_owned).collect()
+    };
+    let rows = text.lines().filter(|line| line.starts_with("\"0\",")).map(cells);
+    let metrics = rows.filter(|row| row.len() == 15);
+    metrics.map(|row| [11, 12, 13, 14].map(|column| row[column].clone())).collect()
+}
+
+/// Whether `cell` is `value` in some power of a thousand of its unit, within the digits printed.
+fn prints(cell: &str, value: &Value) -> bool {
+    let Some(number) = value.as_f64() else { return matches!(value, Value::Text(t) if t == cell) };
+    let plain = cell.replace(',', "");
+    let decimals = plain.split_once('.').map_or(0, |(_, digits)| digits.len() as i32);
+    let Ok(printed) = plain.parse::<f64>() else { return false };
+    (-1..5).any(|power| {
+        let scaled = number / 1000_f64.powi(power);
+        (printed - scaled).abs() <= 0.5001 * 10_f64.powi(-decimals)
+            && (printed != 0.0 || scaled == 0.0 || power == 0)
+    })
+}
+
+#[test]
+fn raw_sections_hold_what_ncus_details_page_prints_in_its_order() {
+    for case in [
+        "full-vecadd",
+        "full-tiled-matmul",
+        "full-transpose-conflicts",
+        "full-uncoalesced",
+        "full-spill",
+        "full-divergent",
+    ] {
+        let launch = launch(case);
+        let sections = &launch.raw_sections;
+        let ours: Vec<_> =
+            sections.iter().flat_map(|s| s.rows.iter().map(move |row| (&s.name, row))).collect();
+        let page = details_page(case);
+        let labels = |rows: &[(&String, &RawRow)]| -> Vec<_> {
+            rows.iter().map(|(section, row)| format!("{section} / {}", row.label)).collect()
+        };
+        let printed: Vec<_> =
+            page.iter().map(|[section, label, ..]| format!("{section} / {label}")).collect();
+        assert_eq!(labels(&ours), printed, "{case}");
+        for ((_, row), [_, label, unit, cell]) in ours.iter().zip(&page) {
+            assert!(prints(cell, &row.value), "{case} {label}: {cell} {unit} against {row:?}");
+            assert!(unit.ends_with(row.unit.as_str()) || unit.len() < 8, "{label}: {unit}");
+        }
+        let bars = sections.iter().find(|s| s.id == "ComputeWorkloadAnalysis").unwrap();
+        assert_eq!(bars.tables[0].label, "Pipe Utilization (% of elapsed cycles)");
+        assert!(bars.tables[0].rows.iter().any(|row| row.label == "ALU"));
+        let light = sections.iter().find(|s| s.id == "SpeedOfLight").unwrap();
+        let memory = light.tables.iter().find(|t| t.label == "Memory Throughput Breakdown");
+        assert!(memory.unwrap().rows.len() > 20);
+        let said: Vec<_> =
+            light.rules.iter().map(|rule| launch.rules[*rule as usize].rule.as_str()).collect();
+        assert!(said.contains(&"SOLBottleneck"), "{case}: {said:?}");
+    }
 }
 
 #[test]

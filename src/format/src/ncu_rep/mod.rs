@@ -52,7 +52,7 @@ pub use report::{Limits, NcuReport};
 pub use result::{Dim3, Launch, Metrics, NcuResult, ResultKind};
 pub use roofline::{ArchFilter, MetricRef, Rate, RooflineChart, RooflinePoint};
 pub use rule::{FocusMetric, MessageKind, Rule, RuleMessage, SourceMarker, Speedup, SpeedupScope};
-pub use section::Section;
+pub use section::{Section, SectionTable};
 pub use session::{Device, Executable, Process, Session, Settings, System};
 pub use source::{Function, Source, SourceFile};
 pub use value::MetricValue;

@@ -44,19 +44,22 @@ pub enum Rate {
     },
 }
 
-/// A metric by name: 1 name, 6 filter, 7 options {1 name, 3 filter} for other GPUs.
+/// A metric by name: 1 name, 2 label, 6 filter, 7 options {1 name, 3 filter} for other GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetricRef {
     name: String,
+    label: String,
     filter: ArchFilter,
     options: Vec<(String, ArchFilter)>,
 }
 
-/// The GPUs that something is for: 1 least and 2 greatest compute capability, times ten.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The GPUs that something is for: 1 least and 2 greatest compute capability, times ten, or
+/// 3 several such ranges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchFilter {
     least: Option<u64>,
     greatest: Option<u64>,
+    ranges: Vec<(u64, u64)>,
 }
 
 impl ArchFilter {
@@ -64,13 +67,27 @@ impl ArchFilter {
     pub fn passes(&self, compute_capability: u64) -> bool {
         self.least.is_none_or(|least| least <= compute_capability)
             && self.greatest.is_none_or(|greatest| compute_capability <= greatest)
+            && (self.ranges.is_empty()
+                || self
+                    .ranges
+                    .iter()
+                    .any(|&(least, greatest)| (least..=greatest).contains(&compute_capability)))
     }
 
-    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+    pub(super) fn read(message: Message<'_>, notes: &mut Notes) -> Self {
         let mut filter = ArchFilter::default();
-        notes.walk(message, "filter", |_, field| match field.number {
+        notes.walk(message, "filter", |notes, field| match field.number {
             1 => field.varint().map(|arch| filter.least = Some(arch)),
             2 => field.varint().map(|arch| filter.greatest = Some(arch)),
+            3 => field.message().map(|message| {
+                let (mut least, mut greatest) = (0, u64::MAX);
+                notes.walk(message, "filter range", |_, field| match field.number {
+                    1 => field.varint().map(|arch| least = arch),
+                    2 => field.varint().map(|arch| greatest = arch),
+                    _ => None,
+                });
+                filter.ranges.push((least, greatest));
+            }),
             _ => None,
         });
         filter
@@ -85,10 +102,25 @@ impl MetricRef {
         option.map(|(name, _)| name).or(own).map(String::as_str)
     }
 
-    fn read(message: Message<'_>, notes: &mut Notes) -> Self {
+    pub(super) fn named(name: String, label: String) -> Self {
+        MetricRef { name, label, ..MetricRef::default() }
+    }
+
+    /// The name without regard to the GPU.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the section calls it; empty where it does not.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(super) fn read(message: Message<'_>, notes: &mut Notes) -> Self {
         let mut metric = MetricRef::default();
         notes.walk(message, "section metric", |notes, field| match field.number {
             1 => field.text().map(|name| metric.name = name.into_owned()),
+            2 => field.text().map(|label| metric.label = label.into_owned()),
             6 => field.message().map(|filter| metric.filter = ArchFilter::read(filter, notes)),
             7 => field.message().map(|message| {
                 let (mut name, mut filter) = (String::new(), ArchFilter::default());

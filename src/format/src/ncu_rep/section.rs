@@ -1,22 +1,46 @@
 //! Sections: ncu's own page layout, half of a full report's bytes, decoded only when asked for.
+//!
+//! | message | fields |
+//! |---|---|
+//! | section | 1 identifier, 2 name, 3 order, 4 header {2 metrics}, 5 bodies {1 items, 2 name}, 6 metrics, 7 description |
+//! | item | 1 table and 2 bar chart {1 label, 5 metrics}, 5 group {1 items}, 6 roofline chart, 8 grid {1 label, 2 columns {1 {1 suffix, 2 label}}, 3 rows {1 {1 base name, 2 label}}}, 200 filter of GPUs; the rest are charts without numbers of their own |
+//!
+//! A section holds names and labels; the values are the result's metrics. Read off reports of
+//! 2025.3.1 and compared with its details page.
 
 use std::borrow::Cow;
 
 use super::notes::Notes;
-use super::roofline::RooflineChart;
+use super::roofline::{ArchFilter, MetricRef, RooflineChart};
 use super::wire::Message;
 
-/// `ProfilerSection`: 1 identifier, 2 name, 3 order, 4 header, 5 bodies {1 items, 2 name},
-/// 6 metrics, 7 description. An item's field 6 is a roofline chart and 200 the filter of GPUs that
-/// the item is for.
+/// A section of a result.
 #[derive(Debug, Clone, Default)]
 pub struct Section<'a> {
     /// NVIDIA's identifier, such as `SpeedOfLight`.
     pub identifier: Cow<'a, str>,
     /// Its name for people.
     pub name: Cow<'a, str>,
+    /// Where it stands among the others, least first.
+    pub order: u64,
+    /// What it is for.
+    pub description: Cow<'a, str>,
     message: Message<'a>,
 }
+
+/// A table or bar chart of a section's bodies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SectionTable {
+    /// Its label.
+    pub label: String,
+    /// The GPUs it is for.
+    pub filter: ArchFilter,
+    /// What it shows, in its order. A name that begins with `breakdown:` is a list of metrics.
+    pub metrics: Vec<MetricRef>,
+}
+
+/// A damaged grid of this many cells and more is left out.
+const CELLS: usize = 4096;
 
 impl<'a> Section<'a> {
     pub(super) fn read(message: Message<'a>) -> Self {
@@ -24,6 +48,8 @@ impl<'a> Section<'a> {
         Notes::default().walk(message, "section", |_, field| match field.number {
             1 => field.text().map(|text| section.identifier = text),
             2 => field.text().map(|text| section.name = text),
+            3 => field.varint().map(|order| section.order = order),
+            7 => field.text().map(|text| section.description = text),
             _ => None,
         });
         section
@@ -34,13 +60,76 @@ impl<'a> Section<'a> {
         self.message.bytes()
     }
 
+    /// The metrics of the section's header, which is what the details page prints, in its order:
+    /// by name.
+    pub fn header(&self) -> Vec<MetricRef> {
+        let headers = children(self.message, 4).flat_map(|header| children(header, 2));
+        let mut metrics: Vec<_> =
+            headers.map(|metric| MetricRef::read(metric, &mut Notes::default())).collect();
+        metrics.sort_by(|a, b| a.name().cmp(b.name()));
+        metrics
+    }
+
+    /// The tables and bar charts of its bodies.
+    pub fn tables(&self) -> Vec<SectionTable> {
+        let items = children(self.message, 5).flat_map(|body| children(body, 1));
+        let mut tables = Vec::new();
+        for item in items {
+            let filter = children(item, 200).next();
+            let filter = filter.map(|m| ArchFilter::read(m, &mut Notes::default()));
+            let filter = filter.unwrap_or_default();
+            let groups = children(item, 5).flat_map(|group| children(group, 1));
+            for item in std::iter::once(item).chain(groups) {
+                let charts = children(item, 1).chain(children(item, 2)).map(chart);
+                let grids = children(item, 8).filter_map(grid);
+                let found = charts.chain(grids).filter(|table| !table.metrics.is_empty());
+                tables.extend(found.map(|table| SectionTable { filter: filter.clone(), ..table }));
+            }
+        }
+        tables
+    }
+
     /// The section's roofline charts, for all GPUs: a chart says itself which ones it is for.
     pub fn rooflines(&self) -> Vec<RooflineChart> {
-        let children = |message: Message<'a>, number| {
-            let fields = message.fields().flatten().filter(move |field| field.number == number);
-            fields.filter_map(|field| field.message())
-        };
         let items = children(self.message, 5).flat_map(|body| children(body, 1));
         items.filter_map(|item| RooflineChart::of_item(item, &mut Notes::default())).collect()
     }
+}
+
+fn children<'a>(message: Message<'a>, number: u32) -> impl Iterator<Item = Message<'a>> {
+    let fields = message.fields().flatten().filter(move |field| field.number == number);
+    fields.filter_map(|field| field.message())
+}
+
+fn label(message: Message<'_>, number: u32) -> String {
+    let text = children(message, number).next();
+    text.map(|text| text.text().into_owned()).unwrap_or_default()
+}
+
+fn chart(message: Message<'_>) -> SectionTable {
+    let metrics = children(message, 5);
+    SectionTable {
+        label: label(message, 1),
+        filter: ArchFilter::default(),
+        metrics: metrics.map(|m| MetricRef::read(m, &mut Notes::default())).collect(),
+    }
+}
+
+/// Rows times columns: a metric's name is the row's base and the column's suffix.
+fn grid(message: Message<'_>) -> Option<SectionTable> {
+    let parts = |number| -> Vec<(String, String)> {
+        let cells = children(message, number).flat_map(|list| children(list, 1));
+        cells.map(|cell| (label(cell, 1), label(cell, 2))).collect()
+    };
+    let (columns, rows) = (parts(2), parts(3));
+    if rows.len().saturating_mul(columns.len()) > CELLS {
+        return None;
+    }
+    let cells = rows.iter().flat_map(|(base, row)| {
+        columns.iter().map(move |(suffix, column)| {
+            MetricRef::named(format!("{base}{suffix}"), format!("{row}, {column}"))
+        })
+    });
+    let metrics = cells.collect();
+    Some(SectionTable { label: label(message, 1), filter: ArchFilter::default(), metrics })
 }
