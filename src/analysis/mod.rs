@@ -5,6 +5,7 @@
 
 pub mod classify;
 mod concept;
+pub mod occupancy;
 pub mod rule;
 mod threshold;
 
