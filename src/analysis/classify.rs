@@ -1,12 +1,24 @@
 //! Applies the rules and ranks what they say.
 
 use super::rule::{Conclusion, Confidence, Kind, RULES, Rule};
+use super::threshold::{Limits, Thresholds};
+use super::{device, roofline};
 use crate::model::{Classification, Finding, Launch, Profile, Verdict};
 
-/// Classifies every launch and fills the profile's findings, first things first.
+/// Classifies every launch by the built-in thresholds. See [`analyze_with`].
+pub fn analyze(profile: &mut Profile) {
+    analyze_with(profile, &Thresholds::default());
+}
+
+/// Classifies every launch and fills the profile's findings, first things first; adds ceilings and
+/// speeds of light where the profile has what they need.
 ///
 /// Launches of one kernel with one geometry tell the same story; only the longest of them is told.
-pub fn analyze(profile: &mut Profile) {
+/// A finding names its kernel where the launches are of several.
+pub fn analyze_with(profile: &mut Profile, thresholds: &Thresholds) {
+    roofline::add(profile);
+    let several = profile.launches.windows(2).any(|pair| pair[0].kernel != pair[1].kernel);
+    let device = device::of(profile);
     let mut findings = Vec::new();
     let mut told: Vec<(String, [u32; 3], [u32; 3])> = Vec::new();
     let mut order: Vec<usize> = (0..profile.launches.len()).collect();
@@ -14,8 +26,12 @@ pub fn analyze(profile: &mut Profile) {
     order.sort_by(|a, b| duration(*b).total_cmp(&duration(*a)));
     for index in order {
         let launch = &mut profile.launches[index];
-        let (classification, found) = classify(launch);
+        let major = device::major(launch).or(device.compute.map(|(major, _)| major));
+        let (classification, mut found) = classify_with(launch, &Limits::new(thresholds, major));
         launch.classification = classification;
+        if several {
+            found.iter_mut().for_each(|f| f.kernel = Some(launch.kernel.clone()));
+        }
         let key = (launch.kernel.clone(), launch.grid, launch.block);
         if !told.contains(&key) {
             told.push(key);
@@ -30,15 +46,24 @@ pub fn analyze(profile: &mut Profile) {
 /// mending it would save a third of the time.
 const CAUSE_DECIDES: f64 = 0.33;
 
+/// What bounds a launch by the built-in thresholds. See [`classify_with`].
+pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
+    let thresholds = Thresholds::default();
+    classify_with(launch, &Limits::new(&thresholds, device::major(launch)))
+}
+
 /// What bounds a launch, and the findings that follow. Nothing where no rule applies.
 ///
 /// First stand causes that decide, then bounds, then the rest, each by its score; the first is the
 /// primary verdict. So a kernel whose memory is busy with bank conflicts is about bank conflicts,
 /// and that it is memory-bound comes second.
-pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
+pub fn classify_with(
+    launch: &Launch,
+    limits: &Limits<'_>,
+) -> (Option<Classification>, Vec<Finding>) {
     let mut concluded: Vec<(&Rule, Conclusion)> = RULES
         .iter()
-        .filter_map(|rule| Some((rule, (rule.apply)(launch)?)))
+        .filter_map(|rule| Some((rule, (rule.apply)(launch, limits)?)))
         .filter(|(_, conclusion)| conclusion.score.is_finite())
         .collect();
     concluded.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.1.score.total_cmp(&a.1.score)));

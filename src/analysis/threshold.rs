@@ -1,15 +1,25 @@
 //! Every threshold of the rules in one table, each with its source.
 //!
-//! `ncu` is the constant of the rule of that name in the sections that ncu 2025.3 installs; they
-//! hold for every architecture from Volta on. `rgpu` is a choice made here.
+//! A source `ncu` and a name is the constant of the rule of that name in the sections that ncu
+//! 2025.3 installs; these hold for every architecture from Volta on. `rgpu` is a choice made here;
+//! `rgpu, unmeasured` is one that no recording of that architecture has confirmed yet. A row may
+//! say something else from some architecture on. The user's own values (`[analysis]` in rgpu.toml)
+//! win over both.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
 
 use crate::model::Evidence;
 
-/// A limit and where it comes from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Threshold {
-    pub(super) value: f64,
-    pub(super) source: &'static str,
+/// A limit as it holds for one launch, and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold {
+    /// The limit.
+    pub value: f64,
+    /// Where it comes from.
+    pub source: &'static str,
 }
 
 impl Threshold {
@@ -25,37 +35,212 @@ impl Threshold {
     }
 }
 
-const fn ncu(value: f64, source: &'static str) -> Threshold {
-    Threshold { value, source }
+/// One row of the table.
+#[derive(Debug)]
+pub struct Row {
+    /// The key in `[analysis]`.
+    pub key: &'static str,
+    /// The limit and its source.
+    pub value: f64,
+    /// See `value`.
+    pub source: &'static str,
+    /// Another limit from this major compute capability on, oldest first.
+    pub newer: &'static [(u32, Threshold)],
+    /// What is held against it, with the unit.
+    pub what: &'static str,
 }
 
-/// Below it neither compute nor memory is what bounds a kernel, in % of peak.
-pub(super) const THROUGHPUT_LOW: Threshold = ncu(60.0, "ncu SOLBottleneck");
-/// Points by which one throughput must exceed the other to be the bound alone.
-pub(super) const THROUGHPUT_APART: Threshold = ncu(10.0, "ncu SOLBottleneck");
-/// Theoretical occupancy, in %.
-pub(super) const OCCUPANCY_THEORETICAL: Threshold = ncu(80.0, "ncu TheoreticalOccupancy");
-/// Points between theoretical and achieved occupancy.
-pub(super) const OCCUPANCY_GAP: Threshold = ncu(10.0, "ncu AchievedOccupancy");
-/// Waves of blocks below which SMs stay empty.
-pub(super) const WAVES_FULL: Threshold = ncu(1.0, "ncu SOLBottleneck");
-/// Share of the time that a last, partial wave may cost.
-pub(super) const TAIL_SHARE: Threshold = ncu(0.2, "ncu TailEffect");
-/// Share of the time that is really lost, given how full the last wave is.
-pub(super) const TAIL_LOST: Threshold = Threshold { value: 0.05, source: "rgpu" };
-/// Instructions issued per cycle and scheduler, below which warps wait too much.
-pub(super) const ISSUE_ACTIVE: Threshold = ncu(0.8, "ncu CPIStall");
-/// Share of one stall reason among all cycles between two issues.
-pub(super) const STALL_SHARE: Threshold = ncu(0.3, "ncu CPIStall");
-/// Share of shared-memory wavefronts that are there because of bank conflicts.
-pub(super) const BANK_CONFLICTS: Threshold = ncu(0.1, "ncu SharedMemoryConflicts");
-/// Active threads of a warp of 32.
-pub(super) const ACTIVE_THREADS: Threshold = ncu(24.0, "ncu ThreadDivergence");
-/// Share by which the busiest unit exceeds the average one.
-pub(super) const IMBALANCE: Threshold = ncu(0.05, "ncu WorkloadImbalance");
-/// Share of sectors that a better access pattern would not move.
-pub(super) const EXCESS_SECTORS: Threshold = Threshold { value: 0.1, source: "rgpu" };
-/// Spilled requests to local memory, in % of all local requests.
-pub(super) const SPILLS: Threshold = Threshold { value: 0.0, source: "rgpu" };
-/// Nanoseconds below which a launch's own overhead is as long as the kernel.
-pub(super) const LAUNCH_NS: Threshold = Threshold { value: 4000.0, source: "rgpu" };
+const fn row(key: &'static str, value: f64, source: &'static str, what: &'static str) -> Row {
+    Row { key, value, source, newer: &[], what }
+}
+
+macro_rules! table {
+    ($($name:ident = $row:expr;)*) => {
+        $(pub(super) static $name: Row = $row;)*
+
+        /// All rows.
+        pub static TABLE: &[&Row] = &[$(&$name),*];
+    };
+}
+
+const UNMEASURED: &str = "rgpu, unmeasured";
+
+table! {
+    THROUGHPUT_LOW = row("throughput_low", 60.0, "ncu SOLBottleneck",
+        "% of peak below which neither compute nor memory is what bounds a kernel");
+    THROUGHPUT_APART = row("throughput_apart", 10.0, "ncu SOLBottleneck",
+        "points by which one throughput must exceed the other to be the bound alone");
+    OCCUPANCY_THEORETICAL = row("occupancy_theoretical", 80.0, "ncu TheoreticalOccupancy",
+        "% of an SM's warps that could be there");
+    OCCUPANCY_GAP = row("occupancy_gap", 10.0, "ncu AchievedOccupancy",
+        "points between theoretical and achieved occupancy");
+    WAVES_FULL = row("waves_full", 1.0, "ncu SOLBottleneck",
+        "waves of blocks below which SMs stay empty");
+    TAIL_SHARE = row("tail_share", 0.2, "ncu TailEffect",
+        "share of the time that a last, partial wave may cost");
+    TAIL_LOST = row("tail_lost", 0.05, "rgpu",
+        "share of the time that is really lost, given how full the last wave is");
+    ISSUE_ACTIVE = row("issue_active", 0.8, "ncu CPIStall",
+        "instructions a cycle and scheduler below which warps wait too much");
+    ISSUE_SLOTS = row("issue_slots", 0.6, "ncu IssueSlotUtilization",
+        "instructions a cycle and scheduler below which issue slots go unused");
+    STALL_SHARE = row("stall_share", 0.3, "ncu CPIStall",
+        "share of one stall reason among all cycles between two issues");
+    BANK_CONFLICTS = row("bank_conflicts", 0.1, "ncu SharedMemoryConflicts",
+        "share of shared-memory wavefronts that are there because of conflicts");
+    ACTIVE_THREADS = row("active_threads", 24.0, "ncu ThreadDivergence",
+        "active threads of a warp of 32");
+    IMBALANCE = row("imbalance", 0.05, "ncu WorkloadImbalance",
+        "share by which the busiest unit exceeds the average one");
+    EXCESS_SECTORS = row("excess_sectors", 0.1, "rgpu",
+        "share of sectors that a better access pattern would not move");
+    ATOMIC_SECTORS = row("atomic_sectors", 4.0, "rgpu",
+        "sectors of an average atomic request; 32 lanes on neighbouring words need 4");
+    SPILLS = row("spills", 0.0, "rgpu",
+        "executed instructions that move spilled registers");
+    LOCAL_MEMORY = row("local_memory", 0.02, "rgpu",
+        "share of executed instructions that go to local memory without spills");
+    LAUNCH_NS = row("launch_ns", 4000.0, "rgpu",
+        "nanoseconds below which a launch's own overhead is as long as the kernel");
+    L2_HIT_RATE = row("l2_hit_rate", 25.0, "rgpu",
+        "% of sectors found in L2 below which a reused working set does not fit");
+    L2_FOOTPRINT = row("l2_footprint", 1.0, "rgpu",
+        "bytes read from DRAM in sizes of the L2 from which it cannot have held them all");
+    INSTRUCTION_STALL = row("instruction_stall", 0.1, "rgpu",
+        "share of the cycles between two issues spent waiting for instructions");
+    FP64_RATIO = row("fp64_ratio", 16.0, "rgpu",
+        "FP32 operations in the time of one FP64 operation from which FP64 is a trickle");
+    FP64_BUSY = row("fp64_busy", 20.0, "ncu HighPipeUtilization",
+        "% of peak of the FP64 pipe from which it counts");
+    TENSOR_LOW = Row {
+        newer: &[(10, Threshold { value: 20.0, source: UNMEASURED })],
+        ..row("tensor_low", 20.0, "ncu HighPipeUtilization",
+            "% of peak below which a tensor pipe that is used at all is used little")
+    };
+    TENSOR_USED = Row {
+        newer: &[(10, Threshold { value: 2.0, source: UNMEASURED })],
+        ..row("tensor_used", 2.0, "rgpu",
+            "% of peak from which a tensor pipe does matrix products: constants go through it too")
+    };
+    FMA_BUSY = row("fma_busy", 60.0, "ncu HighPipeUtilization",
+        "% of peak of the FMA pipe from which arithmetic is what it does");
+    TMEM_BUSY = row("tmem_busy", 60.0, UNMEASURED,
+        "% of peak from which Blackwell's tensor memory is the bound");
+    CLUSTER_PAIR = row("cluster_pair", 2.0, UNMEASURED,
+        "blocks of a cluster from which Blackwell's tensor cores can share operands");
+}
+
+/// A key of `[analysis]` that stands in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(&'static str);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(input)?;
+        let row = TABLE.iter().find(|row| row.key == name);
+        row.map(|row| Self(row.key)).ok_or_else(|| serde::de::Error::custom(UnknownKey(&name)))
+    }
+}
+
+/// What is said of a key that is not in the table.
+struct UnknownKey<'a>(&'a str);
+
+impl fmt::Display for UnknownKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no threshold `{}`; there are ", self.0)?;
+        for (index, row) in TABLE.iter().enumerate() {
+            write!(f, "{}`{}`", if index == 0 { "" } else { ", " }, row.key)?;
+        }
+        Ok(())
+    }
+}
+
+/// The user's own thresholds, by key.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Thresholds {
+    own: BTreeMap<Key, f64>,
+}
+
+impl Thresholds {
+    /// These where they say something, else those of `below`.
+    #[must_use]
+    pub fn over(mut self, below: Thresholds) -> Thresholds {
+        for (key, value) in below.own {
+            self.own.entry(key).or_insert(value);
+        }
+        self
+    }
+
+    /// Key and value of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.own.iter().map(|(key, value)| (key.0, *value))
+    }
+}
+
+/// The thresholds that hold for one launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits<'a> {
+    own: &'a Thresholds,
+    major: Option<u32>,
+}
+
+impl<'a> Limits<'a> {
+    /// Those for a launch on a GPU of the major compute capability `major`, where it is known.
+    pub fn new(own: &'a Thresholds, major: Option<u32>) -> Limits<'a> {
+        Limits { own, major }
+    }
+
+    /// The major compute capability.
+    pub(super) fn major(&self) -> Option<u32> {
+        self.major
+    }
+
+    /// A threshold.
+    pub(super) fn of(&self, row: &'static Row) -> Threshold {
+        if let Some(value) = self.own.own.get(&Key(row.key)) {
+            return Threshold { value: *value, source: "rgpu.toml" };
+        }
+        let newer = row.newer.iter().rev().find(|(major, _)| self.major >= Some(*major));
+        newer.map_or(Threshold { value: row.value, source: row.source }, |(_, newer)| *newer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_snake_case_and_stands_once() {
+        let mut keys: Vec<_> = TABLE.iter().map(|row| row.key).collect();
+        assert!(keys.iter().all(|key| {
+            key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        }));
+        keys.sort_unstable();
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn the_users_value_wins_and_says_so() {
+        let own: Thresholds = toml::from_str("throughput_low = 70\nissue_slots = 0.5").unwrap();
+        let limits = Limits::new(&own, Some(9));
+        let expected = Threshold { value: 70.0, source: "rgpu.toml" };
+        assert_eq!(limits.of(&THROUGHPUT_LOW), expected);
+        assert_eq!(limits.of(&THROUGHPUT_APART).source, "ncu SOLBottleneck");
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let error = toml::from_str::<Thresholds>("issue_slots = 1\nslow = 3\n").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("line 2") && text.contains("no threshold `slow`"), "{text}");
+    }
+
+    #[test]
+    fn what_no_recording_confirms_is_labelled() {
+        let own = Thresholds::default();
+        assert_eq!(Limits::new(&own, Some(10)).of(&TENSOR_LOW).source, UNMEASURED);
+        assert_eq!(Limits::new(&own, Some(9)).of(&TENSOR_LOW).source, "ncu HighPipeUtilization");
+        assert_eq!(Limits::new(&own, None).of(&TENSOR_LOW).source, "ncu HighPipeUtilization");
+    }
+}

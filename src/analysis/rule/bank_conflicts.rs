@@ -2,7 +2,7 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
-use crate::analysis::threshold::BANK_CONFLICTS;
+use crate::analysis::threshold::{BANK_CONFLICTS, Limits};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -37,17 +37,17 @@ fn wavefronts(launch: &Launch) -> Option<(f64, f64, &'static str)> {
     counted.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (all, lost, id) = wavefronts(launch)?;
     let share = lost / all;
     // Without wavefronts the share is not a number.
-    if share.is_nan() || share < BANK_CONFLICTS.value {
+    if share.is_nan() || share < limits.of(&BANK_CONFLICTS).value {
         return None;
     }
     let busy = launch.first_number(SHARED_WAVEFRONTS_BUSY);
     let busy = busy.or_else(|| launch.first_number(L1_THROUGHPUT));
-    let mut evidence = vec![BANK_CONFLICTS.evidence(id, share, "of the wavefronts")];
-    evidence.extend(busy.map(|(id, value)| BANK_CONFLICTS.evidence(id, value, "%")));
+    let mut evidence = vec![limits.of(&BANK_CONFLICTS).evidence(id, share, "of the wavefronts")];
+    evidence.extend(busy.map(|(id, value)| limits.of(&BANK_CONFLICTS).evidence(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
         confidence: Confidence::High,

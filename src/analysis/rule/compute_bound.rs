@@ -2,7 +2,7 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
-use crate::analysis::threshold::{THROUGHPUT_APART, THROUGHPUT_LOW};
+use crate::analysis::threshold::{Limits, THROUGHPUT_APART, THROUGHPUT_LOW};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -10,20 +10,23 @@ pub(super) const RULE: Rule =
 
 const PIPE: (&str, &str) = ("sm__inst_executed_pipe_", ".avg.pct_of_peak_sustained_active");
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;
     let (_, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
-    if sm < THROUGHPUT_LOW.value || sm <= memory - THROUGHPUT_APART.value {
+    if sm < limits.of(&THROUGHPUT_LOW).value || sm <= memory - limits.of(&THROUGHPUT_APART).value {
         return None;
     }
-    let mut evidence = vec![THROUGHPUT_LOW.evidence(sm_id, sm, "%")];
+    let mut evidence = vec![limits.of(&THROUGHPUT_LOW).evidence(sm_id, sm, "%")];
     let mut text = format!("the SMs run at {sm:.0} % of their peak");
     if let Some((id, pipe, value)) = busiest_pipe(launch) {
-        evidence.push(THROUGHPUT_LOW.evidence(&id, value, "%"));
+        evidence.push(limits.of(&THROUGHPUT_LOW).evidence(&id, value, "%"));
         text.push_str(&format!(", pipe `{pipe}` at {value:.0} %"));
     }
-    let confidence =
-        if sm - memory >= THROUGHPUT_APART.value { Confidence::High } else { Confidence::Medium };
+    let confidence = if sm - memory >= limits.of(&THROUGHPUT_APART).value {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
     let hint = "execute fewer instructions on the busiest pipe: tensor cores where the work is a \
                 matrix product, fused multiply-add, cheaper index arithmetic, a faster algorithm";
     Some(Conclusion { score: sm / 100.0, confidence, evidence, text, hint: hint.to_owned() })

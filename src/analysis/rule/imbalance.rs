@@ -1,7 +1,7 @@
 //! Some SMs work longer than others.
 
 use super::{Conclusion, Confidence, Kind, Rule};
-use crate::analysis::threshold::IMBALANCE;
+use crate::analysis::threshold::{IMBALANCE, Limits};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -11,7 +11,7 @@ const MAX: &str = "sm__cycles_active.max";
 const AVERAGE: &str = "sm__cycles_active.avg";
 const ELAPSED: &str = "sm__cycles_elapsed.max";
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (max, average) = (launch.number(MAX)?, launch.number(AVERAGE)?);
     let elapsed = launch.number(ELAPSED).unwrap_or(max).max(max);
     if elapsed <= 0.0 {
@@ -19,15 +19,15 @@ fn apply(launch: &Launch) -> Option<Conclusion> {
     }
     // What the launch would lose no more if all SMs were busy equally long.
     let lost = (max - average) / elapsed;
-    if lost < IMBALANCE.value {
+    if lost < limits.of(&IMBALANCE).value {
         return None;
     }
     Some(Conclusion {
         score: lost.min(1.0),
         confidence: Confidence::Medium,
         evidence: vec![
-            IMBALANCE.evidence(MAX, max, "cycle"),
-            IMBALANCE.evidence(AVERAGE, average, "cycle"),
+            limits.of(&IMBALANCE).evidence(MAX, max, "cycle"),
+            limits.of(&IMBALANCE).evidence(AVERAGE, average, "cycle"),
         ],
         text: format!(
             "the busiest SM is active for {:.0} % of the time longer than the average one",

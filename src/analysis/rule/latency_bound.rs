@@ -2,19 +2,19 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT, WAVES};
-use crate::analysis::threshold::{THROUGHPUT_LOW, WAVES_FULL};
+use crate::analysis::threshold::{Limits, THROUGHPUT_LOW, WAVES_FULL};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
     Rule { id: "latency_bound", category: "latency", kind: Kind::Bound, apply };
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;
     let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
     let most = sm.max(memory);
     // With less than a wave of blocks the GPU is empty, which is another verdict.
     let waves = launch.first_number(WAVES).map_or(f64::INFINITY, |(_, waves)| waves);
-    if most >= THROUGHPUT_LOW.value || waves < WAVES_FULL.value {
+    if most >= limits.of(&THROUGHPUT_LOW).value || waves < limits.of(&WAVES_FULL).value {
         return None;
     }
     let stall = launch.stalls.first().and_then(|stall| Some((&stall.reason, stall.percent?)));
@@ -37,8 +37,8 @@ fn apply(launch: &Launch) -> Option<Conclusion> {
         score: 1.0 - most / 100.0,
         confidence,
         evidence: vec![
-            THROUGHPUT_LOW.evidence(sm_id, sm, "%"),
-            THROUGHPUT_LOW.evidence(memory_id, memory, "%"),
+            limits.of(&THROUGHPUT_LOW).evidence(sm_id, sm, "%"),
+            limits.of(&THROUGHPUT_LOW).evidence(memory_id, memory, "%"),
         ],
         text,
         hint: "give each scheduler more to issue: more independent work a thread (unrolling, \

@@ -1,18 +1,18 @@
 //! The kernel is as short as a launch takes.
 
 use super::{Conclusion, Confidence, Kind, Rule};
-use crate::analysis::threshold::LAUNCH_NS;
+use crate::analysis::threshold::{LAUNCH_NS, Limits};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
     Rule { id: "launch_bound", category: "host", kind: Kind::Bound, apply };
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
-    let duration = launch.duration_ns.filter(|duration| *duration < LAUNCH_NS.value)?;
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let duration = launch.duration_ns.filter(|duration| *duration < limits.of(&LAUNCH_NS).value)?;
     Some(Conclusion {
-        score: 1.0 - duration / LAUNCH_NS.value / 2.0,
+        score: 1.0 - duration / limits.of(&LAUNCH_NS).value / 2.0,
         confidence: Confidence::Low,
-        evidence: vec![LAUNCH_NS.evidence("gpu__time_duration.sum", duration, "ns")],
+        evidence: vec![limits.of(&LAUNCH_NS).evidence("gpu__time_duration.sum", duration, "ns")],
         text: format!(
             "the kernel runs for {:.1} µs, about as long as a launch takes",
             duration / 1e3

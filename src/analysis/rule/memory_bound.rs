@@ -4,7 +4,7 @@ use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{
     DRAM_THROUGHPUT, L1_THROUGHPUT, L2_THROUGHPUT, MEMORY_THROUGHPUT, SM_THROUGHPUT,
 };
-use crate::analysis::threshold::{THROUGHPUT_APART, THROUGHPUT_LOW};
+use crate::analysis::threshold::{Limits, THROUGHPUT_APART, THROUGHPUT_LOW};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -67,21 +67,26 @@ fn busiest(launch: &Launch, memory: f64) -> Option<(&'static Level, String, f64)
     levels.max_by(|a, b| a.2.total_cmp(&b.2))
 }
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
     let (_, sm) = launch.first_number(SM_THROUGHPUT)?;
-    if memory < THROUGHPUT_LOW.value || memory <= sm - THROUGHPUT_APART.value {
+    if memory < limits.of(&THROUGHPUT_LOW).value
+        || memory <= sm - limits.of(&THROUGHPUT_APART).value
+    {
         return None;
     }
-    let mut evidence = vec![THROUGHPUT_LOW.evidence(memory_id, memory, "%")];
+    let mut evidence = vec![limits.of(&THROUGHPUT_LOW).evidence(memory_id, memory, "%")];
     let mut text = format!("memory runs at {memory:.0} % of its peak");
     let mut hint = LEVELS[0].hint;
     if let Some((level, id, value)) = busiest(launch, memory) {
         text.push_str(&format!(", {} at {value:.0} %", level.name));
         hint = level.hint;
-        evidence.push(THROUGHPUT_LOW.evidence(&id, value, "%"));
+        evidence.push(limits.of(&THROUGHPUT_LOW).evidence(&id, value, "%"));
     }
-    let confidence =
-        if memory - sm >= THROUGHPUT_APART.value { Confidence::High } else { Confidence::Medium };
+    let confidence = if memory - sm >= limits.of(&THROUGHPUT_APART).value {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
     Some(Conclusion { score: memory / 100.0, confidence, evidence, text, hint: hint.to_owned() })
 }

@@ -4,22 +4,34 @@
 //! metrics to say so. Scores are comparable: the share of the launch's time that the verdict is
 //! about, as far as the metrics tell.
 
+use super::threshold::Limits;
 use crate::model::{Evidence, Launch};
 
 mod bank_conflicts;
 mod compute_bound;
 mod divergence;
+mod fp64_trickle;
 mod imbalance;
+mod instruction_cache;
+mod l2_thrash;
 mod latency_bound;
 mod launch_bound;
+mod legacy_mma;
+mod local_memory;
+mod low_issue_slots;
+mod low_tensor_use;
 mod memory_bound;
+mod no_tma;
 mod occupancy_limited;
 mod occupancy_not_reached;
+mod one_cta_mma;
 mod small_grid;
 mod spills;
 mod stalled;
 mod tail;
+mod tmem_bound;
 mod uncoalesced;
+mod uncoalesced_atomics;
 
 /// One rule.
 pub struct Rule {
@@ -29,8 +41,8 @@ pub struct Rule {
     pub category: &'static str,
     /// What the verdict is to the launch.
     pub kind: Kind,
-    /// What the rule says of a launch.
-    pub apply: fn(&Launch) -> Option<Conclusion>,
+    /// What the rule says of a launch, by the thresholds that hold for it.
+    pub apply: fn(&Launch, &Limits<'_>) -> Option<Conclusion>,
 }
 
 /// What a verdict is to a launch.
@@ -86,4 +98,15 @@ pub static RULES: &[Rule] = &[
     spills::RULE,
     divergence::RULE,
     imbalance::RULE,
+    local_memory::RULE,
+    uncoalesced_atomics::RULE,
+    l2_thrash::RULE,
+    low_tensor_use::RULE,
+    legacy_mma::RULE,
+    no_tma::RULE,
+    tmem_bound::RULE,
+    one_cta_mma::RULE,
+    fp64_trickle::RULE,
+    instruction_cache::RULE,
+    low_issue_slots::RULE,
 ];

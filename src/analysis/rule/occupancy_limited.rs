@@ -2,7 +2,7 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
-use crate::analysis::threshold::OCCUPANCY_THEORETICAL as LIMIT;
+use crate::analysis::threshold::{Limits, OCCUPANCY_THEORETICAL as LIMIT};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -37,16 +37,16 @@ pub(in crate::analysis) fn limiter(launch: &Launch) -> Option<(&'static str, &'s
     limits.min_by(|a, b| a.2.total_cmp(&b.2))
 }
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
-    if theoretical >= LIMIT.value {
+    if theoretical >= limits.of(&LIMIT).value {
         return None;
     }
-    let mut evidence = vec![LIMIT.evidence(id, theoretical, "%")];
+    let mut evidence = vec![limits.of(&LIMIT).evidence(id, theoretical, "%")];
     let (mut text, mut hint) =
         (format!("at most {theoretical:.0} % of the warps fit on an SM"), "");
     if let Some((limit, name, blocks)) = limiter(launch) {
-        evidence.push(LIMIT.evidence(limit, blocks, "block"));
+        evidence.push(limits.of(&LIMIT).evidence(limit, blocks, "block"));
         text.push_str(&format!(", limited by {name} to {blocks:.0} blocks"));
         hint = LIMITERS.iter().find(|row| row.0 == limit).map_or("", |row| row.2);
     }

@@ -2,25 +2,25 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
-use crate::analysis::threshold::OCCUPANCY_GAP;
+use crate::analysis::threshold::{Limits, OCCUPANCY_GAP};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
     Rule { id: "occupancy_not_reached", category: "occupancy", kind: Kind::Symptom, apply };
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (theoretical_id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
     let (achieved_id, achieved) = launch.first_number(OCCUPANCY_ACHIEVED)?;
     let gap = theoretical - achieved;
-    if gap <= OCCUPANCY_GAP.value {
+    if gap <= limits.of(&OCCUPANCY_GAP).value {
         return None;
     }
     Some(Conclusion {
         score: gap / 100.0 / 2.0,
         confidence: Confidence::Low,
         evidence: vec![
-            OCCUPANCY_GAP.evidence(achieved_id, achieved, "%"),
-            OCCUPANCY_GAP.evidence(theoretical_id, theoretical, "%"),
+            limits.of(&OCCUPANCY_GAP).evidence(achieved_id, achieved, "%"),
+            limits.of(&OCCUPANCY_GAP).evidence(theoretical_id, theoretical, "%"),
         ],
         text: format!(
             "{achieved:.0} % of the warps are there of the {theoretical:.0} % that would fit"

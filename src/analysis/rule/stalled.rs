@@ -2,7 +2,7 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::ISSUE_ACTIVE;
-use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, STALL_SHARE};
+use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, Limits, STALL_SHARE};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -52,12 +52,12 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("wait", "fixed latencies", "have more independent instructions a thread"),
 ];
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (issue_id, issue) = launch.first_number(ISSUE_ACTIVE)?;
     // `not_selected` means that another warp was issued: nothing is lost.
     let stall = launch.stalls.iter().find(|stall| stall.reason != "not_selected")?;
     let share = stall.percent? / 100.0;
-    if issue >= ISSUE.value || share <= STALL_SHARE.value {
+    if issue >= limits.of(&ISSUE).value || share <= limits.of(&STALL_SHARE).value {
         return None;
     }
     let row = REASONS.iter().find(|row| row.0 == stall.reason);
@@ -68,8 +68,12 @@ fn apply(launch: &Launch) -> Option<Conclusion> {
         score: share * (1.0 - issue),
         confidence: Confidence::High,
         evidence: vec![
-            STALL_SHARE.evidence(&metric, share, "of the cycles between two instructions"),
-            ISSUE.evidence(issue_id, issue, "inst/cycle"),
+            limits.of(&STALL_SHARE).evidence(
+                &metric,
+                share,
+                "of the cycles between two instructions",
+            ),
+            limits.of(&ISSUE).evidence(issue_id, issue, "inst/cycle"),
         ],
         text: format!(
             "warps spend {:.0} % of the time between two instructions waiting for {what} (`{}`)",

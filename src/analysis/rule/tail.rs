@@ -2,25 +2,25 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::WAVES;
-use crate::analysis::threshold::{TAIL_LOST, TAIL_SHARE};
+use crate::analysis::threshold::{Limits, TAIL_LOST, TAIL_SHARE};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule = Rule { id: "tail", category: "occupancy", kind: Kind::Cause, apply };
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;
     let (whole, partial) = (waves.floor(), waves.fract());
     // The last wave takes as long as a whole one and does `partial` of its work.
     let share = 1.0 / (1.0 + whole);
     let lost = share * (1.0 - partial);
-    let partly = partial > 0.0 && lost >= TAIL_LOST.value;
-    if whole < 1.0 || share < TAIL_SHARE.value || !partly {
+    let partly = partial > 0.0 && lost >= limits.of(&TAIL_LOST).value;
+    if whole < 1.0 || share < limits.of(&TAIL_SHARE).value || !partly {
         return None;
     }
     Some(Conclusion {
         score: lost,
         confidence: Confidence::Medium,
-        evidence: vec![TAIL_SHARE.evidence(id, waves, "")],
+        evidence: vec![limits.of(&TAIL_SHARE).evidence(id, waves, "")],
         text: format!(
             "{waves:.2} waves of blocks: the last one is {:.0} % full, up to {:.0} % of the time \
              is lost",

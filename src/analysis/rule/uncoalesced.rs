@@ -2,7 +2,7 @@
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
-use crate::analysis::threshold::EXCESS_SECTORS;
+use crate::analysis::threshold::{EXCESS_SECTORS, Limits};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule =
@@ -17,7 +17,7 @@ const USED: &[&str] = &[
 ];
 const SECTOR_BYTES: f64 = 32.0;
 
-fn apply(launch: &Launch) -> Option<Conclusion> {
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, share) = match (launch.number(SECTORS), launch.number(IDEAL)) {
         (Some(sectors), Some(ideal)) => (SECTORS, (sectors - ideal) / sectors),
         _ => {
@@ -29,14 +29,14 @@ fn apply(launch: &Launch) -> Option<Conclusion> {
         }
     };
     // Without sectors the share is not a number.
-    if share.is_nan() || share < EXCESS_SECTORS.value {
+    if share.is_nan() || share < limits.of(&EXCESS_SECTORS).value {
         return None;
     }
     let busy = launch.first_number(L1_THROUGHPUT).into_iter();
     let busy = busy.chain(launch.first_number(L2_THROUGHPUT));
     let busy = busy.max_by(|a, b| a.1.total_cmp(&b.1));
-    let mut evidence = vec![EXCESS_SECTORS.evidence(id, share, "of the sectors")];
-    evidence.extend(busy.map(|(id, value)| EXCESS_SECTORS.evidence(id, value, "%")));
+    let mut evidence = vec![limits.of(&EXCESS_SECTORS).evidence(id, share, "of the sectors")];
+    evidence.extend(busy.map(|(id, value)| limits.of(&EXCESS_SECTORS).evidence(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
         confidence: Confidence::High,

@@ -1,0 +1,305 @@
+//! Ceilings where a report has none of its own, and how near the run's own work came to them.
+//!
+//! A launch keeps the ceilings of its report (`report`). Where there are none they come from the
+//! device's attributes in the report (`device`: clocks, units, bus width), else from the datasheet
+//! (`datasheet`), and each says which.
+
+use super::concept::TENSOR_ACTIVE;
+use super::datasheet::{self, Peaks};
+use super::device;
+use super::threshold::{Limits, TENSOR_USED, Thresholds};
+use crate::model::launch::Roof;
+use crate::model::profile::Timing;
+use crate::model::{Launch, Profile, SpeedOfLight, Utilization};
+
+const FLOPS: &str = "FLOP/s";
+const BYTES: &str = "byte/s";
+const DRAM: &str = "DRAM";
+const CHART: &str = "device";
+
+/// Gives every launch with metrics its ceilings, and every case with `[work]` its speed of light.
+pub(super) fn add(profile: &mut Profile) {
+    let device = device::of(profile);
+    let sheet = device.name.as_deref().and_then(datasheet::peaks);
+    for launch in &mut profile.launches {
+        if launch.roofline.is_empty() && !launch.metrics.is_empty() {
+            launch.roofline = ceilings(launch, sheet);
+        }
+    }
+    let peaks = Choice::of(&profile.launches, sheet);
+    let default = profile.timing.as_ref().map(|timing| ("", timing));
+    let cases = profile.cases.iter().filter_map(|c| Some((c.name.as_str(), c.timing.as_ref()?)));
+    let timed: Vec<_> =
+        if profile.cases.is_empty() { default.into_iter().collect() } else { cases.collect() };
+    profile.speed_of_light =
+        timed.into_iter().filter_map(|(case, timing)| peaks.speed(case, timing)).collect();
+}
+
+/// Ceilings of the device that a launch ran on.
+fn ceilings(launch: &Launch, sheet: Option<&Peaks>) -> Vec<Roof> {
+    let roof = |label: &str, peak: f64, unit: &str, achieved: Option<f64>, source: &str| Roof {
+        chart: CHART.to_owned(),
+        label: label.to_owned(),
+        peak,
+        unit: unit.to_owned(),
+        achieved,
+        source: source.to_owned(),
+    };
+    let moved = launch.number("dram__bytes.sum.per_second");
+    let mut roofs = Vec::new();
+    match (memory_of_device(launch), sheet) {
+        (Some(peak), _) => roofs.push(roof(DRAM, peak, BYTES, moved, "device")),
+        (None, Some(sheet)) => roofs.push(roof(DRAM, sheet.dram * 1e12, BYTES, moved, "datasheet")),
+        (None, None) => {}
+    }
+    match (fp32_of_device(launch), sheet) {
+        (Some(peak), _) => {
+            roofs.push(roof("FP32", peak, FLOPS, None, "device"));
+            if let Some(ratio) = launch
+                .number("device__attribute_single_to_double_precision_perf_ratio")
+                .filter(|ratio| *ratio >= 1.0)
+            {
+                roofs.push(roof("FP64", peak / ratio, FLOPS, None, "device"));
+            }
+        }
+        (None, Some(sheet)) => {
+            let there = sheet.compute.iter().filter(|(_, rate)| *rate > 0.0);
+            roofs.extend(
+                there.map(|(label, rate)| roof(label, rate * 1e12, FLOPS, None, "datasheet")),
+            );
+        }
+        (None, None) => {}
+    }
+    roofs
+}
+
+/// Two transfers a clock over the whole bus.
+fn memory_of_device(launch: &Launch) -> Option<f64> {
+    let khz = launch.number("device__attribute_memory_clock_rate")?;
+    let bits = launch.number("device__attribute_global_memory_bus_width")?;
+    Some(khz * 1e3 * 2.0 * bits / 8.0).filter(|peak| *peak > 0.0)
+}
+
+/// A fused multiply-add a clock and lane. Volta, Turing and GA100 have 64 lanes an SM, the others
+/// 128.
+fn fp32_of_device(launch: &Launch) -> Option<f64> {
+    let khz = launch.number("device__attribute_clock_rate")?;
+    let sms = launch.number("device__attribute_multiprocessor_count")?;
+    let lanes = match device::compute(launch)? {
+        (7, _) | (8, 0) => 64.0,
+        (8.., _) => 128.0,
+        _ => return None,
+    };
+    Some(khz * 1e3 * sms * lanes * 2.0).filter(|peak| *peak > 0.0)
+}
+
+/// The peaks that the run's work is held against.
+struct Choice {
+    compute: Option<Peak>,
+    memory: Option<Peak>,
+}
+
+struct Peak {
+    label: String,
+    value: f64,
+    source: String,
+    note: String,
+}
+
+impl Choice {
+    /// What the launches computed with, as their own charts tell; else the device's plain FP32.
+    fn of(launches: &[Launch], sheet: Option<&Peaks>) -> Choice {
+        let roofs = || launches.iter().flat_map(|launch| &launch.roofline);
+        let reached = roofs().filter(|roof| roof.unit == FLOPS);
+        let reached = reached
+            .filter_map(|roof| Some((roof, roof.achieved.filter(|rate| *rate > 0.0)?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let unmeasured = sheet.is_some_and(|sheet| !sheet.measured);
+        let mut compute = reached.map(|(roof, _)| Peak::of(roof, ""));
+        if compute.is_none() {
+            compute = from_table(launches, sheet);
+        }
+        let memory = roofs().find(|roof| roof.label == DRAM).map(|roof| Peak::of(roof, ""));
+        let memory = memory.or_else(|| sheet.map(|s| Peak::of_sheet(DRAM, s.dram, "")));
+        let mut choice = Choice { compute, memory };
+        if unmeasured {
+            let sides = [&mut choice.compute, &mut choice.memory].into_iter().flatten();
+            sides.filter(|peak| peak.source == "datasheet").for_each(Peak::doubt);
+        }
+        choice
+    }
+
+    fn speed(&self, case: &str, timing: &Timing) -> Option<SpeedOfLight> {
+        let side = |rate: Option<f64>, peak: &Option<Peak>, unit: &str| {
+            let (achieved, peak) = (rate?, peak.as_ref()?);
+            (achieved > 0.0 && peak.value > 0.0).then(|| Utilization {
+                achieved,
+                peak: peak.value,
+                unit: unit.to_owned(),
+                percent: achieved / peak.value * 100.0,
+                label: peak.label.clone(),
+                source: peak.source.clone(),
+                note: peak.note.clone(),
+            })
+        };
+        let flops = side(timing.flops_per_s, &self.compute, FLOPS);
+        let bytes = side(timing.bytes_per_s, &self.memory, BYTES);
+        let percent = |side: &Option<Utilization>| side.as_ref().map_or(0.0, |u| u.percent);
+        let (compute, memory) = (percent(&flops), percent(&bytes));
+        let most = compute.max(memory);
+        (most > 0.0).then(|| SpeedOfLight {
+            case: case.to_owned(),
+            bound: if compute >= memory { "compute" } else { "memory" }.to_owned(),
+            least_ns: timing.median_ns * most / 100.0,
+            percent: most,
+            flops,
+            bytes,
+        })
+    }
+}
+
+/// Without a chart that says what was computed with: the device's attributes or the datasheet.
+fn from_table(launches: &[Launch], sheet: Option<&Peaks>) -> Option<Peak> {
+    let thresholds = Thresholds::default();
+    let tensor = launches.iter().any(|launch| {
+        let used = Limits::new(&thresholds, device::major(launch)).of(&TENSOR_USED).value;
+        launch.first_number(TENSOR_ACTIVE).is_some_and(|(_, active)| active >= used)
+    });
+    let of_sheet = |label: &str, note: &str| {
+        let sheet = sheet?;
+        let (label, rate) = sheet.compute.iter().find(|(l, rate)| *l == label && *rate > 0.0)?;
+        Some(Peak::of_sheet(label, *rate, note))
+    };
+    if tensor {
+        let note = "the tensor cores are used; the profile does not say with which type";
+        return of_sheet("tensor bf16", note);
+    }
+    let note = "the profile does not say which type and unit the kernel computes with";
+    let roofs = launches.iter().flat_map(|launch| &launch.roofline);
+    let device = roofs.into_iter().find(|roof| roof.label == "FP32" && roof.source == "device");
+    device.map(|roof| Peak::of(roof, note)).or_else(|| of_sheet("FP32", note))
+}
+
+impl Peak {
+    fn of(roof: &Roof, note: &str) -> Peak {
+        Peak {
+            label: roof.label.clone(),
+            value: roof.peak,
+            source: roof.source.clone(),
+            note: note.to_owned(),
+        }
+    }
+
+    fn of_sheet(label: &str, tera: f64, note: &str) -> Peak {
+        Peak {
+            label: label.to_owned(),
+            value: tera * 1e12,
+            source: "datasheet".to_owned(),
+            note: note.to_owned(),
+        }
+    }
+
+    fn doubt(&mut self) {
+        let separator = if self.note.is_empty() { "" } else { "; " };
+        self.note.push_str(separator);
+        self.note.push_str("unmeasured: no recording of ours is of this GPU");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Metric, Value};
+
+    fn timing(flops: Option<f64>, bytes: Option<f64>) -> Timing {
+        Timing { median_ns: 1000.0, flops_per_s: flops, bytes_per_s: bytes, ..Timing::default() }
+    }
+
+    fn profile(device: &str, timing: Timing) -> Profile {
+        Profile { device: Some(device.to_owned()), timing: Some(timing), ..Profile::default() }
+    }
+
+    fn metrics(pairs: &[(&str, f64)]) -> Launch {
+        let metric =
+            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
+        let metrics = pairs.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        Launch { metrics: metrics.collect(), ..Launch::default() }
+    }
+
+    #[test]
+    fn without_a_report_the_datasheet_is_the_peak_and_says_so() {
+        let mut profile = profile("NVIDIA H200", timing(Some(6.7e12), Some(2.4e12)));
+        add(&mut profile);
+        let speed = &profile.speed_of_light[0];
+        assert_eq!((speed.bound.as_str(), speed.percent, speed.least_ns), ("memory", 50.0, 500.0));
+        let flops = speed.flops.as_ref().unwrap();
+        assert_eq!((flops.label.as_str(), flops.source.as_str()), ("FP32", "datasheet"));
+        assert!((flops.percent - 10.0).abs() < 1e-9);
+        assert!(flops.note.contains("does not say which type"));
+    }
+
+    #[test]
+    fn a_gpu_that_we_never_measured_is_labelled() {
+        let mut profile = profile("NVIDIA B200", timing(None, Some(1e12)));
+        add(&mut profile);
+        let bytes = profile.speed_of_light[0].bytes.as_ref().unwrap();
+        assert!(bytes.note.starts_with("unmeasured"), "{}", bytes.note);
+    }
+
+    #[test]
+    fn what_a_chart_says_was_computed_with_is_the_peak() {
+        let roof = |label: &str, peak, achieved| Roof {
+            chart: "c".to_owned(),
+            label: label.to_owned(),
+            peak,
+            unit: FLOPS.to_owned(),
+            achieved,
+            source: "report".to_owned(),
+        };
+        let roofline = vec![
+            roof("FP32", 65e12, Some(1e9)),
+            roof("tensor bf16 to fp32", 1045e12, Some(500e12)),
+            roof("FP64", 32e12, None),
+        ];
+        let mut profile = profile("NVIDIA H200", timing(Some(522.5e12), None));
+        profile.launches.push(Launch { roofline, ..Launch::default() });
+        add(&mut profile);
+        let flops = profile.speed_of_light[0].flops.as_ref().unwrap();
+        assert_eq!(
+            (flops.label.as_str(), flops.source.as_str()),
+            ("tensor bf16 to fp32", "report")
+        );
+        assert!((flops.percent - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn attributes_of_the_device_give_ceilings() {
+        let launch = metrics(&[
+            ("device__attribute_memory_clock_rate", 3_201_000.0),
+            ("device__attribute_global_memory_bus_width", 6016.0),
+            ("device__attribute_clock_rate", 1_980_000.0),
+            ("device__attribute_multiprocessor_count", 132.0),
+            ("device__attribute_compute_capability_major", 9.0),
+            ("device__attribute_compute_capability_minor", 0.0),
+            ("device__attribute_single_to_double_precision_perf_ratio", 2.0),
+        ]);
+        let roofs = ceilings(&launch, None);
+        let peak = |label| roofs.iter().find(|roof| roof.label == label).map(|roof| roof.peak);
+        // What ncu's own charts say of this device, within half a percent: 4.808, 65.3, 32.7.
+        for (label, own) in [(DRAM, 4.808e12), ("FP32", 65.3e12), ("FP64", 32.7e12)] {
+            let peak = peak(label).unwrap();
+            assert!((peak / own - 1.0).abs() < 0.03, "{label}: {peak}");
+        }
+        assert!(roofs.iter().all(|roof| roof.source == "device"));
+    }
+
+    #[test]
+    fn nothing_is_claimed_without_work_or_without_a_known_device() {
+        let mut unknown = profile("some GPU", timing(Some(1e12), None));
+        add(&mut unknown);
+        assert!(unknown.speed_of_light.is_empty());
+        let mut no_work = profile("NVIDIA H200", timing(None, None));
+        add(&mut no_work);
+        assert!(no_work.speed_of_light.is_empty());
+    }
+}

@@ -1,0 +1,31 @@
+//! FP64 on a device that has little of it.
+
+use super::{Conclusion, Confidence, Kind, Rule};
+use crate::analysis::concept::{FP64_PIPE, FP64_RATIO as RATIO_IDS};
+use crate::analysis::threshold::{FP64_BUSY, FP64_RATIO, Limits};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule =
+    Rule { id: "fp64_trickle", category: "compute", kind: Kind::Cause, apply };
+
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let (ratio_id, ratio) = launch.first_number(RATIO_IDS)?;
+    let (pipe_id, pipe) = launch.first_number(FP64_PIPE)?;
+    let (rare, busy) = (limits.of(&FP64_RATIO), limits.of(&FP64_BUSY));
+    if ratio < rare.value || pipe < busy.value {
+        return None;
+    }
+    Some(Conclusion {
+        score: pipe / 100.0,
+        confidence: Confidence::High,
+        evidence: vec![busy.evidence(pipe_id, pipe, "%"), rare.evidence(ratio_id, ratio, "")],
+        text: format!(
+            "the FP64 pipe is busy for {pipe:.0} % of the time, on a device with one FP64 operation \
+             for {ratio:.0} in FP32"
+        ),
+        hint:
+            "compute in FP32 where it suffices (literals with an `f`, compensated sums), or use a \
+               data centre GPU"
+                .to_owned(),
+    })
+}

@@ -1,0 +1,37 @@
+//! Warps wait for their next instruction.
+
+use super::{Conclusion, Confidence, Kind, Rule};
+use crate::analysis::concept::ICACHE_HIT_RATE;
+use crate::analysis::threshold::{INSTRUCTION_STALL, Limits};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule =
+    Rule { id: "instruction_cache", category: "compute", kind: Kind::Cause, apply };
+
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let stall = launch.stalls.iter().find(|stall| stall.reason == "no_instruction")?;
+    let share = stall.percent? / 100.0;
+    let limit = limits.of(&INSTRUCTION_STALL);
+    if share < limit.value {
+        return None;
+    }
+    let metric = "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio";
+    let mut evidence =
+        vec![limit.evidence(metric, share, "of the cycles between two instructions")];
+    // A short kernel misses because its code is new to the SM, so the rate alone decides nothing.
+    let hits = launch.first_number(ICACHE_HIT_RATE);
+    evidence.extend(hits.map(|(id, value)| limit.evidence(id, value, "%")));
+    Some(Conclusion {
+        score: share,
+        confidence: Confidence::Medium,
+        evidence,
+        text: format!(
+            "warps spend {:.0} % of the time between two instructions waiting for the next one",
+            share * 100.0
+        ),
+        hint:
+            "make the code of the loops smaller: unroll less, split the kernel, avoid long jumps \
+               between cold and hot code; short kernels: launch fewer and larger ones"
+                .to_owned(),
+    })
+}

@@ -1,0 +1,40 @@
+//! Local memory without spills: arrays of a thread that registers cannot hold.
+
+use super::{Conclusion, Confidence, Kind, Rule};
+use crate::analysis::concept::{INSTRUCTIONS, LOCAL, SPILLING};
+use crate::analysis::threshold::{LOCAL_MEMORY, Limits};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule =
+    Rule { id: "local_memory", category: "memory", kind: Kind::Cause, apply };
+
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let (id, local) = LOCAL.iter().find_map(|(loads, stores)| {
+        Some((*loads, launch.number(loads)? + launch.number(stores)?))
+    })?;
+    let (all_id, all) = launch.first_number(INSTRUCTIONS).filter(|(_, all)| *all > 0.0)?;
+    // What spills is told by its own rule.
+    let spilled = launch.number(SPILLING).unwrap_or_default();
+    let share = (local - spilled) / all;
+    let limit = limits.of(&LOCAL_MEMORY);
+    if share <= limit.value {
+        return None;
+    }
+    Some(Conclusion {
+        score: share.min(1.0),
+        confidence: if launch.number(SPILLING).is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        evidence: vec![
+            limit.evidence(id, share, "of the instructions"),
+            limit.evidence(all_id, all, "inst"),
+        ],
+        text: format!("{:.1} % of the executed instructions go to local memory", share * 100.0),
+        hint:
+            "index arrays of a thread with constants only (unroll the loops fully), or keep them \
+               in shared memory"
+                .to_owned(),
+    })
+}

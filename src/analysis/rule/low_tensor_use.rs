@@ -1,0 +1,40 @@
+//! Matrix work that leaves the tensor cores idle, or nearly so.
+
+use super::{Conclusion, Confidence, Kind, Rule};
+use crate::analysis::concept::{FMA_PIPE, TENSOR_ACTIVE};
+use crate::analysis::threshold::{FMA_BUSY, Limits, TENSOR_LOW, TENSOR_USED};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule =
+    Rule { id: "low_tensor_use", category: "compute", kind: Kind::Symptom, apply };
+
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let (id, tensor) = launch.first_number(TENSOR_ACTIVE)?;
+    let (used, low) = (limits.of(&TENSOR_USED), limits.of(&TENSOR_LOW));
+    if tensor >= low.value {
+        return None;
+    }
+    if tensor >= used.value {
+        return Some(Conclusion {
+            score: (1.0 - tensor / 100.0) / 2.0,
+            confidence: Confidence::Medium,
+            evidence: vec![low.evidence(id, tensor, "%")],
+            text: format!("the tensor cores are used, and busy for {tensor:.0} % of the time only"),
+            hint: "feed them: larger tiles, more stages of asynchronous copies in flight, \
+                   operands in shared memory in the layout that the matrix instruction wants"
+                .to_owned(),
+        });
+    }
+    // Most kernels have no matrix product: only one that multiplies and adds all the time is told.
+    let (fma_id, fma) = launch.first_number(FMA_PIPE)?;
+    let busy = limits.of(&FMA_BUSY);
+    (fma >= busy.value).then(|| Conclusion {
+        score: fma / 100.0 / 2.0,
+        confidence: Confidence::Low,
+        evidence: vec![used.evidence(id, tensor, "%"), busy.evidence(fma_id, fma, "%")],
+        text: format!("the FMA pipe is busy for {fma:.0} % of the time and the tensor cores idle"),
+        hint: "if this is a matrix product or a convolution, use the tensor cores: TF32, BF16 or \
+               FP16 inputs with FP32 sums, through a library or matrix instructions"
+            .to_owned(),
+    })
+}

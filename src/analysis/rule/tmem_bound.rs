@@ -1,0 +1,31 @@
+//! Blackwell's tensor memory is what the kernel keeps busy. Unmeasured: no recording confirms it.
+
+use super::{Conclusion, Confidence, Kind, Rule};
+use crate::analysis::concept::{TENSOR_ACTIVE, TMEM_ACTIVE};
+use crate::analysis::threshold::{Limits, TMEM_BUSY};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule =
+    Rule { id: "tmem_bound", category: "compute", kind: Kind::Symptom, apply };
+
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let (id, busy) = launch.first_number(TMEM_ACTIVE)?;
+    let limit = limits.of(&TMEM_BUSY);
+    let tensor = launch.first_number(TENSOR_ACTIVE);
+    if busy < limit.value || tensor.is_some_and(|(_, tensor)| tensor >= busy) {
+        return None;
+    }
+    let mut evidence = vec![limit.evidence(id, busy, "%")];
+    evidence.extend(tensor.map(|(id, value)| limit.evidence(id, value, "%")));
+    Some(Conclusion {
+        score: busy / 100.0 / 2.0,
+        confidence: Confidence::Low,
+        evidence,
+        text: format!(
+            "tensor memory is busy for {busy:.0} % of the time, more than the tensor cores"
+        ),
+        hint: "move sums out of tensor memory less often: accumulate over more of k, and let the \
+               epilogue of one tile run beside the products of the next (two accumulators)"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,31 @@
+//! Atomics that touch a sector of their own for nearly every lane.
+
+use super::{Conclusion, Confidence, Kind, Rule};
+use crate::analysis::concept::{ATOMICS, L2_THROUGHPUT};
+use crate::analysis::threshold::{ATOMIC_SECTORS, Limits};
+use crate::model::Launch;
+
+pub(super) const RULE: Rule =
+    Rule { id: "uncoalesced_atomics", category: "memory", kind: Kind::Cause, apply };
+
+fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    let limit = limits.of(&ATOMIC_SECTORS);
+    let counted = ATOMICS.iter().filter_map(|(requests, sectors)| {
+        let requests = launch.number(requests).filter(|count| *count > 0.0)?;
+        Some((*sectors, launch.number(sectors)? / requests))
+    });
+    let (id, each) = counted.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    if each <= limit.value {
+        return None;
+    }
+    let busy = launch.first_number(L2_THROUGHPUT).map_or(0.5, |(_, value)| value / 100.0);
+    Some(Conclusion {
+        score: (1.0 - limit.value / each) * busy,
+        confidence: Confidence::Medium,
+        evidence: vec![limit.evidence(id, each, "sector/request")],
+        text: format!("an atomic of a warp touches {each:.1} sectors; neighbouring words need 4"),
+        hint: "sum within the warp or the block first (shuffles, shared memory) and let one lane \
+               add the sum; let neighbouring lanes update neighbouring words"
+            .to_owned(),
+    })
+}
