@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, nearest};
 use crate::remote::RemoteSpec;
 use crate::store::atomic;
@@ -89,6 +90,8 @@ pub struct Config {
     pub kernel_path: Set<Vec<PathBuf>>,
     /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
     pub presets: BTreeMap<String, toml::Table>,
+    /// `[analysis]`: the user's own thresholds of the rules, the project's before the user's.
+    pub thresholds: Set<Thresholds>,
     /// Where agent, runner and collector lie, when said.
     pub libexec: Option<PathBuf>,
 }
@@ -104,6 +107,8 @@ struct UserFile {
     kernel_path: Option<Vec<PathBuf>>,
     #[serde(default)]
     preset: BTreeMap<String, toml::Table>,
+    #[serde(default)]
+    analysis: Thresholds,
 }
 
 /// What a project's file may hold: everything but remotes.
@@ -115,6 +120,8 @@ struct ProjectFile {
     kernel_path: Option<Vec<PathBuf>>,
     #[serde(default)]
     preset: BTreeMap<String, toml::Table>,
+    #[serde(default)]
+    analysis: Thresholds,
 }
 
 /// The name of this machine as a remote.
@@ -167,6 +174,12 @@ impl Config {
             (absolute(user_dir, user.kernel_path), from_user()),
             (Some(Vec::new()), Origin::Default),
         ]);
+        let origin = match (own.analysis.iter().next(), user.analysis.iter().next()) {
+            (Some(_), _) => from_project(),
+            (None, Some(_)) => from_user(),
+            (None, None) => Origin::Default,
+        };
+        let thresholds = Set { value: own.analysis.over(user.analysis), origin };
         let mut presets = user.preset;
         presets.extend(own.preset);
         let mut remotes = user.remote;
@@ -179,6 +192,7 @@ impl Config {
             runs_dir,
             kernel_path,
             presets,
+            thresholds,
             libexec: env.libexec.clone(),
         })
     }
@@ -229,6 +243,13 @@ impl Config {
         set("runs_dir", self.runs_dir.value.display().to_string().into(), &self.runs_dir.origin);
         let folders = self.kernel_path.value.iter().map(|p| p.display().to_string());
         set("kernel_path", folders.collect::<toml_edit::Array>().into(), &self.kernel_path.origin);
+        let mut analysis = toml_edit::Table::new();
+        for (key, value) in self.thresholds.value.iter() {
+            analysis[key] = toml_edit::value(value);
+        }
+        if !analysis.is_empty() {
+            doc["analysis"] = toml_edit::Item::Table(analysis);
+        }
         doc["remote"] = implicit_table();
         let mut table = toml_edit::Table::new();
         table["url"] = toml_edit::value(remote.url.as_str());
@@ -379,6 +400,23 @@ mod tests {
         assert!(text.contains("kernel_path = [] # built in"), "{text}");
         assert!(text.contains("[remote.box]\nurl = \"ssh://root@box\""), "{text}");
         assert!(!text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn thresholds_are_layered_and_a_wrong_key_is_told_with_its_line() {
+        let dir = setup(
+            "[analysis]\nissue_slots = 0.5\nimbalance = 0.2\n",
+            "[analysis]\nimbalance = 0.1\n",
+        );
+        let config = load(dir.path(), Environment::default()).unwrap();
+        let own: Vec<_> = config.thresholds.value.iter().collect();
+        assert_eq!(own.len(), 2);
+        assert!(own.contains(&("imbalance", 0.1)) && own.contains(&("issue_slots", 0.5)));
+        assert!(config.record(&RemoteSpec::local()).contains("[analysis]\nimbalance = 0.1\n"));
+        let dir = setup("", "[analysis]\nimbalnce = 0.1\n");
+        let failure = load(dir.path(), Environment::default()).unwrap_err();
+        let cause = failure.cause.as_deref().unwrap_or_default();
+        assert!(cause.contains("line 2") && cause.contains("`imbalnce`"), "{cause}");
     }
 
     #[test]

@@ -13,5 +13,8 @@ mod roofline;
 pub mod rule;
 pub mod threshold;
 
+#[cfg(test)]
+mod tests;
+
 pub use classify::{analyze, analyze_with, classify, classify_with};
 pub use threshold::{Limits, Thresholds};

@@ -105,7 +105,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let chosen = Chosen {
             remote: open.spec.name.clone(),
             address: open.spec.url.clone(),
-            settings: app.config.user_file.display().to_string(),
+            settings: settings(app),
             agent: open.programs.agent.display().to_string(),
             runner: path(&open.programs.runner),
             collector: path(&open.programs.collector),
@@ -124,6 +124,15 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     }
     show(app, &diagnosis, begun.elapsed().as_secs_f64());
     Ok(0)
+}
+
+/// The user's file, and how many thresholds are set anywhere.
+fn settings(app: &App) -> String {
+    let file = app.config.user_file.display();
+    match app.config.thresholds.value.iter().count() {
+        0 => file.to_string(),
+        own => format!("{file}; {own} thresholds set ({})", app.config.thresholds.origin),
+    }
 }
 
 /// Runs the tiny kernel in one mode.
@@ -174,6 +183,7 @@ async fn try_mode(
         cache: session::facts_cache(app, &open.spec),
         programs: &open.programs,
         project: &app.config.project,
+        thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
         now_s: jiff::Timestamp::now().as_second(),
         detach: false,

@@ -128,6 +128,7 @@ fn carry_out(
             cache: session::facts_cache(app, &spec),
             programs: &programs,
             project: &app.config.project,
+            thresholds: &app.config.thresholds.value,
             source_folder: &source_folder,
             now_s: jiff::Timestamp::now().as_second(),
             detach: args.run.detach && resume == Resume::No,

@@ -9,7 +9,7 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::job::{HostFile, JobEnd, cancelled};
 use super::outcome;
-use crate::analysis;
+use crate::analysis::{self, Thresholds};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
@@ -50,6 +50,8 @@ pub(super) struct Parts {
     told: bool,
     /// The user's project.
     project: PathBuf,
+    /// The user's own thresholds.
+    thresholds: Thresholds,
     /// A build failure's whole message, with this machine's paths.
     compiler: Option<String>,
 }
@@ -67,8 +69,9 @@ fn tells_ranges(file: &HostFile) -> bool {
 }
 
 impl Parts {
-    pub(super) fn new(request: &Request, project: &Path) -> Self {
-        let mut parts = Self { project: project.to_owned(), ..Self::default() };
+    pub(super) fn new(request: &Request, project: &Path, thresholds: &Thresholds) -> Self {
+        let (project, thresholds) = (project.to_owned(), thresholds.clone());
+        let mut parts = Self { project, thresholds, ..Self::default() };
         if let Target::Kernel { data_sets, spec, .. } = &request.target {
             let vars = &spec.sizes.vars;
             parts.profile.cases = data_sets.iter().map(|set| empty_case(set, vars)).collect();
@@ -482,7 +485,7 @@ pub(super) fn profile(
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
     profile.correctness = overall(&profile.cases);
     join_code(&mut profile);
-    analysis::analyze(&mut profile);
+    analysis::analyze_with(&mut profile, &parts.thresholds);
     (profile, parts.beside)
 }
 

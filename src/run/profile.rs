@@ -18,6 +18,7 @@ use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::said::Said;
 use super::{local_build, resume};
+use crate::analysis::Thresholds;
 use crate::bundle::{self, BlobSource, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
@@ -40,6 +41,8 @@ pub struct ProfileRun<'a> {
     pub programs: &'a Programs,
     /// The user's project: paths in it are shown relative to it.
     pub project: &'a Path,
+    /// The user's own thresholds of the rules.
+    pub thresholds: &'a Thresholds,
     /// Where the kernel lies: its repository's state is recorded.
     pub source_folder: &'a Path,
     /// Unix seconds.
@@ -78,7 +81,7 @@ impl ProfileRun<'_> {
         };
         let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
         desk.folder.write_json("env.json", &env)?;
-        let mut parts = Parts::new(&self.request, self.project);
+        let mut parts = Parts::new(&self.request, self.project, self.thresholds);
         let mut seq = 1;
         while seq <= MOST_PLANS {
             let draft = self.draft(follow, &facts, desk, &mut parts, seq).await?;

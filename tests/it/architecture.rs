@@ -16,7 +16,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("bundle", &["kernel", "tool", "model"]),
     ("remote", &["bundle"]),
     ("store", &["bundle"]),
-    ("config", &["remote", "store"]),
+    ("config", &["remote", "store", "analysis"]),
     ("import", &["model"]),
     ("analysis", &["model"]),
     ("report", &["model"]),

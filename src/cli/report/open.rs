@@ -35,7 +35,7 @@ impl Opened {
 pub(in crate::cli) fn open(app: &App, what: &str) -> Result<Opened> {
     let path = Path::new(what);
     if path.is_file() {
-        return file(path, what);
+        return file(app, path, what);
     }
     let found = Runs::new(&app.config.runs_dir.value).find(what);
     saved(&found.map_err(|e| Failure::from(e).hint(format!("and there is no file `{what}`")))?)
@@ -82,7 +82,7 @@ fn saved_profile(folder: &RunFolder) -> Result<Profile> {
 }
 
 /// A profile of one file alone.
-fn file(path: &Path, shown: &str) -> Result<Opened> {
+fn file(app: &App, path: &Path, shown: &str) -> Result<Opened> {
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
     };
@@ -126,6 +126,6 @@ fn file(path: &Path, shown: &str) -> Result<Opened> {
     }
     let mut beside = Beside::default();
     imported.add_to(&mut profile, &mut beside);
-    crate::analysis::analyze(&mut profile);
+    crate::analysis::analyze_with(&mut profile, &app.config.thresholds.value);
     Ok(Opened { profile, beside, folder: None })
 }
