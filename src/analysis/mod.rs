@@ -5,6 +5,7 @@
 //! [`roofline`] knows what the device could do.
 
 pub mod classify;
+pub mod compare;
 mod concept;
 mod datasheet;
 mod device;

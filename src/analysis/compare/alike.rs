@@ -1,0 +1,119 @@
+//! Whether two profiles may be held against each other: a time from another GPU, driver, clock
+//! policy or problem size says nothing of the kernel.
+
+use std::collections::BTreeMap;
+
+use crate::model::Profile;
+use crate::model::comparison::Difference;
+use crate::model::profile::CaseResult;
+
+/// Everything in which the two are unlike. What one side does not know is no difference.
+pub fn differences(a: &Profile, b: &Profile) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut hold = |what: &str, a: Option<String>, b: Option<String>| {
+        if let (Some(a), Some(b)) = (a, b)
+            && a != b
+        {
+            found.push(Difference { what: what.to_owned(), a, b });
+        }
+    };
+    hold("gpu", device(a), device(b));
+    hold("driver", driver(a), driver(b));
+    hold("mode", Some(mode(a)), Some(mode(b)));
+    // A program, a report of NVIDIA's and a kernel under our harness are timed in different ways.
+    hold("language", language(a), language(b));
+    hold("harness", harness(a), harness(b));
+    hold("clocks", clocks(a), clocks(b));
+    hold("clock", clock(a), clock(b));
+    hold("l2_flush", l2(a), l2(b));
+    sizes(a, b, &mut found);
+    found
+}
+
+/// The GPU's name: as the reports have it, else as the host's facts do.
+pub(super) fn device(profile: &Profile) -> Option<String> {
+    let host = profile.host.as_ref();
+    let known = host.and_then(|host| {
+        let gpu = host.gpus.iter().find(|gpu| Some(&gpu.uuid) == profile.gpu.as_ref())?;
+        Some(gpu.name.clone())
+    });
+    profile.device.clone().or(known)
+}
+
+fn driver(profile: &Profile) -> Option<String> {
+    profile.gpu.as_ref().and(profile.host.as_ref()?.driver.clone())
+}
+
+/// The tool, whatever form its report has: nsys's report and its sqlite are one.
+fn mode(profile: &Profile) -> String {
+    let mode = profile.run.mode.as_str();
+    mode.split('_').next().unwrap_or(mode).to_owned()
+}
+
+fn language(profile: &Profile) -> Option<String> {
+    Some(profile.kernel.language.clone()).filter(|l| !l.is_empty())
+}
+
+/// The version of rgpu, whose runner timed it; files of other tools have none.
+fn harness(profile: &Profile) -> Option<String> {
+    profile.timing.as_ref().map(|_| format!("rgpu {}", profile.run.rgpu))
+}
+
+/// What held the clocks, where the command line says it.
+fn clocks(profile: &Profile) -> Option<String> {
+    let words = &profile.run.command;
+    if words.is_empty() {
+        return None;
+    }
+    let value = words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.strip_prefix("--clock-control")?;
+        rest.strip_prefix('=').map(str::to_owned).or_else(|| words.get(at + 1).cloned())
+    });
+    Some(value.unwrap_or_else(|| "none".to_owned()))
+}
+
+fn clock(profile: &Profile) -> Option<String> {
+    profile.timing.as_ref().map(|t| t.clock.clone())
+}
+
+fn l2(profile: &Profile) -> Option<String> {
+    let timing = profile.timing.as_ref()?;
+    Some(if timing.l2_flushed { "flushed" } else { "warm" }.to_owned())
+}
+
+/// Cases of one name must have the same sizes, and there must be one that both have.
+fn sizes(a: &Profile, b: &Profile, found: &mut Vec<Difference>) {
+    if a.cases.is_empty() || b.cases.is_empty() {
+        return;
+    }
+    let mut common = 0;
+    for case in &a.cases {
+        let Some(other) = b.cases.iter().find(|other| other.name == case.name) else { continue };
+        common += 1;
+        if case.sizes != other.sizes && !case.sizes.is_empty() && !other.sizes.is_empty() {
+            found.push(Difference {
+                what: "sizes".to_owned(),
+                a: shown(&case.name, &case.sizes),
+                b: shown(&other.name, &other.sizes),
+            });
+        }
+    }
+    if common == 0 {
+        let list = |cases: &[CaseResult]| {
+            cases.iter().map(|c| shown(&c.name, &c.sizes)).collect::<Vec<_>>().join("; ")
+        };
+        found.push(Difference { what: "sizes".to_owned(), a: list(&a.cases), b: list(&b.cases) });
+    }
+}
+
+fn shown(name: &str, sizes: &[BTreeMap<String, i64>]) -> String {
+    let groups: Vec<String> = sizes
+        .iter()
+        .map(|group| group.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(","))
+        .collect();
+    let groups = groups.join(";");
+    if groups.is_empty() || groups == name {
+        return name.to_owned();
+    }
+    format!("{name} ({groups})")
+}

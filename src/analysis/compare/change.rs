@@ -1,0 +1,287 @@
+//! What changed between two launches of one kernel: metrics by how much they matter, and what the
+//! kernel occupies.
+
+use super::importance::{
+    Better, Form, NO_STALLS, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX, STALL_WEIGHT, TABLE, both,
+    ingredients,
+};
+use crate::model::comparison::MetricChange;
+use crate::model::{KernelCode, Launch, Profile};
+
+/// Changes below it are not listed: relative, or in points of percent.
+const LEAST: f64 = 0.01;
+/// The same for metrics that the table does not know, of which there are hundreds.
+const LEAST_OTHER: f64 = 0.10;
+/// As many of those are listed.
+const MOST_OTHERS: usize = 20;
+/// A change by this factor counts full; more of it says no more.
+const FULL_FACTOR: f64 = 16.0;
+
+/// The metrics that changed, those that matter most first.
+pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
+    let mut known: Vec<&str> = Vec::new();
+    let mut changes = Vec::new();
+    for line in TABLE {
+        let Some((id, x, y)) = both(line.from, a, b) else { continue };
+        known.extend(ingredients(line.from));
+        known.push(id);
+        let Some(size) = size(x, y, line.form).filter(|size| *size >= LEAST) else { continue };
+        changes.push(MetricChange {
+            metric: id.to_owned(),
+            label: line.label.to_owned(),
+            a: x,
+            b: y,
+            unit: unit(a, id, line.form),
+            change: judged(line.better, x, y),
+            rank: rounded(line.weight * weight_of(x, y, line.form, size)),
+        });
+    }
+    changes.extend(stalls(a, b));
+    changes.sort_by(|x, y| y.rank.total_cmp(&x.rank).then_with(|| x.metric.cmp(&y.metric)));
+    let mut others: Vec<MetricChange> = a
+        .metrics
+        .keys()
+        .filter(|id| !known.contains(&id.as_str()) && comparable(id))
+        .filter_map(|id| {
+            let (x, y) = (a.number(id)?, b.number(id)?);
+            let form = Form::Amount { floor: 1.0 };
+            let size = size(x, y, form).filter(|size| *size >= LEAST_OTHER)?;
+            Some(MetricChange {
+                metric: id.clone(),
+                label: id.clone(),
+                a: x,
+                b: y,
+                unit: unit(a, id, form),
+                change: judged(Better::Neither, x, y),
+                rank: rounded(OTHER_WEIGHT * weight_of(x, y, form, size)),
+            })
+        })
+        .collect();
+    others.sort_by(|x, y| y.rank.total_cmp(&x.rank).then_with(|| x.metric.cmp(&y.metric)));
+    others.truncate(MOST_OTHERS);
+    changes.extend(others);
+    changes
+}
+
+/// Whether a metric outside the table says something of the kernel: not the device's attributes,
+/// not the launch's shape, not another rollup of the same counter.
+fn comparable(id: &str) -> bool {
+    let outside = ["device__", "launch__", "smsp__pcsamp", STALL_PREFIX, "derived__"];
+    let rollups = [".min", ".max", ".avg", ".peak_sustained", ".per_second", "_elapsed", "_active"];
+    !outside.iter().any(|p| id.starts_with(p))
+        && !id.contains("TriageCompute")
+        && !rollups.iter().any(|r| id.contains(r))
+        && id.contains("__")
+}
+
+fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
+    let of = |id: &String| {
+        let reason = id.strip_prefix(STALL_PREFIX)?.strip_suffix(STALL_SUFFIX)?;
+        let (x, y) = (a.number(id)?, b.number(id)?);
+        let form = Form::Amount { floor: 0.5 };
+        let size = size(x, y, form).filter(|size| *size >= LEAST)?;
+        (!NO_STALLS.contains(&reason)).then(|| MetricChange {
+            metric: id.clone(),
+            label: format!("cycles per instruction lost to {}", reason.replace('_', " ")),
+            a: x,
+            b: y,
+            unit: unit(a, id, form),
+            change: judged(Better::Lower, x, y),
+            rank: rounded(STALL_WEIGHT * weight_of(x, y, form, size)),
+        })
+    };
+    a.metrics.keys().filter_map(of).collect()
+}
+
+/// How big a change is: relative to the base, or in points over 100. `None` for noise.
+fn size(a: f64, b: f64, form: Form) -> Option<f64> {
+    match form {
+        Form::Percent => Some((b - a).abs() / 100.0),
+        // A fraction of a way is arbitration with other traffic, not a conflict.
+        Form::Ways if a.max(b) < 1.5 => None,
+        Form::Amount { floor } if a.abs().max(b.abs()) < floor => None,
+        _ if a == 0.0 && b == 0.0 => None,
+        _ if a == 0.0 => Some(f64::INFINITY),
+        _ => Some(((b - a) / a).abs()),
+    }
+}
+
+/// The part of the weight that a change earns, 0 to 1.
+fn weight_of(a: f64, b: f64, form: Form, size: f64) -> f64 {
+    match form {
+        Form::Percent => size.min(1.0),
+        _ if a <= 0.0 || b <= 0.0 => 1.0,
+        _ => ((b / a).ln().abs() / FULL_FACTOR.ln()).min(1.0),
+    }
+}
+
+fn judged(better: Better, a: f64, b: f64) -> String {
+    match (better, b > a) {
+        (Better::Neither, _) => "neutral",
+        (Better::Higher, true) | (Better::Lower, false) => "better",
+        _ => "worse",
+    }
+    .to_owned()
+}
+
+/// Three digits: more would be precision that a weight does not have.
+fn rounded(rank: f64) -> f64 {
+    (rank * 1000.0).round() / 1000.0
+}
+
+fn unit(launch: &Launch, id: &str, form: Form) -> String {
+    match form {
+        Form::Ways => "way".to_owned(),
+        Form::Percent => "%".to_owned(),
+        _ => launch.metrics.get(id).map(|m| m.unit.clone()).unwrap_or_default(),
+    }
+}
+
+/// What the kernel occupies on both sides; what did not change is listed too, since that is as
+/// much an answer.
+pub(super) fn resources(
+    (profile_a, a): (&Profile, &Launch),
+    (profile_b, b): (&Profile, &Launch),
+) -> Vec<MetricChange> {
+    let code_a = code(profile_a, a);
+    let code_b = code(profile_b, b);
+    let registers = |l: &Launch, c: Option<&KernelCode>| {
+        l.registers.map(f64::from).or_else(|| c.map(|c| f64::from(c.registers)))
+    };
+    let shared = |l: &Launch, c: Option<&KernelCode>| {
+        l.shared_bytes.map(|x| x as f64).or_else(|| c.map(|c| f64::from(c.shared_bytes)))
+    };
+    let spills = |c: Option<&KernelCode>| {
+        let c = c?;
+        Some(f64::from(c.spill_store_bytes?) + f64::from(c.spill_load_bytes?))
+    };
+    let metric = |l: &Launch, id: &str| l.number(id);
+    let theoretical = "sm__maximum_warps_per_active_cycle_pct";
+    let achieved = "sm__warps_active.avg.pct_of_peak_sustained_active";
+    let neither = Better::Neither;
+    [
+        (
+            "registers per thread",
+            "rgpu.registers",
+            "",
+            neither,
+            registers(a, code_a),
+            registers(b, code_b),
+        ),
+        (
+            "shared memory per block",
+            "rgpu.shared_bytes",
+            "byte",
+            neither,
+            shared(a, code_a),
+            shared(b, code_b),
+        ),
+        (
+            "spilled per thread",
+            "rgpu.spill_bytes",
+            "byte",
+            Better::Lower,
+            spills(code_a),
+            spills(code_b),
+        ),
+        (
+            "theoretical occupancy",
+            theoretical,
+            "%",
+            Better::Higher,
+            metric(a, theoretical),
+            metric(b, theoretical),
+        ),
+        (
+            "achieved occupancy",
+            achieved,
+            "%",
+            Better::Higher,
+            metric(a, achieved),
+            metric(b, achieved),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(label, id, unit, better, x, y)| {
+        let (x, y) = (x?, y?);
+        Some(MetricChange {
+            metric: id.to_owned(),
+            label: label.to_owned(),
+            a: x,
+            b: y,
+            unit: unit.to_owned(),
+            change: if x == y { "neutral".to_owned() } else { judged(better, x, y) },
+            rank: 0.0,
+        })
+    })
+    .collect()
+}
+
+/// The compiled code of a launch; a profile of one kernel has just one.
+fn code<'a>(profile: &'a Profile, launch: &Launch) -> Option<&'a KernelCode> {
+    match launch.code {
+        Some(at) => profile.code.get(at as usize),
+        None if profile.code.len() == 1 => profile.code.first(),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Metric, Value};
+
+    fn launch(metrics: &[(&str, f64)]) -> Launch {
+        let metric =
+            |x| Metric { value: Value::Float(x), unit: String::new(), from: String::new() };
+        Launch {
+            metrics: metrics.iter().map(|(id, x)| ((*id).to_owned(), metric(*x))).collect(),
+            ..Launch::default()
+        }
+    }
+
+    const WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum";
+    const CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum";
+
+    #[test]
+    fn conflicts_that_went_away_come_first_and_busier_units_after() {
+        let a = launch(&[
+            (WAVEFRONTS, 33e6),
+            (CONFLICTS, 32e6),
+            ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 30.0),
+            ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", 90.0),
+            ("foo__bar.sum", 10.0),
+            ("device__attribute_x", 1.0),
+        ]);
+        let b = launch(&[
+            (WAVEFRONTS, 1.02e6),
+            (CONFLICTS, 0.02e6),
+            ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 60.0),
+            ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", 60.0),
+            ("foo__bar.sum", 20.0),
+            ("device__attribute_x", 2.0),
+        ]);
+        let changes = metrics(&a, &b);
+        let told: Vec<_> = changes.iter().map(|c| (c.metric.as_str(), c.change.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                ("rgpu.shared_load_ways", "better"),
+                ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "better"),
+                ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "neutral"),
+                ("foo__bar.sum", "neutral"),
+            ]
+        );
+        assert_eq!((changes[0].a, changes[0].rank), (33.0, 1.0));
+        assert!(metrics(&a, &a).is_empty());
+    }
+
+    #[test]
+    fn a_side_without_shared_memory_has_no_conflicts_and_small_counts_are_noise() {
+        let a = launch(&[(WAVEFRONTS, 4e6), (CONFLICTS, 3e6), ("dram__bytes_write.sum", 32.0)]);
+        let b = launch(&[(WAVEFRONTS, 0.0), (CONFLICTS, 0.0), ("dram__bytes_write.sum", 320.0)]);
+        let changes = metrics(&a, &b);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert_eq!((changes[0].a, changes[0].b), (4.0, 1.0));
+    }
+}

@@ -1,0 +1,300 @@
+//! How much each metric matters when two launches are compared, and which way is better.
+//!
+//! Weights are a choice made here, in three steps: what the code does and can mend (conflicts,
+//! sectors that nobody needed, spills, idle lanes) before the work that follows from it
+//! (wavefronts, bytes, instructions) before how busy the units then are. A throughput is `neutral`
+//! where more of it may as well be waste: an L1 that is busy with bank conflicts is not better.
+//! Names vary with the architecture: the first of the candidates that both launches have counts.
+
+use crate::model::Launch;
+
+/// Which way a number is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    Higher,
+    Lower,
+    Neither,
+}
+
+/// How a number is compared and said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Form {
+    /// A count or amount: said as the relative change. Below the floor it is noise.
+    Amount { floor: f64 },
+    /// Percent of something: compared by points.
+    Percent,
+    /// Ways of a conflict; 1 is none.
+    Ways,
+    /// So much for each of something, at least 1.
+    Each,
+}
+
+/// Where the number comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum From {
+    /// A metric, by its candidates.
+    Metric(&'static [&'static str]),
+    /// `all / (all - lost)`, under an id of ours.
+    Excess { id: &'static str, all: &'static str, lost: &'static str },
+    /// `all / needed`, under an id of ours.
+    Share { id: &'static str, all: &'static str, needed: &'static str },
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weighed {
+    pub(super) label: &'static str,
+    pub(super) from: From,
+    pub(super) form: Form,
+    pub(super) better: Better,
+    pub(super) weight: f64,
+}
+
+const fn line(label: &'static str, from: From, form: Form, better: Better, weight: f64) -> Weighed {
+    Weighed { label, from, form, better, weight }
+}
+
+const COUNT: Form = Form::Amount { floor: 1000.0 };
+const RATE: Form = Form::Amount { floor: 0.01 };
+
+/// The table, by weight.
+pub(super) static TABLE: &[Weighed] = &[
+    line(
+        "shared-memory load bank conflicts",
+        From::Excess {
+            id: "rgpu.shared_load_ways",
+            all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+            lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        },
+        Form::Ways,
+        Better::Lower,
+        1.0,
+    ),
+    line(
+        "shared-memory store bank conflicts",
+        From::Excess {
+            id: "rgpu.shared_store_ways",
+            all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+            lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+        },
+        Form::Ways,
+        Better::Lower,
+        1.0,
+    ),
+    line(
+        "global-memory sectors for each that is needed",
+        From::Share {
+            id: "rgpu.global_sector_excess",
+            all: "memory_l2_theoretical_sectors_global",
+            needed: "memory_l2_theoretical_sectors_global_ideal",
+        },
+        Form::Each,
+        Better::Lower,
+        1.0,
+    ),
+    line(
+        "local-memory requests of spilled registers",
+        From::Metric(&["derived__local_spilling_requests"]),
+        COUNT,
+        Better::Lower,
+        0.95,
+    ),
+    line(
+        "active threads of a warp",
+        From::Metric(&["smsp__thread_inst_executed_per_inst_executed.ratio"]),
+        RATE,
+        Better::Higher,
+        0.95,
+    ),
+    line(
+        "tensor pipe busy",
+        From::Metric(&[
+            "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+        ]),
+        Form::Percent,
+        Better::Higher,
+        0.9,
+    ),
+    line(
+        "L1 wavefronts for shared memory",
+        From::Metric(&["l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"]),
+        COUNT,
+        Better::Lower,
+        0.85,
+    ),
+    line("DRAM bytes read", From::Metric(&["dram__bytes_read.sum"]), COUNT, Better::Lower, 0.8),
+    line("DRAM bytes written", From::Metric(&["dram__bytes_write.sum"]), COUNT, Better::Lower, 0.7),
+    line(
+        "L2 sectors from L1",
+        From::Metric(&["lts__t_sectors_srcunit_tex.sum"]),
+        COUNT,
+        Better::Lower,
+        0.75,
+    ),
+    line(
+        "L1 sectors of global loads",
+        From::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]),
+        COUNT,
+        Better::Lower,
+        0.7,
+    ),
+    line(
+        "L1 sectors of global stores",
+        From::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]),
+        COUNT,
+        Better::Lower,
+        0.7,
+    ),
+    line(
+        "instructions executed",
+        From::Metric(&["smsp__inst_executed.sum", "sm__inst_executed.sum"]),
+        COUNT,
+        Better::Lower,
+        0.7,
+    ),
+    line(
+        "theoretical occupancy",
+        From::Metric(&["sm__maximum_warps_per_active_cycle_pct"]),
+        Form::Percent,
+        Better::Higher,
+        0.6,
+    ),
+    line(
+        "L2 hit rate",
+        From::Metric(&["lts__t_sector_hit_rate.pct"]),
+        Form::Percent,
+        Better::Higher,
+        0.5,
+    ),
+    line(
+        "L1 hit rate",
+        From::Metric(&["l1tex__t_sector_hit_rate.pct"]),
+        Form::Percent,
+        Better::Higher,
+        0.5,
+    ),
+    line(
+        "DRAM throughput",
+        From::Metric(&[
+            "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+            "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+        ]),
+        Form::Percent,
+        Better::Higher,
+        0.45,
+    ),
+    line(
+        "SM throughput",
+        From::Metric(&["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
+        Form::Percent,
+        Better::Higher,
+        0.4,
+    ),
+    line(
+        "instructions issued per cycle",
+        From::Metric(&["smsp__issue_active.avg.per_cycle_active"]),
+        RATE,
+        Better::Higher,
+        0.35,
+    ),
+    line(
+        "achieved occupancy",
+        From::Metric(&["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+        Form::Percent,
+        Better::Higher,
+        0.35,
+    ),
+    line(
+        "memory throughput",
+        From::Metric(&["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
+        Form::Percent,
+        Better::Neither,
+        0.3,
+    ),
+    line(
+        "L1 throughput",
+        From::Metric(&["l1tex__throughput.avg.pct_of_peak_sustained_elapsed"]),
+        Form::Percent,
+        Better::Neither,
+        0.3,
+    ),
+    line(
+        "L2 throughput",
+        From::Metric(&["lts__throughput.avg.pct_of_peak_sustained_elapsed"]),
+        Form::Percent,
+        Better::Neither,
+        0.3,
+    ),
+    line(
+        "waves of blocks",
+        From::Metric(&["launch__waves_per_multiprocessor"]),
+        RATE,
+        Better::Neither,
+        0.2,
+    ),
+    line(
+        "SM clock",
+        From::Metric(&["sm__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_second"]),
+        COUNT,
+        Better::Neither,
+        0.2,
+    ),
+];
+
+/// Cycles that a warp waits between two instructions, by reason; less is better for all of them.
+pub(super) const STALL_PREFIX: &str = "smsp__average_warps_issue_stalled_";
+/// See [`STALL_PREFIX`].
+pub(super) const STALL_SUFFIX: &str = "_per_issue_active.ratio";
+/// Weight of a stall reason.
+pub(super) const STALL_WEIGHT: f64 = 0.45;
+/// Not stalls: the warp issued, or could have.
+pub(super) const NO_STALLS: &[&str] = &["selected", "not_selected"];
+/// Weight of a metric that the table does not know.
+pub(super) const OTHER_WEIGHT: f64 = 0.05;
+
+/// What a line's number is on both sides, with the id it stands under.
+pub(super) fn both(from: From, a: &Launch, b: &Launch) -> Option<(&'static str, f64, f64)> {
+    match from {
+        From::Metric(ids) => ids.iter().find_map(|id| Some((*id, a.number(id)?, b.number(id)?))),
+        From::Excess { id, all, lost } => {
+            let excess = |l: &Launch| {
+                let (all, lost) = (l.number(all)?, l.number(lost)?);
+                (all > 0.0).then(|| all / (all - lost).max(1.0))
+            };
+            either(id, excess(a), excess(b), a.number(all), b.number(all))
+        }
+        From::Share { id, all, needed } => {
+            let share = |l: &Launch| {
+                let needed = l.number(needed)?;
+                (needed > 0.0).then_some(l.number(all)? / needed)
+            };
+            either(id, share(a), share(b), a.number(all), b.number(all))
+        }
+    }
+}
+
+/// The metrics that a number is made of, or may be.
+pub(super) fn ingredients(from: From) -> Vec<&'static str> {
+    match from {
+        From::Metric(ids) => ids.to_vec(),
+        From::Excess { all, lost, .. } => vec![all, lost],
+        From::Share { all, needed, .. } => vec![all, needed],
+    }
+}
+
+/// A side that counted nothing has no excess: 1. One that did not count has no number.
+fn either(
+    id: &'static str,
+    a: Option<f64>,
+    b: Option<f64>,
+    counted_a: Option<f64>,
+    counted_b: Option<f64>,
+) -> Option<(&'static str, f64, f64)> {
+    if a.is_none() && b.is_none() {
+        return None;
+    }
+    let or_none = |x: Option<f64>, counted: Option<f64>| x.or(counted.map(|_| 1.0));
+    Some((id, or_none(a, counted_a)?, or_none(b, counted_b)?))
+}

@@ -1,0 +1,158 @@
+//! Which kernel of one side is which of the other.
+//!
+//! Launches of one name and geometry are one kernel. They are joined by both first; what is left,
+//! by name alone, since a change of the geometry is a change worth seeing; and where each side has
+//! just one left, those two, since two kernels that do the same work rarely share a name.
+
+use crate::model::comparison::{Geometry, Unmatched};
+use crate::model::{Launch, Profile};
+
+/// All launches of one kernel with one geometry.
+#[derive(Clone, Debug)]
+pub(super) struct Group<'a> {
+    pub(super) kernel: &'a str,
+    pub(super) geometry: Geometry,
+    pub(super) launches: Vec<&'a Launch>,
+}
+
+/// Two groups that are one kernel.
+#[derive(Debug)]
+pub(super) struct Joined<'a> {
+    pub(super) a: Group<'a>,
+    pub(super) b: Group<'a>,
+    pub(super) by: &'static str,
+}
+
+/// What came of joining.
+#[derive(Debug, Default)]
+pub(super) struct Joins<'a> {
+    /// Those with the most time first.
+    pub(super) joined: Vec<Joined<'a>>,
+    pub(super) only_a: Vec<Group<'a>>,
+    pub(super) only_b: Vec<Group<'a>>,
+}
+
+impl Group<'_> {
+    /// GPU time of all launches that have one, in nanoseconds.
+    pub(super) fn total_ns(&self) -> f64 {
+        self.durations().iter().sum()
+    }
+
+    pub(super) fn durations(&self) -> Vec<f64> {
+        self.launches.iter().filter_map(|l| l.duration_ns).filter(|ns| ns.is_finite()).collect()
+    }
+
+    /// The launch that stands for all: the one of the median duration.
+    pub(super) fn typical(&self) -> &Launch {
+        let mut order: Vec<&&Launch> = self.launches.iter().collect();
+        order.sort_by(|a, b| {
+            let ns = |l: &Launch| l.duration_ns.unwrap_or_default();
+            ns(a).total_cmp(&ns(b)).then(a.id.cmp(&b.id))
+        });
+        order[(order.len() - 1) / 2]
+    }
+
+    pub(super) fn unmatched(&self) -> Unmatched {
+        let durations = self.durations();
+        Unmatched {
+            kernel: self.kernel.to_owned(),
+            geometry: self.geometry,
+            launches: self.launches.len() as u64,
+            total_ns: (!durations.is_empty()).then(|| durations.iter().sum()),
+        }
+    }
+}
+
+/// Joins the kernels of two profiles.
+pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
+    let (mut left, mut right) = (groups(a), groups(b));
+    let mut joined = Vec::new();
+    let mut pass = |by, same: fn(&Group<'_>, &Group<'_>) -> bool| {
+        let mut rest = Vec::new();
+        for group in left.drain(..) {
+            match right.iter().position(|other| same(&group, other)) {
+                Some(at) => joined.push(Joined { a: group, b: right.remove(at), by }),
+                None => rest.push(group),
+            }
+        }
+        left = rest;
+    };
+    pass("name_and_geometry", |a, b| a.kernel == b.kernel && a.geometry == b.geometry);
+    pass("name", |a, b| a.kernel == b.kernel);
+    if left.len() == 1 && right.len() == 1 {
+        joined.extend(left.drain(..).zip(right.drain(..)).map(|(a, b)| Joined {
+            a,
+            b,
+            by: "alone",
+        }));
+    }
+    joined.sort_by(|x, y| {
+        let time = |j: &Joined<'_>| j.a.total_ns() + j.b.total_ns();
+        time(y).total_cmp(&time(x))
+    });
+    Joins { joined, only_a: left, only_b: right }
+}
+
+/// The kernels of a profile, those with the most time first.
+fn groups(profile: &Profile) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut at = std::collections::HashMap::new();
+    for launch in &profile.launches {
+        let geometry = Geometry { grid: launch.grid, block: launch.block };
+        let key = (launch.kernel.as_str(), launch.grid, launch.block);
+        let index = *at.entry(key).or_insert_with(|| {
+            groups.push(Group { kernel: &launch.kernel, geometry, launches: Vec::new() });
+            groups.len() - 1
+        });
+        groups[index].launches.push(launch);
+    }
+    groups.sort_by(|x, y| y.total_ns().total_cmp(&x.total_ns()));
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(launches: &[(&str, u32, f64)]) -> Profile {
+        let launches = launches.iter().map(|(kernel, grid, ns)| Launch {
+            kernel: (*kernel).to_owned(),
+            grid: [*grid, 1, 1],
+            block: [32, 1, 1],
+            duration_ns: Some(*ns),
+            ..Launch::default()
+        });
+        Profile { launches: launches.collect(), ..Profile::default() }
+    }
+
+    fn told(joins: &Joins<'_>) -> Vec<(String, &'static str)> {
+        joins.joined.iter().map(|j| (format!("{}={}", j.a.kernel, j.b.kernel), j.by)).collect()
+    }
+
+    #[test]
+    fn geometry_comes_before_the_name_and_the_last_two_are_taken_for_one() {
+        let a = profile(&[("f", 1, 5.0), ("f", 2, 4.0), ("g", 1, 3.0), ("old", 1, 9.0)]);
+        let b = profile(&[("f", 3, 5.0), ("f", 1, 5.0), ("g", 1, 3.0), ("new", 7, 9.0)]);
+        let joins = join(&a, &b);
+        assert_eq!(
+            told(&joins),
+            [
+                ("old=new".to_owned(), "alone"),
+                ("f=f".to_owned(), "name_and_geometry"),
+                ("f=f".to_owned(), "name"),
+                ("g=g".to_owned(), "name_and_geometry"),
+            ]
+        );
+        assert!(joins.only_a.is_empty() && joins.only_b.is_empty());
+    }
+
+    #[test]
+    fn several_that_are_left_are_listed_and_not_guessed_at() {
+        let a = profile(&[("f", 1, 5.0), ("x", 1, 1.0), ("x", 1, 2.0)]);
+        let b = profile(&[("f", 1, 5.0), ("y", 1, 1.0), ("z", 1, 1.0)]);
+        let joins = join(&a, &b);
+        assert_eq!((joins.joined.len(), joins.only_a.len(), joins.only_b.len()), (1, 1, 2));
+        let x = joins.only_a[0].unmatched();
+        assert_eq!((x.launches, x.total_ns), (2, Some(3.0)));
+    }
+}

@@ -1,0 +1,154 @@
+//! Two profiles held against each other.
+//!
+//! Times with their intervals ([`interval`] says which and why), kernels joined by name and
+//! geometry ([`join`]), metrics by how much they matter ([`importance`]), what bounds each kernel
+//! before and after, what it occupies, regions, and one sentence that says what happened and why
+//! ([`sentence`]). Whether the two may be compared at all is [`differences`]'s matter.
+
+mod alike;
+mod change;
+mod importance;
+mod interval;
+mod join;
+mod sentence;
+mod time;
+
+pub use alike::differences;
+pub use sentence::phrase;
+pub use time::Paired;
+
+use crate::model::Profile;
+use crate::model::comparison::{
+    ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, TimeChange, TimeVerdict,
+};
+use crate::model::profile::Gap;
+use join::Joined;
+use time::Times;
+
+/// What a comparison is told besides the profiles.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// What the user calls the two.
+    pub names: [&'a str; 2],
+    /// The least effect that counts, as a fraction.
+    pub threshold: f64,
+    /// Times of interleaved calls, by case; empty where the sides were timed apart.
+    pub paired: &'a [Paired],
+}
+
+/// Holds `b` against `a`.
+pub fn compare(a: &Profile, b: &Profile, options: &Options<'_>) -> Comparison {
+    let mut gaps = Vec::new();
+    let joins = join::join(a, b);
+    let kernels: Vec<KernelChange> =
+        joins.joined.iter().map(|j| kernel(a, b, j, options.threshold)).collect();
+    let Times { cases, time, no_time } = time::times(a, b, &kernels, &joins, options);
+    gaps.extend(no_time.clone());
+    for (side, profile) in options.names.iter().zip([a, b]) {
+        if profile.correctness.as_ref().is_some_and(|c| c.verdict == "wrong") {
+            gaps.push(gap("wrong_result", format!("`{side}` computes wrong results")));
+        }
+    }
+    if a.launches.is_empty() || b.launches.is_empty() {
+        gaps.push(gap("no_launches", "no kernel launches are recorded on both sides"));
+    }
+    let differences = differences(a, b);
+    let verdict = time.as_ref().map_or(TimeVerdict::Ambiguous, |t| t.verdict);
+    let summary = sentence::summary(&sentence::Subject {
+        names: options.names,
+        time: time.as_ref(),
+        verdict,
+        threshold: options.threshold,
+        cases: &cases,
+        kernels: &kernels,
+        differences: &differences,
+        no_time: no_time.as_ref().map(|gap| gap.text.as_str()),
+    });
+    Comparison {
+        schema: SCHEMA.to_owned(),
+        a: side(options.names[0], a),
+        b: side(options.names[1], b),
+        verdict,
+        summary,
+        threshold: options.threshold,
+        time,
+        cases,
+        kernels,
+        only_a: joins.only_a.iter().map(join::Group::unmatched).collect(),
+        only_b: joins.only_b.iter().map(join::Group::unmatched).collect(),
+        regions: regions(a, b),
+        differences,
+        parts: Vec::new(),
+        gaps,
+    }
+}
+
+fn gap(code: &str, text: impl Into<String>) -> Gap {
+    Gap { code: code.to_owned(), text: text.into() }
+}
+
+fn side(name: &str, profile: &Profile) -> ComparedSide {
+    ComparedSide {
+        name: name.to_owned(),
+        run: profile.run.id.clone(),
+        kernel: profile.kernel.name.clone(),
+        mode: profile.run.mode.clone(),
+        rung: profile.rung.clone(),
+        device: alike::device(profile),
+        correctness: profile.correctness.as_ref().map(|c| c.verdict.clone()),
+        profile: None,
+    }
+}
+
+fn kernel(a: &Profile, b: &Profile, joined: &Joined<'_>, threshold: f64) -> KernelChange {
+    let Joined { a: left, b: right, by } = joined;
+    let (x, y) = (left.typical(), right.typical());
+    let time = interval::side_time(&left.durations())
+        .zip(interval::side_time(&right.durations()))
+        .and_then(|(ta, tb)| time_change(ta, tb, threshold, "launches"));
+    let bound = |l: &crate::model::Launch| l.classification.as_ref().map(|c| c.primary.clone());
+    KernelChange {
+        kernel: left.kernel.to_owned(),
+        kernel_b: (left.kernel != right.kernel).then(|| right.kernel.to_owned()),
+        joined_by: (*by).to_owned(),
+        geometry_a: left.geometry,
+        geometry_b: right.geometry,
+        launches: [left.launches.len() as u64, right.launches.len() as u64],
+        time,
+        bound: bound(x).zip(bound(y)).map(|(x, y)| [x, y]),
+        resources: change::resources((a, x), (b, y)),
+        metrics: change::metrics(x, y),
+    }
+}
+
+/// Two times of one thing, with the verdict on them.
+fn time_change(
+    a: crate::model::comparison::SideTime,
+    b: crate::model::comparison::SideTime,
+    threshold: f64,
+    source: &str,
+) -> Option<TimeChange> {
+    let (speedup, ci95) = interval::speedup(&a, &b)?;
+    let verdict = interval::verdict(ci95, threshold);
+    Some(TimeChange { a, b, speedup, ci95, verdict, source: source.to_owned(), rounds: None })
+}
+
+/// Regions that both have, in the base's order.
+fn regions(a: &Profile, b: &Profile) -> Vec<RegionChange> {
+    a.regions
+        .iter()
+        .filter_map(|region| {
+            let other =
+                b.regions.iter().find(|r| r.path == region.path && r.kind == region.kind)?;
+            Some(RegionChange {
+                region: region.display(),
+                instances: [region.instances, other.instances],
+                gpu_ns: region.gpu_ns.zip(other.gpu_ns).map(|(x, y)| [x, y]),
+                host_ns: [region.host_ns, other.host_ns],
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! The one sentence of a comparison: what became of the time, with its numbers, and why.
+
+use crate::model::comparison::{
+    CaseChange, Difference, KernelChange, MetricChange, TimeChange, TimeVerdict,
+};
+
+/// Reasons that fit in a sentence.
+const MOST_REASONS: usize = 3;
+/// A change must matter at least so much to count as a reason.
+const LEAST_RANK: f64 = 0.05;
+
+/// What the sentence is about.
+pub(super) struct Subject<'a> {
+    /// The sides as the user named them.
+    pub(super) names: [&'a str; 2],
+    pub(super) time: Option<&'a TimeChange>,
+    pub(super) verdict: TimeVerdict,
+    pub(super) threshold: f64,
+    pub(super) cases: &'a [CaseChange],
+    pub(super) kernels: &'a [KernelChange],
+    pub(super) differences: &'a [Difference],
+    /// Why no time can be compared.
+    pub(super) no_time: Option<&'a str>,
+}
+
+/// Makes the sentence.
+pub(super) fn summary(subject: &Subject<'_>) -> String {
+    let Subject { names: [a, b], time, verdict, threshold, .. } = subject;
+    let within = format!("{} %", number(threshold * 100.0));
+    let (a, b) = match a == b {
+        true => ("the first".to_owned(), "the second".to_owned()),
+        false => (format!("`{a}`"), format!("`{b}`")),
+    };
+    let mut text = match (verdict, time) {
+        (TimeVerdict::Faster, Some(t)) => {
+            format!("{b} is {} times as fast as {a}{}", factor(t.speedup), interval(t.ci95))
+        }
+        (TimeVerdict::Slower, Some(t)) => {
+            let turned = t.ci95.map(|[low, high]| [1.0 / high, 1.0 / low]);
+            format!("{b} is {} times as slow as {a}{}", factor(1.0 / t.speedup), interval(turned))
+        }
+        (TimeVerdict::Same, Some(t)) => {
+            format!(
+                "{a} and {b} take the same time within {within}: speedup {}{}",
+                factor(t.speedup),
+                interval(t.ci95)
+            )
+        }
+        (TimeVerdict::Ambiguous, Some(t)) if t.ci95.is_some() => {
+            let why = match subject.cases.iter().any(|c| c.time.verdict == TimeVerdict::Faster)
+                && subject.cases.iter().any(|c| c.time.verdict == TimeVerdict::Slower)
+            {
+                true => "some cases are faster, some slower".to_owned(),
+                false => format!("the interval crosses the threshold of {within}"),
+            };
+            format!("undecided: speedup {}{}, {why}", factor(t.speedup), interval(t.ci95))
+        }
+        (_, Some(t)) => format!(
+            "undecided: {} and {} launches give no interval (5 each are needed); {b} took {} of \
+             the time of {a}",
+            t.a.samples,
+            t.b.samples,
+            percent(1.0 / t.speedup)
+        ),
+        (_, None) => {
+            format!("undecided: {}", subject.no_time.unwrap_or("no time is known on both sides"))
+        }
+    };
+    let reasons = reasons(subject);
+    if !reasons.is_empty() {
+        text += &format!(": {}", reasons.join("; "));
+    }
+    if !subject.differences.is_empty() {
+        let unlike: Vec<&str> = subject.differences.iter().map(|d| d.what.as_str()).collect();
+        text += &format!(" (compared by force although unlike: {})", unlike.join(", "));
+    }
+    text
+}
+
+/// The changes of the kernel with the most time that go the way of the verdict.
+fn reasons(subject: &Subject<'_>) -> Vec<String> {
+    let Some(kernel) = subject.kernels.first() else { return Vec::new() };
+    let speedup = subject.time.or(kernel.time.as_ref()).map_or(1.0, |t| t.speedup);
+    let wanted = match subject.verdict {
+        TimeVerdict::Faster => "better",
+        TimeVerdict::Slower => "worse",
+        TimeVerdict::Same => return Vec::new(),
+        TimeVerdict::Ambiguous if speedup > 1.0 + subject.threshold => "better",
+        TimeVerdict::Ambiguous if speedup * (1.0 + subject.threshold) < 1.0 => "worse",
+        TimeVerdict::Ambiguous => return Vec::new(),
+    };
+    let fitting = kernel.metrics.iter().filter(|m| m.change == wanted && m.rank >= LEAST_RANK);
+    fitting.take(MOST_REASONS).map(phrase).collect()
+}
+
+/// One change in words: `shared-memory load bank conflicts 33-way → none`.
+pub fn phrase(change: &MetricChange) -> String {
+    let MetricChange { label, a, b, unit, .. } = change;
+    match unit.as_str() {
+        "way" => {
+            let ways = |x: f64| if x < 1.5 { "none".to_owned() } else { format!("{x:.0}-way") };
+            format!("{label} {} → {}", ways(*a), ways(*b))
+        }
+        "%" => format!("{label} {a:.0} % → {b:.0} %"),
+        _ if *b == 0.0 => format!("{label} gone"),
+        _ if *a == 0.0 => format!("{label} from none to {}", number(*b)),
+        _ if b / a > 4.0 => format!("{label} ×{}", number(b / a)),
+        _ => format!("{label} {}", relative(*a, *b)),
+    }
+}
+
+/// `−94 %`, `+3.1 %`.
+fn relative(a: f64, b: f64) -> String {
+    let change = (b - a) / a * 100.0;
+    let sign = if change < 0.0 { "−" } else { "+" };
+    format!("{sign}{} %", number(change.abs()))
+}
+
+fn interval(ci: Option<[f64; 2]>) -> String {
+    ci.map_or(String::new(), |[low, high]| {
+        format!(" (95 % interval {} to {})", factor(low), factor(high))
+    })
+}
+
+fn factor(x: f64) -> String {
+    if x < 0.1 { format!("{x:.4}") } else { format!("{x:.3}") }
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", number(share * 100.0))
+}
+
+/// Two or three digits, without an exponent.
+fn number(x: f64) -> String {
+    match x.abs() {
+        x if x >= 10.0 => format!("{x:.0}"),
+        x if x >= 1.0 => format!("{x:.1}").trim_end_matches(".0").to_owned(),
+        x => format!("{x:.2}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Whole comparisons of profiles made here.
+
+use super::*;
+use crate::model::profile::{CaseResult, Correctness, Timing};
+use crate::model::{Launch, Metric, Value};
+
+const NAMES: [&str; 2] = ["old", "new"];
+
+fn timing(median_ns: f64, half: f64) -> Timing {
+    Timing {
+        median_ns,
+        ci95_ns: [median_ns - half, median_ns + half],
+        samples: 30,
+        clock: "cuda_events".to_owned(),
+        l2_flushed: true,
+        ..Timing::default()
+    }
+}
+
+fn run(cases: &[(&str, Timing)]) -> Profile {
+    let cases = cases.iter().map(|(name, timing)| CaseResult {
+        name: (*name).to_owned(),
+        timing: Some(timing.clone()),
+        ..CaseResult::default()
+    });
+    let mut profile = Profile { cases: cases.collect(), ..Profile::default() };
+    profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
+    profile
+}
+
+fn report(launches: &[(&str, f64, &[(&str, f64)])]) -> Profile {
+    let launches = launches.iter().zip(0..).map(|((kernel, ns, metrics), id)| Launch {
+        id,
+        kernel: (*kernel).to_owned(),
+        duration_ns: Some(*ns),
+        metrics: metrics
+            .iter()
+            .map(|(id, x)| {
+                let value = Value::Float(*x);
+                let metric = Metric { value, unit: String::new(), from: String::new() };
+                ((*id).to_owned(), metric)
+            })
+            .collect(),
+        ..Launch::default()
+    });
+    Profile { launches: launches.collect(), ..Profile::default() }
+}
+
+fn held(a: &Profile, b: &Profile) -> Comparison {
+    compare(a, b, &Options { names: NAMES, threshold: 0.01, paired: &[] })
+}
+
+#[test]
+fn samples_decide_before_the_tools_own_durations() {
+    let mut a = run(&[("n", timing(2000.0, 4.0))]);
+    let mut b = run(&[("n", timing(1000.0, 4.0))]);
+    a.launches = report(&[("f", 10.0, &[])]).launches;
+    b.launches = report(&[("f", 90.0, &[])]).launches;
+    let there = held(&a, &b);
+    assert_eq!(there.verdict, TimeVerdict::Faster);
+    assert_eq!(
+        there.summary,
+        "`new` is 2.000 times as fast as `old` (95 % interval 1.991 to 2.009)"
+    );
+    let back = held(&b, &a);
+    assert_eq!(back.verdict, TimeVerdict::Slower);
+    assert!(back.summary.starts_with("`new` is 2.000 times as slow as `old`"), "{}", back.summary);
+}
+
+#[test]
+fn two_runs_of_one_binary_are_the_same_and_a_wide_interval_is_undecided() {
+    let same = held(&run(&[("n", timing(1000.0, 3.0))]), &run(&[("n", timing(1002.0, 3.0))]));
+    assert_eq!(same.verdict, TimeVerdict::Same);
+    assert!(same.summary.contains("the same time within 1 %"), "{}", same.summary);
+    let wide = held(&run(&[("n", timing(1000.0, 30.0))]), &run(&[("n", timing(1002.0, 30.0))]));
+    assert_eq!(wide.verdict, TimeVerdict::Ambiguous);
+    assert!(wide.summary.contains("crosses the threshold of 1 %"), "{}", wide.summary);
+}
+
+#[test]
+fn interleaved_calls_count_more_than_times_taken_apart() {
+    let (a, b) = (run(&[("n", timing(1000.0, 50.0))]), run(&[("n", timing(1001.0, 50.0))]));
+    let paired =
+        [Paired { case: "n".to_owned(), speedup: 1.001, ci95: [0.999, 1.003], rounds: 40 }];
+    let there = compare(&a, &b, &Options { names: NAMES, threshold: 0.01, paired: &paired });
+    let time = there.time.unwrap();
+    assert_eq!((there.verdict, time.source.as_str()), (TimeVerdict::Same, "abba"));
+    assert_eq!(time.rounds, Some(40));
+}
+
+#[test]
+fn cases_that_disagree_leave_it_open() {
+    let a = run(&[("small", timing(1000.0, 1.0)), ("large", timing(1000.0, 1.0))]);
+    let b = run(&[("small", timing(500.0, 1.0)), ("large", timing(1500.0, 1.0))]);
+    let there = held(&a, &b);
+    assert_eq!(there.verdict, TimeVerdict::Ambiguous);
+    assert!(there.summary.contains("some cases are faster, some slower"), "{}", there.summary);
+}
+
+#[test]
+fn a_report_of_one_launch_is_undecided_but_says_what_changed() {
+    let conflicts = |all, lost| {
+        [
+            ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", all),
+            ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", lost),
+        ]
+    };
+    let (before, after) = (conflicts(33e6, 32e6), conflicts(1e6, 0.0));
+    let a = report(&[("f", 2000.0, &before)]);
+    let b = report(&[("f", 1000.0, &after)]);
+    let there = held(&a, &b);
+    assert_eq!(there.verdict, TimeVerdict::Ambiguous);
+    assert_eq!(
+        there.summary,
+        "undecided: 1 and 1 launches give no interval (5 each are needed); `new` took 50 % of the \
+         time of `old`: shared-memory load bank conflicts 33-way → none"
+    );
+}
+
+#[test]
+fn five_launches_of_each_give_an_interval() {
+    let launches = |ns: f64| {
+        let times = [ns, ns + 1.0, ns + 2.0, ns + 3.0, ns + 4.0];
+        report(&times.map(|ns| ("f", ns, &[][..])))
+    };
+    let there = held(&launches(2000.0), &launches(1000.0));
+    assert_eq!(there.verdict, TimeVerdict::Faster);
+    assert_eq!(there.time.unwrap().source, "launches");
+    assert_eq!(held(&launches(1000.0), &launches(1000.0)).verdict, TimeVerdict::Same);
+}
+
+#[test]
+fn unlike_runs_are_named_in_each_way_they_differ() {
+    let mut a = run(&[("n", timing(1000.0, 3.0))]);
+    let mut b = a.clone();
+    assert!(differences(&a, &b).is_empty());
+    (a.device, b.device) = (Some("NVIDIA H200".to_owned()), Some("NVIDIA B200".to_owned()));
+    (a.run.mode, b.run.mode) = ("nsys_rep".to_owned(), "nsys_sqlite".to_owned());
+    (a.run.rgpu, b.run.rgpu) = ("0.1.0".to_owned(), "0.2.0".to_owned());
+    a.cases[0].sizes = vec![[("n".to_owned(), 1)].into()];
+    b.cases[0].sizes = vec![[("n".to_owned(), 2)].into()];
+    (a.run.command, b.run.command) =
+        (vec!["rgpu".to_owned(), "--clock-control=base".to_owned()], vec!["rgpu".to_owned()]);
+    let found = differences(&a, &b);
+    let what: Vec<&str> = found.iter().map(|d| d.what.as_str()).collect();
+    assert_eq!(what, ["gpu", "harness", "clocks", "sizes"]);
+    assert_eq!((found[3].a.as_str(), found[3].b.as_str()), ("n (n=1)", "n (n=2)"));
+    let forced = held(&a, &b).summary;
+    assert!(forced.contains("although unlike: gpu, harness, clocks, sizes"), "{forced}");
+}
+
+#[test]
+fn without_a_gpu_there_is_no_verdict_and_wrong_results_are_said() {
+    let mut a = run(&[("n", timing(1000.0, 3.0))]);
+    a.timing = a.timing.map(|t| Timing { clock: "cpu_reference".to_owned(), ..t });
+    a.correctness = Some(Correctness { verdict: "wrong".to_owned(), ..Correctness::default() });
+    let there = held(&a, &a);
+    assert_eq!((there.verdict, there.time.is_none()), (TimeVerdict::Ambiguous, true));
+    assert!(there.summary.contains("references ran on the CPU"), "{}", there.summary);
+    assert!(there.gaps.iter().any(|g| g.code == "wrong_result"));
+}
+
+#[test]
+fn the_time_of_many_kernels_is_the_sum_of_those_that_matter() {
+    let many = |scale: f64| {
+        let mut all = Vec::new();
+        for i in 0..6 {
+            all.push(("big", scale * (1000.0 + f64::from(i)), &[][..]));
+            all.push(("other", scale * (500.0 + f64::from(i)), &[][..]));
+        }
+        all.push(("tiny", 1.0, &[][..]));
+        report(&all)
+    };
+    let there = held(&many(1.0), &many(0.5));
+    assert_eq!((there.verdict, there.kernels.len()), (TimeVerdict::Faster, 3));
+    assert!((there.time.unwrap().speedup - 2.0).abs() < 0.01);
+}
