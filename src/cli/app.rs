@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe};
-use super::{doctor, exec, kernels, profile, remote, report, runs, schema};
+use super::{compare, doctor, exec, kernels, profile, remote, report, runs, schema};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
@@ -92,6 +92,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command),
         Command::Report(args) => report::run(&app, &args),
+        Command::Compare(args) => compare::run(&app, &args),
         Command::Schema(args) => schema::run(&app, &args),
         Command::Completions { shell } => {
             let mut text = Vec::new();

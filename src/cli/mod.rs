@@ -6,6 +6,7 @@
 mod app;
 mod args;
 mod attach;
+mod compare;
 mod doctor;
 mod exec;
 mod kernels;

@@ -226,19 +226,21 @@ pub struct Unmatched {
 pub struct RegionChange {
     /// As users write it: `A::A1`.
     pub region: String,
-    /// Instances on each side.
-    pub instances: [u64; 2],
+    /// Instances on each side, where the tools tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances: Option<[u64; 2]>,
     /// GPU time in nanoseconds on each side, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<[u64; 2]>,
-    /// Host time in nanoseconds on each side.
-    pub host_ns: [u64; 2],
+    /// Host time in nanoseconds on each side, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ns: Option<[u64; 2]>,
 }
 
 /// Something in which the sides are unlike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
-    /// `gpu`, `driver`, `clocks`, `sizes`, `harness`, `mode`, `clock`, `l2_flush`.
+    /// `gpu`, `driver`, `clocks`, `sizes`, `harness`, `mode`, `language`, `clock`, `l2_flush`.
     pub what: String,
     /// On the base.
     pub a: String,

@@ -136,7 +136,7 @@ fn section(out: &mut String, grid: Grid, empty: &str) {
 }
 
 /// Foreign text in Markdown: what would be markup is escaped, control characters are shown.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

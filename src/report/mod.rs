@@ -5,6 +5,7 @@
 //! that stands for it on a terminal.
 
 mod busy;
+pub mod comparison;
 mod document;
 mod grid;
 mod headline;

@@ -42,7 +42,7 @@ const REGISTRIES: &[(&str, &str, &[&str])] = &[
     (
         "src/report",
         "REPORTS",
-        &["busy", "document", "grid", "headline", "quantity", "subject", "text"],
+        &["busy", "comparison", "document", "grid", "headline", "quantity", "subject", "text"],
     ),
     ("src/tool", "TOOLS", &["plan"]),
     ("src/kernel/language", "LANGUAGES", &[]),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap tells a test failure well enough")]
 
 mod architecture;
+mod compare;
 mod example;
 mod exec;
 mod fake_host;

@@ -74,20 +74,28 @@ fn comparable(id: &str) -> bool {
         && id.contains("__")
 }
 
+/// Stalls count by their part of all the waiting: a small reason that went away explains little.
 fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
-    let of = |id: &String| {
+    let reason = |id: &str| -> Option<String> {
         let reason = id.strip_prefix(STALL_PREFIX)?.strip_suffix(STALL_SUFFIX)?;
+        (!NO_STALLS.contains(&reason)).then(|| reason.replace('_', " "))
+    };
+    let all = |l: &Launch| -> f64 {
+        l.metrics.keys().filter(|id| reason(id).is_some()).filter_map(|id| l.number(id)).sum()
+    };
+    let most = all(a).max(all(b));
+    let of = |id: &String| {
+        let reason = reason(id)?;
         let (x, y) = (a.number(id)?, b.number(id)?);
-        let form = Form::Amount { floor: 0.5 };
-        let size = size(x, y, form).filter(|size| *size >= LEAST)?;
-        (!NO_STALLS.contains(&reason)).then(|| MetricChange {
+        let part = (y - x).abs() / most;
+        (part >= LEAST).then(|| MetricChange {
             metric: id.clone(),
-            label: format!("cycles per instruction lost to {}", reason.replace('_', " ")),
+            label: format!("cycles per instruction lost to {reason}"),
             a: x,
             b: y,
-            unit: unit(a, id, form),
+            unit: String::new(),
             change: judged(Better::Lower, x, y),
-            rank: rounded(STALL_WEIGHT * weight_of(x, y, form, size)),
+            rank: rounded(STALL_WEIGHT * part),
         })
     };
     a.metrics.keys().filter_map(of).collect()

@@ -140,11 +140,12 @@ fn regions(a: &Profile, b: &Profile) -> Vec<RegionChange> {
         .filter_map(|region| {
             let other =
                 b.regions.iter().find(|r| r.path == region.path && r.kind == region.kind)?;
+            let pair = |x: Option<u64>, y: Option<u64>| x.zip(y).map(|(x, y)| [x, y]);
             Some(RegionChange {
                 region: region.display(),
-                instances: [region.instances, other.instances],
-                gpu_ns: region.gpu_ns.zip(other.gpu_ns).map(|(x, y)| [x, y]),
-                host_ns: [region.host_ns, other.host_ns],
+                instances: pair(region.instances, other.instances),
+                gpu_ns: pair(region.gpu_ns, other.gpu_ns),
+                host_ns: pair(region.host_ns, other.host_ns),
             })
         })
         .collect()

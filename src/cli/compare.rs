@@ -1,0 +1,37 @@
+//! `rgpu compare`: two runs or report files held against each other, or two kernels timed and
+//! profiled side by side on one device.
+
+mod args;
+mod show;
+
+pub(super) use args::CompareArgs;
+
+use super::app::{App, Status};
+use super::report;
+use crate::analysis::compare::{Options, compare, differences};
+use crate::error::{Exit, Failure, Result};
+
+/// Compares.
+pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
+    let [a, b] = args.what.as_slice() else {
+        return Err(Failure::new(Exit::Usage, "usage", "a comparison needs two sides")
+            .hint("two runs or files: rgpu compare latest~1 latest")
+            .hint("or two kernels: rgpu compare --kernel BASE --kernel NEW --remote h200"));
+    };
+    let (left, right) = (report::open(app, a)?.profile, report::open(app, b)?.profile);
+    let unlike = differences(&left, &right);
+    if !unlike.is_empty() && !args.force {
+        let named = unlike.iter().map(|d| format!("{}: `{}` against `{}`", d.what, d.a, d.b));
+        return Err(Failure::new(
+            Exit::Usage,
+            "unlike_runs",
+            format!("`{a}` and `{b}` cannot be compared: they are unlike"),
+        )
+        .cause(named.collect::<Vec<_>>().join("\n"))
+        .hint("`--force` compares them all the same"));
+    }
+    let options = Options { names: [a, b], threshold: args.threshold, paired: &[] };
+    let comparison = compare(&left, &right, &options);
+    show::result(app, &comparison)?;
+    show::status(app, args, &comparison)
+}

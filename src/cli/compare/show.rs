@@ -1,0 +1,45 @@
+//! What a user sees of a comparison, and what it means for the exit status.
+
+use super::CompareArgs;
+use super::args::FailOn;
+use crate::cli::app::{App, Status};
+use crate::cli::terminal::safe;
+use crate::error::{Exit, Result};
+use crate::model::Comparison;
+use crate::model::comparison::TimeVerdict;
+use crate::report::comparison;
+
+/// Prints it: the table, or the document under `--json`.
+pub(super) fn result(app: &App, comparison: &Comparison) -> Result<()> {
+    if app.global.json {
+        return app.print_json(comparison);
+    }
+    // Names of kernels and files are foreign text.
+    app.print(&safe(comparison::table(comparison, &app.style()).as_bytes()));
+    Ok(())
+}
+
+/// 1 for what `--fail-on` and `--fail-under` ask for.
+pub(super) fn status(app: &App, args: &CompareArgs, comparison: &Comparison) -> Result<Status> {
+    let fails = |on| {
+        args.fail_on.contains(&on)
+            && comparison.verdict
+                == match on {
+                    FailOn::Slower => TimeVerdict::Slower,
+                    FailOn::Ambiguous => TimeVerdict::Ambiguous,
+                }
+    };
+    if fails(FailOn::Slower) || fails(FailOn::Ambiguous) {
+        app.say(&format!("failed as asked: the verdict is {}", comparison.verdict.as_str()));
+        return Ok(Exit::Findings as u8);
+    }
+    if let Some(least) = args.fail_under {
+        let speedup = comparison.time.as_ref().map(|t| t.speedup);
+        if speedup.is_none_or(|x| x < least) {
+            let found = speedup.map_or("not known".to_owned(), |x| format!("{x:.3}"));
+            app.say(&format!("failed as asked: the speedup is {found}, below {least}"));
+            return Ok(Exit::Findings as u8);
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,203 @@
+//! A comparison on a terminal: the verdict, then what it rests on.
+
+use super::words::{MOST_METRICS, change, factor, interval, joined, judged, kernel, side, value};
+use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
+use crate::report::quantity::duration;
+use crate::report::text::{short_name, wrap};
+use crate::report::{Align, Grid, Style};
+
+/// Renders a comparison; the text ends with a newline.
+pub fn table(c: &Comparison, style: &Style) -> String {
+    let mut out = format!("{}\n", headline(c, style));
+    for line in wrap(&c.summary, style.width.saturating_sub(2)) {
+        out += &format!("  {line}\n");
+    }
+    out += "\n";
+    sides(&mut out, c, style);
+    times(&mut out, c, style);
+    for kernel in &c.kernels {
+        one_kernel(&mut out, kernel, style);
+    }
+    unmatched(&mut out, "only in a", &c.only_a, style);
+    unmatched(&mut out, "only in b", &c.only_b, style);
+    regions(&mut out, c, style);
+    if !c.differences.is_empty() {
+        out += "\n  unlike (compared by force)\n";
+        for d in &c.differences {
+            out += &format!("    {}: {} against {}\n", d.what, d.a, d.b);
+        }
+    }
+    for part in c.parts.iter() {
+        let lead = format!("  {:<11} ", part.part);
+        let there = if part.there { "" } else { "not there: " };
+        hang(&mut out, &lead, &format!("{there}{}", part.note), style);
+    }
+    for gap in &c.gaps {
+        hang(&mut out, "  missing     ", &gap.text, style);
+    }
+    out
+}
+
+fn headline(c: &Comparison, style: &Style) -> String {
+    let color = match c.verdict {
+        TimeVerdict::Faster => "32",
+        TimeVerdict::Slower => "31",
+        TimeVerdict::Same => "1",
+        TimeVerdict::Ambiguous => "33",
+    };
+    match style.color {
+        true => format!("\u{1b}[1;{color}m{}\u{1b}[0m", c.verdict.as_str()),
+        false => c.verdict.as_str().to_owned(),
+    }
+}
+
+/// A sentence behind a lead, its further lines below its beginning.
+fn hang(out: &mut String, lead: &str, text: &str, style: &Style) {
+    let indent = lead.chars().count();
+    for (i, line) in wrap(text, style.width.saturating_sub(indent)).iter().enumerate() {
+        let pad = if i == 0 { lead.to_owned() } else { " ".repeat(indent) };
+        *out += &format!("{pad}{line}\n");
+    }
+}
+
+fn sides(out: &mut String, c: &Comparison, style: &Style) {
+    let mut grid = Grid::new(&[
+        ("", Align::Left),
+        ("kernel", Align::Left),
+        ("mode", Align::Left),
+        ("rung", Align::Left),
+        ("results", Align::Left),
+        ("name", Align::Left),
+    ]);
+    for (label, side) in [("a", &c.a), ("b", &c.b)] {
+        grid.row([
+            label.to_owned(),
+            short_name(&side.kernel),
+            side.mode.clone(),
+            if side.rung == side.mode { String::new() } else { side.rung.clone() },
+            side.correctness.clone().unwrap_or_default(),
+            if side.name == side.kernel { String::new() } else { side.name.clone() },
+        ]);
+    }
+    *out += &grid.without_empty_columns().plain(style.width, 2);
+}
+
+fn times(out: &mut String, c: &Comparison, style: &Style) {
+    if c.cases.is_empty() {
+        return;
+    }
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("a", Align::Right),
+        ("b", Align::Right),
+        ("speedup", Align::Right),
+        ("95 % interval", Align::Right),
+        ("verdict", Align::Left),
+    ]);
+    for case in &c.cases {
+        grid.row(time_cells(case.name.clone(), &case.time));
+    }
+    *out += &format!("\n{}", grid.plain(style.width, 2));
+    if let Some(time) = &c.time {
+        let how = match (time.source.as_str(), time.rounds) {
+            ("abba", Some(n)) => format!("timed calls interleaved a b b a, {n} rounds"),
+            _ => "each side timed in a run of its own".to_owned(),
+        };
+        *out += &format!("  {how}\n");
+    }
+}
+
+fn time_cells(name: String, time: &TimeChange) -> [String; 6] {
+    [
+        name,
+        side(&time.a),
+        side(&time.b),
+        factor(time.speedup),
+        interval(time),
+        time.verdict.as_str().to_owned(),
+    ]
+}
+
+fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
+    *out += &format!("\n  {}\n", kernel(k));
+    if let Some(text) = joined(k) {
+        hang(out, "    ", &text, style);
+    }
+    if let Some(time) = &k.time {
+        let ci = interval(time);
+        let ci = if ci.is_empty() { ci } else { format!(", 95 % interval {ci}") };
+        let text = format!(
+            "{} → {}, speedup {}{ci} ({} and {} launches under the tool)",
+            side(&time.a),
+            side(&time.b),
+            factor(time.speedup),
+            k.launches[0],
+            k.launches[1]
+        );
+        hang(out, "    time        ", &text, style);
+    }
+    if let Some([a, b]) = &k.bound {
+        let (a, b) = (a.replace('_', " "), b.replace('_', " "));
+        let text = if a == b { format!("{a}, as before") } else { format!("{a} → {b}") };
+        hang(out, "    bound by    ", &text, style);
+    }
+    let resources: Vec<String> = k
+        .resources
+        .iter()
+        .map(|r| match r.a == r.b {
+            true => format!("{} {}", r.label, value(r.a, &r.unit)),
+            false => format!("{} {} → {}", r.label, value(r.a, &r.unit), value(r.b, &r.unit)),
+        })
+        .collect();
+    if !resources.is_empty() {
+        hang(out, "    occupies    ", &resources.join(", "), style);
+    }
+    let mut grid = Grid::new(&[
+        ("metric", Align::Left),
+        ("a", Align::Right),
+        ("b", Align::Right),
+        ("change", Align::Right),
+        ("", Align::Left),
+    ]);
+    for m in k.metrics.iter().take(MOST_METRICS) {
+        let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
+        grid.row([m.label.clone(), a, b, change(m), judged(m)]);
+    }
+    *out += &grid.without_empty_columns().plain(style.width, 4);
+    if k.metrics.len() > MOST_METRICS {
+        *out += &format!("    and {} more in the JSON\n", k.metrics.len() - MOST_METRICS);
+    }
+}
+
+fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
+    if list.is_empty() {
+        return;
+    }
+    let mut grid =
+        Grid::new(&[(title, Align::Left), ("launches", Align::Right), ("total", Align::Right)]);
+    for kernel in list {
+        grid.row([
+            short_name(&kernel.kernel),
+            kernel.launches.to_string(),
+            kernel.total_ns.map(duration).unwrap_or_default(),
+        ]);
+    }
+    *out += &format!("\n{}", grid.without_empty_columns().plain(style.width, 2));
+}
+
+fn regions(out: &mut String, c: &Comparison, style: &Style) {
+    let mut grid = Grid::new(&[
+        ("region", Align::Left),
+        ("GPU time a", Align::Right),
+        ("GPU time b", Align::Right),
+        ("speedup", Align::Right),
+    ]);
+    for region in c.regions.iter().filter(|r| r.gpu_ns.is_some_and(|ns| ns != [0, 0])) {
+        let [a, b] = region.gpu_ns.unwrap_or_default().map(|ns| ns as f64);
+        let speedup = if b > 0.0 { factor(a / b) } else { String::new() };
+        grid.row([region.region.clone(), duration(a), duration(b), speedup]);
+    }
+    if !grid.is_empty() {
+        *out += &format!("\n{}", grid.without_empty_columns().plain(style.width, 2));
+    }
+}

@@ -1,0 +1,85 @@
+//! What both renderings say in the same words.
+
+use crate::model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
+use crate::report::quantity::{bytes, digits, duration, per_second, percent};
+use crate::report::text::short_name;
+
+/// Metrics of a kernel that are shown; `compare.json` has them all.
+pub(super) const MOST_METRICS: usize = 12;
+
+/// `1.98×`.
+pub(super) fn factor(x: f64) -> String {
+    format!("{x:.3}×")
+}
+
+/// `1.95 – 2.01`, empty where there is none.
+pub(super) fn interval(time: &TimeChange) -> String {
+    time.ci95.map_or(String::new(), |[low, high]| format!("{low:.3} – {high:.3}"))
+}
+
+/// A median with half the width of its interval: `80.3 µs ± 0.4 %`.
+pub(super) fn side(time: &SideTime) -> String {
+    let median = duration(time.median_ns);
+    match time.ci95_ns {
+        Some([low, high]) if time.median_ns > 0.0 => {
+            let half = (high - low) / 2.0 / time.median_ns * 100.0;
+            format!("{median} ± {half:.1} %")
+        }
+        _ => median,
+    }
+}
+
+/// The kernel, under both names where it has two.
+pub(super) fn kernel(change: &KernelChange) -> String {
+    let name = short_name(&change.kernel);
+    match &change.kernel_b {
+        Some(other) => format!("{name} → {}", short_name(other)),
+        None => name,
+    }
+}
+
+/// How the two were joined, where that is worth a word.
+pub(super) fn joined(change: &KernelChange) -> Option<String> {
+    match change.joined_by.as_str() {
+        "name" => {
+            let shape = |g: &crate::model::comparison::Geometry| {
+                let dims = |d: [u32; 3]| format!("{}×{}×{}", d[0], d[1], d[2]);
+                format!("{} blocks of {}", dims(g.grid), dims(g.block))
+            };
+            let (a, b) = (shape(&change.geometry_a), shape(&change.geometry_b));
+            Some(format!("geometry changed: {a} → {b}"))
+        }
+        "alone" => Some("taken for one kernel: each side has just this one left".to_owned()),
+        _ => None,
+    }
+}
+
+/// A number in its unit.
+pub(super) fn value(x: f64, unit: &str) -> String {
+    match unit {
+        "%" => percent(x),
+        "byte" | "byte/block" => bytes(x),
+        "ns" => duration(x),
+        "byte/s" => per_second(x, "B"),
+        "hz" => per_second(x, "cycle"),
+        "way" if x < 1.5 => "none".to_owned(),
+        "way" => format!("{x:.0}-way"),
+        _ if x.fract() == 0.0 && x.abs() < 1e6 => format!("{x}"),
+        _ if x.abs() >= 1e6 => format!("{x:.3e}"),
+        _ => digits(x),
+    }
+}
+
+/// The change of a number: points for percent, else relative.
+pub(super) fn change(m: &MetricChange) -> String {
+    match m.unit.as_str() {
+        "%" => format!("{:+.1} points", m.b - m.a).replace('-', "−"),
+        _ if m.a == 0.0 => String::new(),
+        _ => format!("{:+.1} %", (m.b - m.a) / m.a * 100.0).replace('-', "−"),
+    }
+}
+
+/// What a change is to the kernel; nothing where it is neither good nor bad.
+pub(super) fn judged(m: &MetricChange) -> String {
+    if m.change == "neutral" { String::new() } else { m.change.clone() }
+}

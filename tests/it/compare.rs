@@ -1,0 +1,112 @@
+//! `rgpu compare`: report files of a real H200, and runs and kernels on a played one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rgpu::model::Comparison;
+use rgpu::model::comparison::TimeVerdict;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status};
+
+/// A recorded report, unpacked into the project under its recording's name.
+fn recorded(laptop: &Laptop, name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
+    let packed = fs::read(folder.join(name).join("report.ncu-repz")).unwrap();
+    let file = laptop.project(&format!("{name}.ncu-rep"));
+    fs::write(&file, zstd::decode_all(packed.as_slice()).unwrap()).unwrap();
+    file
+}
+
+/// The comparison that `--json` prints, checked against the type that the schema is made of.
+fn compared(laptop: &Laptop, line: &str, expected: i32) -> Comparison {
+    let output = laptop.run(line);
+    assert_eq!(status(&output), expected, "{}", laptop.shown(line, &output));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison: Comparison = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&comparison).unwrap(), value);
+    comparison
+}
+
+#[test]
+fn padding_is_faster_and_the_bank_conflicts_are_the_reason() {
+    let laptop = Laptop::new();
+    recorded(&laptop, "eight-transpose-conflicts");
+    recorded(&laptop, "eight-transpose-padded");
+    let line = "compare eight-transpose-conflicts.ncu-rep eight-transpose-padded.ncu-rep";
+    let there = compared(&laptop, &format!("{line} --json --fail-on slower"), 0);
+    assert_eq!(there.verdict, TimeVerdict::Faster);
+    let reason = "shared-memory load bank conflicts 33-way → none";
+    assert!(there.summary.contains(reason), "{}", there.summary);
+    let bound = there.kernels[0].bound.clone().unwrap();
+    assert_eq!(bound[0], "bank_conflicts");
+    assert_ne!(bound[1], "bank_conflicts");
+    insta::assert_snapshot!(laptop.show(line));
+
+    let back = "compare eight-transpose-padded.ncu-rep eight-transpose-conflicts.ncu-rep --json";
+    let back = compared(&laptop, &format!("{back} --fail-on slower"), 1);
+    assert_eq!(back.verdict, TimeVerdict::Slower);
+    let ratio = there.time.unwrap().speedup * back.time.unwrap().speedup;
+    assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
+    compared(&laptop, &format!("{line} --json --fail-under 1.5"), 0);
+    compared(&laptop, &format!("{line} --json --fail-under 2.5"), 1);
+}
+
+#[test]
+fn one_launch_of_each_is_undecided_with_what_changed() {
+    let laptop = Laptop::new();
+    recorded(&laptop, "full-transpose-conflicts");
+    recorded(&laptop, "full-transpose-padded");
+    let line = "compare full-transpose-conflicts.ncu-rep full-transpose-padded.ncu-rep";
+    let there = compared(&laptop, &format!("{line} --json"), 0);
+    assert_eq!(there.verdict, TimeVerdict::Ambiguous);
+    assert!(there.summary.contains("33-way → none"), "{}", there.summary);
+    let stalls = there.kernels[0].metrics.iter().filter(|m| m.metric.contains("stalled"));
+    assert_eq!(
+        stalls.clone().next().unwrap().label,
+        "cycles per instruction lost to short scoreboard"
+    );
+    compared(&laptop, &format!("{line} --json --fail-on ambiguous"), 1);
+}
+
+#[test]
+fn a_report_against_itself_changed_nothing() {
+    let laptop = Laptop::new();
+    recorded(&laptop, "eight-transpose-conflicts");
+    let file = "eight-transpose-conflicts.ncu-rep";
+    // Eight launches lie within 3 % of each other.
+    let same = compared(&laptop, &format!("compare {file} {file} --threshold 3% --json"), 0);
+    assert_eq!(same.verdict, TimeVerdict::Same);
+    assert!(same.kernels[0].metrics.is_empty(), "{:#?}", same.kernels[0].metrics);
+    recorded(&laptop, "full-transpose-conflicts");
+    let file = "full-transpose-conflicts.ncu-rep";
+    let one = compared(&laptop, &format!("compare {file} {file} --json"), 0);
+    assert_eq!(one.verdict, TimeVerdict::Ambiguous);
+}
+
+#[test]
+fn two_runs_of_one_binary_are_the_same_and_unlike_ones_are_refused() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    for run in ["one", "two"] {
+        laptop.run(&format!("profile --kernel vecadd --mode bench --remote h200 --run-id {run}"));
+    }
+    let line = "profile --kernel vecadd --mode bench --problem-sizes n=1000 --remote h200";
+    laptop.run(&format!("{line} --run-id small"));
+    let same = compared(&laptop, "compare one two --json", 0);
+    assert_eq!(same.verdict, TimeVerdict::Same);
+    assert_eq!(same.cases.len(), 1);
+    insta::assert_snapshot!(laptop.show("compare one small"));
+    let forced = compared(&laptop, "compare one small --force --json", 0);
+    assert_eq!(forced.differences[0].what, "sizes");
+    assert!(forced.summary.contains("although unlike: sizes"), "{}", forced.summary);
+}
+
+#[test]
+fn what_is_no_pair_is_a_usage_error() {
+    let laptop = Laptop::new();
+    for line in ["compare", "compare one", "compare a b --threshold 200%"] {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 2, "{}", laptop.shown(line, &output));
+    }
+}
