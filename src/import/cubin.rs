@@ -1,6 +1,7 @@
 //! Cubins to the profile's code: one entry for each kernel.
 
 use rgpu_format::cubin::{self, Cubin, Kernel, Stack};
+use rgpu_format::demangle::demangle;
 
 use super::{Imported, Importer};
 use crate::model::KernelCode;
@@ -48,7 +49,7 @@ fn code(kernel: &Kernel, cubin: &Cubin, compiler: &str, from: &str) -> KernelCod
     let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     KernelCode {
         symbol: kernel.name.clone(),
-        name: None,
+        name: demangle(&kernel.name),
         arch: cubin.sm.to_string(),
         registers: kernel.registers.unwrap_or(0),
         stack_bytes: match kernel.stack {
@@ -88,6 +89,7 @@ mod tests {
         assert_eq!((code.arch.as_str(), code.compiler.as_str()), ("sm_90a", "ptxas 13.5"));
         assert_eq!((code.spill_store_bytes, code.spill_load_bytes), (Some(288), Some(316)));
         assert_eq!((code.registers, code.stack_bytes), (32, Some(152)));
+        assert_eq!(code.name.as_deref(), Some("spilling(float*, Pair, char, unsigned short)"));
         assert_eq!((code.max_threads, code.from.as_str()), (Some(1024), "cubin/facts.cubin"));
     }
 }

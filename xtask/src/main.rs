@@ -6,6 +6,7 @@ mod cuda;
 mod dist;
 mod elf;
 mod packages;
+mod sass_table;
 mod schemas;
 mod setup;
 mod workspace;
@@ -22,6 +23,7 @@ usage: cargo xtask COMMAND
   test [ARGS...]        setup, then all tests; ARGS go to nextest, or to `cargo test` without it
   dist                  the optimised binaries, checked for the hosts they go to
   schemas [--check]     schemas/*.json from the types (--check: only compare)
+  sass-table            the table of opcode names, from nvcc and nvdisasm on PATH
   gpu [PART...]         tests/gpu/run: the tests that need a real GPU
 ";
 
@@ -62,6 +64,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
         "dist" if rest.is_empty() => dist::everything(&workspace)?,
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
+        "sass-table" if rest.is_empty() => sass_table::write(&workspace)?,
         "gpu" => command::run(
             std::process::Command::new(workspace.root.join("tests/gpu/run"))
                 .args(rest)

@@ -5,14 +5,19 @@
 //! I/O (but for `nsys_sqlite`, which SQLite itself opens, read-only), none panics on any input,
 //! and none takes memory beyond a small multiple of its input.
 
+pub mod container;
 pub mod cubin;
+pub mod demangle;
+pub mod fatbin;
 pub mod ncu_rep;
 pub mod nsys_rep;
 pub mod nsys_row;
 #[cfg(feature = "sqlite")]
 pub mod nsys_sqlite;
 pub mod nvtx_log;
+pub mod ptx;
 pub mod range_log;
 pub mod sanitizer;
+pub mod sass;
 pub mod units;
 pub mod wire;

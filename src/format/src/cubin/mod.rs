@@ -24,6 +24,7 @@
 //! NVIDIA's tools; attribute codes as `cuobjdump -elf` 13.5 names them.
 
 mod attribute;
+mod code;
 mod elf;
 mod kernel;
 mod lines;
@@ -31,6 +32,7 @@ mod note;
 mod read;
 
 pub use attribute::{Attribute, Payload};
+pub use code::{CodeSection, Function};
 pub use kernel::{ConstantBank, Kernel, Param, Spills, Stack};
 pub use lines::{FunctionLines, Lines, Location, Table, lines};
 pub use note::Producer;

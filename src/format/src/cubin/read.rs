@@ -1,7 +1,8 @@
 //! From the ELF tables to [`Cubin`].
 
 use super::CubinError;
-use super::attribute::{self, Attribute, Payload, code};
+use super::attribute::{self, Attribute, Payload, code as attribute_code};
+use super::code::{self, CodeSection};
 use super::elf::{self, Elf, Section};
 use super::kernel::{self, ConstantBank, Kernel};
 use super::note::{self, Producer};
@@ -33,6 +34,8 @@ pub struct Cubin {
     pub kernels: Vec<Kernel>,
     /// Device functions that are kept as functions (not inlined), in the order of the symbol table.
     pub functions: Vec<String>,
+    /// Machine code by section, in the order of the section table.
+    pub code: Vec<CodeSection>,
     /// Constant banks of the module: 3 is `__constant__`, 4 holds addresses.
     pub constants: Vec<ConstantBank>,
     /// Bytes of `__device__` variables.
@@ -164,6 +167,7 @@ pub fn read(data: &[u8]) -> Result<Cubin, CubinError> {
         producer,
         kernels,
         functions,
+        code: code::sections(&elf),
         constants: module_constants(&elf),
         global_bytes: elf
             .sections
@@ -185,9 +189,9 @@ fn sm(elf: &Elf<'_>, abi: Abi, compat: &[Attribute<'_>], producer: Option<&Produ
         Abi::V8 => (elf.flags >> 8 & 0xff, elf.flags & 8 != 0),
     };
     let accelerated = bit
-        || compat
-            .iter()
-            .any(|a| a.code == code::COMPAT_ACCELERATOR_TARGET && a.payload.number() == Some(1));
+        || compat.iter().any(|a| {
+            a.code == attribute_code::COMPAT_ACCELERATOR_TARGET && a.payload.number() == Some(1)
+        });
     let family = || {
         producer.is_some_and(|p| {
             p.command_line.split_whitespace().any(|word| {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod container;
 mod cubin;
 mod cubin_lines;
 mod damage;
@@ -12,3 +13,4 @@ mod nsys_rep;
 mod nsys_sqlite;
 mod nvtx_log;
 mod sanitizer;
+mod sass;

@@ -1,0 +1,150 @@
+//! What kind of file this is, and the walk that goes with it.
+
+use super::{ContainerError, Limits, archive, host, zipped};
+use crate::cubin;
+use crate::fatbin::{self, Entry, FatbinError};
+use crate::ptx;
+use std::borrow::Cow;
+use std::fmt;
+
+/// A kind of file that may hold GPU code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Machine code for one GPU architecture.
+    Cubin,
+    /// A fatbin file.
+    Fatbin,
+    /// PTX text.
+    Ptx,
+    /// An ELF file for a CPU.
+    HostElf,
+    /// An `ar` archive.
+    Archive,
+    /// A zip file, such as a wheel.
+    Zip,
+}
+
+/// The kind of file that begins with these bytes (a few hundred are enough), by content alone.
+pub fn kind(head: &[u8]) -> Option<Kind> {
+    if cubin::is_cubin(head) {
+        Some(Kind::Cubin)
+    } else if head.starts_with(b"\x7fELF") {
+        Some(Kind::HostElf)
+    } else if fatbin::is_fatbin(head) {
+        Some(Kind::Fatbin)
+    } else if head.starts_with(b"!<arch>\n") {
+        Some(Kind::Archive)
+    } else if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+        Some(Kind::Zip)
+    } else if ptx::is_ptx(head) {
+        Some(Kind::Ptx)
+    } else {
+        None
+    }
+}
+
+/// Where in a file an image lies. Displays as `member/section#index@offset`, outermost first;
+/// empty for a file that is the image itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Names of zip and archive members, outermost first.
+    pub members: Vec<String>,
+    /// The host ELF section and its index.
+    pub section: Option<(String, usize)>,
+    /// Number of the fatbin in the section or file, from 0, and of the entry in it.
+    pub entry: Option<(usize, usize)>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = self.members.clone();
+        parts.extend(self.section.as_ref().map(|(name, index)| format!("{name}#{index}")));
+        parts.extend(self.entry.map(|(fatbin, entry)| format!("fatbin {fatbin} entry {entry}")));
+        f.write_str(&parts.join(" › "))
+    }
+}
+
+impl Place {
+    pub(super) fn member(&self, name: &str) -> Place {
+        let mut inner = self.clone();
+        inner.members.push(name.to_owned());
+        inner
+    }
+}
+
+/// One piece of GPU code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Image<'a> {
+    /// A cubin that lies in the open.
+    Cubin(&'a [u8]),
+    /// PTX that lies in the open.
+    Ptx(&'a [u8]),
+    /// An entry of a fatbin, perhaps compressed.
+    Entry(Entry<'a>),
+}
+
+impl<'a> Image<'a> {
+    /// The image's bytes.
+    ///
+    /// # Errors
+    /// See [`Entry::unpack`].
+    pub fn bytes(&self, limits: &Limits) -> Result<Cow<'a, [u8]>, FatbinError> {
+        match self {
+            Image::Cubin(bytes) | Image::Ptx(bytes) => Ok(Cow::Borrowed(bytes)),
+            Image::Entry(entry) => entry.unpack(limits.unpacked_bytes),
+        }
+    }
+}
+
+/// What receives images, and errors of parts.
+pub(super) type Visit<'v> = dyn FnMut(&Place, Result<Image<'_>, ContainerError>) + 'v;
+
+/// Hands every image of a file to `visit`, in file order.
+///
+/// # Errors
+/// Only [`ContainerError::UnknownFile`]; everything else goes to `visit`.
+pub fn walk(
+    data: &[u8],
+    limits: &Limits,
+    visit: &mut dyn FnMut(&Place, Result<Image<'_>, ContainerError>),
+) -> Result<Kind, ContainerError> {
+    let Some(kind) = kind(&data[..data.len().min(4096)]) else {
+        let start = data[..data.len().min(16)].escape_ascii().to_string();
+        return Err(ContainerError::UnknownFile { start });
+    };
+    inside(data, kind, &Place::default(), limits, visit);
+    Ok(kind)
+}
+
+/// The walk of one file or member. Zip files within are not opened: wheels hold none, bombs do.
+pub(super) fn inside(
+    data: &[u8],
+    kind: Kind,
+    place: &Place,
+    limits: &Limits,
+    visit: &mut Visit<'_>,
+) {
+    match kind {
+        Kind::Cubin => visit(place, Ok(Image::Cubin(data))),
+        Kind::Ptx => visit(place, Ok(Image::Ptx(data))),
+        Kind::Fatbin => fatbins(data, place, visit),
+        Kind::HostElf => host::walk(data, place, visit),
+        Kind::Archive => archive::walk(data, place, limits, visit),
+        Kind::Zip => zipped::walk(data, place, limits, visit),
+    }
+}
+
+/// All fatbins of a section or file.
+pub(super) fn fatbins(data: &[u8], place: &Place, visit: &mut Visit<'_>) {
+    for (number, fatbin) in fatbin::find(data).enumerate() {
+        match fatbin {
+            Ok(fatbin) => {
+                for (index, entry) in fatbin.entries.into_iter().enumerate() {
+                    let place = Place { entry: Some((number, index)), ..place.clone() };
+                    visit(&place, Ok(Image::Entry(entry)));
+                }
+            }
+            Err(error) => visit(place, Err(error.into())),
+        }
+    }
+}

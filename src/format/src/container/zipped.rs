@@ -1,0 +1,67 @@
+//! Zip files: wheels and the like. Members are unpacked one at a time, after a look at how they
+//! begin.
+
+use super::walk::{Kind, Place, Visit, inside, kind};
+use super::{ContainerError, Limits};
+use std::io::{Cursor, Read};
+use zip::ZipArchive;
+
+/// Bytes of a member that say whether it is of interest.
+const LOOK: u64 = 4096;
+
+pub(super) fn walk(data: &[u8], place: &Place, limits: &Limits, visit: &mut Visit<'_>) {
+    let broken = |cause: String| ContainerError::Zip { cause };
+    let mut archive = match ZipArchive::new(Cursor::new(data)) {
+        Ok(archive) => archive,
+        Err(error) => {
+            visit(place, Err(broken(error.to_string())));
+            return;
+        }
+    };
+    if archive.len() > limits.members {
+        let (count, limit) = (archive.len(), limits.members);
+        visit(place, Err(ContainerError::TooMany { count, limit }));
+        return;
+    }
+    let mut left = limits.total_bytes;
+    for index in 0..archive.len() {
+        let (name, unpacked) = match archive.by_index(index) {
+            Ok(file) if file.is_dir() => continue,
+            Ok(mut file) => {
+                let name = String::from_utf8_lossy(file.name_raw()).into_owned();
+                let limit = limits.unpacked_bytes.min(left);
+                let unpacked = if file.enclosed_name().is_none() || name.contains('\\') {
+                    Err(ContainerError::HostilePath)
+                } else {
+                    unpack(&mut file, limit)
+                };
+                (name, unpacked)
+            }
+            Err(error) => (format!("member {index}"), Err(broken(error.to_string()))),
+        };
+        let inner = place.member(&name);
+        match unpacked {
+            Ok(None) => {}
+            Ok(Some((kind, bytes))) => {
+                left = left.saturating_sub(bytes.len() as u64);
+                inside(&bytes, kind, &inner, limits, visit);
+            }
+            Err(error) => visit(&inner, Err(error)),
+        }
+    }
+}
+
+/// A member's bytes, where it may hold GPU code. Memory grows with what comes out, not with what
+/// the headers claim.
+fn unpack(file: &mut impl Read, limit: u64) -> Result<Option<(Kind, Vec<u8>)>, ContainerError> {
+    let broken = |cause: std::io::Error| ContainerError::Zip { cause: cause.to_string() };
+    let mut bytes = Vec::new();
+    file.by_ref().take(LOOK).read_to_end(&mut bytes).map_err(broken)?;
+    let Some(kind) = kind(&bytes).filter(|kind| *kind != Kind::Zip) else { return Ok(None) };
+    let rest = limit.saturating_add(1).saturating_sub(bytes.len() as u64);
+    file.take(rest).read_to_end(&mut bytes).map_err(broken)?;
+    if bytes.len() as u64 > limit {
+        return Err(ContainerError::TooLarge { limit });
+    }
+    Ok(Some((kind, bytes)))
+}

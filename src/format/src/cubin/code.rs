@@ -1,0 +1,72 @@
+//! Where the machine code lies: one section for each kernel, with the functions that it keeps.
+
+use super::elf::Elf;
+
+/// A section of machine code (`.text.K`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeSection {
+    /// Its index; names may repeat, this does not.
+    pub index: usize,
+    /// What stands behind `.text.`: the kernel's or function's mangled name.
+    pub name: String,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its size, padding included.
+    pub bytes: u64,
+    /// Functions that begin in it, by offset from its start.
+    pub functions: Vec<Function>,
+}
+
+/// A function in a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// The mangled name.
+    pub name: String,
+    /// Offset from the section's start.
+    pub offset: u64,
+    /// Its size as the symbol has it, 0 where unknown.
+    pub bytes: u64,
+    /// A kernel, not a device function.
+    pub kernel: bool,
+}
+
+impl CodeSection {
+    /// The code itself, of the file that this was read from; empty for any other.
+    pub fn code<'a>(&self, file: &'a [u8]) -> &'a [u8] {
+        let start = usize::try_from(self.offset).unwrap_or(usize::MAX);
+        let end = usize::try_from(self.bytes).ok().and_then(|n| start.checked_add(n));
+        end.and_then(|end| file.get(start..end)).unwrap_or_default()
+    }
+}
+
+/// All code sections in the order of the file's section table.
+pub(super) fn sections(elf: &Elf<'_>) -> Vec<CodeSection> {
+    const STT_FUNC: u8 = 2;
+    const STO_CUDA_ENTRY: u8 = 0x10;
+    let mut of_section = vec![None; elf.sections.len()];
+    let mut found: Vec<CodeSection> = Vec::new();
+    for (index, section) in elf.sections.iter().enumerate() {
+        let Some(name) = section.name.strip_prefix(b".text.") else { continue };
+        of_section[index] = Some(found.len());
+        found.push(CodeSection {
+            index,
+            name: String::from_utf8_lossy(name).into_owned(),
+            offset: section.offset,
+            bytes: section.data.len() as u64,
+            functions: Vec::new(),
+        });
+    }
+    for symbol in elf.symbols.iter().filter(|s| s.kind == STT_FUNC) {
+        let Some(Some(at)) = of_section.get(symbol.section).copied() else { continue };
+        found[at].functions.push(Function {
+            name: String::from_utf8_lossy(symbol.name).into_owned(),
+            offset: symbol.value,
+            bytes: symbol.size,
+            kernel: symbol.other & STO_CUDA_ENTRY != 0,
+        });
+    }
+    for section in &mut found {
+        section.functions.sort_by_key(|f| f.offset);
+    }
+    found
+}

@@ -1,0 +1,227 @@
+//! One image of a fatbin: what its header says, and how to get at its bytes.
+
+use super::FatbinError;
+use crate::cubin::{Sm, SmVariant};
+use std::borrow::Cow;
+use std::io::Read;
+
+/// One image. The header's facts are read; the image itself is as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Where the entry begins in the data.
+    pub offset: usize,
+    /// What the image is.
+    pub kind: EntryKind,
+    /// The architecture it is for; virtual for PTX.
+    pub sm: Sm,
+    /// Major and minor: the PTX ISA's version for PTX.
+    pub version: (u16, u16),
+    /// The flags as stored.
+    pub flags: u64,
+    /// The source file's name, where the compiler kept it.
+    pub identifier: Option<String>,
+    /// Options for ptxas that go with PTX.
+    pub options: Option<String>,
+    /// How the image is stored.
+    pub compression: Compression,
+    /// The image's size once unpacked.
+    pub unpacked_bytes: u64,
+    /// The image as stored, without padding where its size is known.
+    pub stored: &'a [u8],
+}
+
+/// What an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// PTX text.
+    Ptx,
+    /// Machine code.
+    Cubin,
+    /// Intermediate code for link-time optimisation; its form is not public.
+    LtoIr,
+    /// Any other number.
+    Other(u16),
+}
+
+/// How an image is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As it is.
+    None,
+    /// One LZ4 block.
+    Lz4,
+    /// A zstd frame.
+    Zstd,
+}
+
+pub(super) const HEADER: usize = 64;
+
+const LZ4: u64 = 0x2000;
+const ZSTD: u64 = 0x8000;
+const ACCELERATED: u64 = 0x10_0000;
+const FAMILY: u64 = 0x20_0000;
+
+fn short(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from(short(bytes, at)) | u32::from(short(bytes, at + 2)) << 16
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
+}
+
+/// `length` bytes at `offset` of an entry's header, as text.
+fn text(header: &[u8], offset: u32, length: u32) -> Option<String> {
+    let start = offset as usize;
+    let bytes = header.get(start..start.checked_add(length as usize)?)?;
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end]).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Reads the entry that begins at `rest`; `offset` is where that is. Returns what follows, too.
+pub(super) fn read(rest: &[u8], offset: usize) -> Result<(Entry<'_>, usize), FatbinError> {
+    let fixed = rest.get(..HEADER).ok_or(FatbinError::Cut { part: "entry header", offset })?;
+    let header_bytes = word(fixed, 4);
+    if (header_bytes as usize) < HEADER {
+        return Err(FatbinError::Header { offset, bytes: header_bytes });
+    }
+    let header = rest
+        .get(..header_bytes as usize)
+        .ok_or(FatbinError::Cut { part: "entry header", offset })?;
+    let stored_bytes = usize::try_from(long(fixed, 8)).unwrap_or(usize::MAX);
+    let end = header.len().checked_add(stored_bytes);
+    let stored = end
+        .and_then(|end| rest.get(header.len()..end))
+        .ok_or(FatbinError::Cut { part: "image", offset: offset + header.len() })?;
+    let flags = long(fixed, 40);
+    let compression = match (flags & LZ4 != 0, flags & ZSTD != 0) {
+        (true, _) => Compression::Lz4,
+        (_, true) => Compression::Zstd,
+        _ => Compression::None,
+    };
+    let compressed = word(fixed, 16) as usize;
+    let stored = match compression {
+        Compression::None => stored,
+        _ => stored.get(..compressed).filter(|s| !s.is_empty()).unwrap_or(stored),
+    };
+    let kind = match short(fixed, 0) {
+        1 => EntryKind::Ptx,
+        2 => EntryKind::Cubin,
+        8 => EntryKind::LtoIr,
+        other => EntryKind::Other(other),
+    };
+    let variant = match (flags & ACCELERATED != 0, flags & FAMILY != 0) {
+        (true, _) => SmVariant::Accelerated,
+        (_, true) => SmVariant::Family,
+        _ => SmVariant::Base,
+    };
+    let options = word(fixed, 20);
+    let options = (options != 0 && kind == EntryKind::Ptx)
+        .then(|| text(header, word(header, options as usize), word(header, options as usize + 4)))
+        .flatten();
+    let unpacked_bytes = match compression {
+        Compression::None => stored.len() as u64,
+        _ => long(fixed, 56),
+    };
+    let entry = Entry {
+        offset,
+        kind,
+        sm: Sm { number: word(fixed, 28), variant },
+        version: (short(fixed, 26), short(fixed, 24)),
+        flags,
+        identifier: text(header, word(fixed, 32), word(fixed, 36)),
+        options,
+        compression,
+        unpacked_bytes,
+        stored,
+    };
+    Ok((entry, header.len() + stored_bytes))
+}
+
+impl<'a> Entry<'a> {
+    /// The image itself, without the padding to 8 bytes that follows it where it is stored as it
+    /// is.
+    ///
+    /// # Errors
+    /// The image claims more than `limit` bytes, or more than its compression can make of what is
+    /// stored, or is damaged.
+    pub fn unpack(&self, limit: u64) -> Result<Cow<'a, [u8]>, FatbinError> {
+        let offset = self.offset;
+        let packed = |cause: String| FatbinError::Packed { offset, cause };
+        let stored = self.stored.len() as u64;
+        let limit = match self.compression {
+            Compression::None => limit,
+            // An LZ4 block grows by 255 at most: larger claims are lies.
+            Compression::Lz4 => limit.min(stored.saturating_mul(255).saturating_add(16)),
+            Compression::Zstd => limit.min(stored.saturating_mul(1 << 17)),
+        };
+        let bytes = self.unpacked_bytes;
+        if bytes > limit {
+            return Err(FatbinError::TooLarge { offset, bytes, limit });
+        }
+        let image = match self.compression {
+            Compression::None => Cow::Borrowed(self.stored),
+            Compression::Lz4 => {
+                let image = lz4_flex::block::decompress(self.stored, bytes as usize)
+                    .map_err(|e| packed(e.to_string()))?;
+                Cow::Owned(image)
+            }
+            Compression::Zstd => {
+                let decoder = zstd::stream::read::Decoder::with_buffer(self.stored)
+                    .map_err(|e| packed(e.to_string()))?
+                    .single_frame();
+                // Memory grows with what really comes out, not with the claim.
+                let mut image = Vec::with_capacity(bytes.min(1 << 20) as usize);
+                decoder
+                    .take(bytes + 1)
+                    .read_to_end(&mut image)
+                    .map_err(|e| packed(e.to_string()))?;
+                Cow::Owned(image)
+            }
+        };
+        if self.compression != Compression::None && image.len() as u64 != bytes {
+            return Err(packed(format!("{} bytes came out instead of {bytes}", image.len())));
+        }
+        let end = match (self.kind, self.compression) {
+            (EntryKind::Ptx, _) => image.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1),
+            (EntryKind::Cubin, Compression::None) => elf_end(&image),
+            _ => image.len(),
+        };
+        Ok(match image {
+            Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..end).unwrap_or(bytes)),
+            Cow::Owned(mut bytes) => {
+                bytes.truncate(end);
+                Cow::Owned(bytes)
+            }
+        })
+    }
+}
+
+/// Where a 64-bit ELF file ends by its own tables: the header does not say. The whole length where
+/// more than padding would be lost.
+fn elf_end(elf: &[u8]) -> usize {
+    const NOBITS: u32 = 8;
+    let table = |at: usize, size: usize, count: usize| {
+        let bytes = u64::from(short(elf, size)) * u64::from(short(elf, count));
+        long(elf, at).saturating_add(bytes)
+    };
+    let mut end = table(0x28, 0x3a, 0x3c).max(table(0x20, 0x36, 0x38));
+    let (start, size) = (long(elf, 0x28), u64::from(short(elf, 0x3a)));
+    for index in 0..u64::from(short(elf, 0x3c)) {
+        let Ok(at) = usize::try_from(start.saturating_add(index * size)) else { break };
+        if at >= elf.len() {
+            break;
+        }
+        if word(elf, at + 4) != NOBITS {
+            end = end.max(long(elf, at + 0x18).saturating_add(long(elf, at + 0x20)));
+        }
+    }
+    usize::try_from(end)
+        .ok()
+        .filter(|end| (elf.len().saturating_sub(7)..=elf.len()).contains(end))
+        .unwrap_or(elf.len())
+}

@@ -1,0 +1,106 @@
+//! Basic blocks: where control may enter and leave, as far as direct branches tell.
+
+use super::instruction::{BYTES, Instruction};
+use super::mnemonic::{Mnemonic, mnemonic};
+use std::collections::BTreeSet;
+
+/// A run of instructions with one entry and one exit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Offset of its first instruction.
+    pub start: u64,
+    /// Offset behind its last one.
+    pub end: u64,
+    /// Starts of the blocks that may follow. Calls return and count as going on; where an indirect
+    /// branch ends the block, see `indirect`.
+    pub next: Vec<u64>,
+    /// Ends in a branch through a register: more blocks may follow than are known.
+    pub indirect: bool,
+    /// A block at or behind this one branches back to here.
+    pub loop_head: bool,
+}
+
+/// How an instruction passes control on.
+enum Pass {
+    /// To the next one only.
+    On,
+    /// To this offset, and on where it is guarded.
+    To(Option<u64>),
+    /// Nowhere, or where it came from.
+    End,
+    /// Through a register.
+    Indirect,
+}
+
+fn pass(instruction: &Instruction, sm: u32) -> Pass {
+    let Mnemonic::Known(name) = mnemonic(instruction, sm) else { return Pass::On };
+    match name {
+        "BRA" => Pass::To(instruction.target(sm)),
+        "BRX" | "BRXU" | "JMX" | "JMXU" | "JMP" => Pass::Indirect,
+        "EXIT" | "RET" | "KILL" => Pass::End,
+        _ => Pass::On,
+    }
+}
+
+/// Whether the instruction may also go on to the next one. Branches take a second predicate, in
+/// bits 87-89 with its sign in bit 90 (7, not negated: always); uniform branches one in 84-86.
+fn may_fall_through(instruction: &Instruction) -> bool {
+    let second = instruction.high >> 23 & 0xf;
+    let uniform = instruction.opcode() == 0x547;
+    instruction.guard().is_some() || uniform || second != 7 && second != 0
+}
+
+/// The code without the padding that the compiler puts behind it: a branch to itself and NOPs.
+pub fn trimmed(code: &[Instruction], sm: u32) -> &[Instruction] {
+    let is_nop = |i: &Instruction| mnemonic(i, sm) == Mnemonic::Known("NOP");
+    let mut end = code.len();
+    while end > 0 && is_nop(&code[end - 1]) {
+        end -= 1;
+    }
+    match code[..end].last() {
+        Some(last) if last.target(sm) == Some(last.offset) && end > 1 => &code[..end - 1],
+        _ if end == 0 => code,
+        _ => &code[..end],
+    }
+}
+
+/// The basic blocks of `code`, by offset. The code must begin where control enters it.
+pub fn blocks(code: &[Instruction], sm: u32) -> Vec<Block> {
+    let Some((first, last)) = code.first().zip(code.last()) else { return Vec::new() };
+    let end = last.offset.saturating_add(BYTES);
+    let inside = |at: &u64| (first.offset..end).contains(at) && (at - first.offset) % BYTES == 0;
+    let mut starts = BTreeSet::from([first.offset]);
+    for instruction in code {
+        // Where threads meet again, or a call begins, a block begins as well.
+        starts.extend(instruction.target(sm).filter(inside));
+        if !matches!(pass(instruction, sm), Pass::On) {
+            starts.extend(Some(instruction.offset.saturating_add(BYTES)).filter(inside));
+        }
+    }
+    let starts: Vec<u64> = starts.into_iter().collect();
+    let mut blocks: Vec<Block> = Vec::with_capacity(starts.len());
+    for (index, start) in starts.iter().enumerate() {
+        let end = starts.get(index + 1).copied().unwrap_or(end);
+        let at = ((end - first.offset) / BYTES) as usize;
+        let Some(last) = at.checked_sub(1).and_then(|at| code.get(at)) else { continue };
+        let on = Some(end).filter(inside);
+        let fall = on.filter(|_| may_fall_through(last));
+        let (mut next, indirect): (Vec<u64>, bool) = match pass(last, sm) {
+            Pass::On => (on.into_iter().collect(), false),
+            Pass::To(to) => (to.filter(inside).into_iter().chain(fall).collect(), false),
+            Pass::End => (fall.into_iter().collect(), false),
+            Pass::Indirect => (fall.into_iter().collect(), true),
+        };
+        next.dedup();
+        blocks.push(Block { start: *start, end, next, indirect, loop_head: false });
+    }
+    let heads: BTreeSet<u64> = blocks
+        .iter()
+        .flat_map(|block| block.next.iter().filter(|next| **next <= block.start))
+        .copied()
+        .collect();
+    for block in &mut blocks {
+        block.loop_head = heads.contains(&block.start);
+    }
+    blocks
+}

@@ -1,0 +1,75 @@
+//! Names of opcodes.
+
+use super::instruction::Instruction;
+use super::table::ROWS;
+use std::fmt;
+
+/// Rows hold for one or more of these generations, a bit each.
+pub(super) const SM80: u8 = 1;
+pub(super) const SM90: u8 = 2;
+pub(super) const SM100: u8 = 4;
+pub(super) const SM120: u8 = 8;
+
+/// An opcode, the generations in which it has this name, and the name.
+pub(super) struct Row(pub(super) u16, pub(super) u8, pub(super) &'static str);
+
+/// An instruction's name without its modifiers. Displays as `op_0x5ea` where no table has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mnemonic {
+    /// As nvdisasm prints it, up to the first dot.
+    Known(&'static str),
+    /// The opcode's number.
+    Unknown(u16),
+}
+
+impl fmt::Display for Mnemonic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mnemonic::Known(name) => f.pad(name),
+            Mnemonic::Unknown(opcode) => f.pad(&format!("op_0x{opcode:03x}")),
+        }
+    }
+}
+
+/// The generation whose table serves `sm`.
+fn generation(sm: u32) -> u8 {
+    match sm {
+        0..90 => SM80,
+        90..100 => SM90,
+        100..120 => SM100,
+        _ => SM120,
+    }
+}
+
+/// The name of an instruction of architecture `sm` (90 for sm_90a).
+///
+/// An opcode that was seen in another generation only keeps its name where it has just one.
+pub fn mnemonic(instruction: &Instruction, sm: u32) -> Mnemonic {
+    let opcode = instruction.opcode();
+    let start = ROWS.partition_point(|row| row.0 < opcode);
+    let rows = ROWS[start..].iter().take_while(|row| row.0 == opcode);
+    let here = generation(sm);
+    let mut named: Vec<&'static str> =
+        rows.clone().filter(|row| row.1 & here != 0).map(|row| row.2).collect();
+    if named.is_empty() {
+        named = rows.map(|row| row.2).collect();
+    }
+    match named.as_slice() {
+        [] => Mnemonic::Unknown(opcode),
+        [name] => Mnemonic::Known(name),
+        several => chosen(instruction, several).map_or(Mnemonic::Unknown(opcode), Mnemonic::Known),
+    }
+}
+
+/// The one opcode that is several instructions: tcgen05's multiply with both operands in shared
+/// memory. Bits 72-73 say what is multiplied; bit 63 says that the operands are scaled by block.
+fn chosen(instruction: &Instruction, several: &[&'static str]) -> Option<&'static str> {
+    let name = match (instruction.opcode(), instruction.high >> 8 & 3, instruction.low >> 63) {
+        (0x5ea, 0, 0) => "UTCHMMA",
+        (0x5ea, 0, _) => "UTCOMMA",
+        (0x5ea, 1, _) => "UTCIMMA",
+        (0x5ea, 3, _) => "UTCQMMA",
+        _ => return None,
+    };
+    several.iter().find(|n| **n == name).copied()
+}

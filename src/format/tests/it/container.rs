@@ -1,0 +1,165 @@
+//! Containers of GPU code against what cuobjdump extracts, whole, damaged and hostile.
+
+use crate::{damage, fixture};
+use rgpu_format::container::{self, ContainerError, Image, Kind, Limits, Place};
+use rgpu_format::fatbin::{self, Compression, EntryKind, FatbinError};
+use std::io::{Cursor, Write};
+
+const FOLDER: &str = "fatbin/13.5/vecadd";
+
+fn bytes(name: &str) -> Vec<u8> {
+    fixture::bytes(&format!("{FOLDER}/{name}"))
+}
+
+/// Every image of a file, unpacked, with its place; errors as text.
+fn images(data: &[u8]) -> Vec<(String, Result<Vec<u8>, String>)> {
+    let mut all = Vec::new();
+    container::walk(data, &Limits::default(), &mut |place: &Place, image| {
+        let bytes = image.map_err(|e| e.to_string()).and_then(|image: Image<'_>| {
+            let bytes = image.bytes(&Limits::default()).map_err(|e| e.to_string())?;
+            Ok(bytes.into_owned())
+        });
+        all.push((place.to_string(), bytes));
+    })
+    .unwrap();
+    all
+}
+
+#[test]
+fn every_compression_mode_unpacks_to_what_cuobjdump_extracts() {
+    let modes = [
+        ("none.fatbin", [Compression::None, Compression::None]),
+        ("speed.fatbin", [Compression::None, Compression::Lz4]),
+        ("size.fatbin", [Compression::Zstd, Compression::Zstd]),
+    ];
+    let truth = ["sm_80.cubin", "sm_100a.cubin", "sm_100.cubin", "sm_90.ptx"];
+    for (file, [of_cubins, of_ptx]) in modes {
+        let data = bytes(file);
+        let fatbin = fatbin::read(&data, 0).unwrap();
+        assert_eq!(fatbin.bytes, data.len());
+        let sms: Vec<_> = fatbin.entries.iter().map(|e| e.sm.to_string()).collect();
+        assert_eq!(sms, ["sm_80", "sm_100a", "sm_100f", "sm_90"]);
+        for (entry, truth) in fatbin.entries.iter().zip(truth) {
+            assert_eq!(entry.identifier.as_deref(), Some("vecadd.cu"));
+            let image = entry.unpack(1 << 20).unwrap();
+            let truth = bytes(&format!("vecadd.{truth}"));
+            if entry.kind == EntryKind::Ptx {
+                assert_eq!(entry.compression, of_ptx);
+                assert_eq!(entry.options.as_deref(), Some("--generate-line-info"));
+                assert_eq!(entry.version, (9, 5));
+                let text = |b: &[u8]| String::from_utf8_lossy(b).trim().to_owned();
+                assert_eq!(text(&image), text(&truth), "{file}");
+            } else {
+                assert_eq!(entry.compression, of_cubins);
+                assert!(*image == truth, "{file} {}", entry.sm);
+            }
+        }
+    }
+}
+
+#[test]
+fn code_is_found_in_archives_libraries_and_wheels() {
+    let library = images(&bytes("libvecadd.so"));
+    let places: Vec<_> = library.iter().map(|(place, _)| place.as_str()).collect();
+    assert_eq!(places.len(), 4);
+    assert!(places[0].starts_with(".nv_fatbin#"), "{places:?}");
+    let archive = images(&bytes("libtwo.a"));
+    assert_eq!(archive.len(), 5);
+    assert!(archive[0].0.starts_with("vecadd.o › .nv_fatbin#"), "{}", archive[0].0);
+    assert!(archive[4].0.starts_with("rdc.o › __nv_relfatbin#"), "{}", archive[4].0);
+    let wheel = images(&bytes("vecadd-1.0-py3-none-any.whl"));
+    assert_eq!(wheel.len(), 5);
+    assert!(wheel[0].0.starts_with("vecadd/libvecadd.so › .nv_fatbin#"), "{}", wheel[0].0);
+    assert_eq!(wheel[4].0, "vecadd/vecadd.ptx");
+    // The library was linked from the very object that the archive holds.
+    let image = |list: &[(String, Result<Vec<u8>, String>)], n: usize| list[n].1.clone().unwrap();
+    for n in 0..4 {
+        assert_eq!(image(&library, n), image(&archive, n));
+        assert_eq!(image(&library, n), image(&wheel, n));
+    }
+}
+
+#[test]
+fn a_plain_cubin_and_ptx_are_their_own_image() {
+    let cubin = bytes("vecadd.sm_80.cubin");
+    assert_eq!(container::kind(&cubin), Some(Kind::Cubin));
+    assert_eq!(images(&cubin), [(String::new(), Ok(cubin.clone()))]);
+    assert_eq!(container::kind(&bytes("vecadd.sm_90.ptx")), Some(Kind::Ptx));
+    let unknown = container::walk(b"#include <x>\n", &Limits::default(), &mut |_, _| {});
+    assert!(matches!(unknown, Err(ContainerError::UnknownFile { .. })), "{unknown:?}");
+}
+
+fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, data) in members {
+        writer.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        writer.write_all(data).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+#[test]
+fn hostile_member_names_are_refused_and_the_rest_is_read() {
+    let cubin = bytes("vecadd.sm_80.cubin");
+    let data = zip(&[("../../etc/x.cubin", &cubin), ("a\\..\\b", &cubin), ("ok.cubin", &cubin)]);
+    let found = images(&data);
+    assert_eq!(found.len(), 3);
+    for refused in &found[..2] {
+        assert!(refused.1.as_ref().unwrap_err().contains("refused"), "{refused:?}");
+    }
+    assert_eq!(found[2].1.as_ref(), Ok(&cubin));
+}
+
+#[test]
+fn bombs_are_refused_at_their_limit() {
+    let mut big = bytes("vecadd.sm_80.cubin");
+    big.resize(8 << 20, 0);
+    let data = zip(&[("bomb.cubin", &big), ("zeros", &vec![0; 8 << 20])]);
+    assert!(data.len() < 64 << 10);
+    let limits = Limits { unpacked_bytes: 1 << 20, ..Limits::default() };
+    let mut errors = Vec::new();
+    container::walk(&data, &limits, &mut |_, image| errors.push(image.err())).unwrap();
+    assert_eq!(errors, [Some(ContainerError::TooLarge { limit: 1 << 20 })]);
+
+    // An entry that claims far more than its bytes can hold.
+    for (file, entry_at) in [("size.fatbin", 16), ("speed.fatbin", 0)] {
+        let mut data = bytes(file);
+        let at = match entry_at {
+            0 => fatbin::read(&data, 0).unwrap().entries[3].offset,
+            at => at,
+        };
+        data[at + 56..at + 64].copy_from_slice(&u64::MAX.to_le_bytes());
+        let fatbin = fatbin::read(&data, 0).unwrap();
+        let entry = fatbin.entries.iter().find(|e| e.offset == at).unwrap();
+        assert!(matches!(entry.unpack(u64::MAX), Err(FatbinError::TooLarge { .. })), "{file}");
+    }
+}
+
+#[test]
+fn a_broken_fatbin_does_not_hide_the_next_one() {
+    let one = bytes("size.fatbin");
+    let mut two = one.clone();
+    two[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+    two.resize(two.len().next_multiple_of(8), 0);
+    two.extend(&one);
+    let found: Vec<_> = fatbin::find(&two).collect();
+    assert!(matches!(found[0], Err(FatbinError::Cut { .. })), "{:?}", found[0]);
+    assert_eq!(found.last().unwrap().as_ref().unwrap().entries.len(), 4);
+}
+
+#[test]
+fn damaged_containers_never_panic() {
+    let names = ["size.fatbin", "speed.fatbin", "libtwo.a", "libvecadd.so"];
+    for name in names.into_iter().chain(["vecadd-1.0-py3-none-any.whl"]) {
+        let data = bytes(name);
+        let limits = Limits { unpacked_bytes: 1 << 20, total_bytes: 1 << 22, members: 64 };
+        let read = |bytes: &[u8]| {
+            let _ = container::walk(bytes, &limits, &mut |place, image| {
+                let _ = place.to_string();
+                let _ = image.map(|image| image.bytes(&limits).map(|b| b.len()));
+            });
+        };
+        damage::cut_everywhere(&data, read);
+        damage::flip_bits(&data, 3_000, read);
+    }
+}

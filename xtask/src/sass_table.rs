@@ -1,0 +1,119 @@
+//! The table of opcode names, `src/format/src/sass/table.rs`: the kernels of the fixture
+//! `cubin/13.5/instructions` are compiled for every generation, with and without optimisation, and
+//! what nvdisasm calls each opcode is written down. The cubins and nvdisasm's listings stay in
+//! `target/sass-corpus`, where a test of rgpu-format compares every instruction with them.
+
+use crate::command::{self, CommandError};
+use crate::workspace::Workspace;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCES: &str = "tests/fixtures/cubin/13.5/instructions";
+const TABLE: &str = "src/format/src/sass/table.rs";
+
+/// Architectures and the constant of the generation each belongs to.
+const ARCHES: &[(&str, &str)] = &[
+    ("sm_80", "SM80"),
+    ("sm_90a", "SM90"),
+    ("sm_100a", "SM100"),
+    ("sm_103a", "SM100"),
+    ("sm_120a", "SM120"),
+];
+
+/// Ways to compile: unoptimised code has forms of its own.
+const LEVELS: &[(&str, &[&str])] = &[("O3", &[]), ("O0", &["-Xptxas", "-O0"])];
+
+/// The table could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TableError {
+    /// nvcc or nvdisasm failed or is missing.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// A file could not be read or written.
+    #[error("`{}` cannot be used", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// A line of a listing that is not understood.
+    #[error("nvdisasm's line `{line}` is not understood")]
+    Line { line: String },
+}
+
+/// Compiles, disassembles and writes the table.
+pub(crate) fn write(workspace: &Workspace) -> Result<(), TableError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| TableError::File { path, source }
+    };
+    let corpus = workspace.target.join("sass-corpus");
+    fs::create_dir_all(&corpus).map_err(at(&corpus))?;
+    let folder = workspace.root.join(SOURCES);
+    let mut names: BTreeMap<(u16, String), Vec<&'static str>> = BTreeMap::new();
+    for entry in fs::read_dir(&folder).map_err(at(&folder))? {
+        let source = entry.map_err(at(&folder))?.path();
+        if source.extension().is_none_or(|x| x != "cu") {
+            continue;
+        }
+        let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for (arch, generation) in ARCHES {
+            for (level, flags) in LEVELS {
+                let cubin = corpus.join(format!("{stem}.{arch}.{level}.cubin"));
+                let mut nvcc = Command::new("nvcc");
+                nvcc.args(["-std=c++17", "-cubin", "-arch", arch, "-o"]).arg(&cubin);
+                command::run(nvcc.args(*flags).arg(&source))?;
+                let listing =
+                    command::output(Command::new("nvdisasm").args(["-c", "-hex"]).arg(&cubin))?;
+                let path = cubin.with_extension("sass");
+                fs::write(&path, &listing).map_err(at(&path))?;
+                for (opcode, name) in opcodes(&listing)? {
+                    let generations = names.entry((opcode, name)).or_default();
+                    if !generations.contains(generation) {
+                        generations.push(generation);
+                    }
+                }
+            }
+        }
+    }
+    let path = workspace.root.join(TABLE);
+    fs::write(&path, table(&names)).map_err(at(&path))?;
+    command::run(Command::new("rustfmt").args(["--edition", "2024"]).arg(&path))?;
+    Ok(())
+}
+
+/// Opcode and name of each instruction of a listing with bits:
+/// `/*0070*/  @!P0 LDG.E R0, … ;  /* 0x… */`.
+fn opcodes(listing: &str) -> Result<Vec<(u16, String)>, TableError> {
+    let mut found = Vec::new();
+    for line in listing.lines() {
+        let Some((text, bits)) = line.trim_start().split_once("/* 0x") else { continue };
+        let Some((_, text)) = text.strip_prefix("/*").and_then(|t| t.split_once("*/")) else {
+            continue;
+        };
+        let broken = || TableError::Line { line: line.to_owned() };
+        let mut words = text.split_whitespace().filter(|w| !w.starts_with('@'));
+        let name = words.next().ok_or_else(broken)?;
+        let name = name.split(['.', ';']).next().unwrap_or(name);
+        let bits = bits.split_whitespace().next().ok_or_else(broken)?;
+        let low = u64::from_str_radix(bits, 16).map_err(|_| broken())?;
+        found.push(((low & 0xfff) as u16, name.to_owned()));
+    }
+    Ok(found)
+}
+
+fn table(names: &BTreeMap<(u16, String), Vec<&'static str>>) -> String {
+    let mut text = String::from(
+        "//! Names of opcodes as nvdisasm prints them: made by `cargo xtask sass-table` from our own\n\
+         //! kernels, not edited by hand.\n\n\
+         use super::mnemonic::{Row, SM80, SM90, SM100, SM120};\n\n\
+         pub(super) static ROWS: &[Row] = &[\n",
+    );
+    for ((opcode, name), generations) in names {
+        let mut generations = generations.clone();
+        generations.sort_by_key(|g| ARCHES.iter().position(|(_, other)| other == g));
+        let _ = writeln!(text, "Row(0x{opcode:03x}, {}, \"{name}\"),", generations.join(" | "));
+    }
+    text.push_str("];\n");
+    text
+}
