@@ -43,14 +43,33 @@ pub(super) const IMPORTER: Importer = Importer {
     },
 };
 
+/// Why a report gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// It cannot be read at all.
+    #[error(transparent)]
+    Report(#[from] Error),
+    /// It breaks before its first result ends.
+    #[error("no whole result is left of the report")]
+    NoResult(#[source] Problem),
+}
+
 /// Imports the report in `bytes`; `from` is its path in the run folder.
+///
+/// # Errors
+/// [`Unusable`]. A report that breaks off later is imported as far as it goes, with a gap; one that
+/// is whole and holds no result is refused.
 pub fn import(
     bytes: &[u8],
     from: &str,
     asked: &Asked<'_>,
     limits: &Limits,
-) -> Result<Imported, Error> {
-    let (report, problems) = NcuReport::read(bytes, limits)?;
+) -> Result<Imported, Unusable> {
+    let (report, mut problems) = NcuReport::read(bytes, limits)?;
+    let broken = problems.iter().position(|p| !matches!(p, Problem::Version { .. }));
+    if let (None, Some(broken)) = (report.results().next(), broken) {
+        return Err(Unusable::NoResult(problems.swap_remove(broken)));
+    }
     let mut absent = Absent::default();
     let mut launches = Vec::new();
     for (result, id) in report.results().zip(0..) {

@@ -203,6 +203,21 @@ fn a_report_cut_short_is_imported_as_far_as_it_goes() {
 }
 
 #[test]
+fn a_report_cut_before_its_first_result_ends_is_an_error_that_says_where() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
+    let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
+    let whole = zstd::decode_all(packed.as_slice()).unwrap();
+    let error =
+        import(&whole[..20_000], "report", &Asked::default(), &Limits::default()).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(error.to_string(), "no whole result is left of the report");
+    assert!(
+        source.starts_with("file ends at offset 20000 inside block that begins at"),
+        "{source}"
+    );
+}
+
+#[test]
 fn counters_that_a_crash_left_without_numbers_are_refused() {
     let all = imported("app-crashes", &[]);
     assert_eq!(all.refusals.len(), 1);

@@ -51,6 +51,13 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
     let decoder = zstd::stream::read::Decoder::new(file);
     let decoder = decoder.map_err(|source| Error::Compression { source })?;
     let mut bytes = Vec::new();
+    // Growing by doubling would take three times the report; what the frame says of its size is
+    // no more than a hint.
+    if let Ok(Some(size)) = zstd::zstd_safe::get_frame_content_size(file) {
+        let wanted = size.min(max_size).min(likely(file.len()));
+        // Without it the vector grows as it can.
+        let _ = usize::try_from(wanted).map(|size| bytes.try_reserve_exact(size.saturating_add(1)));
+    }
     // One byte more than allowed tells a report of exactly the limit from a larger one.
     let result = decoder.take(max_size.saturating_add(1)).read_to_end(&mut bytes);
     if bytes.len() as u64 > max_size {
@@ -68,6 +75,12 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
         });
     }
     Ok(bytes)
+}
+
+/// As much as a frame of this size may well hold: reports shrink to a twentieth, and a frame that
+/// claims more gets its memory only as its bytes come out.
+fn likely(packed: usize) -> u64 {
+    (packed as u64).saturating_mul(256)
 }
 
 fn describe(file: &[u8]) -> String {

@@ -8,6 +8,7 @@ mod cubin_lines;
 mod damage;
 mod fixture;
 mod ncu_rep;
+mod ncu_rep_damage;
 mod ncu_rep_fixtures;
 mod nsys_rep;
 mod nsys_sqlite;

@@ -1,5 +1,6 @@
 //! The reader of ncu reports against reports made here, byte by byte.
 
+pub(crate) mod repeat;
 mod writer;
 
 use rgpu_format::ncu_rep::{
