@@ -1,6 +1,7 @@
 //! `rgpu profile`: a kernel or a program under a profiler, on a GPU host or on this machine.
 
 mod args;
+mod belongs;
 mod preset;
 mod request;
 mod show;

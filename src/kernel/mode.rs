@@ -21,12 +21,14 @@ pub enum Mode {
     Nvtx,
     /// The reference check alone.
     Verify,
+    /// A time line first, then hardware counters of the kernels that hold the time.
+    Deep,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 6] =
-        [Self::Ncu, Self::Nsys, Self::Sanitizer, Self::Bench, Self::Nvtx, Self::Verify];
+    pub const ALL: [Self; 7] =
+        [Self::Ncu, Self::Nsys, Self::Sanitizer, Self::Bench, Self::Nvtx, Self::Verify, Self::Deep];
 
     /// The word on the command line and in kernel.toml.
     pub fn name(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Mode {
             Self::Bench => "bench",
             Self::Nvtx => "nvtx",
             Self::Verify => "verify",
+            Self::Deep => "deep",
         }
     }
 }
@@ -49,7 +52,9 @@ impl fmt::Display for Mode {
 
 /// A word that is no mode.
 #[derive(Debug, thiserror::Error)]
-#[error("unknown mode `{0}`; there are `ncu`, `nsys`, `sanitizer`, `bench`, `nvtx`, `verify`")]
+#[error(
+    "unknown mode `{0}`; there are `ncu`, `nsys`, `sanitizer`, `bench`, `nvtx`, `verify`, `deep`"
+)]
 pub struct UnknownMode(pub String);
 
 impl FromStr for Mode {

@@ -9,13 +9,14 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::job::{HostFile, JobEnd, cancelled};
 use super::outcome;
+use super::range_results::{give_to_regions, keep_timed, measured_ranges};
 use crate::analysis::{self, Thresholds};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
 use crate::kernel::Entry;
 use crate::model::profile::{Artifact, CaseResult, Correctness, Gap, KernelInfo, RunInfo, SCHEMA};
-use crate::model::{Beside, Profile};
+use crate::model::{Beside, Launch, Profile};
 use crate::remote::Remote;
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{BundleFile, Expectations, Request, Target};
@@ -32,8 +33,10 @@ pub(super) struct Refused {
 /// What a run has gathered so far.
 #[derive(Default)]
 pub(super) struct Parts {
-    profile: Profile,
+    pub profile: Profile,
     beside: Beside,
+    /// Launches of a first pass, which those of the closer look replace.
+    survey: Vec<Launch>,
     /// The last plan's expectations.
     expect: Expectations,
     /// What was built, for the next plan.
@@ -46,8 +49,6 @@ pub(super) struct Parts {
     missing_entry: Option<Failure>,
     /// The rung of the last step that ended well.
     rung: String,
-    /// Whether the rungs left out were told: every plan of a run leaves out the same.
-    told: bool,
     /// The user's project.
     project: PathBuf,
     /// The user's own thresholds.
@@ -65,7 +66,12 @@ const PREPARING: &[&str] = &["build", "reference", "export"];
 /// Whether the runner's ranges in this file say when the kernel ran: not those of the steps before,
 /// and not under ncu, which runs each launch many times over.
 fn tells_ranges(file: &HostFile) -> bool {
-    file.artifact.step == "profile" && !file.rung.starts_with("ncu.")
+    is_look(&file.artifact.step) && !file.rung.starts_with("ncu.")
+}
+
+/// Whether a step is the mode's own: `profile`, or one of several looks (`profile-2`).
+fn is_look(step: &str) -> bool {
+    step == "profile" || step.starts_with("profile-")
 }
 
 impl Parts {
@@ -79,18 +85,41 @@ impl Parts {
         parts
     }
 
+    /// Sets the launches of a first pass aside: a closer look brings the chosen ones anew.
+    pub(super) fn keep_survey(&mut self) {
+        self.survey = std::mem::take(&mut self.profile.launches);
+    }
+
+    /// Takes the launches of the first pass back where the closer look brought none; else events of
+    /// its trace no longer point at them.
+    fn end_survey(&mut self) {
+        let survey = std::mem::take(&mut self.survey);
+        if self.profile.launches.is_empty() {
+            self.profile.launches = survey;
+        } else if !survey.is_empty()
+            && let Some(trace) = &mut self.beside.trace
+        {
+            trace.work.iter_mut().for_each(|work| work.launch = None);
+        }
+    }
+
     /// Takes note of what a plan was expected to bring.
     pub(super) fn expect(&mut self, expect: &Expectations) {
-        if !self.told {
-            self.told = true;
-            self.profile.ladder.extend(expect.left_out.iter().cloned());
-            self.profile.gaps.extend(expect.left_out.iter().map(|record| Gap {
-                code: record.code.clone(),
-                text: format!("{}: {}", record.rung, record.words),
-            }));
-            self.profile.gaps.extend(
-                expect.notes.iter().map(|text| Gap { code: "note".to_owned(), text: text.clone() }),
-            );
+        // Every plan of a run leaves out the same, but a first pass has rungs of its own.
+        for record in &expect.left_out {
+            let same = |r: &RungRecord| r.rung == record.rung && r.code == record.code;
+            if self.profile.ladder.iter().any(same) {
+                continue;
+            }
+            self.profile.ladder.push(record.clone());
+            let text = format!("{}: {}", record.rung, record.words);
+            self.profile.gaps.push(Gap { code: record.code.clone(), text });
+        }
+        for text in &expect.notes {
+            let gap = Gap { code: "note".to_owned(), text: text.clone() };
+            if !self.profile.gaps.contains(&gap) {
+                self.profile.gaps.push(gap);
+            }
         }
         self.expect = expect.clone();
     }
@@ -238,6 +267,10 @@ impl Parts {
                 });
             }
         };
+        let ranges = artifact.kind == "ncu_rep" && measured_ranges(&file.rung, request);
+        if ranges {
+            keep_timed(&mut imported, request);
+        }
         let refusal = imported.refusals.drain(..).next();
         if let Some(failure) = imported.runner_failure.take() {
             self.runner.retain(|(step, _)| *step != artifact.step);
@@ -245,11 +278,12 @@ impl Parts {
         }
         self.cases(std::mem::take(&mut imported.cases));
         localize(&mut imported, &self.expect, &self.project);
+        let first = self.profile.launches.len();
         match refusal {
             Some(Refusal { code, text, metrics }) if believed => {
                 // Metrics that this GPU lacks cost nothing but themselves: the rest stands.
                 if code == "unknown_metric" {
-                    imported.add_to(&mut self.profile, &mut self.beside);
+                    self.add(imported, ranges.then_some(first));
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });
                     return None;
                 }
@@ -266,9 +300,17 @@ impl Parts {
                 Some(Refused { rung: file.rung.clone(), code, text, metrics })
             }
             _ => {
-                imported.add_to(&mut self.profile, &mut self.beside);
+                self.add(imported, ranges.then_some(first));
                 None
             }
+        }
+    }
+
+    /// Adds what was imported; `ranges` is the place of the first result of range replay.
+    fn add(&mut self, imported: Imported, ranges: Option<usize>) {
+        imported.add_to(&mut self.profile, &mut self.beside);
+        if let Some(first) = ranges {
+            give_to_regions(&mut self.profile, first);
         }
     }
 
@@ -291,10 +333,15 @@ impl Parts {
 
     /// A program's own status, where it is not 0: the profile stands, but the user should know.
     fn program_status(&mut self, end: &JobEnd, request: &Request) {
-        let status = end.last_rung("profile").and_then(|r| r.exit).unwrap_or(0);
+        let last = end.rungs.iter().rev().find(|r| is_look(&r.step));
+        let status = last.and_then(|r| r.exit).unwrap_or(0);
         if status != 0 && matches!(request.target, Target::Program(_)) {
             let text = format!("the program ended with status {status}");
-            self.profile.warnings.push(Gap { code: "program_status".to_owned(), text });
+            let gap = Gap { code: "program_status".to_owned(), text };
+            // Each look runs the program again.
+            if !self.profile.warnings.contains(&gap) {
+                self.profile.warnings.push(gap);
+            }
         }
     }
 
@@ -328,9 +375,21 @@ impl Parts {
     pub(super) fn is_empty(&self) -> bool {
         let p = &self.profile;
         p.launches.is_empty()
+            && self.survey.is_empty()
             && p.regions.is_empty()
             && p.sanitizer.is_empty()
             && p.cases.iter().all(|c| c.timing.is_none() && c.correctness.is_none())
+    }
+
+    /// The failure of a run that looked several times and has nothing to show for it.
+    pub(super) fn no_look(&self, remote: &dyn Remote) -> Option<Failure> {
+        let end = self.job.as_ref()?;
+        let last = end.rungs.iter().rev().find(|r| is_look(&r.step) && !r.ok)?;
+        if !self.profile.launches.is_empty() || !self.survey.is_empty() {
+            return None;
+        }
+        let outcome = Outcome::Failed { step: last.step.clone(), code: last.code.clone() };
+        Some(outcome::failure(remote, &JobEnd { outcome: Some(outcome), ..end.clone() }))
     }
 
     /// What went wrong, if anything did.
@@ -466,6 +525,8 @@ pub(super) fn profile(
     facts: HostFacts,
     record: &RunRecord,
 ) -> (Profile, Beside) {
+    let mut parts = parts;
+    parts.end_survey();
     let mut profile = parts.profile;
     profile.schema = SCHEMA.to_owned();
     profile.run = RunInfo {

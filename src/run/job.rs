@@ -37,7 +37,7 @@ pub struct JobEnd {
     /// Warnings of the host.
     pub warnings: Vec<Gap>,
     /// The rung each step was last at.
-    running: BTreeMap<String, String>,
+    pub(super) running: BTreeMap<String, String>,
 }
 
 /// A file that a job made.

@@ -12,6 +12,7 @@ pub(super) static RUNGS: &[&str] = &[
     "nsys.full",
     "nsys.cuda",
     "nsys.nvtx",
+    "ncu.times",
     "cupti",
     "nvtx",
     "events",

@@ -8,8 +8,10 @@
 mod assemble;
 mod blobs;
 mod cancel;
+mod deep;
 mod exec;
 mod facts;
+mod fingerprint;
 mod job;
 mod ladder;
 mod local_build;
@@ -17,8 +19,11 @@ mod outcome;
 mod profile;
 mod programs;
 mod provenance;
+mod range_results;
+mod regions;
 mod resume;
 mod said;
+mod selection;
 
 pub use assemble::publish_cubins;
 pub use cancel::{Cancel, Canceller, channel};

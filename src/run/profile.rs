@@ -3,7 +3,8 @@
 //!
 //! The agent walks down a ladder by cheap signs. Here what came back is imported, and a rung whose
 //! artifact says nothing (an empty report, counters that are all NaN, a trace without GPU rows) is
-//! refused: the next plan of the same run starts below it and reuses what was built.
+//! refused: the next plan of the same run starts below it and reuses what was built. A run that has
+//! to see what is there before it can select goes on in the same way (`selection`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +18,7 @@ use super::job::{self, Desk, JobEnd};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::said::Said;
+use super::selection::{Course, Next};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;
 use crate::bundle::{self, BlobSource, Packer};
@@ -82,9 +84,22 @@ impl ProfileRun<'_> {
         let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
         desk.folder.write_json("env.json", &env)?;
         let mut parts = Parts::new(&self.request, self.project, self.thresholds);
+        let mut course = Course::new(&mut self.request, &facts);
         let mut seq = 1;
-        while seq <= MOST_PLANS {
-            let draft = self.draft(follow, &facts, desk, &mut parts, seq).await?;
+        // Every rung refused once, and every look.
+        let mut most = MOST_PLANS;
+        while seq <= most {
+            let draft = match self.draft(follow, &facts, desk, &mut parts, seq).await {
+                Err(failure) if course.surveying() && failure.code == "nothing_left" => {
+                    match course
+                        .no_survey(&mut self.request, failure.cause.as_deref().unwrap_or_default())
+                    {
+                        Next::Plan => continue,
+                        Next::End => break,
+                    }
+                }
+                draft => draft?,
+            };
             for note in &draft.expect.notes {
                 desk.reporter.say(&Said::Note { text: note });
             }
@@ -103,8 +118,19 @@ impl ProfileRun<'_> {
             };
             parts.expect(&expect);
             let refused = parts.take(desk.folder, &end, &self.request)?;
+            let Some(refused) = refused else {
+                let mut say = |text: &str| desk.reporter.say(&Said::Note { text });
+                let next = course.next(&mut self.request, &mut parts, &end, &mut say)?;
+                parts.job = Some(end);
+                if next == Next::End {
+                    break;
+                }
+                self.reuse_built(&parts)?;
+                seq += 1;
+                most += 1;
+                continue;
+            };
             parts.job = Some(end);
-            let Some(refused) = refused else { break };
             desk.reporter.say(&Said::Refused {
                 rung: &refused.rung,
                 code: refused.code,
@@ -113,7 +139,13 @@ impl ProfileRun<'_> {
             self.next_request(&parts, refused)?;
             seq += 1;
         }
-        let failure = parts.failure(follow.remote());
+        let (selection, unselected) = course.finish(&parts, &facts);
+        parts.profile.selection = selection;
+        let failure = parts.failure(follow.remote()).or(unselected);
+        let failure = failure.or_else(|| match self.request.look {
+            0 => None,
+            _ => parts.no_look(follow.remote()),
+        });
         // Nothing was measured and nothing compiled: the failure is all there is.
         if let Some(failure) =
             failure.as_ref().filter(|f| parts.is_empty() || f.exit == Exit::Cancelled)
@@ -197,7 +229,7 @@ impl ProfileRun<'_> {
         let bundle = self.packer.pack(draft)?;
         let plan = bundle.plan;
         desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
-        desk.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
+        self.write_commands(desk, &plan, seq)?;
         let mut blobs = bundle.blobs;
         blobs.extend(self.built.clone());
         let submission = submission(plan, blobs);
@@ -213,6 +245,20 @@ impl ProfileRun<'_> {
         Ok(Carried::Ended(Box::new(end)))
     }
 
+    /// Adds the commands of a plan to those of the plans before it.
+    fn write_commands(&self, desk: &Desk<'_>, plan: &rgpu_protocol::Plan, seq: u32) -> Result<()> {
+        let mut text = match seq {
+            1 => Vec::new(),
+            _ => desk.folder.read("commands.sh").unwrap_or_default(),
+        };
+        if !text.is_empty() {
+            text.extend(format!("\n# plan {seq}\n").bytes());
+        }
+        text.extend(bundle::commands(plan).bytes());
+        desk.folder.write("commands.sh", &text)?;
+        Ok(())
+    }
+
     /// The request without the refused rung, on top of what is built already.
     fn next_request(&mut self, parts: &Parts, refused: assemble::Refused) -> Result<()> {
         if refused.metrics.is_empty() {
@@ -220,6 +266,11 @@ impl ProfileRun<'_> {
         } else {
             self.request.drop_metrics.extend(refused.metrics);
         }
+        self.reuse_built(parts)
+    }
+
+    /// The next plan starts with what is built already.
+    fn reuse_built(&mut self, parts: &Parts) -> Result<()> {
         self.request.reuse.clear();
         for (path, local) in &parts.built {
             self.request.reuse.push(self.packer.built(path, local, &mut self.built)?);

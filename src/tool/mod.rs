@@ -26,15 +26,19 @@ mod python;
 mod sanitizer;
 mod sudo;
 
+pub use ncu::escaped;
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::draft::{BundleFile, Content, Draft, Expectations, Localized, PlanError};
 pub use plan::facts::assumed;
+pub use plan::filter::{KernelFilter, function_name};
+pub use plan::pattern::RegionPattern;
+pub use plan::price::Cost;
 pub use plan::reason::{REASONS, Reason, reason};
-pub use plan::region::{OUR_DOMAIN, RegionPath};
+pub use plan::region::{OUR_DOMAIN, Ours, RangeKind, RegionPath, SeenRegion};
 pub use plan::request::{
-    CaptureRange, JobName, NcuOptions, NsysOptions, Part, Program, Request, SanitizerOptions,
-    SanitizerTool, Target, Toolbox,
+    Budget, CaptureRange, DeepOptions, JobName, NcuOptions, NsysOptions, Part, Program, Request,
+    SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
 pub use plan::{check, plan};

@@ -11,7 +11,7 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
-use super::plan::region::{OUR_DOMAIN, RegionPath};
+use super::plan::region::{OUR_DOMAIN, RegionPath, SeenRegion};
 use super::plan::request::{Request, Target};
 use super::plan::rows::{Go, Row};
 use super::plan::sections::{check_section, set_named};
@@ -39,8 +39,13 @@ impl Tool for Ncu {
     }
 }
 
-/// Where the report goes, without the extension that ncu adds.
-pub(super) const REPORT: &str = "raw/report";
+/// Where the report of a request goes, without the extension that ncu adds.
+pub(super) fn report(request: &Request, collect: Collect) -> String {
+    match collect {
+        Collect::Times => "raw/times".to_owned(),
+        _ => request.numbered("raw/report"),
+    }
+}
 
 /// What ncu's words mean, the specific before the general.
 pub(super) static ROWS: &[Row] = &[
@@ -52,6 +57,7 @@ pub(super) static ROWS: &[Row] = &[
     Row("Profiling is not supported on this device", "gpu_unsupported", Go::Leave),
     Row("Unsupported API during capture", "range_unsupported", Go::Next),
     Row("RecordStatusUnsupportedApi", "range_unsupported", Go::Next),
+    Row("is not supported during range replay", "range_option", Go::Next),
     Row("did not match any section", "unknown_section", Go::Stop),
     Row("unrecognised option", "bad_arguments", Go::Stop),
     Row("==ERROR*does not exist or is not an executable", "no_program", Go::Stop),
@@ -75,6 +81,11 @@ pub(super) static ROWS: &[Row] = &[
     Row("The application returned an error code", "program_failed", Go::StopKernel),
 ];
 
+/// Whether a replay mode measures ranges as a whole.
+pub(super) fn is_range(replay: Option<&str>) -> bool {
+    matches!(replay, Some("range" | "app-range"))
+}
+
 /// Whether the user chose kernels, launches or regions.
 pub(super) fn filtered(request: &Request) -> bool {
     let options = &request.ncu;
@@ -83,6 +94,7 @@ pub(super) fn filtered(request: &Request) -> bool {
         || options.launch_skip.is_some()
         || !options.extra.is_empty()
         || !request.nvtx_include.is_empty()
+        || !request.regions.is_empty()
 }
 
 /// What a rung collects.
@@ -94,6 +106,8 @@ pub(super) enum Collect {
     Basic,
     /// What is known without counters.
     Launch,
+    /// The time of each launch alone.
+    Times,
 }
 
 /// Checks what the laptop can check of the options.
@@ -132,6 +146,22 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
         }
     }
     regions(request)?;
+    if is_range(options.replay_mode.as_deref()) {
+        let filters = [
+            ("--kernel-name", &options.kernel_name),
+            ("--kernel-exclude", &options.kernel_exclude),
+        ];
+        for (flag, values) in filters {
+            if let Some(value) = values.first() {
+                return Err(PlanError::Option {
+                    flag,
+                    value: value.clone(),
+                    problem: "range replay measures every kernel of a range together; kernels are told apart by `--replay-mode kernel`".to_owned(),
+                    near: Vec::new(),
+                });
+            }
+        }
+    }
     refuse(&options.extra, "--ncu-args", &["-o", "--export", "--log-file", "-i", "--import"])
 }
 
@@ -190,39 +220,50 @@ pub(super) fn words(
     };
     flag("--target-processes", options.target_processes.as_deref().unwrap_or("all"));
     flag("--clock-control", options.clock_control.as_deref().unwrap_or("none"));
-    flag("--import-source", "yes");
+    // Range replay measures ranges, not kernels: ncu then refuses what is about single ones.
+    let ranges = is_range(replay);
+    if !ranges {
+        flag("--import-source", "yes");
+    }
     if let Some(mode) = replay {
         flag("--replay-mode", mode);
     }
     match collect {
         Collect::Basic => flag("--set", "basic"),
         Collect::Launch => flag("--section", "LaunchStats"),
+        Collect::Times => flag("--metrics", "gpu__time_duration.sum"),
         Collect::Asked => {
             for (name, value) in collected(request, kernel)? {
                 flag(name, &value);
             }
         }
     }
-    if let Some(filter) = kernel_filter(&options.kernel_name, &options.kernel_exclude) {
+    let filter = kernel_filter(&options.kernel_name, &options.kernel_exclude);
+    // Whose times these are is what is asked there: nothing is passed over.
+    let all = collect == Collect::Times;
+    if let Some(filter) = filter.filter(|_| !ranges && !all) {
         flag("--kernel-name", &filter);
+        if let Some(base) = &options.kernel_name_base {
+            flag("--kernel-name-base", base);
+        }
     }
-    if let Some(base) = &options.kernel_name_base {
-        flag("--kernel-name-base", base);
-    }
-    if let Some(count) = options.launch_skip {
+    if let Some(count) = options.launch_skip.filter(|_| !all) {
         flag("--launch-skip", &count.to_string());
     }
-    if let Some(count) = options.launch_count {
+    if let Some(count) = options.launch_count.filter(|_| !all) {
         flag("--launch-count", &count.to_string());
     }
-    let regions = regions(request)?;
-    for expression in regions.iter().flat_map(RegionPath::for_ncu) {
-        flag("--nvtx-include", &expression);
+    let mut include: Vec<String> = regions(request)?.iter().flat_map(RegionPath::for_ncu).collect();
+    include.extend(request.regions.iter().flat_map(SeenRegion::for_ncu));
+    for expression in &include {
+        flag("--nvtx-include", expression);
     }
     // Our own launches count only inside `timed`; next to the user's regions, which the warm-up
     // passes through as well, everything else of ours is excluded instead.
-    match (kernel, regions.is_empty()) {
+    match (kernel, include.is_empty()) {
         (true, true) => flag("--nvtx-include", &format!("{OUR_DOMAIN}@timed/")),
+        // There the laptop drops what is not of the timed phase.
+        (true, false) if ranges => {}
         (true, false) => {
             for phase in ["setup", "warmup", "verify"] {
                 flag("--nvtx-exclude", &format!("{OUR_DOMAIN}@{phase}/"));
@@ -236,7 +277,7 @@ pub(super) fn words(
     words.extend(passed_on.iter().cloned().map(Word::from));
     words.push("--force-overwrite".into());
     words.push("--export".into());
-    words.push(Word::in_job(REPORT));
+    words.push(Word::in_job(report(request, collect)));
     Ok(words)
 }
 
@@ -294,8 +335,9 @@ fn kernel_filter(names: &[String], excluded: &[String]) -> Option<String> {
     (!filter.is_empty()).then(|| format!("regex:^{filter}"))
 }
 
-/// `name` with a backslash before each character that means something in a regular expression.
-fn escaped(name: &str) -> String {
+/// `name` with a backslash before each character that means something in a regular expression of
+/// ncu.
+pub fn escaped(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {
         if r"\^$.|?*+()[]{}".contains(c) {

@@ -5,6 +5,7 @@
 
 mod architecture;
 mod compare;
+mod deep;
 mod example;
 mod exec;
 mod fake_host;
@@ -17,6 +18,7 @@ mod local;
 mod no_gpu;
 mod over_ssh;
 mod profile;
+mod regions;
 mod remotes;
 mod runs;
 mod ssh;

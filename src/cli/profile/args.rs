@@ -53,6 +53,9 @@ pub(in crate::cli) struct ProfileArgs {
     pub ncu: NcuArgs,
 
     #[command(flatten)]
+    pub deep: DeepArgs,
+
+    #[command(flatten)]
     pub nsys: NsysArgs,
 
     #[command(flatten)]
@@ -66,6 +69,8 @@ const EXAMPLES: &str = "\
 Examples:
   rgpu profile --kernel vecadd
   rgpu profile --kernel tiled-matmul --mode ncu --set full --remote h200 --json
+  rgpu profile --kernel nested-regions --mode ncu --regions 'A*' --remote h200
+  rgpu profile --mode deep --top 3 --budget 5m --remote h200 -- ./app
   rgpu profile --kernel race --mode sanitizer --tool racecheck --remote h200
   rgpu profile --remote h200 -- ./app --its args";
 
@@ -84,6 +89,8 @@ pub(in crate::cli) enum Mode {
     Nvtx,
     /// The reference check alone, on every named size
     Verify,
+    /// Nsight Systems first, then Nsight Compute on the kernels that hold the time
+    Deep,
 }
 
 impl Mode {
@@ -95,6 +102,7 @@ impl Mode {
             Self::Bench => Way::Bench,
             Self::Nvtx => Way::Nvtx,
             Self::Verify => Way::Verify,
+            Self::Deep => Way::Deep,
         }
     }
 }
@@ -159,7 +167,12 @@ pub(in crate::cli) struct NcuArgs {
     #[arg(long, value_name = "MODE", value_parser = ["kernel", "application", "range", "app-range"])]
     pub replay_mode: Option<String>,
 
-    /// Only launches inside this NVTX range: A, A::A1, domain@A
+    /// Only these NVTX regions, checked against those the program has: A, A::A1, domain@A, decode*,
+    /// regex:RE
+    #[arg(long, value_name = "REGION,…")]
+    pub regions: Vec<String>,
+
+    /// Only launches inside this NVTX range, taken at its word: A, A::A1, domain@A
     #[arg(long, value_name = "RANGE")]
     pub nvtx_include: Vec<String>,
 
@@ -178,6 +191,39 @@ pub(in crate::cli) struct NcuArgs {
     /// Anything else for ncu, as one string
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub ncu_args: Option<String>,
+}
+
+/// Mode `deep`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Mode deep")]
+pub(in crate::cli) struct DeepArgs {
+    /// Kernels to look at closely, by their GPU time [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub top: Option<u32>,
+
+    /// What the close look may cost: 10m, 500MB, or both [default: 10m,500MB]
+    #[arg(long, value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
+    pub budget: Vec<Limit>,
+
+    /// Begin with the few sections of the set `minimal`
+    #[arg(long)]
+    pub light: bool,
+}
+
+/// One part of a budget.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::cli) enum Limit {
+    /// Time.
+    Seconds(u64),
+    /// Bytes of reports.
+    Bytes(u64),
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    duration(text)
+        .map(|time| Limit::Seconds(time.as_secs().max(1)))
+        .or_else(|_| bytes(text).map(Limit::Bytes))
+        .map_err(|_| "neither a time nor a size: write 10m or 500MB".to_owned())
 }
 
 /// nsys's own spellings.

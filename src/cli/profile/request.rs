@@ -7,15 +7,16 @@ use rgpu_case::{DataSet, TimingPlan};
 use rgpu_protocol::GpuChoice;
 use rgpu_protocol::plan::Word;
 
-use super::ProfileArgs;
+use super::args::{DeepArgs, Limit};
+use super::{ProfileArgs, belongs};
 use crate::cli::app::App;
 use crate::cli::kernels::places;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelSpec, Mode, Selection, find};
 use crate::run::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
-    BundleFile, CaptureRange, NcuOptions, NsysOptions, Program, Request, SanitizerOptions,
-    SanitizerTool, Target,
+    BundleFile, CaptureRange, DeepOptions, NcuOptions, NsysOptions, Program, RegionPattern,
+    Request, SanitizerOptions, SanitizerTool, Target,
 };
 
 /// What the command line asks for.
@@ -84,6 +85,8 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
 
 /// A program as it is. A path that is a file here travels along; anything else is the host's own.
 fn program(app: &App, args: &ProfileArgs) -> Result<Asked> {
+    let mode = args.mode.map_or(Mode::Ncu, super::Mode::way);
+    belongs::check(args, mode)?;
     let first = args.program.first().map_or("", String::as_str);
     let local = crate::cli::session::spec(app, args.place.remote.as_deref())
         .is_ok_and(|spec| crate::cli::session::is_local(&spec));
@@ -108,10 +111,9 @@ fn program(app: &App, args: &ProfileArgs) -> Result<Asked> {
         )
         .hint("a program of the host is named by its absolute path, or by its name alone"));
     }
-    let mode = args.mode.map_or(Mode::Ncu, super::Mode::way);
     if matches!(mode, Mode::Bench | Mode::Verify) {
         return Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
-            .hint("a program is profiled with --mode ncu, nsys, sanitizer or nvtx"));
+            .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer or nvtx"));
     }
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
@@ -153,6 +155,7 @@ fn digest(path: &Path) -> Result<crate::run::InputDigest> {
 
 /// Everything that is the same for kernels and programs.
 fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
+    belongs::check(args, mode)?;
     let mut request = Request::new(mode, target);
     let timing = TimingPlan::default();
     request.timing =
@@ -180,6 +183,14 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
     request.share_gpu = args.place.share_gpu;
     request.sudo = args.ncu.sudo;
     request.nvtx_include.clone_from(&args.ncu.nvtx_include);
+    for value in &args.ncu.regions {
+        request.patterns.extend(RegionPattern::list(value)?);
+    }
+    request.deep = deep(&args.deep);
+    if mode == Mode::Deep && args.run.timeout.is_none() {
+        // The close look must not be stopped within what it may cost.
+        request.timeout_s = request.timeout_s.max(request.deep.budget.seconds.saturating_mul(2));
+    }
     request.ncu = NcuOptions {
         set: args.ncu.set.clone(),
         sections: args.ncu.section.clone(),
@@ -213,6 +224,18 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
         extra: split("--sanitizer-args", args.sanitizer.sanitizer_args.as_deref())?,
     };
     Ok(request)
+}
+
+fn deep(args: &DeepArgs) -> DeepOptions {
+    let mut deep = DeepOptions { light: args.light, ..DeepOptions::default() };
+    deep.top = args.top.map_or(deep.top, |top| top as usize);
+    for limit in &args.budget {
+        match *limit {
+            Limit::Seconds(seconds) => deep.budget.seconds = seconds,
+            Limit::Bytes(bytes) => deep.budget.bytes = bytes,
+        }
+    }
+    deep
 }
 
 fn capture_range(text: &str) -> CaptureRange {

@@ -7,7 +7,7 @@ use rgpu_protocol::plan::{ArtifactSpec, Rung, Success, Word};
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
-use super::request::{Request, Target, Toolbox, path_of};
+use super::request::{Part, Request, Survey, Target, Toolbox, path_of};
 use super::rows::{Row, Ways, table};
 use super::{CASE, CASE_PLAIN, COLLECTOR, RAW, RUNNER};
 use crate::kernel::Mode;
@@ -24,8 +24,16 @@ pub(super) struct Ladder<'a> {
     rungs: Vec<Rung>,
 }
 
-/// The id of the step.
+/// The id of the main step of a kernel without a GPU, and of the first look.
 pub(super) const STEP: &str = "profile";
+
+/// The id of a request's main step.
+pub(super) fn step_of(request: &Request) -> String {
+    match request.part {
+        Part::Survey(_) => "survey".to_owned(),
+        _ => request.numbered(STEP),
+    }
+}
 
 impl<'a> Ladder<'a> {
     pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
@@ -37,7 +45,22 @@ impl<'a> Ladder<'a> {
     /// # Errors
     /// [`PlanError`] for options that cannot be.
     pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
-        match self.request.mode {
+        match (self.request.part, self.request.mode) {
+            (Part::Survey(Survey::Ranges), _) => {
+                self.collector();
+                self.nsys(&[Trace::Nvtx])?;
+            }
+            (Part::Survey(Survey::Kernels), _) => {
+                self.nsys(&[Trace::Full, Trace::Cuda])?;
+                self.ncu_times()?;
+            }
+            (_, mode) => self.of_mode(mode)?,
+        }
+        Ok(self.finish())
+    }
+
+    fn of_mode(&mut self, mode: Mode) -> Result<(), PlanError> {
+        match mode {
             Mode::Ncu => {
                 self.ncu()?;
                 self.nsys(&[Trace::Cuda])?;
@@ -55,15 +78,17 @@ impl<'a> Ladder<'a> {
             }
             // A kernel's time and verify are steps of their own; a program is only run.
             Mode::Bench | Mode::Verify | Mode::Sanitizer => self.plain(),
+            // The time line is there already.
+            Mode::Deep => self.ncu()?,
         }
-        Ok(self.finish())
+        Ok(())
     }
 
     /// The rungs on a host without one: the reference on the CPU.
     pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
         let best = match self.request.mode {
             Mode::Ncu => Some("ncu.asked"),
-            Mode::Nsys => Some("nsys.full"),
+            Mode::Nsys | Mode::Deep => Some("nsys.full"),
             Mode::Sanitizer => Some("sanitizer"),
             Mode::Bench => Some("events"),
             Mode::Verify => Some("verify"),
@@ -111,7 +136,7 @@ impl<'a> Ladder<'a> {
     fn leave_out(&mut self, id: &str, applies: bool, code: &str) {
         if applies {
             self.left_out.push(RungRecord {
-                step: STEP.to_owned(),
+                step: step_of(self.request),
                 rung: id.to_owned(),
                 code: code.to_owned(),
                 words: super::reason::reason(code).title.to_owned(),
@@ -173,7 +198,7 @@ impl<'a> Ladder<'a> {
             }
             argv.extend(ncu::words(this.request, path, collect, replay)?);
             argv.extend(this.target("once"));
-            let report = format!("{}.ncu-rep", ncu::REPORT);
+            let report = format!("{}.ncu-rep", ncu::report(this.request, collect));
             let mut artifacts = vec![artifact(&report, "ncu_rep")];
             artifacts.extend(this.own_artifacts("once"));
             let mut rung = this.rung(id, argv, artifacts);
@@ -208,6 +233,24 @@ impl<'a> Ladder<'a> {
         }
         let loses = "every hardware counter: only the launch itself is known";
         add(self, "ncu.launch", Collect::Launch, None, None, loses)
+    }
+
+    /// Every launch with its time, by ncu: where no tool can trace.
+    fn ncu_times(&mut self) -> Result<(), PlanError> {
+        let Some(path) = path_of(self.facts, "ncu") else {
+            self.leave_out("ncu.times", true, "tool_missing");
+            return Ok(());
+        };
+        let mut argv = ncu::words(self.request, path, Collect::Times, None)?;
+        argv.extend(self.target("once"));
+        let report = format!("{}.ncu-rep", ncu::report(self.request, Collect::Times));
+        let mut artifacts = vec![artifact(&report, "ncu_rep")];
+        artifacts.extend(self.own_artifacts("once"));
+        let mut rung = self.rung("ncu.times", argv, artifacts);
+        rung.success.files = vec![report];
+        rung.loses = "the time line: only each launch's own time is known".to_owned();
+        self.rungs.push(rung);
+        Ok(())
     }
 
     fn nsys(&mut self, traces: &[Trace]) -> Result<(), PlanError> {

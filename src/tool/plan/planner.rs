@@ -10,7 +10,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::{BundleFile, Draft, Expectations, PlanError};
 use super::ladder::{self, Ladder, artifact, runner_words};
-use super::request::{Part, Request, Toolbox, path_of};
+use super::request::{Part, Request, Survey, Toolbox, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
 use super::{arch, build, reason};
 use crate::kernel::{KernelSpec, Mode, SourceTree};
@@ -68,9 +68,9 @@ impl<'a> Planner<'a> {
         }
         let title = match self.request.part {
             Part::Build => format!("build {} for {}", spec.name, target.arch),
-            Part::Whole => format!("profile {} ({})", spec.name, self.request.mode),
+            _ => format!("profile {} ({})", spec.name, self.request.mode),
         };
-        if self.request.part == Part::Whole {
+        if self.request.part != Part::Build {
             self.bring_harness(target)?;
             if self.gpu {
                 self.on_gpu(target, again)?;
@@ -187,7 +187,7 @@ impl<'a> Planner<'a> {
             match build::step(spec, sources, arch, self.facts, timeout) {
                 Ok(step) => self.steps.push(step),
                 // Without a GPU the reference still runs; the code is then not known.
-                Err(error) if !self.gpu && self.request.part == Part::Whole => {
+                Err(error) if !self.gpu && self.request.part != Part::Build => {
                     self.expect.notes.push(format!("{error}: the kernel is not compiled"));
                 }
                 Err(error) => return Err(error),
@@ -328,14 +328,27 @@ impl<'a> Planner<'a> {
         }
         let nsys = rungs.iter().any(|rung| rung.id.starts_with("nsys."));
         let title = match self.gpu {
-            true => format!("profile with {}", self.request.mode),
+            true => match self.request.part {
+                Part::Survey(Survey::Ranges) => "see which regions there are".to_owned(),
+                Part::Survey(Survey::Kernels) => "see which kernels hold the time".to_owned(),
+                _ if self.request.mode == Mode::Deep => "look closely with ncu".to_owned(),
+                _ => format!("profile with {}", self.request.mode),
+            },
             false if matches!(self.request.target, super::request::Target::Program(_)) => {
                 "run the program without a GPU".to_owned()
             }
             false => "run the reference on the CPU".to_owned(),
         };
         let gpu = self.gpu;
-        self.step(ladder::STEP, title, gpu, rungs);
+        let id = ladder::step_of(self.request);
+        let alone = self.request.part == Part::Whole
+            && self.request.look == 0
+            && self.request.mode != Mode::Deep;
+        let step = self.step(&id, title, gpu, rungs);
+        // What else the run has brought stands without it.
+        if !alone {
+            step.on_failure = OnFailure::Continue;
+        }
         if nsys && let Some(path) = path_of(self.facts, "nsys") {
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let sqlite = format!("{}.sqlite", nsys::REPORT);
@@ -344,7 +357,7 @@ impl<'a> Planner<'a> {
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
             let step = self.step("export", "export the time line".to_owned(), false, vec![rung]);
-            step.needs = vec![ladder::STEP.to_owned()];
+            step.needs = vec![id];
             step.on_failure = OnFailure::Continue;
         }
         Ok(())

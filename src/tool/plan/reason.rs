@@ -202,6 +202,12 @@ pub static REASONS: &[Reason] = &[
         "`--replay-mode app-range` runs the program again instead",
     ),
     row(
+        "range_option",
+        Side::Tool,
+        "range replay does not know an option",
+        "leave the option out, or use `--replay-mode kernel`",
+    ),
+    row(
         "unknown_section",
         Side::Tool,
         "ncu there does not know the section",

@@ -2,6 +2,7 @@
 //! that ncu and nsys want.
 
 use super::draft::PlanError;
+use super::pattern::{is_ours, split_part};
 
 /// The domain of the ranges that our own harness pushes.
 pub const OUR_DOMAIN: &str = "rgpu";
@@ -70,8 +71,91 @@ impl RegionPath {
     }
 }
 
+/// A region that a first pass saw: its exact path, and how its ranges are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenRegion {
+    /// Path parts, outermost first, without the ranges of our own runner; `domain@name` for
+    /// domains other than the default.
+    pub path: Vec<String>,
+    /// How ncu must be told of it.
+    pub kind: RangeKind,
+}
+
+/// How a range is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeKind {
+    /// `nvtxRangePush`: nests by thread.
+    PushPop,
+    /// `nvtxRangeStart`: may cross others.
+    StartEnd,
+    /// Not known: no first pass could be made.
+    Either,
+}
+
+impl SeenRegion {
+    /// A region of push/pop ranges.
+    pub fn push_pop(path: Vec<String>) -> Self {
+        Self { path, kind: RangeKind::PushPop }
+    }
+
+    /// A region by its full path as profiles have it; `None` for ranges of our own runner, which
+    /// `ours` says there are.
+    pub fn of(full: &[String], kind: RangeKind, ours: Ours) -> Option<Self> {
+        let first = match ours {
+            Ours::Around => full.iter().take_while(|part| is_ours(part)).count(),
+            Ours::None => 0,
+        };
+        (first < full.len()).then(|| Self { path: full[first..].to_vec(), kind })
+    }
+
+    /// The path as users write it: `A::A1`, `dom@A`.
+    pub fn display(&self) -> String {
+        let mut domain = "";
+        let mut shown = Vec::with_capacity(self.path.len());
+        for part in &self.path {
+            let (own, name) = split_part(part);
+            shown.push(if own == domain { name } else { part }.replace("::", "\\::"));
+            domain = own;
+        }
+        shown.join("::")
+    }
+
+    /// ncu's filter expressions for exactly this path. Ranges of different domains nest apart for
+    /// ncu: the domain of the innermost one counts.
+    pub fn for_ncu(&self) -> Vec<String> {
+        let domain = self.path.last().map_or("", |part| split_part(part).0);
+        let parts = self.path.iter().map(|part| split_part(part));
+        let names: Vec<String> =
+            parts.filter(|(of, _)| *of == domain).map(|(_, name)| escape(name)).collect();
+        let prefix = if domain.is_empty() { String::new() } else { format!("{}@", escape(domain)) };
+        let path = names.join("/");
+        match (names.len(), self.kind) {
+            (1, RangeKind::PushPop) => vec![format!("{prefix}{path}/")],
+            (1, RangeKind::Either) => vec![format!("{prefix}{path}/"), format!("{prefix}{path}")],
+            _ => vec![format!("{prefix}{path}")],
+        }
+    }
+
+    /// Whether `other` lies inside this one.
+    pub fn holds(&self, other: &Self) -> bool {
+        other.path.len() > self.path.len() && other.path.starts_with(&self.path)
+    }
+}
+
+/// Whether our own runner put ranges around the user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ours {
+    /// A kernel under the runner.
+    Around,
+    /// A program as it is.
+    None,
+}
+
 /// The first `separator` that no backslash stands before.
-fn split_once_unescaped<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a str)> {
+pub(super) fn split_once_unescaped<'a>(
+    text: &'a str,
+    separator: &str,
+) -> Option<(&'a str, &'a str)> {
     let mut from = 0;
     while let Some(found) = text[from..].find(separator) {
         let at = from + found;
@@ -114,6 +198,28 @@ mod tests {
         assert_eq!(ncu("dom@A"), ["dom@A/", "dom@A"]);
         assert_eq!(ncu(r"std\::sort"), ["std::sort/", "std::sort"]);
         assert_eq!(ncu("a/b[0]"), [r"a\/b\[0\]/", r"a\/b\[0\]"]);
+    }
+
+    #[test]
+    fn a_seen_region_is_told_to_ncu_in_the_one_form_that_fits() {
+        let told = |path: &[&str], kind| {
+            SeenRegion { path: path.iter().map(|p| (*p).to_owned()).collect(), kind }.for_ncu()
+        };
+        assert_eq!(told(&["A"], RangeKind::PushPop), ["A/"]);
+        assert_eq!(told(&["A"], RangeKind::StartEnd), ["A"]);
+        assert_eq!(told(&["A"], RangeKind::Either), ["A/", "A"]);
+        assert_eq!(told(&["A", "A1"], RangeKind::PushPop), ["A/A1"]);
+        assert_eq!(told(&["A", "d@B", "C", "d@D"], RangeKind::PushPop), ["d@B/D"]);
+        assert_eq!(told(&["a/b[0]"], RangeKind::PushPop), [r"a\/b\[0\]/"]);
+    }
+
+    #[test]
+    fn ranges_of_our_own_runner_are_taken_off_a_path() {
+        let full = ["rgpu@timed", "rgpu@n=1", "A", "A1"].map(str::to_owned);
+        let of = |full: &[String], ours| SeenRegion::of(full, RangeKind::PushPop, ours);
+        assert_eq!(of(&full, Ours::Around).unwrap().display(), "A::A1");
+        assert_eq!(of(&full, Ours::None).unwrap().display(), "rgpu@timed::n=1::A::A1");
+        assert_eq!(of(&full[..2], Ours::Around), None);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use rgpu_protocol::plan::{InputFile, Word};
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
+use super::pattern::RegionPattern;
+use super::region::SeenRegion;
 use crate::kernel::{KernelSpec, Mode, SourceTree};
 
 /// How much of a request to plan.
@@ -18,6 +20,18 @@ pub enum Part {
     Whole,
     /// The build step alone: to compile on a machine other than the GPU host.
     Build,
+    /// Everything before the mode's own step, and in its place a cheap look at what is there to be
+    /// selected.
+    Survey(Survey),
+}
+
+/// What a first pass should see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survey {
+    /// NVTX ranges.
+    Ranges,
+    /// Every kernel with its time, and NVTX ranges.
+    Kernels,
 }
 
 /// One request.
@@ -37,6 +51,15 @@ pub struct Request {
     pub sanitizer: SanitizerOptions,
     /// Regions to look at: `A`, `A::A1`, `dom@A`; empty: all.
     pub nvtx_include: Vec<String>,
+    /// Patterns of `--regions`, to be held against what a first pass sees.
+    pub patterns: Vec<RegionPattern>,
+    /// Options of mode `deep`.
+    pub deep: DeepOptions,
+    /// Regions that a first pass saw and the user meant; empty: all.
+    pub regions: Vec<SeenRegion>,
+    /// The place of this plan's main step among those of the run, from 1, each with logs and a
+    /// report of its own; 0: it is the only one.
+    pub look: u32,
     /// How `time` samples, and how many launches warm up.
     pub timing: TimingPlan,
     /// What the host should be like.
@@ -73,6 +96,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// `name` for the first look, `name-2` … for those after it.
+    pub(crate) fn numbered(&self, name: &str) -> String {
+        match self.look {
+            0 | 1 => name.to_owned(),
+            look => format!("{name}-{look}"),
+        }
+    }
+
     /// A request with the defaults of every option.
     pub fn new(mode: Mode, target: Target) -> Self {
         let limits = rgpu_protocol::plan::Limits::default();
@@ -84,6 +115,10 @@ impl Request {
             nsys: NsysOptions::default(),
             sanitizer: SanitizerOptions::default(),
             nvtx_include: Vec::new(),
+            regions: Vec::new(),
+            look: 0,
+            patterns: Vec::new(),
+            deep: DeepOptions::default(),
             timing: TimingPlan::default(),
             policies: Policies::default(),
             strict: false,
@@ -161,6 +196,33 @@ pub struct NcuOptions {
     pub clock_control: Option<String>,
     /// `--ncu-args`, split into words.
     pub extra: Vec<String>,
+}
+
+/// Options of mode `deep`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeepOptions {
+    /// How many kernels to look at closely, by their GPU time.
+    pub top: usize,
+    /// What the close look may cost.
+    pub budget: Budget,
+    /// Whether to begin with the set `minimal`.
+    pub light: bool,
+}
+
+/// A limit for a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Seconds.
+    pub seconds: u64,
+    /// Bytes of reports.
+    pub bytes: u64,
+}
+
+impl Default for DeepOptions {
+    fn default() -> Self {
+        let budget = Budget { seconds: 600, bytes: 500_000_000 };
+        Self { top: 3, budget, light: false }
+    }
 }
 
 /// Options of Nsight Systems.

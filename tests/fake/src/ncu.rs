@@ -45,6 +45,10 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
             return Ok(0);
         }
     }
+    if let Some(option) = not_for_ranges(&options) {
+        println!("==ERROR== Option {option} is not supported during range replay.");
+        return Ok(1);
+    }
     if let Some(unknown) = unknown_section(&options)? {
         let recorded = Recording::open(RECORDED, "unknown-section")?;
         print!("{}", recorded.text("stdout.txt").replace("SpeedOfLigth", &unknown));
@@ -60,6 +64,8 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         "counters-taken".to_owned()
     } else if is("no-kernels") || !selected(&options, &kernel) {
         "no-kernels-filter".to_owned()
+    } else if is("range-unsupported") {
+        "range-replay-managed".to_owned()
     } else {
         recording_of(&kernel, &options)
     };
@@ -92,10 +98,38 @@ fn recording_of(kernel: &str, options: &Options<'_>) -> String {
             "unknown-metric".into()
         }
         "vecadd" if metrics.iter().any(|m| unknown(m)) => "unknown-metric-among".into(),
-        "regions" | "nested-regions" => "regions".into(),
+        "regions" | "nested-regions" => regions(options),
+        "ten_kernels" if metrics == ["gpu__time_duration.sum"] => "ten-times".into(),
+        "ten_kernels" => "cost-minimal".into(),
         "crash" => "app-crashes".into(),
         _ => full,
     }
+}
+
+/// The report of the program with ranges, as its filters and replay mode have it.
+fn regions(options: &Options<'_>) -> String {
+    let include: Vec<&str> = options.values(&["--nvtx-include"]).collect();
+    match (options.value(&["--replay-mode"]).unwrap_or("kernel"), include.as_slice()) {
+        ("range", ["A/A1"]) => "range-inner",
+        ("range", ["A/", ..]) => "range-nested",
+        ("app-range", ["A/", "B/"]) => "app-range-two",
+        ("app-range", ["A/A1"]) => "range-inner",
+        ("app-range", _) => "app-range",
+        (_, ["A/A1"]) => "regions-include-a1",
+        (_, ["A/" | "A/A1", ..]) if !include.contains(&"B/") => "regions-include",
+        _ => "regions",
+    }
+    .to_owned()
+}
+
+/// The first option that range replay does not know.
+fn not_for_ranges(options: &Options<'_>) -> Option<&'static str> {
+    let replay = options.value(&["--replay-mode"])?;
+    let known = ["import-source", "nvtx-exclude", "kernel-name"];
+    let given = |name: &&&str| {
+        options.has(&[&format!("--{name}")]) || (**name == "kernel-name" && options.has(&["-k"]))
+    };
+    known.iter().find(given).copied().filter(|_| replay.ends_with("range"))
 }
 
 /// The first `--section` that ncu does not have.
@@ -109,6 +143,10 @@ fn unknown_section(options: &Options<'_>) -> Result<Option<String>, Trouble> {
 
 /// Whether `--kernel-name` lets the kernel through.
 fn selected(options: &Options<'_>, kernel: &str) -> bool {
+    // Programs with several kernels: which of them a filter means is not played.
+    if matches!(kernel, "ten_kernels" | "regions" | "nested-regions") {
+        return options.value(&["-k", "--kernel-name"]) != Some("nosuch");
+    }
     let function = kernel.replace('-', "_");
     options.value(&["-k", "--kernel-name"]).is_none_or(|wanted| {
         match wanted.strip_prefix("regex:") {

@@ -100,6 +100,11 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     if let Some(out) = options.value(&["--out"]) {
         fs::write(out, serde_json::to_vec_pretty(&report)?)?;
     }
+    if let (Ok(log), "nested-regions", false) =
+        (std::env::var("RGPU_NVTX_LOG"), case.kernel.as_str(), is("no-ranges"))
+    {
+        fs::write(format!("{log}.{}", process::id()), collected(&case)?)?;
+    }
     if let Some(ranges) = options.value(&["--ranges"]) {
         fs::write(ranges, range_log(&case)?)?;
     }
@@ -197,6 +202,40 @@ fn device(host: &Host) -> DeviceFacts {
         l2_bytes: 60 << 20,
         sms: 132,
     }
+}
+
+/// What the collector would see of `nested-regions`: the runner's ranges, and the kernel's own
+/// inside them.
+fn collected(case: &Case) -> Result<String, Trouble> {
+    let pid = process::id();
+    let unix_ns = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
+    let mut lines = vec![
+        json!({"event": "opened", "format": 1, "pid": pid, "ppid": 1, "exe": "rgpu-runner", "clock": "monotonic", "ns": 0, "unix_ns": unix_ns, "limit_bytes": 1 << 28}),
+        json!({"event": "domain", "domain": 1, "name": "rgpu"}),
+    ];
+    let mut ns = 0;
+    let mut event = |name: &str, domain: u64, message: Option<&str>| {
+        ns += 1000;
+        match message {
+            Some(message) => lines.push(json!({"event": name, "ns": ns, "tid": pid, "domain": domain, "level": 0, "message": message})),
+            None => lines.push(json!({"event": name, "ns": ns, "tid": pid, "domain": domain, "level": 0})),
+        }
+    };
+    for phase in [Phase::Warmup, Phase::Timed] {
+        event("push", 1, Some(phase.name()));
+        for set in &case.data_sets {
+            event("push", 1, Some(&set.range_name()));
+            event("push", 0, Some("A"));
+            event("push", 0, Some("A1"));
+            event("pop", 0, None);
+            event("pop", 0, None);
+            event("push", 0, Some("B"));
+            event("pop", 0, None);
+            event("pop", 1, None);
+        }
+        event("pop", 1, None);
+    }
+    Ok(lines.iter().map(|line| format!("{line}\n")).collect())
 }
 
 /// The ranges that the real one writes: each phase, and each data set within.

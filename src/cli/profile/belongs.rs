@@ -1,0 +1,80 @@
+//! Which flags belong to which mode: one that the mode would not look at is a mistake, and is said.
+
+use super::ProfileArgs;
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::Mode;
+
+/// Modes that run ncu.
+const NCU: &[Mode] = &[Mode::Ncu, Mode::Deep];
+/// Modes that run nsys by choice; ncu's ladder has it as a rung.
+const NSYS: &[Mode] = &[Mode::Nsys, Mode::Deep];
+/// Modes that know regions.
+const REGIONS: &[Mode] = &[Mode::Ncu, Mode::Deep, Mode::Nsys, Mode::Nvtx];
+const SANITIZER: &[Mode] = &[Mode::Sanitizer];
+const DEEP: &[Mode] = &[Mode::Deep];
+
+/// Checks every flag against the mode and what is profiled.
+///
+/// # Errors
+/// A usage error that names the flag and the modes it belongs to.
+pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
+    let (ncu, nsys, sanitizer, deep) = (&args.ncu, &args.nsys, &args.sanitizer, &args.deep);
+    let given: &[(&str, bool, &[Mode])] = &[
+        ("--regions", !ncu.regions.is_empty(), REGIONS),
+        ("--set", ncu.set.is_some(), NCU),
+        ("--section", !ncu.section.is_empty(), NCU),
+        ("--metrics", !ncu.metrics.is_empty(), NCU),
+        ("--kernel-name", !ncu.kernel_name.is_empty(), NCU),
+        ("--kernel-name-base", ncu.kernel_name_base.is_some(), NCU),
+        ("--kernel-exclude", !ncu.kernel_exclude.is_empty(), NCU),
+        ("--launch-skip", ncu.launch_skip.is_some(), NCU),
+        ("--launch-count", ncu.launch_count.is_some(), NCU),
+        ("--replay-mode", ncu.replay_mode.is_some(), NCU),
+        ("--nvtx-include", !ncu.nvtx_include.is_empty(), NCU),
+        ("--target-processes", ncu.target_processes.is_some(), NCU),
+        ("--clock-control", ncu.clock_control.is_some(), NCU),
+        ("--sudo", ncu.sudo, NCU),
+        ("--ncu-args", ncu.ncu_args.is_some(), NCU),
+        ("--trace", nsys.trace.is_some(), NSYS),
+        ("--sample", nsys.sample.is_some(), NSYS),
+        ("--capture-range", nsys.capture_range.is_some(), NSYS),
+        ("--nsys-args", nsys.nsys_args.is_some(), NSYS),
+        ("--tool", !sanitizer.tool.is_empty(), SANITIZER),
+        ("--sanitizer-args", sanitizer.sanitizer_args.is_some(), SANITIZER),
+        ("--top", deep.top.is_some(), DEEP),
+        ("--budget", !deep.budget.is_empty(), DEEP),
+        ("--light", deep.light, DEEP),
+    ];
+    for (flag, _, modes) in
+        given.iter().filter(|(_, given, modes)| *given && !modes.contains(&mode))
+    {
+        let names: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
+        let plural = if names.len() == 1 { "mode" } else { "modes" };
+        let failure = Failure::new(
+            Exit::Usage,
+            "usage",
+            format!(
+                "`{flag}` means nothing in mode `{mode}`: it belongs to {plural} {}",
+                names.join(", ")
+            ),
+        );
+        return Err(match modes.first() {
+            Some(first) => failure.hint(format!("add `--mode {first}`, or leave `{flag}` out")),
+            None => failure,
+        });
+    }
+    let of_kernels = [
+        ("--problem-sizes", !args.problem_sizes.is_empty()),
+        ("--arch", args.arch.is_some()),
+        ("--warmup", args.warmup.is_some()),
+        ("--iters", args.iters.is_some()),
+    ];
+    match of_kernels.iter().find(|(_, given)| *given) {
+        Some((flag, _)) if !args.program.is_empty() => Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            format!("`{flag}` means nothing for a program: it belongs to `--kernel`"),
+        )),
+        _ => Ok(()),
+    }
+}

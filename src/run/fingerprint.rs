@@ -1,0 +1,71 @@
+//! The fingerprint of a selection: equal ones are the same measurement made again.
+
+use std::fmt::Write;
+
+use rgpu_protocol::HostFacts;
+use rgpu_protocol::plan::Word;
+use sha2::{Digest as _, Sha256};
+
+use super::provenance::digest_file;
+use crate::model::Selection;
+use crate::tool::{Content, Request, Target};
+
+/// sha256, in hexadecimal, over the source or binary, the sizes, what was asked of the tools, and
+/// their versions. Files that cannot be read count by their name alone.
+pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &HostFacts) -> String {
+    let mut text = String::from("rgpu.selection/1\n");
+    let mut line = |key: &str, value: &dyn std::fmt::Debug| {
+        let _ = writeln!(text, "{key} {value:?}");
+    };
+    let digest = |path: &std::path::Path| digest_file(path).map(|d| d.sha256.to_string()).ok();
+    match &request.target {
+        Target::Kernel { spec, sources, data_sets, seed } => {
+            line("kernel", &(spec.name.as_str(), spec.entry_name(), request.arch.as_deref(), seed));
+            for (there, here) in &sources.files {
+                line("source", &(there, digest(here)));
+            }
+            for set in data_sets {
+                let sizes: Vec<_> = set.groups.iter().map(|group| &group.sizes).collect();
+                line("case", &(&set.name, &set.vars, sizes));
+            }
+            line("timing", &(request.timing.warmup, request.timing.iters));
+        }
+        Target::Program(program) => {
+            line("program", &program.argv);
+            if let Some(Word::Text(path)) = program.argv.first() {
+                line("binary", &digest(std::path::Path::new(path)));
+            }
+            for file in &program.files {
+                let digest = match &file.content {
+                    Content::Local(path) => digest(path),
+                    Content::Bytes(bytes) => Some(hex(&Sha256::digest(bytes))),
+                };
+                line("file", &(&file.path, digest));
+            }
+        }
+    }
+    line("mode", &request.mode);
+    let regions: Vec<_> = selection.regions.iter().map(|region| &region.matched).collect();
+    line("regions", &(regions, &request.nvtx_include));
+    line("kernels", &(&selection.kernel_names, &selection.kernel_excludes));
+    let chosen: Vec<_> =
+        selection.kernels.iter().map(|k| (&k.filter, k.skipped, k.profiled)).collect();
+    line("chosen", &chosen);
+    line("collected", &(&selection.set, &selection.sections, &selection.metrics));
+    line("replay", &selection.replay_mode);
+    let ncu = &request.ncu;
+    line("ncu", &(&ncu.clock_control, &ncu.target_processes, &ncu.extra));
+    line("launches", &(ncu.launch_skip, ncu.launch_count));
+    for name in ["ncu", "nsys", "nvcc", "nvrtc"] {
+        line(name, &facts.tool(name).map(|tool| &tool.version));
+    }
+    line("driver", &facts.driver);
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

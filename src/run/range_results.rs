@@ -1,0 +1,91 @@
+//! Results of range replay: one for each range, measured as a whole.
+//!
+//! The importer makes a launch of each, so that rules and reports read it as any other. Here its
+//! metrics also go to the region that it is of.
+
+use super::regions::is_timed;
+use crate::import::Imported;
+use crate::model::{Launch, Profile, Region};
+use crate::tool::{OUR_DOMAIN, Request, Target};
+
+/// Whether this rung of a request measured ranges.
+pub(super) fn measured_ranges(rung: &str, request: &Request) -> bool {
+    let asked = matches!(request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
+    asked && matches!(rung, "ncu.asked" | "ncu.app_range" | "ncu.sudo")
+}
+
+/// Drops ranges that the runner entered outside its timed phase: ncu cannot exclude them there.
+pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
+    if !matches!(request.target, Target::Kernel { .. }) {
+        return;
+    }
+    let ours = format!("{OUR_DOMAIN}@");
+    let other = |launch: &Launch| {
+        launch.region.first().is_some_and(|part| part.starts_with(&ours))
+            && !is_timed(&launch.region)
+    };
+    imported.launches.retain(|launch| !other(launch));
+    for (launch, id) in imported.launches.iter_mut().zip(0..) {
+        launch.id = id;
+    }
+}
+
+/// Gives the metrics of range results to their regions.
+pub(super) fn give_to_regions(profile: &mut Profile, first: usize) {
+    for launch in profile.launches.get(first..).unwrap_or_default() {
+        if launch.region.is_empty() {
+            continue;
+        }
+        let from = launch.metrics.values().map(|metric| metric.from.clone()).next();
+        let region = match profile.regions.iter_mut().find(|region| region.path == launch.region) {
+            Some(region) => region,
+            None => {
+                profile.regions.push(Region {
+                    path: launch.region.clone(),
+                    kind: "push_pop".to_owned(),
+                    instances: 1,
+                    from: from.unwrap_or_default(),
+                    ..Region::default()
+                });
+                let last = profile.regions.len() - 1;
+                &mut profile.regions[last]
+            }
+        };
+        // Of several instances the first one stands for all: sums would not hold for rates.
+        if region.metrics.is_empty() {
+            region.metrics.clone_from(&launch.metrics);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Metric, Value};
+
+    fn launch(path: &[&str], ns: f64) -> Launch {
+        let metric = Metric { value: Value::Float(ns), unit: "ns".into(), from: "raw/r".into() };
+        Launch {
+            region: path.iter().map(|part| (*part).to_owned()).collect(),
+            metrics: [("gpu__time_duration.sum".to_owned(), metric)].into(),
+            ..Launch::default()
+        }
+    }
+
+    #[test]
+    fn metrics_of_a_range_go_to_its_region_whether_that_was_seen_before_or_not() {
+        let seen = Region { path: vec!["A".into()], instances: 4, ..Region::default() };
+        let mut profile = Profile {
+            regions: vec![seen],
+            launches: vec![launch(&["X"], 1.0), launch(&["A"], 2.0), launch(&["B"], 3.0)],
+            ..Profile::default()
+        };
+        give_to_regions(&mut profile, 1);
+        let shown: Vec<_> = profile
+            .regions
+            .iter()
+            .map(|r| (r.display(), r.instances, r.metrics["gpu__time_duration.sum"].value.as_f64()))
+            .collect();
+        assert_eq!(shown, [("A".to_owned(), 4, Some(2.0)), ("B".to_owned(), 1, Some(3.0))]);
+    }
+}

@@ -1,0 +1,221 @@
+//! Regions that a first pass saw, and which of them the user's patterns mean.
+
+use crate::error::{Exit, Failure};
+use crate::model::Region;
+use crate::model::selection::RegionChoice;
+use crate::tool::{OUR_DOMAIN, Ours, RangeKind, RegionPattern, SeenRegion};
+
+/// Regions shown beside a pattern that matched none.
+const MOST_SHOWN: usize = 20;
+
+/// Regions that are looked at together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layer {
+    pub regions: Vec<SeenRegion>,
+}
+
+impl Layer {
+    /// Whether a launch with this path lies in one of the regions; all do when there are none.
+    pub(super) fn has(&self, path: &[String], ours: Ours) -> bool {
+        if self.regions.is_empty() {
+            return true;
+        }
+        let Some(launch) = SeenRegion::of(path, RangeKind::Either, ours) else { return false };
+        self.regions.iter().any(|region| {
+            launch.path.starts_with(&region.path)
+                // Start/end ranges stand beside the nesting, not in it.
+                || (region.kind == RangeKind::StartEnd && launch.path.contains(&region.path[0]))
+        })
+    }
+
+    /// The regions in layers without any inside another: range replay knows no nested ranges.
+    pub(super) fn antichains(self) -> Vec<Layer> {
+        let mut layers: Vec<Layer> = Vec::new();
+        let depth =
+            |region: &SeenRegion| self.regions.iter().filter(|other| other.holds(region)).count();
+        for region in &self.regions {
+            let depth = depth(region);
+            while layers.len() <= depth {
+                layers.push(Layer::default());
+            }
+            layers[depth].regions.push(region.clone());
+        }
+        layers.retain(|layer| !layer.regions.is_empty());
+        layers
+    }
+}
+
+/// Whether a path lies inside the runner's timed phase.
+pub(super) fn is_timed(path: &[String]) -> bool {
+    path.first().is_some_and(|part| *part == format!("{OUR_DOMAIN}@timed"))
+}
+
+/// The user's regions of a profile, each path once, parents before children.
+pub(super) fn seen(regions: &[Region], ours: Ours) -> Vec<SeenRegion> {
+    let mut seen: Vec<SeenRegion> = Vec::new();
+    for region in regions {
+        let kind = match region.kind.as_str() {
+            "start_end" => RangeKind::StartEnd,
+            _ => RangeKind::PushPop,
+        };
+        if let Some(region) = SeenRegion::of(&region.path, kind, ours)
+            && !seen.contains(&region)
+        {
+            seen.push(region);
+        }
+    }
+    seen
+}
+
+/// The regions that the patterns mean, each once.
+///
+/// # Errors
+/// `no_matching_region` for the first pattern that means none, with the regions that exist.
+pub(super) fn choose(
+    patterns: &[RegionPattern],
+    seen: &[SeenRegion],
+) -> Result<Vec<SeenRegion>, Box<Failure>> {
+    for pattern in patterns {
+        if !seen.iter().any(|region| pattern.matches(region)) {
+            return Err(Box::new(no_match(pattern, seen)));
+        }
+    }
+    let meant = seen.iter().filter(|region| patterns.iter().any(|p| p.matches(region)));
+    Ok(meant.cloned().collect())
+}
+
+/// What each pattern came to.
+pub(super) fn choices(patterns: &[RegionPattern], chosen: &[SeenRegion]) -> Vec<RegionChoice> {
+    let choice = |pattern: &RegionPattern| RegionChoice {
+        asked: pattern.text().to_owned(),
+        matched: chosen.iter().filter(|r| pattern.matches(r)).map(SeenRegion::display).collect(),
+    };
+    patterns.iter().map(choice).collect()
+}
+
+/// The regions of patterns that need no first pass, taken at their word.
+///
+/// # Errors
+/// `no_survey` when a pattern has to be expanded.
+pub(super) fn unseen(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion>, Box<Failure>> {
+    let mut regions = Vec::new();
+    for pattern in patterns {
+        if !pattern.is_exact() {
+            return Err(Box::new(
+                Failure::new(
+                    Exit::Tool,
+                    "no_survey",
+                    format!(
+                        "`--regions {}`: no first pass could see which regions there are",
+                        pattern.text()
+                    ),
+                )
+                .hint("name the regions in full: without patterns none has to be seen first")
+                .hint("`rgpu doctor` says why neither the NVTX collector nor nsys runs there"),
+            ));
+        }
+        let path =
+            crate::tool::RegionPath::parse(pattern.text()).map_err(|e| Box::new(e.into()))?;
+        let part = |name: &String| match &path.domain {
+            Some(domain) => format!("{domain}@{name}"),
+            None => name.clone(),
+        };
+        let path = path.names.iter().map(part).collect();
+        regions.push(SeenRegion { path, kind: RangeKind::Either });
+    }
+    Ok(regions)
+}
+
+/// No region is meant: those that exist, the nearest first.
+fn no_match(pattern: &RegionPattern, seen: &[SeenRegion]) -> Failure {
+    let failure = Failure::new(
+        Exit::Config,
+        "no_matching_region",
+        format!("no matching region for `{}`", pattern.text()),
+    );
+    if seen.is_empty() {
+        return failure
+            .cause("the program opened no NVTX range")
+            .hint("ranges come from nvtxRangePush and nvtxRangeStart, in Python from `nvtx` or `torch.cuda.nvtx`");
+    }
+    let names: Vec<String> = seen.iter().map(SeenRegion::display).collect();
+    let near = crate::error::nearest(pattern.text(), names.iter().map(String::as_str));
+    let mut shown: Vec<&str> = near;
+    for name in &names {
+        if !shown.contains(&name.as_str()) {
+            shown.push(name);
+        }
+    }
+    let more = shown.len().saturating_sub(MOST_SHOWN);
+    shown.truncate(MOST_SHOWN);
+    let mut text = format!("there are `{}`", shown.join("`, `"));
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    failure.hint(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(path: &[&str]) -> SeenRegion {
+        SeenRegion::push_pop(path.iter().map(|part| (*part).to_owned()).collect())
+    }
+
+    fn patterns(list: &str) -> Vec<RegionPattern> {
+        RegionPattern::list(list).unwrap()
+    }
+
+    #[test]
+    fn each_region_is_seen_once_whatever_phase_of_the_runner_it_was_entered_in() {
+        let of = |path: &[&str]| Region {
+            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            kind: "push_pop".into(),
+            ..Region::default()
+        };
+        let regions = [
+            of(&["rgpu@warmup"]),
+            of(&["rgpu@warmup", "rgpu@large", "A"]),
+            of(&["rgpu@timed", "rgpu@large", "A"]),
+            of(&["rgpu@timed", "rgpu@large", "A", "A1"]),
+        ];
+        let shown: Vec<_> = seen(&regions, Ours::Around).iter().map(SeenRegion::display).collect();
+        assert_eq!(shown, ["A", "A::A1"]);
+    }
+
+    #[test]
+    fn a_pattern_without_a_region_names_those_that_exist_nearest_first() {
+        let seen = [region(&["load"]), region(&["decode_1"]), region(&["decode_2"])];
+        assert_eq!(choose(&patterns("decode*"), &seen).unwrap().len(), 2);
+        let failure = choose(&patterns("load,decode"), &seen).unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.exit), ("no_matching_region", Exit::Config));
+        assert!(failure.hints[0].starts_with("there are `decode_1`"), "{:?}", failure.hints);
+        assert!(failure.hints[0].contains("`load`"));
+        assert!(choose(&patterns("A"), &[]).unwrap_err().cause.unwrap().contains("no NVTX range"));
+    }
+
+    #[test]
+    fn nested_regions_are_looked_at_in_layers() {
+        let regions = vec![region(&["A"]), region(&["A", "A1"]), region(&["B"])];
+        let layers = Layer { regions }.antichains();
+        let shown: Vec<Vec<String>> =
+            layers.iter().map(|l| l.regions.iter().map(SeenRegion::display).collect()).collect();
+        assert_eq!(shown, [vec!["A", "B"], vec!["A::A1"]]);
+    }
+
+    #[test]
+    fn without_a_first_pass_only_full_names_are_taken() {
+        assert_eq!(unseen(&patterns("A::A1")).unwrap()[0].display(), "A::A1");
+        assert_eq!(unseen(&patterns("A*")).unwrap_err().code, "no_survey");
+    }
+
+    #[test]
+    fn a_launch_lies_in_a_region_or_in_one_inside_it() {
+        let layer = Layer { regions: vec![region(&["A"])] };
+        let path = |parts: &[&str]| parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
+        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), Ours::Around));
+        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), Ours::Around));
+        assert!(!layer.has(&[], Ours::Around));
+    }
+}

@@ -1,0 +1,99 @@
+//! What a look with ncu costs, before it is taken: passes, seconds and bytes of each launch.
+//!
+//! Recorded on an H200 with ncu 2025.3.1: passes and bytes a launch of `full` (38; 1.1 to 2 MB),
+//! `detailed` (20; 150 kB), `basic` and `minimal` (10; 60 and 55 kB); three launches of 4 ms took
+//! 7, 4, 3 and 2 s. Sets that were not recorded stand between their neighbours. The seconds are a
+//! rule of thumb; what a run really took is in its ladder.
+
+use super::request::Request;
+
+/// The cost of one launch under a selection of sections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Passes over the launch.
+    pub passes: u32,
+    /// Bytes that its result adds to the report.
+    pub bytes: u64,
+}
+
+/// Seconds that a pass takes besides the kernel itself: saving and restoring memory, reading
+/// counters.
+const PASS_S: f64 = 0.03;
+
+/// Seconds that a launch takes besides its passes.
+const LAUNCH_S: f64 = 0.1;
+
+/// Seconds that ncu takes to start and to write its report, besides the program's own.
+const START_S: f64 = 2.0;
+
+/// Passes and bytes by set; the first is the fallback for what nobody recorded.
+static SETS: &[(&str, Cost)] = &[
+    ("full", Cost { passes: 38, bytes: 1_500_000 }),
+    ("detailed", Cost { passes: 20, bytes: 150_000 }),
+    ("roofline", Cost { passes: 14, bytes: 300_000 }),
+    ("extended", Cost { passes: 16, bytes: 120_000 }),
+    ("basic", Cost { passes: 10, bytes: 60_000 }),
+    ("default", Cost { passes: 10, bytes: 60_000 }),
+    ("sol", Cost { passes: 11, bytes: 80_000 }),
+    ("minimal", Cost { passes: 10, bytes: 55_000 }),
+    ("pmsampling", Cost { passes: 4, bytes: 300_000 }),
+    ("nvlink", Cost { passes: 4, bytes: 60_000 }),
+    ("launchstats", Cost { passes: 1, bytes: 20_000 }),
+];
+
+impl Cost {
+    /// What one launch costs as `request` asks for it; `usual` is the set that an empty request
+    /// means.
+    pub fn of(request: &Request, usual: &str) -> Self {
+        let options = &request.ncu;
+        let named = !options.sections.is_empty() || !options.metrics.is_empty();
+        let set = match &options.set {
+            Some(set) => Some(set.as_str()),
+            None if named => None,
+            None => Some(usual),
+        };
+        let find = |name: &str| SETS.iter().find(|(set, _)| *set == name).or(SETS.first());
+        let mut cost =
+            set.and_then(find).map_or(Cost { passes: 0, bytes: 20_000 }, |(_, cost)| *cost);
+        let metrics = options.metrics.iter().flat_map(|list| list.split(',')).count() as u32;
+        let sections = options.sections.len() as u32;
+        // A section needs about four passes of its own, and as many metrics share one.
+        cost.passes = (cost.passes + 4 * sections + metrics.div_ceil(4)).max(1);
+        cost.bytes += 20_000 * u64::from(sections) + 500 * u64::from(metrics);
+        cost
+    }
+
+    /// Seconds for one launch that runs for `launch_s` by itself.
+    pub fn launch_seconds(&self, launch_s: f64) -> f64 {
+        f64::from(self.passes) * (launch_s + PASS_S) + LAUNCH_S
+    }
+
+    /// Seconds of one look at a program that takes `program_s` by itself, without its launches.
+    pub fn look_seconds(program_s: f64) -> f64 {
+        START_S + program_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Mode;
+    use crate::tool::{Program, Target};
+
+    #[test]
+    fn more_sections_cost_more_and_metrics_share_passes() {
+        let program = Program { name: "app".into(), argv: Vec::new(), files: Vec::new() };
+        let mut request = Request::new(Mode::Deep, Target::Program(program));
+        let passes = |request: &Request| Cost::of(request, "full").passes;
+        assert_eq!(passes(&request), 38);
+        request.ncu.set = Some("minimal".into());
+        let minimal = passes(&request);
+        assert!(minimal < 38);
+        request.ncu.sections = vec!["SourceCounters".into()];
+        assert!(passes(&request) > minimal);
+        request.ncu.set = None;
+        request.ncu.sections.clear();
+        request.ncu.metrics = vec!["a,b,c,d,e".into()];
+        assert_eq!(passes(&request), 2);
+    }
+}

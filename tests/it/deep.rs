@@ -1,0 +1,126 @@
+//! Mode `deep`: the kernels that hold the time are found first and looked at closely then.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rgpu::model::Profile;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status};
+
+/// A deep run of a program on a host with these tools.
+fn deep(tools: &[&str], program: &str, more: &str) -> (Profile, String) {
+    let laptop = Laptop::new();
+    FakeHost::with(&laptop, tools);
+    let script = laptop.write(program, "#!/bin/sh\necho done\n");
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
+    let line = format!("profile --mode deep --remote h200 --json {more} -- ./{program}");
+    let output = laptop.run(&line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    laptop.wait_until_quiet();
+    let run = &profile.run.id;
+    let commands = laptop.project(format!("artifacts/runs/{run}/commands.sh"));
+    let commands = fs::read_to_string(commands).unwrap();
+    (profile, commands)
+}
+
+#[test]
+fn three_of_ten_kernels_hold_the_time_and_ncu_is_asked_for_exactly_those() {
+    let (profile, commands) = deep(&["ncu", "nvidia-smi"], "ten_kernels", "--top 3");
+    assert_eq!(profile.run.mode, "deep");
+    let selection = profile.selection.as_ref().unwrap();
+    let names: Vec<&str> = selection.kernels.iter().map(|k| k.kernel.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "heavy(float *, long long)",
+            "void tile<float, (int)4>(T1 *, long long)",
+            "void tile<double, (int)2>(T1 *, long long)"
+        ]
+    );
+    let covered = selection.covered_percent.unwrap();
+    assert!((90.0..94.0).contains(&covered), "{covered}");
+    assert!(
+        commands.contains("^(_Z5heavyPfx|_Z4tileIfLi4EEvPT_x|_Z4tileIdLi2EEvPT_x)$"),
+        "{commands}"
+    );
+    assert!(commands.contains("--kernel-name-base mangled"), "{commands}");
+    // No nsys there: ncu's own times stand in, which is said.
+    assert!(profile.ladder.iter().any(|r| r.rung == "nsys.full" && r.code == "tool_missing"));
+    assert!(profile.ladder.iter().any(|r| r.rung == "ncu.times" && r.ok));
+    assert_eq!(profile.rung, "ncu.asked", "{:?}", profile.ladder);
+    assert_eq!(profile.launches.len(), 3);
+    assert!(profile.launches.iter().all(|launch| launch.metrics.len() > 50));
+    assert_eq!(profile.kernels.len(), 10);
+}
+
+#[test]
+fn a_small_budget_takes_fewer_launches_of_each_kernel() {
+    let (profile, commands) =
+        deep(&["ncu", "nvidia-smi"], "ten_kernels", "--top 2 --budget 10MB --set full");
+    let selection = profile.selection.as_ref().unwrap();
+    let taken: Vec<(u64, u64)> =
+        selection.kernels.iter().map(|k| (k.launches, k.profiled)).collect();
+    assert_eq!(taken, [(3, 3), (8, 3)]);
+    assert!(selection.left_out.iter().any(|gap| gap.code == "budget_launches"));
+    assert_eq!(selection.price.as_ref().unwrap().limit_bytes, Some(10_000_000));
+    assert!(commands.contains("--launch-count 3"), "{commands}");
+    let steps: Vec<&str> = profile.ladder.iter().map(|r| r.step.as_str()).collect();
+    assert!(steps.contains(&"profile") && steps.contains(&"profile-2"), "{steps:?}");
+}
+
+#[test]
+fn the_least_budget_still_takes_one_launch_and_says_what_it_left_out() {
+    let (profile, _) = deep(&["ncu", "nvidia-smi"], "ten_kernels", "--budget 1s");
+    let selection = profile.selection.as_ref().unwrap();
+    assert_eq!(selection.kernels.iter().map(|k| k.profiled).sum::<u64>(), 1);
+    assert_eq!(selection.set.as_deref(), Some("minimal"));
+    let codes: Vec<&str> = selection.left_out.iter().map(|gap| gap.code.as_str()).collect();
+    for code in ["budget_launches", "budget_kernel", "budget_sections", "over_budget"] {
+        assert!(codes.contains(&code), "{code}: {codes:?}");
+    }
+}
+
+#[test]
+fn filters_narrow_what_the_top_is_chosen_from() {
+    let more = "--top 1 -k regex:^(add|tile)$ --kernel-exclude tile --light";
+    let (profile, commands) = deep(&["ncu", "nvidia-smi"], "ten_kernels", more);
+    let selection = profile.selection.as_ref().unwrap();
+    assert_eq!(selection.kernels[0].kernel, "add(float *, long long)");
+    assert_eq!(selection.set.as_deref(), Some("minimal"));
+    assert!(commands.contains("^_Z3addPfx$"), "{commands}");
+}
+
+#[test]
+fn a_profile_holds_the_time_line_of_nsys_and_the_counters_of_ncu() {
+    let (profile, commands) =
+        deep(&["ncu", "nsys", "nvidia-smi"], "regions", "--top 1 --regions A");
+    let kinds: Vec<&str> = profile.artifacts.iter().map(|a| a.kind.as_str()).collect();
+    assert!(
+        kinds.contains(&"nsys_rep") && kinds.contains(&"ncu_rep"),
+        "{kinds:?} {:?}",
+        profile.ladder
+    );
+    assert!(profile.ladder.iter().any(|r| r.rung == "nsys.full" && r.ok));
+    assert!(profile.launches.iter().all(|launch| !launch.metrics.is_empty()));
+    assert!(!profile.regions.is_empty() && !profile.copies.is_empty());
+    let selection = profile.selection.as_ref().unwrap();
+    assert_eq!(selection.kernels[0].kernel, "tiled_matmul");
+    assert!(commands.contains("^tiled_matmul$"), "{commands}");
+    assert!(commands.contains("--nvtx-include A/"), "{commands}");
+}
+
+#[test]
+fn counters_that_are_refused_leave_the_time_line_standing() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("ncu counters-refused\n");
+    let line = "profile --kernel nested-regions --mode deep --remote h200 --json";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "nsys.full");
+    assert!(!profile.launches.is_empty());
+    let selection = profile.selection.unwrap();
+    assert!(selection.left_out.iter().any(|gap| gap.code == "counters_refused"), "{selection:?}");
+}
