@@ -88,6 +88,10 @@ impl Parts {
     /// Sets the launches of a first pass aside: a closer look brings the chosen ones anew.
     pub(super) fn keep_survey(&mut self) {
         self.survey = std::mem::take(&mut self.profile.launches);
+        for region in &mut self.profile.regions {
+            region.launches.clear();
+            region.ranges.clear();
+        }
     }
 
     /// Takes the launches of the first pass back where the closer look brought none; else events of

@@ -3,6 +3,8 @@
 //! The importer makes a launch of each, so that rules and reports read it as any other. Here its
 //! metrics also go to the region that it is of.
 
+use std::collections::BTreeMap;
+
 use super::regions::is_timed;
 use crate::import::Imported;
 use crate::model::{Launch, Profile, Region};
@@ -24,10 +26,28 @@ pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
         launch.region.first().is_some_and(|part| part.starts_with(&ours))
             && !is_timed(&launch.region)
     };
-    imported.launches.retain(|launch| !other(launch));
-    for (launch, id) in imported.launches.iter_mut().zip(0..) {
-        launch.id = id;
+    // The numbers that launches have now, by those they had.
+    let mut numbers = BTreeMap::new();
+    for launch in std::mem::take(&mut imported.launches) {
+        if other(&launch) {
+            continue;
+        }
+        let id = u32::try_from(imported.launches.len()).unwrap_or(u32::MAX);
+        numbers.insert(launch.id, id);
+        imported.launches.push(Launch { id, ..launch });
     }
+    for region in &mut imported.regions {
+        region.launches =
+            region.launches.iter().filter_map(|id| numbers.get(id).copied()).collect();
+        region.ranges.retain(|range| numbers.contains_key(&range.launch));
+        for range in &mut region.ranges {
+            range.launch = numbers.get(&range.launch).copied().unwrap_or_default();
+        }
+    }
+    imported.regions.retain(|region| {
+        let path = Launch { region: region.path.clone(), ..Launch::default() };
+        !other(&path)
+    });
 }
 
 /// Gives the metrics of range results to their regions.
@@ -43,7 +63,7 @@ pub(super) fn give_to_regions(profile: &mut Profile, first: usize) {
                 profile.regions.push(Region {
                     path: launch.region.clone(),
                     kind: "push_pop".to_owned(),
-                    instances: 1,
+                    instances: Some(1),
                     from: from.unwrap_or_default(),
                     ..Region::default()
                 });
@@ -74,7 +94,7 @@ mod tests {
 
     #[test]
     fn metrics_of_a_range_go_to_its_region_whether_that_was_seen_before_or_not() {
-        let seen = Region { path: vec!["A".into()], instances: 4, ..Region::default() };
+        let seen = Region { path: vec!["A".into()], instances: Some(4), ..Region::default() };
         let mut profile = Profile {
             regions: vec![seen],
             launches: vec![launch(&["X"], 1.0), launch(&["A"], 2.0), launch(&["B"], 3.0)],
@@ -86,6 +106,9 @@ mod tests {
             .iter()
             .map(|r| (r.display(), r.instances, r.metrics["gpu__time_duration.sum"].value.as_f64()))
             .collect();
-        assert_eq!(shown, [("A".to_owned(), 4, Some(2.0)), ("B".to_owned(), 1, Some(3.0))]);
+        assert_eq!(
+            shown,
+            [("A".to_owned(), Some(4), Some(2.0)), ("B".to_owned(), Some(1), Some(3.0))]
+        );
     }
 }
