@@ -204,6 +204,99 @@ def sanitizer(s):
         ("memcheck", "racecheck", "initcheck", "synccheck"), "clean"), str(verdicts))
 
 
+def selected(p):
+    """Names of the regions that each pattern came to, and how ncu was made to measure."""
+    selection = p.get("selection") or {}
+    return [r["matched"] for r in selection.get("regions", [])], selection.get("replay_mode")
+
+
+def kernels_in(p):
+    """Kernels profiled, by the user's own region path."""
+    found = {}
+    for launch in p.get("launches", []):
+        path = "::".join(part for part in launch.get("region", []) if not part.startswith("rgpu@"))
+        found.setdefault(path, []).append(launch["kernel"].split("(")[0])
+    return found
+
+
+def regions(s):
+    base = ["--kernel", "nested-regions", "--mode", "ncu", "--set", "minimal", "--remote", REMOTE]
+    p = s.profile(*base, "--regions", "A,A::A1,B")
+    s.top_rung("ncu --regions", p)
+    s.check("each name came to its region", selected(p) == ([["A"], ["A::A1"], ["B"]], "kernel"), str(p.get("selection"))[:400])
+    s.check("every launch carries its region", kernels_in(p) == {"A": ["vector_add"], "A::A1": ["matrix_product"], "B": ["vector_add"] * 5},
+            str(kernels_in(p)))
+    s.check("a first pass saw the regions", (p.get("selection") or {}).get("regions_seen") == ["A", "A::A1", "B"],
+            str((p.get("selection") or {}).get("regions_seen")), note=next((r["rung"] for r in p["ladder"] if r["step"] == "survey" and r["ok"]), "-"))
+
+    p = s.profile(*base, "--regions", "A*")
+    s.check("`A*` is A and A::A1", selected(p)[0] == [["A", "A::A1"]] and set(kernels_in(p)) == {"A", "A::A1"}, str(kernels_in(p)))
+    p = s.profile(*base, "--regions", "A", "-k", "regex:^matrix")
+    s.check("a kernel filter inside a region", kernels_in(p) == {"A::A1": ["matrix_product"]}, str(kernels_in(p)))
+    p = s.profile(*base, "--regions", "A,B", "--kernel-exclude", "regex:vector")
+    s.check("an exclude inside a region", kernels_in(p) == {"A::A1": ["matrix_product"]}, str(kernels_in(p)))
+    p = s.profile(*base, "--regions", "regex:^B$", "--launch-skip", "1", "--launch-count", "2")
+    s.check("launches are counted inside a region", kernels_in(p) == {"B": ["vector_add"] * 2}, str(kernels_in(p)))
+
+    missing = s.rgpu("profile", *base, "--regions", "A,A2", expect=3)
+    s.check("a region that does not exist names those that do", "no matching region for `A2`" in missing.stderr and "`A::A1`" in missing.stderr,
+            missing.stderr[-400:])
+    wrong = s.rgpu("profile", "--kernel", "vecadd", "--mode", "bench", "--set", "full", "--remote", REMOTE, expect=2)
+    s.check("a flag of another mode names its mode", "`--set`" in wrong.stderr and "`ncu`" in wrong.stderr, wrong.stderr)
+
+    for mode in ("range", "app-range"):
+        p = s.profile(*base, "--regions", "A,A::A1,B", "--replay-mode", mode)
+        s.check(f"{mode} replay measured the ranges", selected(p)[1] == mode, str([(r["rung"], r["code"], r["words"]) for r in p["ladder"]])[:600])
+        measured = {"::".join(part for part in r["path"] if not part.startswith("rgpu@")): r["metrics"].get("gpu__time_duration.sum", {}).get("value")
+                    for r in p.get("regions", []) if r.get("metrics")}
+        s.check(f"{mode} replay: A, A::A1 and B have metrics of their own", set(measured) == {"A", "A::A1", "B"} and all(map(finite, measured.values())),
+                str(measured), note=str(measured))
+        s.check(f"{mode} replay: one result a range", len(p.get("launches", [])) == 3, str(kernels_in(p)))
+
+    program = [drivers(s) / "regions"]
+    p = s.profile("--mode", "ncu", "--regions", "A*", "--remote", REMOTE, "--", *program)
+    s.check("a program's regions are found and selected", kernels_in(p) == {"A": ["vecadd"], "A::A1": ["tiled_matmul"]}, str(kernels_in(p)))
+    p = s.profile("--mode", "ncu", "--regions", "A,B", "--replay-mode", "range", "--remote", REMOTE, "--", *program, "managed")
+    s.check("a call that range replay cannot repeat leads to another replay, and is said",
+            selected(p)[1] in ("app-range", "kernel") and any(g["code"] == "range_unsupported" for g in p["selection"]["left_out"]),
+            str(p.get("selection"))[:400], note=str(selected(p)[1]))
+
+
+def deep(s):
+    program = drivers(s) / "ten_kernels"
+    p = s.profile("--mode", "deep", "--top", "3", "--remote", REMOTE, "--", program)
+    selection = p.get("selection") or {}
+    chosen = [k["kernel"] for k in selection.get("kernels", [])]
+    s.check("the three kernels that hold the time", chosen == ["heavy(float *, long long)", "void tile<float, (int)4>(T1 *, long long)",
+            "void tile<double, (int)2>(T1 *, long long)"], str(chosen))
+    covered = selection.get("covered_percent") or 0
+    s.check("the share of GPU time is stated", 85 < covered < 96, str(covered), note=f"{covered:.1f} %")
+    profiled = {}
+    for launch in p.get("launches", []):
+        profiled[launch["kernel"]] = profiled.get(launch["kernel"], 0) + 1
+    s.check("exactly their launches were looked at", sorted(profiled.values()) == [2, 3, 8] and set(profiled) == set(chosen), str(profiled))
+    s.check("with counters", all(len(launch["metrics"]) > 100 for launch in p.get("launches", [])), str(len(p.get("launches", []))))
+    s.check("the time line has all ten kernels", len(p.get("kernels", [])) == 10, str([k["kernel"] for k in p.get("kernels", [])]))
+    kinds = {a["kind"] for a in p.get("artifacts", [])}
+    s.check("both reports are there", {"nsys_rep", "ncu_rep"} <= kinds, str(kinds))
+    took = sum(r["seconds"] for r in p["ladder"] if r["step"].startswith("profile"))
+    s.check("the price was right within a factor of three", selection.get("price", {}).get("seconds", 0) / 3 < took < 3 * selection.get("price", {}).get("seconds", 1),
+            f"{took:.1f} s against {selection.get('price')}", note=f"{took:.1f} s, estimated {selection.get('price', {}).get('seconds', 0):.1f} s")
+
+    p = s.profile("--mode", "deep", "--top", "2", "--budget", "6MB", "--remote", REMOTE, "--", program)
+    selection = p.get("selection") or {}
+    taken = [(k["launches"], k["profiled"]) for k in selection.get("kernels", [])]
+    s.check("a small budget takes fewer launches and says so", len(p.get("launches", [])) == sum(n for _, n in taken) < 11 and
+            any(g["code"] == "budget_launches" for g in selection.get("left_out", [])), f"{taken} {selection.get('left_out')}", note=str(taken))
+    p = s.profile("--mode", "deep", "--top", "1", "--light", "--regions", "decode*", "-k", "regex:add", "--remote", REMOTE, "--", program)
+    names = {launch["kernel"] for launch in p.get("launches", [])}
+    s.check("filters narrow the choice, and one overload is meant", names == {"add(float *, long long)"}, str(names))
+    p = s.profile("--kernel", "nested-regions", "--mode", "deep", "--top", "1", "--remote", REMOTE)
+    names = {launch["kernel"].split("(")[0] for launch in p.get("launches", [])}
+    s.check("a kernel's own deepest", names == {"matrix_product"}, str(names))
+    s.check("is measured without a tool too", (p.get("timing") or {}).get("median_ns", 0) > 1000, str(p.get("timing")))
+
+
 def wait_for(path, words, seconds):
     """Waits until a line of the event file holds every word."""
     until = time.monotonic() + seconds
@@ -263,4 +356,4 @@ def cutlink(s):
     s.check("and leaves nothing running", not running_ncu(), str(running_ncu()))
 
 
-PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, cutlink)}
+PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, cutlink)}
