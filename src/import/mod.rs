@@ -13,10 +13,13 @@ mod source;
 pub mod case_report;
 pub mod cubin;
 pub mod ncu;
+pub mod ncu_csv;
 pub mod nsys;
+pub mod nsys_stats;
 pub mod nvtx;
 pub mod ranges;
 pub mod sanitizer;
+pub mod torch_trace;
 
 pub use imported::{Imported, Refusal};
 pub use source::{ImportError, Source, Traced};
@@ -38,10 +41,13 @@ pub static IMPORTERS: &[Importer] = &[
     nsys::REPORT_IMPORTER,
     nsys::SQLITE_IMPORTER,
     nsys::CAPTURE_IMPORTER,
+    ncu_csv::IMPORTER,
+    nsys_stats::IMPORTER,
     sanitizer::LOG_IMPORTER,
     sanitizer::XML_IMPORTER,
     case_report::IMPORTER,
     cubin::IMPORTER,
     nvtx::IMPORTER,
     ranges::IMPORTER,
+    torch_trace::IMPORTER,
 ];

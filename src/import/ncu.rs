@@ -12,7 +12,7 @@ mod refusal;
 mod region;
 mod roofline;
 mod section;
-mod stalls;
+pub(super) mod stalls;
 
 use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Problem};
 

@@ -7,7 +7,7 @@
 mod attribute;
 mod calls;
 mod events;
-mod rows;
+pub(super) mod rows;
 mod trace;
 
 use std::path::Path;
@@ -99,7 +99,7 @@ fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
     imported
 }
 
-const NO_GPU_ROWS: &str = "no_gpu_rows";
+pub(super) const NO_GPU_ROWS: &str = "no_gpu_rows";
 
 /// Launches beyond this number are only summed: a profile is one JSON document.
 const MAX_LAUNCHES: usize = 10_000;
@@ -132,7 +132,8 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
     Ok(imported)
 }
 
-fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error> {
+/// Imports the rows of a trace, whichever tool wrote it.
+pub(super) fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error> {
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
     let placed = attribute::Placed::new(&trace);

@@ -6,18 +6,22 @@
 //! and none takes memory beyond a small multiple of its input.
 
 pub mod container;
+pub mod csv;
 pub mod cubin;
 pub mod demangle;
 pub mod fatbin;
+pub mod ncu_csv;
 pub mod ncu_rep;
 pub mod nsys_rep;
 pub mod nsys_row;
 #[cfg(feature = "sqlite")]
 pub mod nsys_sqlite;
+pub mod nsys_stats;
 pub mod nvtx_log;
 pub mod ptx;
 pub mod range_log;
 pub mod sanitizer;
 pub mod sass;
+pub mod torch_trace;
 pub mod units;
 pub mod wire;

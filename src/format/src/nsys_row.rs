@@ -239,6 +239,13 @@ impl Strings {
     }
 }
 
+impl FromIterator<(StringId, String)> for Strings {
+    fn from_iter<I: IntoIterator<Item = (StringId, String)>>(strings: I) -> Self {
+        let by_id = strings.into_iter().map(|(id, text)| (id, text.into_boxed_str())).collect();
+        Self { by_id }
+    }
+}
+
 /// A GPU of the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gpu {

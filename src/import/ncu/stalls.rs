@@ -16,7 +16,7 @@ const LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 ///
 /// A gap comes back when the sampled reasons do not add up to the number of samples: then a reason
 /// has a name that is not known here.
-pub(super) fn import(launch: &mut Launch) -> Option<Gap> {
+pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
     let mut exact = BTreeMap::new();
     let mut sampled = BTreeMap::new();
     for (name, metric) in &launch.metrics {

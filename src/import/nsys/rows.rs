@@ -9,7 +9,7 @@ use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 use crate::model::profile::Gap;
 
 /// Rows of a trace, streamed. Every stream can be asked for more than once.
-pub(super) trait Rows {
+pub(in crate::import) trait Rows {
     /// Why reading failed.
     type Error;
     fn strings(&self) -> Result<Strings, Self::Error>;

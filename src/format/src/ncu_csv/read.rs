@@ -1,0 +1,243 @@
+//! From rows to launches.
+
+use super::NcuCsvError;
+use super::launch::{Cell, CellValue, CsvLaunch, CsvRule, compute, ranges, triple};
+use crate::csv::{CsvError, Row, Rows, number};
+use std::collections::HashMap;
+
+/// Which page it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// One row a launch.
+    Raw,
+    /// One row a metric.
+    Details,
+}
+
+/// A page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NcuCsv {
+    /// Which one.
+    pub page: Page,
+    /// Its launches, in order.
+    pub launches: Vec<CsvLaunch>,
+    /// Rows with another number of fields than the header: left out.
+    pub ragged: u64,
+    /// Why reading stopped early, where it did; the launches before are whole.
+    pub broken: Option<CsvError>,
+}
+
+/// Columns that say which launch a row is of, in any order.
+const IDENTITY: &[&str] = &[
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Name",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+];
+/// The column of push/pop ranges begins with the thread, that of start/end ranges with the range's
+/// number.
+const PUSH_POP: &str = "thread Domain:Push/Pop_Range";
+const START_END: &str = "Id:Domain:Start/Stop_Range";
+
+impl NcuCsv {
+    /// Whether the first bytes of a file look like a page.
+    pub fn is_page(head: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(head);
+        let header =
+            text.lines().find(|line| line.starts_with("\"ID\",") || line.starts_with("ID,"));
+        header.is_some_and(|line| line.contains("Kernel Name") && line.contains("Process ID"))
+    }
+
+    /// Reads a page.
+    ///
+    /// # Errors
+    /// [`NcuCsvError`] where there is no page; one that was cut off gives its whole rows.
+    pub fn read(file: &[u8]) -> Result<NcuCsv, NcuCsvError> {
+        let mut rows = Rows::new(file)?;
+        let header = header(&mut rows)?;
+        let columns = Columns::new(&header.fields);
+        match columns.details {
+            Some(details) => read_details(rows, &columns, &details),
+            None => read_raw(rows, &columns),
+        }
+    }
+}
+
+/// The first row of a table: lines before it are ncu's own or the program's.
+fn header(rows: &mut Rows<'_>) -> Result<Row, NcuCsvError> {
+    while let Some(line) = rows.peek_line() {
+        if line.starts_with("\"ID\",") || line.starts_with("ID,") {
+            let row = rows.next_row()?;
+            if let Some(row) = row.filter(|row| row.fields.iter().any(|f| f == "Kernel Name")) {
+                return Ok(row);
+            }
+        } else {
+            rows.skip_line();
+        }
+    }
+    Err(NcuCsvError::NoHeader)
+}
+
+/// Which column is what.
+struct Columns<'a> {
+    names: &'a [String],
+    by_name: HashMap<&'a str, usize>,
+    push_pop: Option<usize>,
+    start_end: Option<usize>,
+    details: Option<Details>,
+    /// Columns of metrics, on the raw page.
+    metrics: Vec<usize>,
+}
+
+/// Columns of the details page.
+#[derive(Clone, Copy)]
+struct Details {
+    section: Option<usize>,
+    name: usize,
+    unit: Option<usize>,
+    value: usize,
+}
+
+impl<'a> Columns<'a> {
+    fn new(names: &'a [String]) -> Columns<'a> {
+        let mut by_name = HashMap::new();
+        for (index, name) in names.iter().enumerate() {
+            by_name.entry(name.as_str()).or_insert(index);
+        }
+        let at = |name: &str| by_name.get(name).copied();
+        let starts = |prefix: &str| names.iter().position(|name| name.starts_with(prefix));
+        let (push_pop, start_end) = (starts(PUSH_POP), starts(START_END));
+        let details = at("Metric Name").zip(at("Metric Value")).map(|(name, value)| Details {
+            section: at("Section Name"),
+            name,
+            unit: at("Metric Unit"),
+            value,
+        });
+        let other = |index: &usize| {
+            !IDENTITY.contains(&names[*index].as_str())
+                && Some(*index) != push_pop
+                && Some(*index) != start_end
+        };
+        let metrics = (0..names.len()).filter(other).collect();
+        Columns { names, by_name, push_pop, start_end, details, metrics }
+    }
+
+    fn cell<'r>(&self, row: &'r Row, name: &str) -> &'r str {
+        let index = self.by_name.get(name);
+        index.and_then(|index| row.fields.get(*index)).map_or("", String::as_str)
+    }
+
+    fn launch(&self, row: &Row) -> CsvLaunch {
+        let ranges_of = |column: Option<usize>, numbered| {
+            let cell = column.and_then(|index| row.fields.get(index));
+            cell.map(|cell| ranges(cell, numbered)).unwrap_or_default()
+        };
+        CsvLaunch {
+            id: self.cell(row, "ID").trim().parse().unwrap_or_default(),
+            kernel: self.cell(row, "Kernel Name").to_owned(),
+            process: self.cell(row, "Process Name").to_owned(),
+            grid: triple(self.cell(row, "Grid Size")),
+            block: triple(self.cell(row, "Block Size")),
+            stream: self.cell(row, "Stream").trim().parse().ok(),
+            compute: compute(self.cell(row, "CC")),
+            push_pop: ranges_of(self.push_pop, false),
+            start_end: ranges_of(self.start_end, true),
+            cells: Vec::new(),
+            rules: Vec::new(),
+        }
+    }
+}
+
+/// The next row of the table; talk of the tool in between is passed over.
+fn next(rows: &mut Rows<'_>) -> Result<Option<Row>, CsvError> {
+    while rows.peek_line().is_some_and(|line| line.starts_with("==") || line.is_empty()) {
+        rows.skip_line();
+    }
+    rows.next_row()
+}
+
+fn read_raw(mut rows: Rows<'_>, columns: &Columns<'_>) -> Result<NcuCsv, NcuCsvError> {
+    let units = next(&mut rows)?.ok_or(NcuCsvError::NoUnits)?;
+    let mut page = NcuCsv { page: Page::Raw, launches: Vec::new(), ragged: 0, broken: None };
+    loop {
+        let row = match next(&mut rows) {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(cause) => {
+                page.broken = Some(cause);
+                break;
+            }
+        };
+        if row.fields.len() != columns.names.len() {
+            page.ragged += 1;
+            continue;
+        }
+        let mut launch = columns.launch(&row);
+        launch.cells = columns
+            .metrics
+            .iter()
+            .map(|index| Cell {
+                section: String::new(),
+                name: columns.names[*index].clone(),
+                unit: units.fields.get(*index).cloned().unwrap_or_default(),
+                value: CellValue::read(&row.fields[*index]),
+            })
+            .collect();
+        page.launches.push(launch);
+    }
+    Ok(page)
+}
+
+fn read_details(
+    mut rows: Rows<'_>,
+    columns: &Columns<'_>,
+    details: &Details,
+) -> Result<NcuCsv, NcuCsvError> {
+    let mut page = NcuCsv { page: Page::Details, launches: Vec::new(), ragged: 0, broken: None };
+    loop {
+        let row = match next(&mut rows) {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(cause) => {
+                page.broken = Some(cause);
+                break;
+            }
+        };
+        // Rows of metrics end before the columns of rules.
+        if row.fields.len() <= details.value || row.fields.len() > columns.names.len() {
+            page.ragged += 1;
+            continue;
+        }
+        let id: u64 = columns.cell(&row, "ID").trim().parse().unwrap_or_default();
+        if page.launches.last().is_none_or(|launch| launch.id != id) {
+            page.launches.push(columns.launch(&row));
+        }
+        let Some(launch) = page.launches.last_mut() else { continue };
+        let field = |index: usize| row.fields.get(index).cloned().unwrap_or_default();
+        if !field(details.name).is_empty() {
+            launch.cells.push(Cell {
+                section: details.section.map(field).unwrap_or_default(),
+                name: field(details.name),
+                unit: details.unit.map(field).unwrap_or_default(),
+                value: CellValue::read(&field(details.value)),
+            });
+        }
+        let text = columns.cell(&row, "Rule Description");
+        if !text.is_empty() {
+            launch.rules.push(CsvRule {
+                rule: columns.cell(&row, "Rule Name").to_owned(),
+                kind: columns.cell(&row, "Rule Type").to_owned(),
+                text: text.to_owned(),
+                speedup: number(columns.cell(&row, "Estimated Speedup")),
+            });
+        }
+    }
+    Ok(page)
+}

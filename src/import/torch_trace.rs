@@ -1,0 +1,188 @@
+//! Traces of `torch.profiler` to operators, launches, copies and regions.
+//!
+//! The trace is turned into the rows that nsys has, so that work, regions and single events come
+//! out alike; annotations (`record_function`, the profiler's steps) are its ranges. Operators are
+//! summed on top: GPU time belongs to the operators that were open on the thread that launched it.
+
+mod operators;
+
+use std::convert::Infallible;
+
+use rgpu_format::nsys_row::{
+    ApiCall, CopyKind, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind, Strings,
+};
+use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
+
+use super::nsys::rows::Rows;
+use super::{Imported, Importer, nsys};
+use crate::model::profile::Gap;
+
+/// `torch_trace`: the Chrome trace that torch.profiler exports.
+pub(super) const IMPORTER: Importer = Importer {
+    kind: "torch_trace",
+    recognises: |_, head| TorchTrace::is_trace(head),
+    import: |source| {
+        let trace = TorchTrace::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
+        Ok(import(&trace, source.from))
+    },
+};
+
+/// Imports a trace; `from` is its path in the run folder.
+pub fn import(trace: &TorchTrace, from: &str) -> Imported {
+    let Ok(mut imported) = nsys::import(&TorchRows(trace), from);
+    imported.refusals.retain(|refusal| refusal.code != nsys::NO_GPU_ROWS);
+    let on_gpu = trace.events.iter().any(|event| work(event.kind));
+    imported.operators = operators::sum(trace, from);
+    imported.device = trace.devices.first().cloned();
+    let mut gap = |code: &str, text: String| {
+        imported.gaps.push(Gap { code: code.to_owned(), text: format!("{from}: {text}") });
+    };
+    if !on_gpu {
+        gap("no_gpu_rows", "the trace has no work on a GPU; its times are the host's".to_owned());
+    }
+    if let Some(cause) = &trace.broken {
+        gap(
+            "damaged_report",
+            format!("{cause}; the {} events before are kept", trace.events.len()),
+        );
+    }
+    if trace.malformed > 0 {
+        gap("damaged_report", format!("{} events lack a time or are malformed", trace.malformed));
+    }
+    imported
+}
+
+/// Whether an event is work on the GPU.
+fn work(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Kernel | EventKind::Copy | EventKind::Fill)
+}
+
+/// The trace as rows. A trace is of one process, so one process is in every id.
+struct TorchRows<'a>(&'a TorchTrace);
+
+const PROCESS: i64 = 1 << 24;
+
+fn thread(event: &TorchEvent) -> i64 {
+    PROCESS | (event.tid & (PROCESS - 1))
+}
+
+impl TorchRows<'_> {
+    fn each(&self, kind: EventKind, mut row: impl FnMut(&TorchEvent)) -> Result<(), Infallible> {
+        self.0.events.iter().filter(|event| event.kind == kind).for_each(&mut row);
+        Ok(())
+    }
+}
+
+fn end(event: &TorchEvent) -> i64 {
+    event.start_ns.saturating_add_unsigned(event.duration_ns)
+}
+
+fn stream(event: &TorchEvent) -> Option<u32> {
+    event.stream.and_then(|stream| u32::try_from(stream).ok())
+}
+
+/// `Memcpy HtoD (Pageable -> Device)`.
+fn copy_kind(name: &str) -> CopyKind {
+    match name.split_whitespace().nth(1) {
+        Some("HtoD") => CopyKind::HostToDevice,
+        Some("DtoH") => CopyKind::DeviceToHost,
+        Some("DtoD") => CopyKind::DeviceToDevice,
+        Some("HtoH") => CopyKind::HostToHost,
+        Some("PtoP") => CopyKind::PeerToPeer,
+        _ => CopyKind::Other(0),
+    }
+}
+
+impl Rows for TorchRows<'_> {
+    type Error = Infallible;
+
+    fn strings(&self) -> Result<Strings, Infallible> {
+        Ok((0..).zip(self.0.names.iter().cloned()).collect())
+    }
+
+    fn kernels(&self, mut row: impl FnMut(Kernel)) -> Result<(), Infallible> {
+        self.each(EventKind::Kernel, |event| {
+            row(Kernel {
+                start_ns: event.start_ns,
+                end_ns: end(event),
+                device: event.device,
+                stream: stream(event),
+                correlation: event.correlation,
+                global_pid: Some(PROCESS),
+                demangled: Some(i64::from(event.name)),
+                grid: event.grid,
+                block: event.block,
+                registers: event.registers,
+                static_shared_bytes: event.shared_bytes,
+                ..Kernel::default()
+            });
+        })
+    }
+
+    fn memcpys(&self, mut row: impl FnMut(Memcpy)) -> Result<(), Infallible> {
+        self.each(EventKind::Copy, |event| {
+            row(Memcpy {
+                start_ns: event.start_ns,
+                end_ns: end(event),
+                bytes: event.bytes.unwrap_or(0),
+                kind: copy_kind(self.0.name(event)),
+                device: event.device,
+                stream: stream(event),
+                correlation: event.correlation,
+                global_pid: Some(PROCESS),
+            });
+        })
+    }
+
+    fn memsets(&self, mut row: impl FnMut(Memset)) -> Result<(), Infallible> {
+        self.each(EventKind::Fill, |event| {
+            row(Memset {
+                start_ns: event.start_ns,
+                end_ns: end(event),
+                bytes: event.bytes.unwrap_or(0),
+                value: None,
+                device: event.device,
+                stream: stream(event),
+                correlation: event.correlation,
+                global_pid: Some(PROCESS),
+            });
+        })
+    }
+
+    fn graph_launches(&self, _: impl FnMut(GraphLaunch)) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn api_calls(&self, mut row: impl FnMut(ApiCall)) -> Result<(), Infallible> {
+        self.each(EventKind::Call, |event| {
+            row(ApiCall {
+                start_ns: event.start_ns,
+                end_ns: end(event),
+                global_tid: Some(thread(event)),
+                correlation: event.correlation,
+                name: Some(i64::from(event.name)),
+                return_value: None,
+            });
+        })
+    }
+
+    fn nvtx_events(&self, mut row: impl FnMut(NvtxEvent)) -> Result<(), Infallible> {
+        self.each(EventKind::Annotation, |event| {
+            row(NvtxEvent {
+                kind: NvtxKind::PushPop,
+                start_ns: event.start_ns,
+                end_ns: Some(end(event)),
+                text: None,
+                text_id: Some(i64::from(event.name)),
+                domain: None,
+                global_tid: Some(thread(event)),
+                end_global_tid: None,
+                range_id: None,
+                category: None,
+            });
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Operators summed by name.
+
+use std::collections::HashMap;
+
+use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
+
+use super::work;
+use crate::model::Operator;
+use crate::model::timeline::KernelSum;
+
+/// Operators nested deeper share the time of this depth, so that a hostile file costs no more than
+/// a multiple of its size.
+const MAX_DEPTH: usize = 128;
+
+/// What a name has gathered.
+#[derive(Default)]
+struct Sum {
+    calls: u64,
+    host_ns: u64,
+    host_self_ns: u64,
+    gpu_ns: u64,
+    gpu_self_ns: u64,
+    kernels: HashMap<u32, KernelSum>,
+    shapes: String,
+}
+
+/// All operators, by GPU time where there is some, else by the host's own time.
+pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
+    let mut sums: HashMap<u32, Sum> = HashMap::new();
+    let stacks = host(trace, &mut sums);
+    let on_gpu = trace.events.iter().any(|event| work(event.kind));
+    for event in trace.events.iter().filter(|event| work(event.kind)) {
+        let stack = event.correlation.and_then(|id| stacks.get(&id));
+        gpu(trace, event, stack.map_or(&[][..], Vec::as_slice), &mut sums);
+    }
+    let mut operators: Vec<Operator> = sums
+        .into_iter()
+        .map(|(name, sum)| {
+            let mut kernels: Vec<_> = sum.kernels.into_values().collect();
+            kernels.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then(a.kernel.cmp(&b.kernel)));
+            Operator {
+                name: trace.names.get(name as usize).cloned().unwrap_or_default(),
+                calls: sum.calls,
+                host_ns: sum.host_ns,
+                host_self_ns: sum.host_self_ns,
+                gpu_ns: on_gpu.then_some(sum.gpu_ns),
+                gpu_self_ns: on_gpu.then_some(sum.gpu_self_ns),
+                kernels,
+                shapes: sum.shapes,
+                from: from.to_owned(),
+            }
+        })
+        .collect();
+    operators.sort_by(|a, b| {
+        let key = |o: &Operator| (o.gpu_self_ns, o.host_self_ns);
+        key(b).cmp(&key(a)).then_with(|| a.name.cmp(&b.name))
+    });
+    operators
+}
+
+/// An operator that is open on a thread.
+struct Open {
+    name: u32,
+    end_ns: i64,
+    duration_ns: u64,
+    inner_ns: u64,
+    /// Whether an operator of the same name is around it.
+    again: bool,
+}
+
+/// Host times; the names open at each call into CUDA come back, innermost first.
+fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, Vec<u32>> {
+    let mut order: Vec<&TorchEvent> = trace
+        .events
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::Operator | EventKind::Call))
+        .collect();
+    // By thread and time; of what starts together the longer is around the shorter, and an operator
+    // around its call.
+    order.sort_by_key(|event| {
+        let call = event.kind == EventKind::Call;
+        (event.pid, event.tid, event.start_ns, std::cmp::Reverse(event.duration_ns), call)
+    });
+    let mut stacks: HashMap<i64, Vec<u32>> = HashMap::new();
+    let mut open: Vec<Open> = Vec::new();
+    let mut thread = None;
+    for event in order {
+        if thread != Some((event.pid, event.tid)) {
+            thread = Some((event.pid, event.tid));
+            while close(&mut open, sums) {}
+        }
+        while open.last().is_some_and(|top| top.end_ns <= event.start_ns) {
+            close(&mut open, sums);
+        }
+        if event.kind == EventKind::Call {
+            if let Some(id) = event.correlation {
+                stacks.insert(id, open.iter().rev().map(|open| open.name).collect());
+            }
+            continue;
+        }
+        let sum = sums.entry(event.name).or_default();
+        sum.calls += 1;
+        if sum.shapes.is_empty() {
+            sum.shapes.clone_from(&event.shapes);
+        }
+        if open.len() >= MAX_DEPTH {
+            continue;
+        }
+        open.push(Open {
+            name: event.name,
+            end_ns: super::end(event),
+            duration_ns: event.duration_ns,
+            inner_ns: 0,
+            again: open.iter().any(|outer| outer.name == event.name),
+        });
+    }
+    while close(&mut open, sums) {}
+    stacks
+}
+
+/// Takes the innermost operator off the stack; whether there was one.
+fn close(open: &mut Vec<Open>, sums: &mut HashMap<u32, Sum>) -> bool {
+    let Some(top) = open.pop() else { return false };
+    let sum = sums.entry(top.name).or_default();
+    sum.host_self_ns =
+        sum.host_self_ns.saturating_add(top.duration_ns.saturating_sub(top.inner_ns));
+    if !top.again {
+        sum.host_ns = sum.host_ns.saturating_add(top.duration_ns);
+    }
+    if let Some(outer) = open.last_mut() {
+        outer.inner_ns = outer.inner_ns.saturating_add(top.duration_ns);
+    }
+    true
+}
+
+/// Gives a piece of work to the operators that were open when it was asked for.
+fn gpu(trace: &TorchTrace, event: &TorchEvent, stack: &[u32], sums: &mut HashMap<u32, Sum>) {
+    let ns = event.duration_ns;
+    for (depth, name) in stack.iter().enumerate() {
+        let Some(sum) = sums.get_mut(name) else { continue };
+        if depth == 0 {
+            sum.gpu_self_ns = sum.gpu_self_ns.saturating_add(ns);
+            if event.kind == EventKind::Kernel {
+                let kernel = sum.kernels.entry(event.name).or_insert_with(|| KernelSum {
+                    kernel: trace.name(event).to_owned(),
+                    min_ns: u64::MAX,
+                    ..KernelSum::default()
+                });
+                kernel.launches += 1;
+                kernel.total_ns = kernel.total_ns.saturating_add(ns);
+                kernel.min_ns = kernel.min_ns.min(ns);
+                kernel.max_ns = kernel.max_ns.max(ns);
+            }
+        }
+        // An operator within itself is counted once.
+        if !stack[..depth].contains(name) {
+            sum.gpu_ns = sum.gpu_ns.saturating_add(ns);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+use std::path::Path;
+
+use rgpu_format::torch_trace::TorchTrace;
+
+use super::*;
+
+fn imported(case: &str) -> Imported {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torch/public");
+    let file = std::fs::read(root.join(case).join("trace.json")).unwrap();
+    import(&TorchTrace::read(&file).unwrap(), "trace.json")
+}
+
+#[test]
+fn gpu_time_of_operators_is_the_gpus() {
+    for case in ["simple-add", "alexnet", "triton"] {
+        let imported = imported(case);
+        let kernels: u64 = imported.kernels.iter().map(|kernel| kernel.total_ns).sum();
+        let copies: u64 = imported.copies.iter().map(|copy| copy.total_ns).sum();
+        let own: u64 = imported.operators.iter().filter_map(|operator| operator.gpu_self_ns).sum();
+        assert!(own > 0 && own <= kernels + copies, "{case}: {own} of {kernels} + {copies}");
+        for operator in &imported.operators {
+            assert!(operator.gpu_ns >= operator.gpu_self_ns, "{case}: {}", operator.name);
+            assert!(operator.host_ns >= operator.host_self_ns || operator.calls > 1);
+        }
+        assert_eq!(imported.device.as_deref(), Some("NVIDIA A100-PG509-200"));
+        assert!(imported.beside.trace.is_some_and(|trace| !trace.work.is_empty()));
+    }
+}
+
+#[test]
+fn operators_of_a_recording_are_these() {
+    let imported = imported("simple-add");
+    let line = |o: &crate::model::Operator| {
+        let kernels: Vec<_> = o.kernels.iter().map(|k| k.launches.to_string()).collect();
+        format!(
+            "{} calls {} host {} self {} gpu {:?} self {:?} kernels {}",
+            o.name,
+            o.calls,
+            o.host_ns,
+            o.host_self_ns,
+            o.gpu_ns,
+            o.gpu_self_ns,
+            kernels.join("+")
+        )
+    };
+    let lines: Vec<_> = imported.operators.iter().map(line).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn annotations_are_regions_and_launches_know_theirs() {
+    let added = imported("simple-add");
+    assert!(added.regions.iter().any(|region| region.gpu_ns.is_some_and(|ns| ns > 0)));
+    assert!(added.launches.iter().all(|launch| launch.grid[0] > 0));
+    assert!(added.launches.iter().any(|launch| !launch.region.is_empty()));
+    let imported = imported("alexnet");
+    assert!(imported.copies.iter().any(|copy| copy.kind == "HtoD" && copy.bytes > 0));
+}
+
+#[test]
+fn a_trace_of_the_host_alone_is_read_and_says_so() {
+    let imported = imported("cpu-only");
+    assert!(imported.refusals.is_empty());
+    assert!(imported.gaps.iter().any(|gap| gap.code == "no_gpu_rows"));
+    let names: Vec<_> = imported.operators.iter().map(|o| o.name.as_str()).collect();
+    assert!(names.contains(&"aten::empty"), "{names:?}");
+    assert!(imported.operators.iter().all(|operator| operator.gpu_ns.is_none()));
+}
