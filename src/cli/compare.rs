@@ -2,6 +2,7 @@
 //! profiled side by side on one device.
 
 mod args;
+mod live;
 mod show;
 
 pub(super) use args::CompareArgs;
@@ -10,9 +11,13 @@ use super::app::{App, Status};
 use super::report;
 use crate::analysis::compare::{Options, compare, differences};
 use crate::error::{Exit, Failure, Result};
+use crate::model::comparison::Difference;
 
 /// Compares.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
+    if !args.kernel.is_empty() {
+        return live::run(app, args);
+    }
     let [a, b] = args.what.as_slice() else {
         return Err(Failure::new(Exit::Usage, "usage", "a comparison needs two sides")
             .hint("two runs or files: rgpu compare latest~1 latest")
@@ -21,17 +26,22 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let (left, right) = (report::open(app, a)?.profile, report::open(app, b)?.profile);
     let unlike = differences(&left, &right);
     if !unlike.is_empty() && !args.force {
-        let named = unlike.iter().map(|d| format!("{}: `{}` against `{}`", d.what, d.a, d.b));
-        return Err(Failure::new(
-            Exit::Usage,
-            "unlike_runs",
-            format!("`{a}` and `{b}` cannot be compared: they are unlike"),
-        )
-        .cause(named.collect::<Vec<_>>().join("\n"))
-        .hint("`--force` compares them all the same"));
+        return Err(refused([a, b], &unlike));
     }
     let options = Options { names: [a, b], threshold: args.threshold, paired: &[] };
     let comparison = compare(&left, &right, &options);
     show::result(app, &comparison)?;
     show::status(app, args, &comparison)
+}
+
+/// The failure for sides that are unlike, with each way in which they are.
+fn refused([a, b]: [&str; 2], unlike: &[Difference]) -> Failure {
+    let named = unlike.iter().map(|d| format!("{}: `{}` against `{}`", d.what, d.a, d.b));
+    Failure::new(
+        Exit::Usage,
+        "unlike_runs",
+        format!("`{a}` and `{b}` cannot be compared: they are unlike"),
+    )
+    .cause(named.collect::<Vec<_>>().join("\n"))
+    .hint("`--force` compares them all the same")
 }

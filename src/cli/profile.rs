@@ -8,7 +8,9 @@ mod show;
 
 use std::time::Instant;
 
-pub(super) use args::{Mode, ProfileArgs, bytes, duration};
+pub(super) use args::{
+    Mode, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes, duration,
+};
 pub(super) use preset::expand as expand_preset;
 
 use super::app::{App, Status};
@@ -20,7 +22,7 @@ use crate::model::Profile;
 use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
-use request::Asked;
+pub(super) use request::{Asked, resolve};
 
 /// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {

@@ -8,6 +8,7 @@
 mod assemble;
 mod blobs;
 mod cancel;
+mod compare;
 mod deep;
 mod exec;
 mod facts;
@@ -27,6 +28,7 @@ mod selection;
 
 pub use assemble::publish_cubins;
 pub use cancel::{Cancel, Canceller, channel};
+pub use compare::{CompareRun, Sides};
 pub use exec::{ExecRequest, ProgramEnd, exec, exec_again};
 pub use facts::FactsCache;
 pub use job::{Desk, JobEnd};

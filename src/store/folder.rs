@@ -134,6 +134,16 @@ impl RunFolder {
         }
     }
 
+    /// The folder of one side of a comparison, created where it is not there.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn side(&self, name: &str) -> Result<Self, StoreError> {
+        let path = self.path.join(name);
+        fs::create_dir_all(&path).map_err(io_error("create", &path))?;
+        Ok(Self { path })
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -196,6 +206,10 @@ impl RunFolder {
     pub fn place(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
         if !valid_relative_path(host_path) {
             return Err(StoreError::HostileName(host_path.to_owned()));
+        }
+        // The two sides of a comparison have folders of their own, in the job and here.
+        if let Some((side @ ("a" | "b"), inner)) = host_path.split_once('/') {
+            return Ok(format!("{side}/{}", self.place(kind, inner)?));
         }
         let name = host_path.rsplit('/').next().unwrap_or(host_path);
         Ok(match kind {

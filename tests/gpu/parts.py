@@ -356,4 +356,37 @@ def cutlink(s):
     s.check("and leaves nothing running", not running_ncu(), str(running_ncu()))
 
 
-PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, cutlink)}
+def compare(s):
+    pair = ("--kernel", "transpose-conflicts", "--kernel", "transpose-padded", "--remote", REMOTE)
+
+    def verdict(c):
+        time = c.get("time") or {}
+        low, high = time.get("ci95") or (0, 0)
+        return f"{c.get('verdict')} {time.get('speedup')} [{low:.4f}, {high:.4f}] {time.get('source')} {time.get('rounds')} rounds"
+
+    c = s.rgpu("compare", *pair, "--json").json
+    s.check("padding is FASTER", c.get("verdict") == "FASTER", verdict(c), note=verdict(c))
+    s.check("and the bank conflicts are the reason", "bank conflicts" in c.get("summary", ""), c.get("summary", ""), note=c.get("summary", ""))
+    s.check("calls were interleaved", (c.get("time") or {}).get("source") == "abba", verdict(c))
+    s.check("both sides are right", c["a"].get("correctness") == c["b"].get("correctness") == "right", str(c["a"]))
+    s.check("ncu looked at both", {p["part"]: p["there"] for p in c["parts"]} == {"speedup": True, "nsys": False, "ncu": True}, str(c["parts"]))
+    folder = (s.project / "artifacts/runs" / (s.project / "artifacts/runs/latest").read_text().strip())
+    s.check("compare.json, compare.md and both profiles are there", all((folder / f).is_file() for f in
+            ("compare.json", "compare.md", "a/profile.json", "b/profile.json")), str(folder))
+    back = s.rgpu("compare", "--kernel", "transpose-padded", "--kernel", "transpose-conflicts", "--mode", "bench", "--remote", REMOTE,
+                  "--fail-on", "slower", "--json", expect=1).json
+    s.check("the other way round is SLOWER, by the reciprocal", back.get("verdict") == "SLOWER" and
+            abs(back["time"]["speedup"] * c["time"]["speedup"] - 1) < 0.05, verdict(back), note=verdict(back))
+    deep = s.rgpu("compare", *pair, "--mode", "deep", "--json").json
+    s.check("deep has times, nsys and ncu", all(p["there"] for p in deep["parts"]), str(deep["parts"]))
+    for kernel in ("vecadd", "softmax", "host-entry"):
+        same = s.rgpu("compare", "--kernel", kernel, "--kernel", kernel, "--mode", "bench", "--remote", REMOTE, "--json").json
+        s.check(f"{kernel} against itself is SAME", same.get("verdict") == "SAME", verdict(same), note=verdict(same))
+    for run in ("compare-one", "compare-two"):
+        s.rgpu("profile", "--kernel", "vecadd", "--mode", "bench", "--iters", "400", "--remote", REMOTE, "--run-id", run)
+    runs = s.rgpu("compare", "compare-one", "compare-two", "--json").json
+    s.check("two runs of one binary are SAME", runs.get("verdict") == "SAME", verdict(runs), note=verdict(runs))
+    s.rgpu("compare", "compare-one", "compare-two")
+
+
+PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, cutlink)}

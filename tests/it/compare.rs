@@ -110,3 +110,77 @@ fn what_is_no_pair_is_a_usage_error() {
         assert_eq!(status(&output), 2, "{}", laptop.shown(line, &output));
     }
 }
+
+#[test]
+fn two_kernels_are_timed_interleaved_in_one_job_and_looked_at_by_ncu() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "compare --kernel transpose-conflicts --kernel transpose-padded --remote h200";
+    let there = compared(&laptop, &format!("{line} --json"), 0);
+    assert_eq!(there.verdict, TimeVerdict::Faster);
+    let time = there.time.clone().unwrap();
+    assert_eq!((time.source.as_str(), time.rounds, time.speedup), ("abba", Some(31), 2.0));
+    assert!(there.summary.contains("33-way → none"), "{}", there.summary);
+    let parts: Vec<_> = there.parts.iter().map(|p| (p.part.as_str(), p.there)).collect();
+    assert_eq!(parts, [("speedup", true), ("nsys", false), ("ncu", true)], "{:#?}", there.parts);
+    let run = laptop.latest();
+    let kept: Comparison =
+        serde_json::from_slice(&fs::read(run.join("compare.json")).unwrap()).unwrap();
+    assert_eq!(kept, there);
+    for file in
+        ["compare.md", "a/raw/report.ncu-rep", "b/raw/report.ncu-rep", "a/log/profile.stdout"]
+    {
+        assert!(run.join(file).is_file(), "`{file}` is missing");
+    }
+    assert!(run.join("a/cubin").is_dir() && run.join("b/cubin").is_dir());
+    // One job, and each side's folder reads like a run's.
+    assert_eq!(laptop.latest_json("run.json")["jobs"].as_array().unwrap().len(), 1);
+    let (a, b) = (run.join("a"), run.join("b"));
+    let again = compared(&laptop, &format!("compare {} {} --json", a.display(), b.display()), 0);
+    assert_eq!(again.verdict, TimeVerdict::Faster);
+    assert_eq!(again.time.unwrap().source, "samples");
+    insta::assert_snapshot!(fs::read_to_string(run.join("compare.md")).unwrap());
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn deep_brings_both_tools_on_one_gpu_and_a_kernel_against_itself_is_the_same() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "compare --kernel vecadd --kernel vecadd --mode deep --remote h200 --json";
+    let there = compared(&laptop, line, 0);
+    assert_eq!(there.verdict, TimeVerdict::Same);
+    assert!(there.parts.iter().all(|p| p.there), "{:#?}", there.parts);
+    let line = "compare --kernel vecadd --kernel vecadd --mode bench --remote h200 --json";
+    let bench = compared(&laptop, line, 0);
+    assert_eq!(bench.verdict, TimeVerdict::Same);
+    assert!(bench.kernels.is_empty());
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_tool_that_fails_costs_its_part_and_not_the_speedup() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu counters-refused\n");
+    let line = "compare --kernel transpose-conflicts --kernel transpose-padded --remote h200";
+    let there = compared(&laptop, &format!("{line} --json"), 0);
+    assert_eq!(there.verdict, TimeVerdict::Faster);
+    let ncu = there.parts.iter().find(|p| p.part == "ncu").unwrap();
+    assert!(!ncu.there && ncu.note.contains("nsys"), "{ncu:?}");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn wrong_results_and_unlike_sizes_end_a_comparison_of_kernels() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    let unlike = laptop.run("compare --kernel vecadd --kernel transpose-padded --remote h200");
+    assert_eq!(status(&unlike), 2, "{}", laptop.shown("", &unlike));
+    host.mischief("rgpu-runner wrong-result\n");
+    let line = "compare --kernel transpose-conflicts --kernel transpose-padded --remote h200";
+    let wrong = laptop.run(line);
+    assert_eq!(status(&wrong), 6, "{}", laptop.shown(line, &wrong));
+    insta::assert_snapshot!(laptop.show(line));
+    laptop.wait_until_quiet();
+}

@@ -15,6 +15,7 @@ mod case;
 mod codec;
 mod data;
 mod dtype;
+mod pair;
 mod report;
 
 pub use case::{
@@ -23,6 +24,7 @@ pub use case::{
 pub use codec::Value;
 pub use data::{Arg, DataSet, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
+pub use pair::Paired;
 pub use report::{
     CaseReport, Checked, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
     GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, Phase, RunError, Timing,

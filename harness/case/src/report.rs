@@ -48,6 +48,8 @@ pub enum Job {
     Guard,
     /// No driver: run and time the reference on the CPU.
     Cpu,
+    /// Measure against another Case, timed calls interleaved.
+    Pair,
 }
 
 impl Job {
@@ -59,6 +61,7 @@ impl Job {
             Job::Once => "once",
             Job::Guard => "guard",
             Job::Cpu => "cpu",
+            Job::Pair => "pair",
         }
     }
 }
@@ -83,6 +86,9 @@ pub struct DataSetReport {
     /// Under `guard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardReport>,
+    /// Under `pair`, in the report of the first Case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paired: Option<crate::Paired>,
 }
 
 /// Comparison of one data set with the reference.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Shown by `--help`.
 pub(crate) const HELP: &str = "\
-usage: rgpu-runner CASE.json verify|time|once|guard|cpu [options]
+usage: rgpu-runner CASE.json verify|time|once|guard|cpu|pair [options]
        rgpu-runner nvrtc --source FILE [--arch ARCH] [--cubin FILE] [--ptx FILE]
                          [--include DIR]... [--library PATH] [-- FLAGS...]
 
@@ -16,9 +16,12 @@ usage: rgpu-runner CASE.json verify|time|once|guard|cpu [options]
   once            warm up, then launch once per data set inside the range `timed`
   guard           launch between canaries, on poisoned outputs
   cpu             no driver: run and time the reference on the CPU
+  pair            measure against another Case, timed calls interleaved a b b a
   nvrtc           no driver: compile CUDA C++ for a device; flags as for nvcc
 
   --out FILE      write the report (JSON); there from the start, replaced as the job goes on
+  --against CASE  the other Case, for `pair`
+  --other FILE    write the other Case's report, for `pair`
   --ranges FILE   log the NVTX ranges (JSON lines)
   --strict        end with an error, before any timing, on a host that is not fit to measure on
   --host-clock    time with the host's clock instead of CUDA events
@@ -39,6 +42,15 @@ pub(crate) struct Args {
     pub(crate) ranges: Option<PathBuf>,
     pub(crate) unfit: Unfit,
     pub(crate) clock: Clock,
+    /// For `pair`.
+    pub(crate) against: Option<Against>,
+}
+
+/// The other Case of `pair`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Against {
+    pub(crate) case: PathBuf,
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// What to do on a host that is not fit to measure on.
@@ -77,6 +89,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
     }
     let (mut case, mut job, mut out, mut ranges) = (None, None, None, None);
     let (mut unfit, mut clock) = (Unfit::Warn, Clock::Events);
+    let (mut against, mut other) = (None, None);
     while let Some(arg) = args.next() {
         let mut file = |option: &str| {
             args.next().map(PathBuf::from).ok_or_else(|| format!("`{option}` needs a file"))
@@ -86,6 +99,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
             Some("--version") => return Ok(Asked::Version),
             Some("--out") => out = Some(file("--out")?),
             Some("--ranges") => ranges = Some(file("--ranges")?),
+            Some("--against") => against = Some(file("--against")?),
+            Some("--other") => other = Some(file("--other")?),
             Some("--strict") => unfit = Unfit::Refuse,
             Some("--host-clock") => clock = Clock::Host,
             Some(option) if option.starts_with('-') => {
@@ -94,7 +109,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
             _ if case.is_none() => case = Some(PathBuf::from(arg)),
             Some(word) if job.is_none() => {
                 job = Some(job_named(word).ok_or_else(|| {
-                    format!("unknown job `{word}`; there are `verify`, `time`, `once`, `guard` and `cpu`")
+                    format!("unknown job `{word}`; there are `verify`, `time`, `once`, `guard`, `cpu` and `pair`")
                 })?);
             }
             _ => return Err(format!("one argument too many: `{}`", arg.to_string_lossy())),
@@ -102,11 +117,17 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
     }
     let case = case.ok_or("the Case file is missing")?;
     let job = job.ok_or("the job is missing")?;
-    Ok(Asked::Run(Args { case, job, out, ranges, unfit, clock }))
+    let against = match (job, against) {
+        (Job::Pair, None) => return Err("`pair` needs `--against CASE`".to_owned()),
+        (Job::Pair, Some(case)) => Some(Against { case, out: other }),
+        (_, None) if other.is_none() => None,
+        _ => return Err(format!("`--against` and `--other` are for `pair`, not `{}`", job.name())),
+    };
+    Ok(Asked::Run(Args { case, job, out, ranges, unfit, clock, against }))
 }
 
 fn job_named(word: &str) -> Option<Job> {
-    [Job::Verify, Job::Time, Job::Once, Job::Guard, Job::Cpu]
+    [Job::Verify, Job::Time, Job::Once, Job::Guard, Job::Cpu, Job::Pair]
         .into_iter()
         .find(|job| job.name() == word)
 }
@@ -139,6 +160,8 @@ mod tests {
             ("case.json time --fast", "`--fast`"),
             ("case.json time --out", "`--out`"),
             ("case.json time again", "`again`"),
+            ("case.json pair", "`--against CASE`"),
+            ("case.json time --against b.json", "`pair`"),
         ] {
             assert!(parse_words(line).unwrap_err().contains(word), "{line}");
         }

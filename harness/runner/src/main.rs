@@ -81,13 +81,18 @@ fn work(args: &Args, journal: &Journal) -> Outcome<()> {
     if args.job == Job::Cpu {
         return jobs::cpu::run(&input, journal);
     }
+    let against = args.against.as_ref().map(|other| input::read(&other.case)).transpose()?;
     let session = Session::open(&input, journal)?;
+    if let (Some(case), Some(to)) = (&against, &args.against) {
+        let other = jobs::pair::Other { input: case, out: to.out.as_deref() };
+        return jobs::pair::run(&session, &other, args.clock, args.unfit);
+    }
     match args.job {
         Job::Verify => jobs::verify::run(&session),
         Job::Time => jobs::time::run(&session, args.clock, args.unfit),
         Job::Once => jobs::once::run(&session),
         Job::Guard => jobs::guard::run(&session),
-        Job::Cpu => Ok(()), // done above, without a session
+        Job::Cpu | Job::Pair => Ok(()), // done above
     }
 }
 

@@ -38,13 +38,24 @@ impl Group<'_> {
         self.durations().iter().sum()
     }
 
+    /// Durations of the launches. Where a trace saw them as well as a profiler, only the trace's:
+    /// a profiler runs each alone, and many times over.
     pub(super) fn durations(&self) -> Vec<f64> {
-        self.launches.iter().filter_map(|l| l.duration_ns).filter(|ns| ns.is_finite()).collect()
+        let of = |launches: &mut dyn Iterator<Item = &&Launch>| -> Vec<f64> {
+            launches.filter_map(|l| l.duration_ns).filter(|ns| ns.is_finite()).collect()
+        };
+        match of(&mut self.launches.iter().filter(|l| l.metrics.is_empty())) {
+            traced if !traced.is_empty() => traced,
+            _ => of(&mut self.launches.iter()),
+        }
     }
 
-    /// The launch that stands for all: the one of the median duration.
+    /// The launch that stands for all: the one of the median duration, of those with metrics where
+    /// there are some.
     pub(super) fn typical(&self) -> &Launch {
-        let mut order: Vec<&&Launch> = self.launches.iter().collect();
+        let with_metrics = self.launches.iter().any(|l| !l.metrics.is_empty());
+        let fits = |l: &&&Launch| !with_metrics || !l.metrics.is_empty();
+        let mut order: Vec<&&Launch> = self.launches.iter().filter(fits).collect();
         order.sort_by(|a, b| {
             let ns = |l: &Launch| l.duration_ns.unwrap_or_default();
             ns(a).total_cmp(&ns(b)).then(a.id.cmp(&b.id))
@@ -96,12 +107,20 @@ pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
 /// The kernels of a profile, those with the most time first.
 fn groups(profile: &Profile) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
+    // nsys and ncu spell a kernel with and without its parameters: one profile may hold both.
+    let has = |metrics: bool| profile.launches.iter().any(|l| l.metrics.is_empty() != metrics);
+    let mixed = has(true) && has(false);
+    let name = |l: &'_ Launch| match l.kernel.split_once('(') {
+        Some((name, _)) if mixed && !name.is_empty() => name.len(),
+        _ => l.kernel.len(),
+    };
     let mut at = std::collections::HashMap::new();
     for launch in &profile.launches {
         let geometry = Geometry { grid: launch.grid, block: launch.block };
-        let key = (launch.kernel.as_str(), launch.grid, launch.block);
+        let kernel = &launch.kernel[..name(launch)];
+        let key = (kernel, launch.grid, launch.block);
         let index = *at.entry(key).or_insert_with(|| {
-            groups.push(Group { kernel: &launch.kernel, geometry, launches: Vec::new() });
+            groups.push(Group { kernel, geometry, launches: Vec::new() });
             groups.len() - 1
         });
         groups[index].launches.push(launch);

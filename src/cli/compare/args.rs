@@ -1,6 +1,14 @@
 //! What `rgpu compare` takes.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
+
+use crate::cli::profile::{
+    self, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs,
+};
+use crate::kernel;
 
 /// Compare two runs or reports, or two kernels side by side on one GPU
 ///
@@ -10,8 +18,17 @@ use clap::{Args, ValueEnum};
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct CompareArgs {
     /// Two runs (id, prefix, latest, folder) or two report files: the base, then the new one
-    #[arg(value_name = "RUN|FILE", num_args = 0..=2)]
+    #[arg(value_name = "RUN|FILE", num_args = 0..=2, conflicts_with = "kernel")]
     pub what: Vec<String>,
+
+    /// A kernel, twice: the base, then the new one; both are built, checked, timed with their calls
+    /// interleaved, and profiled, in one job on one GPU
+    #[arg(long, short = 'K', value_name = "NAME|PATH")]
+    pub kernel: Vec<String>,
+
+    /// What to look with besides the times [default: ncu]
+    #[arg(long, short, value_enum)]
+    pub mode: Option<Look>,
 
     /// The least effect that counts
     #[arg(long, value_name = "N%", default_value = "1%", value_parser = threshold)]
@@ -28,12 +45,146 @@ pub(in crate::cli) struct CompareArgs {
     /// Compare although the sides are unlike
     #[arg(long)]
     pub force: bool,
+
+    #[command(flatten)]
+    pub place: PlaceArgs,
+
+    /// Sizes: values in the kernels' order or `n=…`; `;` between cases (or groups), `|` between
+    /// cases
+    #[arg(
+        long,
+        visible_alias = "size",
+        value_name = "SIZES",
+        help_heading = "Kernels",
+        allow_hyphen_values = true
+    )]
+    pub problem_sizes: Vec<String>,
+
+    /// Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's]
+    #[arg(long, value_name = "SM", help_heading = "Kernels")]
+    pub arch: Option<String>,
+
+    /// Seed of the inputs
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Kernels")]
+    pub seed: u64,
+
+    /// Launches before the first timed one
+    #[arg(long, value_name = "N", help_heading = "Kernels")]
+    pub warmup: Option<u32>,
+
+    /// Timed launches of each side [default: until the speedup is known to a quarter of the
+    /// threshold]
+    #[arg(long, value_name = "N", help_heading = "Kernels")]
+    pub iters: Option<u32>,
+
+    /// ncu's section set [default: full]
+    #[arg(long, value_name = "SET", help_heading = "Kernels")]
+    pub set: Option<String>,
+
+    /// Use `sudo -n` where the counters need it
+    #[arg(long, help_heading = "Kernels")]
+    pub sudo: bool,
+
+    #[command(flatten)]
+    pub run: LiveArgs,
+}
+
+/// What a comparison of kernels takes of every run's flags.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Run")]
+pub(in crate::cli) struct LiveArgs {
+    /// Time each step may take, e.g. 90s, 10m
+    #[arg(long, value_name = "TIME", value_parser = profile::duration)]
+    pub timeout: Option<Duration>,
+
+    /// Time to wait for the GPU
+    #[arg(long, value_name = "TIME", value_parser = profile::duration)]
+    pub queue_timeout: Option<Duration>,
+
+    /// The run's name; refused when taken
+    #[arg(long, value_name = "NAME")]
+    pub run_id: Option<String>,
+
+    /// This run's own folder, absent or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Make doubts about the host an error before anything is timed
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Write everything the run says as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<String>,
+}
+
+/// What to look with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Look {
+    /// Nsight Systems, then Nsight Compute
+    Deep,
+    /// Nsight Compute: counters of each launch
+    Ncu,
+    /// Nsight Systems: the timeline
+    Nsys,
+    /// The times alone
+    Bench,
+}
+
+impl Look {
+    /// The tools, in order.
+    pub(in crate::cli) fn modes(self) -> Vec<kernel::Mode> {
+        match self {
+            Self::Deep => vec![kernel::Mode::Nsys, kernel::Mode::Ncu],
+            Self::Ncu => vec![kernel::Mode::Ncu],
+            Self::Nsys => vec![kernel::Mode::Nsys],
+            Self::Bench => Vec::new(),
+        }
+    }
+
+    /// As shown.
+    pub(in crate::cli) fn name(self) -> &'static str {
+        match self {
+            Self::Deep => "deep",
+            Self::Ncu => "ncu",
+            Self::Nsys => "nsys",
+            Self::Bench => "bench",
+        }
+    }
+}
+
+impl CompareArgs {
+    /// One side, as `rgpu profile` would take it.
+    pub(in crate::cli) fn side(&self, kernel: &str) -> ProfileArgs {
+        ProfileArgs {
+            kernel: Some(kernel.to_owned()),
+            program: Vec::new(),
+            mode: Some(profile::Mode::Bench),
+            place: self.place.clone(),
+            problem_sizes: self.problem_sizes.clone(),
+            arch: self.arch.clone(),
+            seed: self.seed,
+            warmup: self.warmup,
+            iters: self.iters,
+            ncu: NcuArgs { set: self.set.clone(), sudo: self.sudo, ..NcuArgs::default() },
+            deep: Default::default(),
+            nsys: NsysArgs::default(),
+            sanitizer: SanitizerArgs::default(),
+            run: RunArgs {
+                timeout: self.run.timeout,
+                queue_timeout: self.run.queue_timeout,
+                strict: self.run.strict,
+                ..RunArgs::default()
+            },
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
 Examples:
   rgpu compare latest~1 latest
-  rgpu compare before.ncu-rep after.ncu-rep --fail-on slower";
+  rgpu compare before.ncu-rep after.ncu-rep --fail-on slower
+  rgpu compare --kernel transpose-conflicts --kernel transpose-padded --remote h200";
 
 /// A verdict that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

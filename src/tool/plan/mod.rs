@@ -22,6 +22,7 @@ pub(crate) mod facts;
 mod faults;
 pub(crate) mod filter;
 mod ladder;
+pub(crate) mod pair;
 pub(crate) mod pattern;
 mod planner;
 pub(crate) mod price;

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
     CASE_ABI, Case, CaseReport, Checked, Correctness, DataSet, DataSetReport, DeviceFacts,
-    ErrorClass, GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, Phase, RunError,
-    Timing, TimingSource, WarningKind,
+    ErrorClass, GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, Paired, Phase,
+    RunError, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let mut words_left = words.iter();
     while let Some(word) = words_left.next() {
         match word.as_str() {
-            "--out" | "--ranges" => {
+            "--out" | "--ranges" | "--against" | "--other" => {
                 options.push(word.clone());
                 options.extend(words_left.next().cloned());
             }
@@ -69,6 +69,8 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     };
     let wrong = matches!(error, Some((ErrorClass::WrongResult, ..)));
     let stopped = error.is_some() && !wrong;
+    let other = options.value(&["--against"]).map(fs::read).transpose()?;
+    let other: Option<Case> = other.map(|text| serde_json::from_slice(&text)).transpose()?;
     let report = CaseReport {
         abi: CASE_ABI,
         runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
@@ -81,7 +83,8 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
                 if stopped {
                     named(set)
                 } else {
-                    results(&case, set, job, wrong, is("guard-finds"))
+                    let paired = other.as_ref().map(|other| paired(&case, other));
+                    DataSetReport { paired, ..results(&case, set, job, wrong, is("guard-finds")) }
                 }
             })
             .collect(),
@@ -105,6 +108,15 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     {
         fs::write(format!("{log}.{}", process::id()), collected(&case)?)?;
     }
+    if let (Some(other), Some(out), false) = (&other, options.value(&["--other"]), stopped) {
+        let data_sets = other.data_sets.iter().map(|set| DataSetReport {
+            timing: Some(timing(TimingSource::Events, LAUNCH_NS / advantage(&case, other))),
+            ..named(set)
+        });
+        let data_sets = data_sets.collect();
+        let twin = CaseReport { kernel: other.kernel.clone(), data_sets, ..report };
+        fs::write(out, serde_json::to_vec_pretty(&twin)?)?;
+    }
     if let Some(ranges) = options.value(&["--ranges"]) {
         fs::write(ranges, range_log(&case)?)?;
     }
@@ -125,8 +137,8 @@ fn results(case: &Case, set: &DataSet, job: Job, wrong: bool, guard_finds: bool)
     let mut report = named(set);
     match job {
         Job::Verify => report.correctness = Some(correctness(case, set, wrong)),
-        Job::Time => report.timing = Some(timing(TimingSource::Events)),
-        Job::Cpu => report.timing = Some(timing(TimingSource::Cpu)),
+        Job::Time | Job::Pair => report.timing = Some(timing(TimingSource::Events, LAUNCH_NS)),
+        Job::Cpu => report.timing = Some(timing(TimingSource::Cpu, LAUNCH_NS)),
         Job::Guard => {
             let finding = GuardFinding {
                 kind: GuardKind::WriteAfter,
@@ -166,14 +178,30 @@ fn correctness(case: &Case, set: &DataSet, wrong: bool) -> Correctness {
     Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
 }
 
-fn timing(source: TimingSource) -> Timing {
-    let sample_ns: Vec<f64> = (0..31).map(|i| LAUNCH_NS + f64::from(i - 15) * 10.0).collect();
+/// How many times as fast the other kernel is made up to be: another kernel twice, the same once.
+fn advantage(case: &Case, other: &Case) -> f64 {
+    if case.kernel == other.kernel { 1.0 } else { 2.0 }
+}
+
+fn paired(case: &Case, other: &Case) -> Paired {
+    let speedup = advantage(case, other);
+    Paired {
+        against: other.kernel.clone(),
+        rounds: 31,
+        speedup,
+        ci95: [speedup * 0.998, speedup * 1.002],
+        converged: true,
+    }
+}
+
+fn timing(source: TimingSource, ns: f64) -> Timing {
+    let sample_ns: Vec<f64> = (0..31).map(|i| ns + f64::from(i - 15) * 10.0).collect();
     Timing {
         source,
-        median_ns: LAUNCH_NS,
-        ci95_ns: [LAUNCH_NS - 60.0, LAUNCH_NS + 60.0],
+        median_ns: ns,
+        ci95_ns: [ns - 60.0, ns + 60.0],
         samples: sample_ns.len(),
-        min_ns: LAUNCH_NS - 150.0,
+        min_ns: ns - 150.0,
         mad_ns: 80.0,
         sample_ns,
         discarded: Vec::new(),

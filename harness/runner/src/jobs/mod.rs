@@ -3,6 +3,7 @@
 pub(crate) mod cpu;
 pub(crate) mod guard;
 pub(crate) mod once;
+pub(crate) mod pair;
 mod session;
 pub(crate) mod time;
 pub(crate) mod verify;

@@ -65,9 +65,14 @@ impl<'a> Session<'a> {
 
     /// Loads the entry.
     pub(crate) fn target(&self) -> Outcome<Target<'_>> {
+        self.target_of(self.input)
+    }
+
+    /// Loads the entry of a Case into this device's context.
+    pub(crate) fn target_of(&self, input: &Input) -> Outcome<Target<'_>> {
         let _stage = self.journal.enter(Phase::Setup, None)?;
-        let folder = &self.input.folder;
-        Ok(match &self.input.case.entry {
+        let folder = &input.folder;
+        Ok(match &input.case.entry {
             Entry::Device { module, function } => {
                 let module = Module::load(&self.gpu, &folder.join(module))?;
                 Target::Device(module.function(function)?)

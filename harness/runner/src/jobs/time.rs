@@ -18,7 +18,7 @@ use rgpu_case::{ClockReading, DataSet, Phase, Timing, TimingSource};
 use std::time::{Duration, Instant};
 
 /// Samples in a batch at most: the launch queue holds about a thousand entries.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// A batch should keep the GPU busy this long, so that NVML's slow readings fall within it.
 const BATCH_NS: f64 = 50e6;
@@ -70,7 +70,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<
     Ok(())
 }
 
-fn bind<'t>(
+pub(super) fn bind<'t>(
     session: &'t Session<'_>,
     target: &'t Target<'_>,
     device: &DeviceSet<'_>,
@@ -78,21 +78,21 @@ fn bind<'t>(
     target.prepare(&session.gpu, device, Probing::Thorough)
 }
 
-fn flush_bytes(l2_bytes: u64) -> usize {
+pub(super) fn flush_bytes(l2_bytes: u64) -> usize {
     usize::try_from(l2_bytes * 2).unwrap_or(0).max(1 << 20)
 }
 
 /// One data set, ready to be measured.
-struct Work<'w> {
-    session: &'w Session<'w>,
-    device: &'w DeviceSet<'w>,
-    prepared: &'w Prepared<'w>,
-    flush: Option<&'w Buffer<'w>>,
+pub(super) struct Work<'w> {
+    pub(super) session: &'w Session<'w>,
+    pub(super) device: &'w DeviceSet<'w>,
+    pub(super) prepared: &'w Prepared<'w>,
+    pub(super) flush: Option<&'w Buffer<'w>>,
 }
 
 impl Work<'_> {
     /// Launches without measuring; gives the rough time of one launch.
-    fn warm_up(&self, set: &DataSet) -> Outcome<f64> {
+    pub(super) fn warm_up(&self, set: &DataSet) -> Outcome<f64> {
         let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
         let asked = self.session.input.case.timing.warmup;
         let start = Instant::now();
@@ -107,7 +107,7 @@ impl Work<'_> {
     }
 
     /// Warns of a GPU that is held back, by a reading taken while the kernel runs.
-    fn judge_under_load(&self, launch_ns: f64) -> Outcome<()> {
+    pub(super) fn judge_under_load(&self, launch_ns: f64) -> Outcome<()> {
         let Some(nvml) = &self.session.nvml else { return Ok(()) };
         let launches = (BATCH_NS / launch_ns.max(1.0)).ceil().clamp(1.0, 4.0 * BATCH as f64);
         for _ in 0..launches as usize {
@@ -182,19 +182,19 @@ impl Work<'_> {
         Ok(sampling.finish(TimingSource::Host, None, self.flush.is_some()))
     }
 
-    fn before_sample(&self) -> Outcome<()> {
+    pub(super) fn before_sample(&self) -> Outcome<()> {
         self.device.restore()?;
         self.flush.map_or(Ok(()), |flush| flush.set(0))
     }
 }
 
 /// The first batch is one sample, which tells how many fill the wanted time.
-fn batch_size(wanted: usize, typical_ns: Option<f64>) -> usize {
+pub(super) fn batch_size(wanted: usize, typical_ns: Option<f64>) -> usize {
     let fitting = typical_ns.map_or(1.0, |ns| (BATCH_NS / ns.max(1.0)).ceil());
     wanted.min(fitting.clamp(1.0, BATCH as f64) as usize)
 }
 
-fn overhead(pairs: &[(Event<'_>, Event<'_>)]) -> Outcome<Option<f64>> {
+pub(super) fn overhead(pairs: &[(Event<'_>, Event<'_>)]) -> Outcome<Option<f64>> {
     let mut samples = Vec::new();
     for (start, end) in &pairs[..EMPTY_PAIRS] {
         start.record()?;

@@ -1,0 +1,331 @@
+//! `pair`: two Cases measured against each other, timed calls interleaved a, b, b, a.
+//!
+//! One process holds both entries in one context, so that clocks, temperature, memory and driver
+//! are the same for both, call by call. Each call is flushed and timed as under `time`. A round's
+//! ratio `sqrt(a1 a2 / (b1 b2))` is free of a drift that is steady over the round; the median over
+//! the rounds has the order-statistic interval of [`crate::stats`], and sampling goes on until that
+//! is narrow enough.
+
+use super::Session;
+use super::session::DeviceSet;
+use super::time::{BATCH, Work, batch_size, bind, flush_bytes, overhead};
+use crate::cli::{Clock, Unfit};
+use crate::cuda::{Buffer, Event};
+use crate::data::HostSet;
+use crate::fault::{Fault, Outcome, bad_case};
+use crate::file;
+use crate::input::Input;
+use crate::journal::say;
+use crate::sampling::{Sampling, describe};
+use crate::stats::Summary;
+use rgpu_case::{
+    CASE_ABI, CaseReport, ClockReading, DataSet, DataSetReport, ErrorClass, Job, Paired, Phase,
+    Timing, TimingPlan, TimingSource,
+};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Calls of a round.
+const ROUND: usize = 4;
+/// More rounds than this only make the report long.
+const MOST_ROUNDS: usize = 2_500;
+
+/// The other Case, and where its report goes.
+pub(crate) struct Other<'a> {
+    pub(crate) input: &'a Input,
+    pub(crate) out: Option<&'a Path>,
+}
+
+/// Measures every data set that both Cases have.
+pub(crate) fn run(
+    session: &Session<'_>,
+    other: &Other<'_>,
+    clock: Clock,
+    unfit: Unfit,
+) -> Outcome<()> {
+    if unfit == Unfit::Refuse {
+        session.refuse_if_unfit()?;
+    }
+    let (ours, theirs) = (&session.input.case, &other.input.case);
+    let targets = (session.target()?, session.target_of(other.input)?);
+    let flush = match ours.timing.flush_l2 {
+        true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
+        false => None,
+    };
+    let mut reports = Vec::new();
+    for (i, set) in ours.data_sets.iter().enumerate() {
+        let twin = theirs.data_sets.iter().find(|twin| twin.name == set.name);
+        let twin = twin.ok_or_else(|| {
+            bad_case(format!("`{}` has no data set `{}`", theirs.kernel, set.name))
+        })?;
+        let setup = session.journal.enter(Phase::Setup, Some(set))?;
+        let hosts = (session.fill(set)?, HostSet::fill(twin, theirs.seed, &other.input.folder)?);
+        let devices = (
+            DeviceSet::new(&session.gpu, &hosts.0, 0)?,
+            DeviceSet::new(&session.gpu, &hosts.1, 0)?,
+        );
+        devices.0.fill_inputs()?;
+        devices.1.fill_inputs()?;
+        let (prepared_a, prepare_a) = bind(session, &targets.0, &devices.0)?;
+        let (prepared_b, prepare_b) = bind(session, &targets.1, &devices.1)?;
+        drop(setup);
+        let flush = flush.as_ref();
+        let a = Work { session, device: &devices.0, prepared: &prepared_a, flush };
+        let b = Work { session, device: &devices.1, prepared: &prepared_b, flush };
+        let launch_ns = a.warm_up(set)?;
+        b.warm_up(set)?;
+        if i == 0 {
+            a.judge_under_load(launch_ns)?;
+            if unfit == Unfit::Refuse {
+                session.refuse_if_unfit()?;
+            }
+        }
+        let Some((first, second, mut paired)) = sample(session, [&a, &b], set, clock)? else {
+            continue;
+        };
+        paired.against.clone_from(&theirs.kernel);
+        say!("pair {}: {} {}", set.name, ours.kernel, describe(&first));
+        say!("pair {}: {} {}", set.name, theirs.kernel, describe(&second));
+        say!(
+            "pair {}: {:.4} times as fast (95 % interval {:.4} to {:.4}), {} rounds",
+            set.name,
+            paired.speedup,
+            paired.ci95[0],
+            paired.ci95[1],
+            paired.rounds
+        );
+        session.journal.record(&set.name, |report| {
+            report.prepare_ns = prepare_a;
+            report.timing = Some(first);
+            report.paired = Some(paired);
+        });
+        reports.push(DataSetReport {
+            name: set.name.clone(),
+            prepare_ns: prepare_b,
+            timing: Some(second),
+            ..DataSetReport::default()
+        });
+    }
+    write_other(session, other, reports)
+}
+
+/// Samples rounds until their ratio is known well enough.
+fn sample(
+    session: &Session<'_>,
+    works: [&Work<'_>; 2],
+    set: &DataSet,
+    clock: Clock,
+) -> Outcome<Option<(Timing, Timing, Paired)>> {
+    let plan = &session.input.case.timing;
+    let mut events = Vec::new();
+    for _ in 0..BATCH {
+        events.push((Event::new(&session.gpu)?, Event::new(&session.gpu)?));
+    }
+    let overhead_ns = if clock == Clock::Events { overhead(&events)? } else { None };
+    let mut samplings = [Sampling::start(plan), Sampling::start(plan)];
+    let mut rounds = Rounds::start(plan);
+    let _stage = session.journal.enter(Phase::Timed, Some(set))?;
+    loop {
+        let calls = batch_size(rounds.wanted().saturating_mul(ROUND), samplings[0].typical());
+        // The first batch asks for one call; a round is the least that can be had.
+        let batch = calls.div_ceil(ROUND).min(BATCH / ROUND);
+        if calls == 0 {
+            break;
+        }
+        let (calls, reading) = match clock {
+            Clock::Events => by_events(session, works, &events[..batch * ROUND])?,
+            Clock::Host => by_host_clock(session, works, batch)?,
+        };
+        let mut taken = [Vec::new(), Vec::new()];
+        for call in calls.chunks_exact(ROUND) {
+            taken[0].extend([call[0], call[3]]);
+            taken[1].extend([call[1], call[2]]);
+            rounds.push([call[0], call[1], call[2], call[3]]);
+        }
+        let [first, second] = &mut samplings;
+        first.push(&taken[0], reading.clone());
+        second.push(&taken[1], reading);
+    }
+    let source = if clock == Clock::Events { TimingSource::Events } else { TimingSource::Host };
+    let flushed = plan.flush_l2;
+    let [first, second] = samplings.map(|s| s.finish(source, overhead_ns, flushed));
+    let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
+    let paired = rounds.finish(&[&first.discarded, &second.discarded]);
+    Ok(paired.map(|paired| (first, second, paired)))
+}
+
+/// Enqueues whole rounds and reads their events afterwards.
+fn by_events(
+    session: &Session<'_>,
+    works: [&Work<'_>; 2],
+    events: &[(Event<'_>, Event<'_>)],
+) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
+    for ((start, end), side) in events.iter().zip([0, 1, 1, 0].into_iter().cycle()) {
+        let work: &Work<'_> = works[side];
+        work.before_sample()?;
+        start.record()?;
+        work.prepared.launch()?;
+        end.record()?;
+    }
+    let reading = session.nvml.as_ref().map(|nvml| nvml.reading());
+    if let Some((_, end)) = events.last() {
+        end.wait()?;
+    }
+    let calls = events.iter().map(|(start, end)| end.since_ns(start));
+    Ok((calls.collect::<Outcome<_>>()?, reading))
+}
+
+/// Each call waited for, by the host's clock.
+fn by_host_clock(
+    session: &Session<'_>,
+    works: [&Work<'_>; 2],
+    rounds: usize,
+) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
+    let mut calls = Vec::with_capacity(rounds * ROUND);
+    let mut reading = None;
+    for side in [0, 1, 1, 0].into_iter().cycle().take(rounds * ROUND) {
+        let work: &Work<'_> = works[side];
+        work.before_sample()?;
+        session.gpu.synchronize()?;
+        let start = Instant::now();
+        work.prepared.launch()?;
+        session.gpu.synchronize()?;
+        calls.push(start.elapsed().as_nanos() as f64);
+        if reading.is_none() {
+            reading = session.nvml.as_ref().map(|nvml| nvml.reading());
+        }
+    }
+    Ok((calls, reading))
+}
+
+/// The ratios of the rounds so far.
+struct Rounds<'a> {
+    plan: &'a TimingPlan,
+    ratios: Vec<f64>,
+    deadline: Instant,
+}
+
+impl<'a> Rounds<'a> {
+    fn start(plan: &'a TimingPlan) -> Rounds<'a> {
+        let limit = Duration::try_from_secs_f64(plan.max_seconds).unwrap_or(Duration::MAX);
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or(now + Duration::from_secs(86_400));
+        Rounds { plan, ratios: Vec::new(), deadline }
+    }
+
+    /// Rounds that the next batch may have at most; 0 when done. A fixed count of samples is so
+    /// many for each side.
+    fn wanted(&self) -> usize {
+        let taken = self.ratios.len();
+        match self.plan.iters {
+            Some(iters) => (iters.max(1) as usize).div_ceil(2).saturating_sub(taken),
+            None if taken > 0 && (Instant::now() >= self.deadline || self.converged()) => 0,
+            None => MOST_ROUNDS.saturating_sub(taken),
+        }
+    }
+
+    fn push(&mut self, [a1, b1, b2, a2]: [f64; ROUND]) {
+        self.ratios.push((a1 * a2 / (b1 * b2)).sqrt());
+    }
+
+    fn converged(&self) -> bool {
+        self.ratios.len() >= (self.plan.min_iters.max(1) as usize)
+            && Summary::of(&self.ratios)
+                .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
+    }
+
+    /// What the rounds say, without those of which a sample was discarded.
+    fn finish(self, discarded: &[&Vec<usize>]) -> Option<Paired> {
+        let kept: Vec<f64> = self
+            .ratios
+            .iter()
+            .enumerate()
+            .filter(|(round, ratio)| {
+                let lost = |sample: &usize| sample / 2 == *round;
+                ratio.is_finite() && !discarded.iter().any(|side| side.iter().any(lost))
+            })
+            .map(|(_, ratio)| *ratio)
+            .collect();
+        let summary = Summary::of(&kept)?;
+        Some(Paired {
+            against: String::new(),
+            rounds: kept.len(),
+            speedup: summary.median,
+            ci95: summary.ci95,
+            converged: summary.relative_half_width() <= self.plan.ci_target,
+        })
+    }
+}
+
+/// Writes the other Case's report: its times as `time` would have given them.
+fn write_other(
+    session: &Session<'_>,
+    other: &Other<'_>,
+    data_sets: Vec<DataSetReport>,
+) -> Outcome<()> {
+    let Some(out) = other.out else { return Ok(()) };
+    let report = CaseReport {
+        abi: CASE_ABI,
+        runner: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: other.input.case.kernel.clone(),
+        job: Job::Pair,
+        data_sets,
+        device: Some(session.gpu.facts.clone()),
+        warnings: session.journal.warnings(),
+        gaps: Vec::new(),
+        error: None,
+    };
+    let unwritable = |e: &dyn std::fmt::Display| {
+        let text = format!("cannot write the report `{}`: {e}", out.display());
+        Fault::new(ErrorClass::Output, text)
+    };
+    let mut bytes = serde_json::to_vec(&report).map_err(|e| unwritable(&e))?;
+    bytes.push(b'\n');
+    file::write_whole(out, &bytes).map_err(|e| unwritable(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(plan: &TimingPlan, count: usize, ratio: f64) -> Rounds<'_> {
+        let mut rounds = Rounds::start(plan);
+        for i in 0..count {
+            // A drift of 1 % a call weighs on both sides of a round alike.
+            let drift = |call: usize| 1.01_f64.powi((i * ROUND + call) as i32);
+            rounds.push([
+                100.0 * ratio * drift(0),
+                100.0 * drift(1),
+                100.0 * drift(2),
+                100.0 * ratio * drift(3),
+            ]);
+        }
+        rounds
+    }
+
+    #[test]
+    fn a_steady_drift_leaves_the_ratio_alone() {
+        let plan = TimingPlan::default();
+        let paired = rounds(&plan, 40, 1.5).finish(&[]).unwrap();
+        assert!((paired.speedup - 1.5).abs() < 1e-9, "{}", paired.speedup);
+        assert!((paired.ci95[1] - paired.ci95[0]).abs() < 1e-9 && paired.converged);
+    }
+
+    #[test]
+    fn rounds_end_when_the_ratio_is_known_or_the_count_is_reached() {
+        let plan = TimingPlan::default();
+        assert_eq!(rounds(&plan, 29, 1.0).wanted(), MOST_ROUNDS - 29);
+        assert_eq!(rounds(&plan, 30, 1.0).wanted(), 0);
+        let fixed = TimingPlan { iters: Some(9), ..TimingPlan::default() };
+        assert_eq!(rounds(&fixed, 0, 1.0).wanted(), 5);
+        assert_eq!(rounds(&fixed, 5, 1.0).wanted(), 0);
+    }
+
+    #[test]
+    fn a_round_with_a_discarded_sample_does_not_count() {
+        let plan = TimingPlan::default();
+        let (first, second) = (vec![0, 1], vec![5]);
+        assert_eq!(rounds(&plan, 10, 1.0).finish(&[&first, &second]).unwrap().rounds, 8);
+        assert_eq!(rounds(&plan, 0, 1.0).finish(&[]), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! Two kernels built, checked, timed with their calls interleaved, and profiled, in one job on one
+//! GPU.
+
+use std::time::Instant;
+
+use super::{CompareArgs, refused, show};
+use crate::analysis::compare::{Options, compare};
+use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::cli::app::{App, Status};
+use crate::cli::profile::{self, Asked};
+use crate::cli::progress::Live;
+use crate::cli::session::{self, Voice};
+use crate::error::{Exit, Failure, Result};
+use crate::model::Comparison;
+use crate::model::comparison::Difference;
+use crate::report;
+use crate::run::{CompareRun, Desk, InputsRecord, Reporter, Said, Sides};
+use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::tool;
+
+/// Runs a comparison and shows it.
+pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
+    let [a, b] = args.kernel.as_slice() else {
+        return Err(Failure::new(Exit::Usage, "usage", "a comparison needs `--kernel` twice")
+            .hint("rgpu compare --kernel BASE --kernel NEW --remote h200"));
+    };
+    if args.run.events.as_deref() == Some("-") {
+        return Err(Failure::new(Exit::Usage, "usage", "stdout is taken by the comparison")
+            .hint("write the events to a file: `--events FILE`"));
+    }
+    let sides = [side(app, args, a)?, side(app, args, b)?];
+    let unlike = unlike_sizes(&sides);
+    if !unlike.is_empty() {
+        return Err(refused([a, b], &unlike).hint("name the sizes: `--problem-sizes n=…`"));
+    }
+    let look = args.mode.unwrap_or(super::args::Look::Ncu);
+    let now = jiff::Timestamp::now();
+    let names = [sides[0].name.clone(), sides[1].name.clone()];
+    let id = args
+        .run
+        .run_id
+        .clone()
+        .unwrap_or_else(|| Runs::fresh_id(&format!("{}-{}-compare", names[0], names[1]), now));
+    let spec = session::spec(app, args.place.remote.as_deref())?;
+    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
+    let record = RunRecord {
+        schema: "rgpu.run/1".to_owned(),
+        id,
+        started: now.to_string(),
+        title: format!("compare {} with {} ({})", names[0], names[1], look.name()),
+        command: "compare".to_owned(),
+        argv: app.argv.clone(),
+        mode: look.name().to_owned(),
+        kernel: format!("{}, {}", names[0], names[1]),
+        remote: spec.name.clone(),
+        address: spec.url.clone(),
+        labels: Default::default(),
+        jobs: Vec::new(),
+        state: RunState::Running,
+        exit: None,
+        program_exit: None,
+        seconds: 0.0,
+    };
+    folder.save(&record)?;
+    folder.write_json("inputs.json", &inputs(&sides))?;
+    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
+    let (record, ended) = carry_out(app, args, sides, &folder, record)?;
+    finish(app, args, names, &folder, record, ended)
+}
+
+/// What is asked of one side.
+fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<Asked> {
+    let mut asked = profile::resolve(app, &args.side(kernel))?;
+    for assumption in &asked.assumptions {
+        app.say(&format!("assumed: {assumption}"));
+    }
+    // Narrow enough that two equal kernels can be told to be the same.
+    asked.request.timing.ci_target = (args.threshold / 4.0).min(asked.request.timing.ci_target);
+    tool::check(&asked.request)?;
+    Ok(asked)
+}
+
+/// Cases of one name must be the same sizes on both sides, and each must be on both.
+fn unlike_sizes(sides: &[Asked; 2]) -> Vec<Difference> {
+    let [a, b] = sides.each_ref().map(|side| &side.inputs.cases);
+    if a == b {
+        return Vec::new();
+    }
+    let shown = |cases: &[crate::run::CaseSizes]| {
+        let one = |case: &crate::run::CaseSizes| {
+            let row = |group: &Vec<i64>| {
+                let pairs = case.vars.iter().zip(group).map(|(var, n)| format!("{var}={n}"));
+                pairs.collect::<Vec<_>>().join(",")
+            };
+            let rows: Vec<String> = case.groups.iter().map(row).collect();
+            format!("{} ({})", case.name, rows.join("; "))
+        };
+        cases.iter().map(one).collect::<Vec<_>>().join(" | ")
+    };
+    vec![Difference { what: "sizes".to_owned(), a: shown(a), b: shown(b) }]
+}
+
+/// The inputs of both: the cases are the same, the files of each.
+fn inputs([a, b]: &[Asked; 2]) -> InputsRecord {
+    let mut inputs = a.inputs.clone();
+    for file in &b.inputs.files {
+        if !inputs.files.contains(file) {
+            inputs.files.push(file.clone());
+        }
+    }
+    inputs
+}
+
+fn carry_out(
+    app: &App,
+    args: &CompareArgs,
+    sides: [Asked; 2],
+    folder: &RunFolder,
+    mut record: RunRecord,
+) -> Result<(RunRecord, Result<Sides>)> {
+    let begun = Instant::now();
+    let spec = session::spec(app, Some(&record.remote))?;
+    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+    let id = record.id.clone();
+    let events = args.run.events.as_deref();
+    let voice = Voice { live, events, accept_new: args.place.accept_new, run: &id };
+    let [a, b] = sides;
+    let source_folder = a.folder.clone();
+    let look = args.mode.unwrap_or(super::args::Look::Ncu);
+    let ended = app.block_on(async {
+        let open = session::open(app, spec.clone(), voice).await?;
+        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+        let mut desk =
+            Desk { folder, record: &mut record, reporter: &mut reporter, cancel, input: None };
+        let run = CompareRun {
+            requests: [a.request, b.request],
+            looks: look.modes(),
+            spec: &spec,
+            cache: session::facts_cache(app, &spec),
+            programs: &programs,
+            project: &app.config.project,
+            source_folder: &source_folder,
+            thresholds: &app.config.thresholds.value,
+            now_s: jiff::Timestamp::now().as_second(),
+            packer: Packer::new(DEFAULT_LIMIT),
+        };
+        let ended = run.run(&mut follow, &mut desk).await;
+        let exit = ended.as_ref().err().map_or(0, |failure| failure.exit as u8);
+        reporter.say(&Said::Finished { exit });
+        follow.close().await;
+        ended
+    });
+    record.seconds = begun.elapsed().as_secs_f64();
+    Ok((record, ended))
+}
+
+/// Writes the comparison into the run folder and shows it.
+fn finish(
+    app: &App,
+    args: &CompareArgs,
+    names: [String; 2],
+    folder: &RunFolder,
+    mut record: RunRecord,
+    ended: Result<Sides>,
+) -> Result<Status> {
+    let sides = match ended {
+        Ok(sides) => sides,
+        Err(failure) => {
+            record.state = match failure.exit {
+                Exit::Cancelled if record.jobs.iter().all(|j| j.outcome.is_some()) => {
+                    RunState::Cancelled
+                }
+                _ => RunState::Failed,
+            };
+            record.exit = Some(failure.exit as u8);
+            folder.save(&record)?;
+            return Err(failure);
+        }
+    };
+    let Sides { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
+    let options =
+        Options { names: [&names[0], &names[1]], threshold: args.threshold, paired: &paired };
+    let mut comparison = compare(&a, &b, &options);
+    comparison.parts = parts;
+    for (name, profile, beside) in [("a", &a, &beside_a), ("b", &b, &beside_b)] {
+        let side = folder.side(name)?;
+        side.write_json("profile.json", profile)?;
+        if let Some(hotspots) = &beside.hotspots {
+            side.write_json("hotspots.json", hotspots)?;
+        }
+        if let Some(trace) = &beside.trace {
+            side.write_json("trace.json", trace)?;
+        }
+    }
+    comparison.a.profile = Some("a/profile.json".to_owned());
+    comparison.b.profile = Some("b/profile.json".to_owned());
+    keep(folder, &comparison)?;
+    show::result(app, &comparison)?;
+    if !app.global.json {
+        let path = folder.path().strip_prefix(&app.cwd).unwrap_or(folder.path());
+        app.print(&format!("  run         {}\n", path.display()));
+    }
+    let status = show::status(app, args, &comparison)?;
+    record.state = RunState::Done;
+    record.exit = Some(status);
+    folder.save(&record)?;
+    Ok(status)
+}
+
+fn keep(folder: &RunFolder, comparison: &Comparison) -> Result<()> {
+    folder.write_json("compare.json", comparison)?;
+    folder.write("compare.md", report::comparison::markdown(comparison).as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,443 @@
+//! Two kernels compared on one device: both sides' plans sent as one job, what came back taken
+//! apart again, one profile each, and what interleaved calls say of their times.
+//!
+//! Each side has a folder of the run of its own (`a/`, `b/`) that reads like any run's. A look (ncu,
+//! nsys) that fails on one side costs neither the other side nor the times: the comparison says why
+//! it is not there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rgpu_case::CaseReport;
+use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
+
+use super::assemble::{self, Parts};
+use super::blobs::submission;
+use super::facts::FactsCache;
+use super::job::{self, Desk, HostFile, JobEnd};
+use super::local_build;
+use super::programs::Programs;
+use super::provenance::EnvRecord;
+use super::said::Said;
+use crate::analysis::Thresholds;
+use crate::analysis::compare::Paired;
+use crate::bundle::{self, BlobSource, Packer};
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::{Entry, Mode};
+use crate::model::comparison::Part;
+use crate::model::{Beside, Profile};
+use crate::remote::{Follow, RemoteSpec};
+use crate::store::RunFolder;
+use crate::tool::{self, Expectations, JobName, PairDraft, Request, SIDES, Target, Toolbox};
+
+/// Plans that one comparison may send at most.
+const MOST_PLANS: u32 = 24;
+
+/// Everything a comparison needs.
+pub struct CompareRun<'a> {
+    /// What is asked of each side; the modes are those of [`CompareRun::looks`], one after another.
+    pub requests: [Request; 2],
+    /// How to look besides the times, in order: ncu, nsys; empty for the times alone.
+    pub looks: Vec<Mode>,
+    /// The remote's definition.
+    pub spec: &'a RemoteSpec,
+    /// Its facts, kept from run to run.
+    pub cache: FactsCache,
+    /// Our programs for the host.
+    pub programs: &'a Programs,
+    /// The user's project.
+    pub project: &'a Path,
+    /// Where the base kernel lies: its repository's state is recorded.
+    pub source_folder: &'a Path,
+    /// The user's own thresholds of the rules.
+    pub thresholds: &'a Thresholds,
+    /// Unix seconds.
+    pub now_s: i64,
+    /// Hashes files, each once a run.
+    pub packer: Packer,
+}
+
+/// What a comparison brought.
+#[derive(Debug)]
+pub struct Sides {
+    /// The profile of each side with the documents beside it.
+    pub profiles: [(Profile, Beside); 2],
+    /// What the interleaved calls gave, by case; empty without a GPU.
+    pub paired: Vec<Paired>,
+    /// What each tool gave or why it is not there.
+    pub parts: Vec<Part>,
+}
+
+/// A look at one side: the rung it ended on, or why there is none.
+type Looked = std::result::Result<String, String>;
+
+/// One side in the making.
+struct Side {
+    name: &'static str,
+    request: Request,
+    parts: Parts,
+    folder: RunFolder,
+    /// What became of each look.
+    looked: Vec<(Mode, Looked)>,
+}
+
+impl CompareRun<'_> {
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// The link, the host, a side that does not build or computes wrong results, our disk, a
+    /// cancel.
+    pub async fn run(mut self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Sides> {
+        let mut facts = match self.cache.load(self.now_s) {
+            Some(facts) => facts,
+            None => self.ask(follow, desk).await?,
+        };
+        desk.folder
+            .write_json("env.json", &EnvRecord::new(Some(facts.clone()), self.source_folder))?;
+        let mut sides = Vec::new();
+        for (name, request) in SIDES.into_iter().zip(self.requests.clone()) {
+            let parts = Parts::new(&request, self.project, self.thresholds);
+            let folder = desk.folder.side(name)?;
+            sides.push(Side { name, request, parts, folder, looked: Vec::new() });
+        }
+        for side in &mut sides {
+            self.compile_here(follow, &facts, desk, side).await?;
+        }
+        let mut built = BTreeMap::new();
+        let mut seq = 1;
+        let looks = if self.looks.is_empty() { vec![Mode::Bench] } else { self.looks.clone() };
+        for (at, mode) in looks.into_iter().enumerate() {
+            let mut open = [true, true];
+            for side in &mut sides {
+                side.request.mode = mode;
+                side.request.skip.clear();
+            }
+            while open != [false, false] && seq <= MOST_PLANS {
+                let planned = self.plan(&sides, open, &facts, desk, seq);
+                let PairDraft { draft, expect } = match planned {
+                    Ok(planned) => planned,
+                    // What a later look cannot have costs only itself.
+                    Err(failure) if at > 0 => {
+                        sides.iter_mut().zip(open).filter(|(_, open)| *open).for_each(
+                            |(side, _)| side.looked.push((mode, Err(failure.to_string()))),
+                        );
+                        break;
+                    }
+                    Err(failure) => return Err(failure),
+                };
+                let job = draft.plan.job.clone();
+                let bundle = self.packer.pack(draft)?;
+                desk.folder.write_json(&format!("plan-{seq}.json"), &bundle.plan)?;
+                desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
+                let mut blobs = bundle.blobs;
+                blobs.extend(built.clone());
+                match job::submit(follow, &submission(bundle.plan, blobs), desk).await {
+                    Err(failure) if failure.code == "facts_changed" => {
+                        self.cache.forget();
+                        facts = self.ask(follow, desk).await?;
+                        continue;
+                    }
+                    other => other?,
+                }
+                let end = job::follow_to_end(follow, &job, &[], desk).await?;
+                seq += 1;
+                for (index, expect) in expect.into_iter().enumerate() {
+                    let Some(expect) = expect else { continue };
+                    open[index] = self.take(&mut sides[index], &end, &expect, mode, desk)?;
+                }
+                for side in &sides {
+                    if let Some(failure) = ended(side, follow, &end) {
+                        return Err(failure);
+                    }
+                }
+                for side in &mut sides {
+                    // The same GPU for whatever is still to come.
+                    if let Some(uuid) = &end.gpu {
+                        side.request.gpu = GpuChoice::Uuid(uuid.clone());
+                    }
+                    self.reuse(side, &mut built)?;
+                }
+            }
+        }
+        finish(sides, facts, desk)
+    }
+
+    async fn ask(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<HostFacts> {
+        self.cache.ask(follow, self.spec, self.programs, self.now_s, desk.reporter).await
+    }
+
+    fn plan(
+        &self,
+        sides: &[Side],
+        open: [bool; 2],
+        facts: &HostFacts,
+        desk: &mut Desk<'_>,
+        seq: u32,
+    ) -> Result<PairDraft> {
+        let toolbox = Toolbox {
+            runner: self.programs.runner.clone(),
+            collector: self.programs.collector.clone(),
+        };
+        let job = JobName { run: desk.record.id.clone(), sequence: seq };
+        let mut requests = [None, None];
+        for ((slot, side), open) in requests.iter_mut().zip(sides).zip(open) {
+            *slot = open.then_some(&side.request);
+        }
+        let planned = tool::plan_pair(requests, facts, &toolbox, &job)?;
+        let mut said: Vec<&String> = Vec::new();
+        for note in planned.expect.iter().flatten().flat_map(|e| &e.notes) {
+            if !said.contains(&note) {
+                said.push(note);
+                desk.reporter.say(&Said::Note { text: note });
+            }
+        }
+        Ok(planned)
+    }
+
+    /// Compiles on this machine what a host without a compiler cannot.
+    async fn compile_here(
+        &self,
+        follow: &Follow,
+        facts: &HostFacts,
+        desk: &mut Desk<'_>,
+        side: &mut Side,
+    ) -> Result<()> {
+        let Target::Kernel { spec, .. } = &side.request.target else { return Ok(()) };
+        let has = !tool::compilers(facts, &spec.entry).is_empty();
+        if has || super::is_local(follow) || !matches!(spec.entry, Entry::Device(_)) {
+            return Ok(());
+        }
+        let mut own = Desk {
+            folder: &side.folder,
+            record: &mut *desk.record,
+            reporter: &mut *desk.reporter,
+            cancel: desk.cancel.clone(),
+            input: None,
+        };
+        let (end, expect) =
+            match local_build::build(&side.request, facts, self.programs, &mut own).await {
+                Ok(built) => built,
+                // The plan says that there is no compiler.
+                Err(failure) if failure.code == "no_compiler" => return Ok(()),
+                Err(failure) => return Err(failure),
+            };
+        side.request.prebuilt =
+            side.parts.take_local_build(&side.folder, &end, &expect, &side.request)?;
+        if end.step_ok("build") {
+            return Ok(());
+        }
+        side.parts.job = Some(end);
+        let failure = RemoteSpec::local().open().ok().and_then(|l| side.parts.failure(&*l));
+        Err(failure.unwrap_or_else(|| {
+            Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
+        }))
+    }
+
+    /// Takes in a side's part of an ended job; whether another rung should be tried.
+    fn take(
+        &self,
+        side: &mut Side,
+        end: &JobEnd,
+        expect: &Expectations,
+        mode: Mode,
+        desk: &mut Desk<'_>,
+    ) -> Result<bool> {
+        let end = part_of(end, side.name);
+        bring_logs(desk.folder, &side.folder, side.name)?;
+        side.parts.expect(expect);
+        let refused = side.parts.take(&side.folder, &end, &side.request)?;
+        let rung = end.rung_of("profile").map(str::to_owned);
+        let told = end.last_rung("profile").map(why);
+        side.parts.job = Some(end);
+        if let Some(refused) = refused {
+            desk.reporter.say(&Said::Refused {
+                rung: &refused.rung,
+                code: refused.code,
+                text: &refused.text,
+            });
+            side.looked.retain(|(m, _)| *m != mode);
+            side.looked.push((mode, Err(format!("{}: {}", refused.rung, refused.text))));
+            match refused.metrics.is_empty() {
+                true => drop(side.request.skip.insert(refused.rung)),
+                false => side.request.drop_metrics.extend(refused.metrics),
+            }
+            return Ok(true);
+        }
+        let looked = rung.ok_or_else(|| {
+            let left_out = expect.left_out.first().map(|r| format!("{}: {}", r.rung, r.words));
+            told.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
+        });
+        side.looked.retain(|(m, _)| *m != mode);
+        side.looked.push((mode, looked));
+        Ok(false)
+    }
+
+    /// What is built travels on into the next plan.
+    fn reuse(&mut self, side: &mut Side, built: &mut BTreeMap<Digest, BlobSource>) -> Result<()> {
+        side.request.reuse.clear();
+        for (path, local) in &side.parts.built {
+            side.request.reuse.push(self.packer.built(path, local, built)?);
+        }
+        Ok(())
+    }
+}
+
+/// A rung's own words on why it failed.
+fn why(record: &RungRecord) -> String {
+    match record.words.is_empty() {
+        true => format!("{}: {}", record.rung, tool::reason(&record.code).title),
+        false => format!("{}: {}", record.rung, record.words),
+    }
+}
+
+/// The failure that ends the comparison: a side that does not build, is wrong, or cannot be timed.
+fn ended(side: &Side, follow: &Follow, end: &JobEnd) -> Option<Failure> {
+    let mine = match &end.outcome {
+        Some(Outcome::Failed { step, .. }) => tool::side_of(step, side.name).is_some(),
+        Some(Outcome::Done) => true,
+        // The job as a whole: either side tells it.
+        _ => true,
+    };
+    let mut failure = side.parts.failure(follow.remote()).filter(|_| mine)?;
+    if failure.place.step.is_some()
+        && matches!(end.outcome, Some(Outcome::Failed { .. } | Outcome::Done))
+    {
+        failure = failure.hint(format!("it is side `{}` of the comparison", side.name));
+    }
+    Some(failure)
+}
+
+/// A side's part of a job, under the names that it has alone.
+fn part_of(end: &JobEnd, side: &str) -> JobEnd {
+    let own = |path: &str| path.strip_prefix(side)?.strip_prefix('/').map(str::to_owned);
+    let mut part = end.clone();
+    part.outcome = match &end.outcome {
+        Some(Outcome::Failed { step, code }) => Some(match tool::side_of(step, side) {
+            Some(step) => Outcome::Failed { step, code: code.clone() },
+            None => Outcome::Done,
+        }),
+        other => other.clone(),
+    };
+    part.rungs = end
+        .rungs
+        .iter()
+        .filter_map(|r| Some(RungRecord { step: tool::side_of(&r.step, side)?, ..r.clone() }))
+        .collect();
+    part.ended = end
+        .ended
+        .iter()
+        .filter_map(|(step, rung)| Some((tool::side_of(step, side)?, rung.clone())))
+        .collect();
+    part.files = end
+        .files
+        .iter()
+        .filter_map(|file| {
+            let mut artifact = file.artifact.clone();
+            artifact.path = own(&artifact.path)?;
+            artifact.step = tool::side_of(&artifact.step, side)?;
+            Some(HostFile { host_path: own(&file.host_path)?, rung: file.rung.clone(), artifact })
+        })
+        .collect();
+    part
+}
+
+/// Moves a side's logs into its folder, under the names they would have in a run of its own.
+fn bring_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
+    let failed = |e: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "cannot write the run folder").cause(e)
+    };
+    let from = run.path().join("log");
+    let Ok(entries) = std::fs::read_dir(&from) else { return Ok(()) };
+    let to = side.path().join("log");
+    std::fs::create_dir_all(&to).map_err(failed)?;
+    for entry in entries.filter_map(std::result::Result::ok) {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        if let Some(own) = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')) {
+            std::fs::rename(entry.path(), to.join(own)).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn finish(sides: Vec<Side>, facts: HostFacts, desk: &Desk<'_>) -> Result<Sides> {
+    let mut paired = Vec::new();
+    let mut looked: Vec<[(Mode, Looked); 2]> = Vec::new();
+    let mut profiles = Vec::new();
+    let mut timed = true;
+    for side in sides {
+        if side.name == SIDES[0] {
+            paired = paired_of(&side.folder);
+            looked = side.looked.iter().map(|l| [l.clone(), l.clone()]).collect();
+        } else {
+            for ([_, second], other) in looked.iter_mut().zip(side.looked.iter()) {
+                *second = other.clone();
+            }
+        }
+        let mut record = desk.record.clone();
+        record.title = format!("side {} of {}", side.name, desk.record.title);
+        record.jobs.clear();
+        side.folder.save(&record)?;
+        let made = assemble::profile(side.parts, &side.request, facts.clone(), &record);
+        timed &= made.0.gpu.is_some();
+        profiles.push(made);
+    }
+    let [a, b] = <[(Profile, Beside); 2]>::try_from(profiles)
+        .map_err(|_| Failure::new(Exit::Bug, "bug", "a comparison has other than two sides"))?;
+    let mut parts = vec![Part {
+        part: "speedup".to_owned(),
+        there: !paired.is_empty(),
+        note: match (paired.is_empty(), timed) {
+            (false, _) => "timed calls interleaved a b b a in one process on one device".to_owned(),
+            (true, true) => "the interleaved calls gave no times".to_owned(),
+            (true, false) => "the host has no GPU: the references ran on the CPU".to_owned(),
+        },
+    }];
+    for mode in [Mode::Nsys, Mode::Ncu] {
+        parts.push(part(mode, looked.iter().find(|[(m, _), _]| *m == mode)));
+    }
+    Ok(Sides { profiles: [a, b], paired, parts })
+}
+
+/// Whether a tool looked at both sides, and what kept it from that.
+fn part(mode: Mode, looked: Option<&[(Mode, Looked); 2]>) -> Part {
+    let name = mode.name();
+    let reached = |looked: &Looked| match looked {
+        // A ladder may end on another tool's rung.
+        Ok(rung) if rung.starts_with(name) => Ok(rung.clone()),
+        Ok(rung) => Err(format!("ended on rung `{rung}`")),
+        Err(why) => Err(why.clone()),
+    };
+    let (there, note) = match looked {
+        None => (false, "not asked for".to_owned()),
+        Some([(_, a), (_, b)]) => match (reached(a), reached(b)) {
+            (Ok(a), Ok(b)) if a == b => (true, format!("rung `{a}` on both sides")),
+            (Ok(a), Ok(b)) => (true, format!("rung `{a}` on side a, `{b}` on side b")),
+            (Err(a), Err(b)) if a == b => (false, a),
+            (a, b) => {
+                let said = |side: &str, r: &std::result::Result<String, String>| {
+                    r.as_ref().err().map(|why| format!("side {side}: {why}"))
+                };
+                let both = [said("a", &a), said("b", &b)];
+                (false, both.into_iter().flatten().collect::<Vec<_>>().join("; "))
+            }
+        },
+    };
+    Part { part: name.to_owned(), there, note }
+}
+
+/// What the runner said of the interleaved calls.
+fn paired_of(side: &RunFolder) -> Vec<Paired> {
+    let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
+    let Ok(report) = serde_json::from_slice::<CaseReport>(&bytes) else { return Vec::new() };
+    let of = |set: rgpu_case::DataSetReport| {
+        let paired = set.paired?;
+        let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
+        sound.then(|| Paired {
+            case: set.name,
+            speedup: paired.speedup,
+            ci95: paired.ci95,
+            rounds: paired.rounds as u64,
+        })
+    };
+    report.data_sets.into_iter().filter_map(of).collect()
+}
