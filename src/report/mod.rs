@@ -4,14 +4,17 @@
 //! snapshots hold what users read. A report is one or several [`Document`]s; the first is the one
 //! that stands for it on a terminal.
 
+mod brief;
 mod busy;
 pub mod comparison;
+mod csv;
 mod document;
 mod grid;
 mod headline;
 mod html;
 mod json;
 mod markdown;
+mod perfetto;
 mod quantity;
 mod subject;
 mod terminal;
@@ -45,16 +48,26 @@ pub struct Report {
     pub id: &'static str,
     /// Where it goes unless the user says otherwise.
     pub shown: Shown,
+    /// Why there is nothing to render, where that is so.
+    pub lacks: fn(&Subject<'_>) -> Option<&'static str>,
     /// Renders it: at least one document, the main one first.
     pub render: fn(&Subject<'_>, &Style) -> Vec<Document>,
 }
 
 /// Every report.
 pub static REPORTS: &[Report] = &[
-    Report { id: "table", shown: Shown::Printed, render: terminal::render },
-    Report { id: "json", shown: Shown::Printed, render: json::render },
-    Report { id: "markdown", shown: Shown::Printed, render: markdown::render },
-    Report { id: "html", shown: Shown::Filed, render: html::render },
+    Report { id: "table", shown: Shown::Printed, lacks: |_| None, render: terminal::render },
+    Report { id: "json", shown: Shown::Printed, lacks: |_| None, render: json::render },
+    Report { id: "markdown", shown: Shown::Printed, lacks: |_| None, render: markdown::render },
+    Report { id: "csv", shown: Shown::Printed, lacks: |_| None, render: csv::render },
+    Report { id: "brief", shown: Shown::Printed, lacks: |_| None, render: brief::render },
+    Report { id: "html", shown: Shown::Filed, lacks: |_| None, render: html::render },
+    Report {
+        id: "perfetto",
+        shown: Shown::Filed,
+        lacks: perfetto::lacks,
+        render: perfetto::render,
+    },
 ];
 
 /// The report of this name.

@@ -16,6 +16,13 @@ pub(super) fn place(
     opened: &Opened,
     style: &Style,
 ) -> Result<()> {
+    if let Some(why) = (report.lacks)(&opened.subject()) {
+        let what = format!("there is nothing to show as `{}`", report.id);
+        return Err(Failure::new(Exit::Artifact, "nothing_to_show", what)
+            .file(&args.what)
+            .cause(why)
+            .hint("`--format table` shows what there is"));
+    }
     if args.out.is_none() && !args.open && report.shown == Shown::Printed {
         app.print(&report.text(&opened.subject(), style));
         return Ok(());

@@ -32,7 +32,7 @@ function hotspots() {
       { label: "samples", num: true, cell: r => r.samples === undefined ? "" : count(r.samples), key: r => r.samples || 0 },
       { label: "share", num: true, cls: "hot", cell: r => { const f = document.createDocumentFragment(); f.append(bar(null, (r.samples || 0) / most), heat(r)); return f; }, key: r => r.samples || 0 },
     ];
-    const waits = { label: "waits for", cell: r => { const w = worst(r); return w ? `${w[0]} ${percent(100 * w[1] / Math.max(1, r.samples || w[1]))}` : ""; }, key: r => (worst(r) || [""])[0] };
+    const waits = { label: "waits for", cell: r => { const w = worst(r); return w ? el("span", { class: "whole" }, `${w[0]} ${(100 * w[1] / Math.max(1, r.samples || w[1])).toFixed(0)} %`) : ""; }, key: r => (worst(r) || [""])[0] };
     const counted = [
       { label: "executed", num: true, cell: r => r.executed === undefined ? "" : count(r.executed), key: r => r.executed },
       { label: "threads", num: true, cell: r => r.thread_executed === undefined || !r.executed ? "" : (r.thread_executed / r.executed).toFixed(1), key: r => r.thread_executed / r.executed },

@@ -22,10 +22,12 @@ const choice = picker();
 if (choice) document.getElementById("launches").querySelector("h2").after(choice);
 
 const links = [...nav.querySelectorAll("a")];
-const seen = new IntersectionObserver(list => {
-  for (const entry of list) {
-    if (entry.isIntersecting) links.forEach(a => a.classList.toggle("here", a.hash === "#" + entry.target.id));
-  }
-}, { rootMargin: "-20% 0px -70% 0px" });
-main.querySelectorAll("section").forEach(s => seen.observe(s));
+const sections = [...main.querySelectorAll("section")];
+function mark() {
+  const above = sections.filter(s => s.getBoundingClientRect().top < 150);
+  const here = above.length ? above[above.length - 1] : sections[0];
+  links.forEach(a => a.classList.toggle("here", a.hash === "#" + here.id));
+}
+window.addEventListener("scroll", mark, { passive: true });
+mark();
 root.dataset.ready = (performance.now() - began).toFixed(0);

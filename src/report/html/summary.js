@@ -29,7 +29,7 @@ function tiles() {
     if (sol.flops) list.push(tile("MFU", percent(sol.flops.percent), `of ${sol.flops.label} (${sol.flops.source})`, sol.flops.percent / 100));
   }
   const launch = current();
-  if (launch) {
+  if (launch && launch.detailed) {
     if (launch.duration_ns !== undefined) list.push(tile("This launch", duration(launch.duration_ns), "the tool's own clock policy"));
     const shares = [
       ["Compute (SM)", "sm__throughput.avg.pct_of_peak_sustained_elapsed"],
@@ -44,7 +44,7 @@ function tiles() {
   }
   if (page.busy) {
     list.push(tile("GPU busy", percent(100 * page.busy.busy_ns / Math.max(1, page.busy.span_ns)),
-      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)}`, page.busy.busy_ns / page.busy.span_ns));
+      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)} from first to last event`, page.busy.busy_ns / page.busy.span_ns));
   }
   if (page.correctness) {
     const c = page.correctness;

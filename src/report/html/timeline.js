@@ -9,12 +9,15 @@ function lanes(trace) {
     rows.get(key).events.push(event);
   };
   const end = trace.span_ns;
+  // Tools number threads by process and system: what a reader needs is which is which.
+  const threads = [...new Set([...trace.ranges, ...trace.calls].map(e => e[3]))];
+  const which = id => threads.length > 1 ? `, thread ${threads.indexOf(id) + 1}` : "";
   for (const [name, start, length, thread, depth] of trace.ranges) {
-    put([0, thread, 0, depth], depth ? "" : `ranges, thread ${thread}`, "range",
+    put([0, thread, 0, depth], depth ? "" : `NVTX ranges${which(thread)}`, "range",
       { start, length: length === null ? end - start : length, name: trace.names[name], open: length === null });
   }
   for (const [name, start, length, thread, waits] of trace.calls) {
-    put([0, thread, 1, 0], `CUDA calls, thread ${thread}`, "call", { start, length, name: trace.names[name], waits });
+    put([0, thread, 1, 0], `CUDA calls${which(thread)}`, "call", { start, length, name: trace.names[name], waits });
   }
   for (const [kind, name, start, length, device, stream, size, launch] of trace.work) {
     const copy = kind === "copy" || kind === "set";

@@ -1,0 +1,159 @@
+//! A summary for an agent: most important first, within a budget of bytes, whole lines only.
+//!
+//! Lines are short `key: value` facts, one thought each, so that a reader with little room can stop
+//! anywhere. What did not fit is counted in the last line.
+
+use super::headline::headline;
+use super::quantity::{digits, duration, per_second, percent};
+use super::text::short_name;
+use super::{Document, Style, Subject};
+use crate::model::{Launch, Profile};
+
+/// The summary.
+pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
+    vec![Document::new("brief.txt", within(&lines(subject), style.budget))]
+}
+
+/// As many of the first lines as fit, with a last line that counts the rest. A budget too small for
+/// any of it gives nothing.
+fn within(lines: &[String], budget: usize) -> String {
+    let whole: usize = lines.iter().map(|l| l.len() + 1).sum();
+    if whole <= budget {
+        return lines.iter().fold(String::with_capacity(whole), |out, l| out + l + "\n");
+    }
+    let rest = |n: usize| format!("more: {n} lines beyond {budget} bytes; see --format json\n");
+    let room = budget.saturating_sub(rest(lines.len()).len());
+    let mut out = String::new();
+    let mut taken = 0;
+    for line in lines {
+        if out.len() + line.len() + 1 > room {
+            break;
+        }
+        out += line;
+        out.push('\n');
+        taken += 1;
+    }
+    let last = rest(lines.len() - taken);
+    if out.len() + last.len() <= budget { out + &last } else { out }
+}
+
+/// One line, whatever a name holds.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn lines(subject: &Subject<'_>) -> Vec<String> {
+    let profile = subject.profile;
+    let mut out = Vec::new();
+    let mut say = |text: String| out.push(line(&text));
+    let head = headline(subject);
+    say(format!("verdict: {}. {}", head.title, head.text));
+    say(format!(
+        "what: {} ({}) on {}, rung {}",
+        profile.kernel.name,
+        profile.run.mode,
+        profile.device.as_deref().unwrap_or("no GPU"),
+        profile.rung
+    ));
+    if let Some(t) = &profile.timing {
+        let mut text = format!(
+            "time: {} median of {}, 95 % {} to {}",
+            duration(t.median_ns),
+            t.samples,
+            duration(t.ci95_ns[0]),
+            duration(t.ci95_ns[1])
+        );
+        for (x, unit) in [(t.bytes_per_s, "B"), (t.flops_per_s, "FLOP")] {
+            if let Some(x) = x.filter(|x| *x > 0.0) {
+                text += &format!(", {}", per_second(x, unit));
+            }
+        }
+        say(text);
+    }
+    if let Some(c) = &profile.correctness {
+        say(format!("results: {} ({} of {} wrong)", c.verdict, c.wrong, c.checked));
+    }
+    for f in &profile.findings {
+        let kernel = f.kernel.as_deref().map(|k| format!("{}: ", short_name(k)));
+        say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
+        say(format!("  do: {}", f.hint));
+        for e in &f.evidence {
+            let (value, unit, threshold) = (digits(e.value), &e.unit, digits(e.threshold));
+            say(format!("  because: {} = {value} {unit} (against {threshold})", e.metric));
+        }
+    }
+    for cause in profile.sanitizer.iter().flat_map(|r| &r.causes) {
+        let at = cause.file.as_deref().map(|f| format!("{f}:{}: ", cause.line.unwrap_or(0)));
+        say(format!("sanitizer: {}{}", at.unwrap_or_default(), cause.text));
+    }
+    profile.speed_of_light.iter().for_each(|sol| {
+        say(format!("speed of light {}: {} ({} side)", sol.case, percent(sol.percent), sol.bound));
+    });
+    hot(subject, &mut say);
+    profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l)));
+    sums(profile, &mut say);
+    for step in profile.ladder.iter().filter(|r| !r.ok) {
+        say(format!("not on rung {}: {} {}", step.rung, step.code, step.words));
+    }
+    profile.gaps.iter().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
+    out
+}
+
+fn hot(subject: &Subject<'_>, say: &mut impl FnMut(String)) {
+    for spots in subject.hotspots.iter().flat_map(|h| &h.launches) {
+        let total = spots.samples.unwrap_or(0).max(1) as f64;
+        for spot in spots.lines.iter().take(3) {
+            let samples = spot.counts.samples.unwrap_or(0) as f64;
+            say(format!(
+                "hot line: {}:{} {} of samples in {}: {}",
+                spot.at.file,
+                spot.at.line,
+                percent(100.0 * samples / total),
+                short_name(&spots.kernel),
+                spot.text.as_deref().unwrap_or_default().trim()
+            ));
+        }
+    }
+}
+
+fn launch(l: &Launch) -> String {
+    let mut text = format!("launch {}: {}", l.id, short_name(&l.kernel));
+    let mut add = |part: String| text += &format!(", {part}");
+    l.duration_ns.into_iter().for_each(|ns| add(duration(ns)));
+    l.classification.iter().for_each(|c| add(c.primary.clone()));
+    for s in l.stalls.iter().filter(|s| s.reason != "selected").take(2) {
+        s.percent.into_iter().for_each(|p| add(format!("{} {}", s.reason, percent(p))));
+    }
+    text
+}
+
+fn sums(profile: &Profile, say: &mut impl FnMut(String)) {
+    for k in profile.kernels.iter().take(20) {
+        let (name, total) = (short_name(&k.kernel), duration(k.total_ns as f64));
+        say(format!("kernel: {name}, {total} in {} launches", k.launches));
+    }
+    for r in profile.regions.iter().take(40) {
+        if let Some(ns) = r.gpu_ns {
+            say(format!("region: {}, GPU {}", r.display(), duration(ns as f64)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_and_the_budget_holds_whatever_it_is() {
+        let lines: Vec<String> = (0..40).map(|n| format!("fact {n}: µ and ×")).collect();
+        for budget in 0..900 {
+            let text = within(&lines, budget);
+            assert!(text.len() <= budget);
+            assert!(text.is_empty() || text.ends_with('\n'));
+            for line in text.lines() {
+                assert!(line.starts_with("more: ") || lines.contains(&line.to_owned()), "{line}");
+            }
+        }
+        assert_eq!(within(&lines, 4096).lines().count(), 40);
+    }
+}

@@ -1,0 +1,206 @@
+//! Tables for spreadsheets and scripts, after RFC 4180: kernels, metrics and regions.
+//!
+//! Units stand in the heads, so that cells are plain numbers. A text that a spreadsheet would take
+//! for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage return) gets a `'` before
+//! it: kernel and region names come from the profiled program and are not to be trusted. No name of
+//! C++ or Python begins so.
+
+use std::collections::BTreeMap;
+
+use super::{Document, Style, Subject};
+use crate::model::{Launch, Profile, Value};
+
+/// `kernels.csv`, `metrics.csv`, `regions.csv`.
+pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+    let profile = subject.profile;
+    vec![
+        Document::new("kernels.csv", kernels(profile)),
+        Document::new("metrics.csv", metrics(profile)),
+        Document::new("regions.csv", regions(profile)),
+    ]
+}
+
+/// Rows being written; a writer into memory does not fail.
+struct Sheet(csv::Writer<Vec<u8>>);
+
+impl Sheet {
+    fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Self {
+        let terminator = csv::Terminator::CRLF;
+        let mut sheet = Self(csv::WriterBuilder::new().terminator(terminator).from_writer(vec![]));
+        sheet.row(head.into_iter().map(str::to_owned));
+        sheet
+    }
+
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let _ = self.0.write_record(cells.into_iter().map(|cell| cell.into_bytes()));
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        self.0.into_inner().unwrap_or_default()
+    }
+}
+
+/// A text of the profiled program, harmless in a spreadsheet.
+fn text(foreign: &str) -> String {
+    if foreign.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{foreign}")
+    } else {
+        foreign.to_owned()
+    }
+}
+
+fn number(x: Option<impl ToString>) -> String {
+    x.map(|x| x.to_string()).unwrap_or_default()
+}
+
+fn kernels(profile: &Profile) -> Vec<u8> {
+    let mut sheet = Sheet::new([
+        "kernel",
+        "device",
+        "launches",
+        "total [ns]",
+        "mean [ns]",
+        "min [ns]",
+        "max [ns]",
+        "share [%]",
+    ]);
+    let all: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
+    for k in &profile.kernels {
+        sheet.row([
+            text(&k.kernel),
+            text(profile.device.as_deref().unwrap_or_default()),
+            k.launches.to_string(),
+            k.total_ns.to_string(),
+            format!("{:.1}", k.total_ns as f64 / k.launches.max(1) as f64),
+            k.min_ns.to_string(),
+            k.max_ns.to_string(),
+            format!("{:.3}", 100.0 * k.total_ns as f64 / all.max(1) as f64),
+        ]);
+    }
+    sheet.into_bytes()
+}
+
+/// One row a launch; a metric that two launches have in two units takes two columns.
+fn metrics(profile: &Profile) -> Vec<u8> {
+    let mut columns: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (id, metric) in profile.launches.iter().flat_map(|l| &l.metrics) {
+        columns.insert((id, &metric.unit), 0);
+    }
+    columns.values_mut().enumerate().for_each(|(at, column)| *column = at);
+    let fixed =
+        ["launch", "kernel", "region", "stream", "grid", "block", "start [ns]", "duration [ns]"];
+    let heads: Vec<String> = columns
+        .keys()
+        .map(|(id, unit)| if unit.is_empty() { text(id) } else { text(&format!("{id} [{unit}]")) })
+        .collect();
+    let mut sheet = Sheet::new(fixed.into_iter().chain(heads.iter().map(String::as_str)));
+    for launch in &profile.launches {
+        let mut cells = vec![String::new(); columns.len()];
+        for (id, metric) in &launch.metrics {
+            if let Some(at) = columns.get(&(id.as_str(), metric.unit.as_str())) {
+                cells[*at] = match &metric.value {
+                    Value::Int(n) => n.to_string(),
+                    Value::Float(x) => x.to_string(),
+                    Value::Text(words) => text(words),
+                };
+            }
+        }
+        sheet.row(launch_cells(launch).into_iter().chain(cells));
+    }
+    sheet.into_bytes()
+}
+
+fn launch_cells(launch: &Launch) -> [String; 8] {
+    let shape = |n: [u32; 3]| format!("{}x{}x{}", n[0], n[1], n[2]);
+    let region = crate::model::Region { path: launch.region.clone(), ..Default::default() };
+    [
+        launch.id.to_string(),
+        text(&launch.kernel),
+        text(&region.display()),
+        number(launch.stream),
+        shape(launch.grid),
+        shape(launch.block),
+        number(launch.start_ns),
+        number(launch.duration_ns),
+    ]
+}
+
+fn regions(profile: &Profile) -> Vec<u8> {
+    let mut sheet = Sheet::new([
+        "region",
+        "depth",
+        "kind",
+        "instances",
+        "host [ns]",
+        "GPU [ns]",
+        "launches",
+        "kernels",
+    ]);
+    for r in &profile.regions {
+        let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
+        sheet.row([
+            text(&r.display()),
+            r.path.len().to_string(),
+            r.kind.clone(),
+            number(r.instances),
+            number(r.host_ns),
+            number(r.gpu_ns),
+            launches.to_string(),
+            r.kernels.len().to_string(),
+        ]);
+    }
+    sheet.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::timeline::KernelSum;
+    use crate::model::{Metric, Region};
+
+    fn hostile() -> Profile {
+        let launch = |id, unit: &str| Launch {
+            id,
+            kernel: "void k<int, \"x\">(int*)".to_owned(),
+            duration_ns: Some(1500.5),
+            region: vec!["A".to_owned(), "b::c".to_owned()],
+            metrics: [(
+                "dram__bytes.sum".to_owned(),
+                Metric { value: Value::Int(7), unit: unit.to_owned(), from: String::new() },
+            )]
+            .into(),
+            ..Launch::default()
+        };
+        Profile {
+            kernels: vec![KernelSum {
+                kernel: "=cmd|' /C calc'!A0".to_owned(),
+                launches: 2,
+                total_ns: 3,
+                min_ns: 1,
+                max_ns: 2,
+            }],
+            launches: vec![launch(0, "byte"), launch(1, "kbyte")],
+            regions: vec![Region { path: vec!["a\nb".to_owned()], ..Region::default() }],
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn names_that_look_like_formulas_quotes_and_commas_stay_texts() {
+        let profile = hostile();
+        let texts: Vec<String> = render(&(&profile).into(), &Style::default())
+            .into_iter()
+            .map(|d| format!("{}\n{}", d.name, d.clone().into_text().replace("\r\n", "\n")))
+            .collect();
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn every_row_has_as_many_cells_as_the_head() {
+        let profile = hostile();
+        for document in render(&(&profile).into(), &Style::default()) {
+            let mut reader = csv::Reader::from_reader(document.bytes.as_slice());
+            assert!(reader.records().all(|row| row.is_ok()), "{}", document.name);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `kernels.md`: which kernels hold the GPU's time, longest first.
+
+use super::{Align, Grid, plain, section};
+use crate::model::Profile;
+
+/// The text.
+pub(super) fn report(profile: &Profile) -> String {
+    let mut out = format!("# Kernels of {}\n\n", plain(&profile.kernel.name));
+    section(&mut out, table(profile, usize::MAX), WHY_NONE);
+    out
+}
+
+/// Why a profile may have no kernels.
+pub(super) const WHY_NONE: &str = "This rung sees no kernel on the GPU.";
+
+/// The first `most` kernels.
+pub(super) fn table(profile: &Profile, most: usize) -> Grid {
+    let mut grid = Grid::new(&[
+        ("kernel", Align::Left),
+        ("device", Align::Left),
+        ("total ms", Align::Right),
+        ("calls", Align::Right),
+        ("mean ms", Align::Right),
+    ]);
+    let device = plain(profile.device.as_deref().unwrap_or("unknown"));
+    let ms = |ns: f64| format!("{:.6}", ns / 1e6);
+    for k in profile.kernels.iter().take(most) {
+        grid.row([
+            plain(&k.kernel),
+            device.clone(),
+            ms(k.total_ns as f64),
+            k.launches.to_string(),
+            ms(k.total_ns as f64 / k.launches.max(1) as f64),
+        ]);
+    }
+    grid
+}

@@ -1,0 +1,41 @@
+//! `operators.md`: what a framework was asked for, above the kernels that did it.
+
+use super::{Align, Grid, plain, section};
+use crate::model::Profile;
+
+/// The text.
+pub(super) fn report(profile: &Profile) -> String {
+    let mut out = format!("# Operators of {}\n\n", plain(&profile.kernel.name));
+    section(&mut out, table(profile, usize::MAX), WHY_NONE);
+    out
+}
+
+/// Why a profile may have no operators.
+pub(super) const WHY_NONE: &str =
+    "No torch trace is part of this run, and nothing else tells of operators.";
+
+/// The first `most` operators.
+pub(super) fn table(profile: &Profile, most: usize) -> Grid {
+    let mut grid = Grid::new(&[
+        ("operator", Align::Left),
+        ("calls", Align::Right),
+        ("GPU ms", Align::Right),
+        ("own GPU ms", Align::Right),
+        ("host ms", Align::Right),
+        ("own host ms", Align::Right),
+        ("longest kernel", Align::Left),
+    ]);
+    let ms = |ns: u64| format!("{:.6}", ns as f64 / 1e6);
+    for o in profile.operators.iter().take(most) {
+        grid.row([
+            plain(&o.name),
+            o.calls.to_string(),
+            o.gpu_ns.map(ms).unwrap_or_default(),
+            o.gpu_self_ns.map(ms).unwrap_or_default(),
+            ms(o.host_ns),
+            ms(o.host_self_ns),
+            o.kernels.first().map(|k| plain(&k.kernel)).unwrap_or_default(),
+        ]);
+    }
+    grid
+}

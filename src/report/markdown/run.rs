@@ -1,0 +1,122 @@
+//! `report.md`, kept in the run folder: the same facts as the terminal's.
+
+use super::{Align, Grid, plain, section};
+use crate::model::Profile;
+use crate::report::quantity::{digits, duration, per_second};
+
+/// The text.
+pub(super) fn report(profile: &Profile) -> String {
+    let mut out = format!("# {} ({})\n\n", plain(&profile.kernel.name), profile.run.mode);
+    out += &format!(
+        "Run `{}` on `{}`, {}, {:.1} s, rung `{}`.\n\n",
+        profile.run.id, profile.run.remote, profile.run.started, profile.run.seconds, profile.rung
+    );
+    out += "## Cases\n\n";
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("median", Align::Right),
+        ("95 % interval", Align::Right),
+        ("samples", Align::Right),
+        ("bandwidth", Align::Right),
+        ("rate", Align::Right),
+        ("correct", Align::Left),
+    ]);
+    for case in &profile.cases {
+        let t = case.timing.as_ref();
+        let cell = |text: Option<String>| text.unwrap_or_default();
+        grid.row([
+            plain(&case.name),
+            cell(t.map(|t| duration(t.median_ns))),
+            cell(t.map(|t| format!("{} – {}", duration(t.ci95_ns[0]), duration(t.ci95_ns[1])))),
+            cell(t.map(|t| t.samples.to_string())),
+            cell(t.and_then(|t| t.bytes_per_s).map(|x| per_second(x, "B"))),
+            cell(t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP"))),
+            cell(case.correctness.as_ref().map(|c| c.verdict.clone())),
+        ]);
+    }
+    section(&mut out, grid, "No case was timed on this rung.");
+
+    out += "## Kernels\n\n";
+    let mut grid = Grid::new(&[
+        ("kernel", Align::Left),
+        ("launches", Align::Right),
+        ("total", Align::Right),
+        ("mean", Align::Right),
+    ]);
+    for k in &profile.kernels {
+        let mean = k.total_ns as f64 / k.launches.max(1) as f64;
+        grid.row([
+            plain(&k.kernel),
+            k.launches.to_string(),
+            duration(k.total_ns as f64),
+            duration(mean),
+        ]);
+    }
+    section(&mut out, grid, "This rung sees no kernel on the GPU.");
+
+    out += "## Regions\n\n";
+    let mut grid = Grid::new(&[
+        ("region", Align::Left),
+        ("times", Align::Right),
+        ("host", Align::Right),
+        ("GPU", Align::Right),
+    ]);
+    for r in &profile.regions {
+        let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
+        let times = r.instances.map(|n| n.to_string()).unwrap_or_default();
+        grid.row([plain(&r.display()), times, time(r.host_ns), time(r.gpu_ns)]);
+    }
+    section(&mut out, grid, "No NVTX region was seen.");
+
+    out += "## What to try\n\n";
+    if profile.findings.is_empty() {
+        out += "No rule found anything.\n\n";
+    }
+    for finding in &profile.findings {
+        out += &format!("- **{}** {} {}\n", finding.id, plain(&finding.text), plain(&finding.hint));
+        for e in &finding.evidence {
+            out += &format!(
+                "  - `{}` = {} {} (threshold {}, {})\n",
+                e.metric,
+                digits(e.value),
+                e.unit,
+                digits(e.threshold),
+                e.source
+            );
+        }
+    }
+    if !profile.findings.is_empty() {
+        out.push('\n');
+    }
+
+    out += "## Ladder\n\n";
+    let mut grid = Grid::new(&[
+        ("step", Align::Left),
+        ("rung", Align::Left),
+        ("ok", Align::Left),
+        ("reason", Align::Left),
+        ("words", Align::Left),
+        ("seconds", Align::Right),
+    ]);
+    for r in &profile.ladder {
+        let ok = if r.ok { "yes" } else { "no" };
+        grid.row([
+            r.step.clone(),
+            r.rung.clone(),
+            ok.into(),
+            r.code.clone(),
+            plain(&r.words),
+            format!("{:.2}", r.seconds),
+        ]);
+    }
+    section(&mut out, grid, "No rung was tried.");
+
+    out += "## Missing\n\n";
+    if profile.gaps.is_empty() {
+        out += "Nothing that was asked for is missing.\n";
+    }
+    for gap in &profile.gaps {
+        out += &format!("- `{}`: {}\n", gap.code, plain(&gap.text));
+    }
+    out
+}

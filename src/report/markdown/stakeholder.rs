@@ -1,0 +1,278 @@
+//! `stakeholder_summary.md`: for readers who decide, not profile. What was measured, what came of
+//! it, what to do; every sentence of the narrative carries the number it rests on.
+
+use super::{Align, Grid, kernels, operators, plain, section};
+use crate::model::{Launch, Profile};
+use crate::report::headline::{headline, longest};
+use crate::report::quantity::{digits, duration, per_second, percent};
+use crate::report::text::short_name;
+use crate::report::{Subject, busy};
+
+/// Rows of the tables that name the top.
+const TOP: usize = 10;
+
+/// The text.
+pub(super) fn report(subject: &Subject<'_>) -> String {
+    let profile = subject.profile;
+    let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));
+    executive(&mut out, subject);
+    heading(&mut out, "Environment");
+    section(&mut out, environment(profile), "Nothing is known of where this ran.");
+    heading(&mut out, "Aggregates");
+    section(&mut out, aggregates(subject), "Nothing was timed on the GPU.");
+    heading(&mut out, "Per-Region Timings");
+    section(
+        &mut out,
+        regions(profile),
+        "No NVTX range was seen, so no time can be told by region.",
+    );
+    heading(&mut out, "Per-Stage Timings");
+    section(
+        &mut out,
+        stages(profile),
+        "No step of a run was recorded: this is of a report file alone.",
+    );
+    heading(&mut out, "MFU");
+    section(
+        &mut out,
+        utilisation(profile),
+        "No `[work]` is declared, so the useful operations are not known, and no share of the peak either.",
+    );
+    heading(&mut out, "Top Operators");
+    section(&mut out, operators::table(profile, TOP), operators::WHY_NONE);
+    heading(&mut out, "Top Kernels");
+    section(&mut out, kernels::table(profile, TOP), kernels::WHY_NONE);
+    heading(&mut out, "Recommendations");
+    recommendations(&mut out, profile);
+    heading(&mut out, "Narrative");
+    narrative(&mut out, subject);
+    out
+}
+
+fn heading(out: &mut String, text: &str) {
+    out.push_str(&format!("## {text}\n\n"));
+}
+
+fn executive(out: &mut String, subject: &Subject<'_>) {
+    heading(out, "Executive Summary");
+    let head = headline(subject);
+    out.push_str(&format!("**{}.** {}\n\n", plain(&head.title), sentence(&head.text)));
+    match subject.profile.findings.first() {
+        Some(first) => {
+            out.push_str(&format!("First thing to do: {}\n\n", sentence(&first.hint)));
+        }
+        None => out.push_str("No rule found anything to act on.\n\n"),
+    }
+}
+
+fn environment(profile: &Profile) -> Grid {
+    let mut grid = Grid::new(&[("what", Align::Left), ("value", Align::Left)]);
+    let gpu = profile
+        .host
+        .as_ref()
+        .and_then(|h| h.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()));
+    let facts = [
+        ("GPU", profile.device.clone().or_else(|| gpu.map(|g| g.name.clone()))),
+        ("Where", Some(profile.run.remote.clone())),
+        ("Mode", Some(profile.run.mode.clone())),
+        ("Rung", Some(profile.rung.clone())),
+        ("Started", Some(profile.run.started.clone())),
+        ("Compiler", Some(profile.kernel.compiler.clone())),
+        ("Architectures", Some(profile.kernel.arch.join(", "))),
+        ("rgpu", Some(profile.run.rgpu.clone())),
+    ];
+    for (what, value) in facts {
+        if let Some(value) = value.filter(|v| !v.is_empty()) {
+            grid.row([what.to_owned(), plain(&value)]);
+        }
+    }
+    grid
+}
+
+fn aggregates(subject: &Subject<'_>) -> Grid {
+    let profile = subject.profile;
+    let mut grid = Grid::new(&[("what", Align::Left), ("value", Align::Right)]);
+    let mut row = |what: &str, value: String| grid.row([what.to_owned(), value]);
+    if let Some(t) = &profile.timing {
+        row("median time without a tool", duration(t.median_ns));
+        row("samples", t.samples.to_string());
+        for (x, unit) in [(t.bytes_per_s, "B"), (t.flops_per_s, "FLOP")] {
+            if let Some(x) = x.filter(|x| *x > 0.0) {
+                row("rate", per_second(x, unit));
+            }
+        }
+    }
+    if !profile.kernels.is_empty() {
+        let total: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
+        let launches: u64 = profile.kernels.iter().map(|k| k.launches).sum();
+        row("kernels", profile.kernels.len().to_string());
+        row("launches", launches.to_string());
+        row("time in kernels", duration(total as f64));
+    }
+    for c in &profile.copies {
+        let ns = duration(c.total_ns as f64);
+        row(&format!("{} ×{}", plain(&c.kind), c.count), ns);
+    }
+    if let Some(busy) = subject.trace.and_then(busy::busy) {
+        row("time from first to last event", duration(busy.span_ns as f64));
+        row("of it with work on the GPU", percent(busy.percent()));
+    }
+    grid
+}
+
+fn regions(profile: &Profile) -> Grid {
+    let mut grid = Grid::new(&[
+        ("region", Align::Left),
+        ("times", Align::Right),
+        ("host", Align::Right),
+        ("GPU", Align::Right),
+        ("launches", Align::Right),
+    ]);
+    let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
+    for r in &profile.regions {
+        let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
+        grid.row([
+            plain(&r.display()),
+            r.instances.map(|n| n.to_string()).unwrap_or_default(),
+            time(r.host_ns),
+            time(r.gpu_ns),
+            launches.to_string(),
+        ]);
+    }
+    grid
+}
+
+/// The steps of the run, as the ladder tells them.
+fn stages(profile: &Profile) -> Grid {
+    let mut grid = Grid::new(&[
+        ("stage", Align::Left),
+        ("rung", Align::Left),
+        ("held", Align::Left),
+        ("seconds", Align::Right),
+    ]);
+    for r in &profile.ladder {
+        let held = if r.ok { "yes".to_owned() } else { format!("no: {}", r.code) };
+        grid.row([r.step.clone(), r.rung.clone(), held, format!("{:.2}", r.seconds)]);
+    }
+    if profile.run.seconds > 0.0 {
+        let seconds = format!("{:.2}", profile.run.seconds);
+        grid.row(["the whole run".to_owned(), profile.rung.clone(), String::new(), seconds]);
+    }
+    grid
+}
+
+fn utilisation(profile: &Profile) -> Grid {
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("reached", Align::Right),
+        ("peak", Align::Right),
+        ("share", Align::Right),
+        ("which peak", Align::Left),
+        ("source", Align::Left),
+    ]);
+    for sol in &profile.speed_of_light {
+        for (name, part) in [("MFU", &sol.flops), ("DRAM", &sol.bytes)] {
+            let Some(u) = part else { continue };
+            let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
+            grid.row([
+                plain(&format!("{} ({name})", sol.case)),
+                per_second(u.achieved, &unit),
+                per_second(u.peak, &unit),
+                percent(u.percent),
+                plain(&u.label),
+                plain(&u.source),
+            ]);
+        }
+    }
+    grid
+}
+
+fn recommendations(out: &mut String, profile: &Profile) {
+    if profile.findings.is_empty() {
+        out.push_str("No rule found anything to act on.\n\n");
+        return;
+    }
+    for (at, f) in profile.findings.iter().enumerate().take(TOP) {
+        let kernel = f.kernel.as_deref().map(|k| format!("`{}`: ", code(&short_name(k))));
+        let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint));
+        let why = f.text.trim().replace('<', "&lt;");
+        out.push_str(&format!("{}. {kernel}{hint} Because {why}.\n", at + 1));
+    }
+    out.push('\n');
+}
+
+fn narrative(out: &mut String, subject: &Subject<'_>) {
+    let profile = subject.profile;
+    let mut said = Vec::new();
+    if let Some(t) = &profile.timing {
+        said.push(format!(
+            "One call takes {} (`timing.median_ns`, 95 % between {} and {}).",
+            duration(t.median_ns),
+            duration(t.ci95_ns[0]),
+            duration(t.ci95_ns[1])
+        ));
+    }
+    if let Some(top) = profile.kernels.first() {
+        let total: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
+        said.push(format!(
+            "`{}` holds {} of the {} in kernels (`kernels[0].total_ns`).",
+            code(&short_name(&top.kernel)),
+            percent(100.0 * top.total_ns as f64 / total.max(1) as f64),
+            duration(total as f64)
+        ));
+    }
+    if let Some((launch, class)) = longest(profile) {
+        said.extend(bound(launch, class));
+    }
+    if let Some(busy) = subject.trace.and_then(busy::busy) {
+        said.push(format!(
+            "The GPU had work {} of the time (`trace.work` over `trace.span_ns`).",
+            percent(busy.percent())
+        ));
+    }
+    for sol in profile.speed_of_light.iter().take(1) {
+        said.push(format!(
+            "It runs at {} of what its device allows (`speed_of_light.percent`, {} side).",
+            percent(sol.percent),
+            plain(&sol.bound)
+        ));
+    }
+    if said.is_empty() {
+        said.push("Nothing was measured that a sentence could carry a number of.".to_owned());
+    }
+    out.push_str(&said.join(" "));
+    out.push('\n');
+}
+
+/// What bounds a launch: one sentence for each verdict, with its first number.
+fn bound(launch: &Launch, class: &crate::model::Classification) -> Vec<String> {
+    let name = short_name(&launch.kernel);
+    let sentences = class.verdicts.iter().filter_map(|v| {
+        let e = v.evidence.first()?;
+        Some(format!(
+            "The verdict on `{}` is {} (`{}` = {} {}, held against {} of {}).",
+            code(&name),
+            v.verdict.replace('_', " "),
+            code(&e.metric),
+            digits(e.value),
+            plain(&e.unit),
+            digits(e.threshold),
+            plain(&e.source)
+        ))
+    });
+    sentences.collect()
+}
+
+/// Our own words, in which backticks mean code: a capital first and a full stop last.
+fn sentence(text: &str) -> String {
+    let text = text.trim().replace('<', "&lt;");
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{first}{}{stop}", chars.as_str())
+}
+
+/// Foreign text between backticks.
+fn code(text: &str) -> String {
+    text.chars().map(|c| if c == '`' || c.is_control() { ' ' } else { c }).collect()
+}

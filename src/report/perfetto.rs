@@ -1,0 +1,191 @@
+//! The timeline as a Perfetto trace: threads with their ranges and calls, GPU streams with kernels
+//! and copies, and flows from each call to the work it asked for.
+//!
+//! A trace is a sequence of `TracePacket`s. A `TrackDescriptor` names a track; a slice is a
+//! `TrackEvent` that begins it and one that ends it. Field numbers: `protos/perfetto/trace/` in
+//! Perfetto's repository, checked against the compiled protos of the PyPI package `perfetto`.
+//! Slices of one track must nest, so events that cross take a track more.
+
+mod nest;
+mod wire;
+
+use std::collections::BTreeMap;
+
+use nest::{Slice, lanes};
+use wire::Message;
+
+use super::{Document, Style, Subject};
+use crate::model::trace::{Trace, WorkKind};
+
+/// `TrackEvent.type`.
+const BEGIN: u64 = 1;
+const END: u64 = 2;
+/// The one writer of this trace: `trusted_packet_sequence_id`.
+const SEQUENCE: u64 = 1;
+/// The program's process; traces do not keep its number.
+const PID: u64 = 1;
+
+/// A trace without events would open as nothing.
+pub(super) fn lacks(subject: &Subject<'_>) -> Option<&'static str> {
+    let events = |t: &Trace| t.work.len() + t.ranges.len() + t.calls.len();
+    match subject.trace {
+        Some(trace) if events(trace) > 0 => None,
+        _ => Some(
+            "there is no timeline in it: nsys, the CUPTI collector and torch.profiler record one",
+        ),
+    }
+}
+
+/// The trace, or one without tracks where there is no timeline.
+pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+    let mut file = File::default();
+    if let Some(trace) = subject.trace {
+        file.host(trace, &subject.profile.kernel.name);
+        file.gpus(trace);
+    }
+    vec![Document::new("trace.pftrace", file.bytes)]
+}
+
+#[derive(Default)]
+struct File {
+    bytes: Vec<u8>,
+    /// Tracks made so far; a track's number is its `uuid`.
+    tracks: u64,
+}
+
+impl File {
+    /// Adds a packet around `field` of it.
+    fn packet(&mut self, field: u32, body: &Message, at_ns: Option<u64>) {
+        let mut packet = Message::default();
+        if let Some(at_ns) = at_ns {
+            packet.number(8, at_ns);
+        }
+        packet.number(10, SEQUENCE);
+        packet.message(field, body);
+        let mut file = Message::default();
+        file.message(1, &packet);
+        self.bytes.extend(file.into_bytes());
+    }
+
+    /// Adds a track under `parent`; `more` sets what kind it is.
+    fn track(&mut self, name: &str, parent: Option<u64>, more: Option<(u32, Message)>) -> u64 {
+        self.tracks += 1;
+        let mut track = Message::default();
+        track.number(1, self.tracks);
+        track.text(2, name);
+        if let Some((field, body)) = more {
+            track.message(field, &body);
+        }
+        if let Some(parent) = parent {
+            track.number(5, parent);
+        }
+        self.packet(60, &track, None);
+        self.tracks
+    }
+
+    /// One side of a slice.
+    fn event(&mut self, kind: u64, track: u64, at_ns: u64, slice: Option<&Slice<'_>>) {
+        let mut event = Message::default();
+        event.number(9, kind);
+        event.number(11, track);
+        if let Some(slice) = slice {
+            event.text(22, slice.category);
+            event.text(23, slice.name);
+            if let Some(flow) = slice.flow {
+                event.fixed(47, flow);
+            }
+            for (key, value) in &slice.facts {
+                let mut fact = Message::default();
+                fact.number(3, *value);
+                fact.text(10, key);
+                event.message(4, &fact);
+            }
+        }
+        self.packet(11, &event, Some(at_ns));
+    }
+
+    /// Slices under `parent`; those that cross others take tracks of the same name.
+    fn slices(&mut self, name: &str, parent: u64, slices: Vec<Slice<'_>>) {
+        for lane in lanes(slices) {
+            let track = self.track(name, Some(parent), None);
+            let mut open: Vec<u64> = Vec::new();
+            for slice in &lane {
+                while let Some(end) = open.pop_if(|end| *end <= slice.start_ns) {
+                    self.event(END, track, end, None);
+                }
+                self.event(BEGIN, track, slice.start_ns, Some(slice));
+                open.push(slice.end_ns);
+            }
+            while let Some(end) = open.pop() {
+                self.event(END, track, end, None);
+            }
+        }
+    }
+
+    fn host(&mut self, trace: &Trace, program: &str) {
+        let mut threads: BTreeMap<u64, [Vec<Slice<'_>>; 2]> = BTreeMap::new();
+        for range in &trace.ranges {
+            // A range that was never closed lasts to the end.
+            let length = range.duration_ns.unwrap_or(trace.span_ns.saturating_sub(range.start_ns));
+            let slice = Slice::new(name(trace, range.name), "nvtx", range.start_ns, length);
+            threads.entry(range.thread).or_default()[0].push(slice);
+        }
+        for (at, call) in trace.calls.iter().enumerate() {
+            let mut slice =
+                Slice::new(name(trace, call.name), "cuda", call.start_ns, call.duration_ns);
+            slice.flow = Some(flow(at));
+            threads.entry(call.thread).or_default()[1].push(slice);
+        }
+        if threads.is_empty() {
+            return;
+        }
+        let mut process = Message::default();
+        process.number(1, PID);
+        process.text(6, program);
+        let process = self.track(program, None, Some((3, process)));
+        for (at, (id, [ranges, calls])) in threads.into_iter().enumerate() {
+            let label = format!("thread {id}");
+            let mut thread = Message::default();
+            thread.number(1, PID);
+            // Tools pack process and thread into one number; the field holds 31 bits.
+            thread.number(2, at as u64 + 1);
+            thread.text(5, &label);
+            let thread = self.track(&label, Some(process), Some((4, thread)));
+            self.slices("NVTX", thread, ranges);
+            self.slices("CUDA calls", thread, calls);
+        }
+    }
+
+    fn gpus(&mut self, trace: &Trace) {
+        let mut gpus: BTreeMap<u32, BTreeMap<u64, Vec<Slice<'_>>>> = BTreeMap::new();
+        for work in &trace.work {
+            let category = match work.kind {
+                WorkKind::Kernel => "kernel",
+                WorkKind::Copy => "copy",
+                WorkKind::Set => "memset",
+                WorkKind::Graph => "graph",
+            };
+            let mut slice =
+                Slice::new(name(trace, work.name), category, work.start_ns, work.duration_ns);
+            slice.flow = work.call.map(|call| flow(call as usize));
+            slice.facts.extend(work.bytes.map(|n| ("bytes", n)));
+            slice.facts.extend(work.launch.map(|n| ("launch", n.into())));
+            gpus.entry(work.device).or_default().entry(work.stream).or_default().push(slice);
+        }
+        for (gpu, streams) in gpus {
+            let parent = self.track(&format!("GPU {gpu}"), None, None);
+            for (stream, slices) in streams {
+                self.slices(&format!("stream {stream}"), parent, slices);
+            }
+        }
+    }
+}
+
+/// A call's flow: its number, counted from 1, since 0 is none.
+fn flow(call: usize) -> u64 {
+    call as u64 + 1
+}
+
+fn name(trace: &Trace, at: u32) -> &str {
+    trace.names.get(at as usize).map_or("?", String::as_str)
+}
