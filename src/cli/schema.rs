@@ -1,16 +1,25 @@
-//! `rgpu schema`: the JSON Schemas of what rgpu writes.
+//! `rgpu schema`: the JSON Schemas of what rgpu writes, and whether a file keeps to one.
+
+mod check;
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use super::app::{App, Status};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
-/// Print the JSON Schema of a document that rgpu writes
+/// Print the JSON Schema of a document that rgpu writes, or check a file against it
 #[derive(Args, Clone, Debug)]
 pub(super) struct SchemaArgs {
     /// Which document
     #[arg(value_enum)]
     pub name: SchemaName,
+
+    /// Check this file instead: each violation is one line, and any gives exit status 7
+    #[arg(long, value_name = "FILE")]
+    pub check: Option<PathBuf>,
 }
 
 /// The documents.
@@ -36,21 +45,78 @@ pub(super) enum SchemaName {
     Error,
 }
 
-/// Prints a schema.
+impl SchemaName {
+    fn schema(self) -> Value {
+        let schema = match self {
+            Self::Profile => schemars::schema_for!(crate::model::Profile),
+            Self::Run => schemars::schema_for!(crate::store::RunRecord),
+            Self::Env => schemars::schema_for!(crate::run::EnvRecord),
+            Self::Inputs => schemars::schema_for!(crate::run::InputsRecord),
+            Self::Hotspots => schemars::schema_for!(crate::model::HotSpots),
+            Self::Trace => schemars::schema_for!(crate::model::Trace),
+            Self::Compare => schemars::schema_for!(crate::model::Comparison),
+            Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
+            Self::Error => schemars::schema_for!(ErrorDocument),
+        };
+        schema.to_value()
+    }
+}
+
+/// Violations shown at most.
+const SHOWN: usize = 50;
+
+/// Prints a schema, or checks a file.
 pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
-    let schema = match args.name {
-        SchemaName::Profile => schemars::schema_for!(crate::model::Profile),
-        SchemaName::Run => schemars::schema_for!(crate::store::RunRecord),
-        SchemaName::Env => schemars::schema_for!(crate::run::EnvRecord),
-        SchemaName::Inputs => schemars::schema_for!(crate::run::InputsRecord),
-        SchemaName::Hotspots => schemars::schema_for!(crate::model::HotSpots),
-        SchemaName::Trace => schemars::schema_for!(crate::model::Trace),
-        SchemaName::Compare => schemars::schema_for!(crate::model::Comparison),
-        SchemaName::Plan => schemars::schema_for!(rgpu_protocol::Plan),
-        SchemaName::Error => schemars::schema_for!(ErrorDocument),
-    };
-    let text = serde_json::to_string_pretty(&schema)
-        .map_err(|e| Failure::new(Exit::Bug, "bug", "a schema cannot be written").cause(e))?;
-    app.print(&format!("{text}\n"));
-    Ok(0)
+    let schema = args.name.schema();
+    match &args.check {
+        Some(path) => keeps(app, args.name, &schema, path),
+        None => {
+            app.print_json(&schema)?;
+            Ok(0)
+        }
+    }
+}
+
+fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Status> {
+    let bytes = std::fs::read(path).map_err(|e| {
+        Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
+            .file(path.display())
+            .cause(e)
+    })?;
+    let document: Value = serde_json::from_slice(&bytes).map_err(|e| {
+        Failure::new(Exit::Artifact, "not_json", "the file is not JSON")
+            .file(path.display())
+            .cause(e)
+    })?;
+    let found = check::violations(schema, &document).map_err(|what| {
+        Failure::new(Exit::Bug, "bug", "a schema of ours says more than its check understands")
+            .cause(what)
+    })?;
+    let unknown = check::unknown_keys(schema, &document);
+    if !unknown.is_empty() {
+        let keys: Vec<String> = unknown.iter().map(|k| format!("`{k}`")).collect();
+        app.say(&format!("not in the schema, and allowed: {}", keys.join(", ")));
+    }
+    let broken: Vec<String> =
+        found.iter().map(|v| format!("{}: {}", pointer(&v.pointer), v.text)).collect();
+    for line in broken.iter().take(SHOWN) {
+        app.print(&format!("{}\n", line.replace('\n', " ")));
+    }
+    if broken.is_empty() {
+        app.say(&format!("{} keeps to the schema", path.display()));
+        return Ok(0);
+    }
+    let id = name.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let (n, s) = (broken.len(), if broken.len() == 1 { "" } else { "s" });
+    Err(Failure::new(
+        Exit::Artifact,
+        "schema",
+        format!("the file breaks the schema `{id}` in {n} place{s}"),
+    )
+    .file(path.display()))
+}
+
+/// A JSON pointer as people read it: the whole document is `/`.
+fn pointer(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
 }

@@ -1,0 +1,247 @@
+//! Whether a JSON document keeps to a JSON Schema of ours.
+//!
+//! Knows the keywords of draft 2020-12 that our schemas are made of; a schema with any other is
+//! refused, so that nothing passes because a rule was not understood. General validators bring some
+//! forty packages for what these few keywords need.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+/// One violation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Violation {
+    /// JSON pointer to the offending value; empty for the whole document.
+    pub(super) pointer: String,
+    /// What is wrong with it.
+    pub(super) text: String,
+}
+
+/// Everything in `document` that breaks `schema`.
+///
+/// # Errors
+/// The keyword of the schema that is not known.
+pub(super) fn violations(schema: &Value, document: &Value) -> Result<Vec<Violation>, String> {
+    let mut check = Check { root: schema, found: Vec::new() };
+    check.value(schema, document, "")?;
+    Ok(check.found)
+}
+
+struct Check<'a> {
+    root: &'a Value,
+    found: Vec<Violation>,
+}
+
+impl Check<'_> {
+    fn say(&mut self, pointer: &str, text: String) {
+        self.found.push(Violation { pointer: pointer.to_owned(), text });
+    }
+
+    /// Whether `value` keeps to `schema`, without a word.
+    fn holds(&self, schema: &Value, value: &Value) -> Result<bool, String> {
+        Ok(violations_in(self.root, schema, value)?.is_empty())
+    }
+
+    fn value(&mut self, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+        let keywords = match schema {
+            Value::Bool(true) => return Ok(()),
+            Value::Object(keywords) => keywords,
+            _ => {
+                self.say(at, "must not be there".to_owned());
+                return Ok(());
+            }
+        };
+        for (keyword, rule) in keywords {
+            match keyword.as_str() {
+                "$schema" | "title" | "description" | "default" | "$defs" | "format" => {}
+                "$ref" => {
+                    let target = rule.as_str().and_then(|r| r.strip_prefix('#'));
+                    let target = target.and_then(|pointer| self.root.pointer(pointer));
+                    let target = target.ok_or_else(|| format!("the reference {rule}"))?.clone();
+                    self.value(&target, value, at)?;
+                }
+                "type" => self.kind(rule, value, at),
+                "const" if rule != value => self.say(at, format!("must be {rule}")),
+                "const" => {}
+                "enum" => {
+                    if !rule.as_array().is_some_and(|all| all.contains(value)) {
+                        self.say(at, format!("must be one of {rule}"));
+                    }
+                }
+                "minimum" | "maximum" => self.bound(keyword, rule, value, at),
+                "required" | "properties" | "additionalProperties" => {}
+                "items" | "prefixItems" | "minItems" | "maxItems" => {}
+                "anyOf" | "oneOf" => self.one(keyword, rule, value, at)?,
+                unknown => return Err(format!("the keyword `{unknown}`")),
+            }
+        }
+        match value {
+            Value::Object(object) => self.object(keywords, object, at),
+            Value::Array(list) => self.list(keywords, list, at),
+            _ => Ok(()),
+        }
+    }
+
+    fn kind(&mut self, rule: &Value, value: &Value, at: &str) {
+        let is = |name: &str| match name {
+            "null" => value.is_null(),
+            "boolean" => value.is_boolean(),
+            "string" => value.is_string(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            "number" => value.is_number(),
+            "integer" => {
+                value.is_u64() || value.is_i64() || value.as_f64().is_some_and(|x| x.fract() == 0.0)
+            }
+            _ => false,
+        };
+        let names: Vec<&str> = match rule {
+            Value::String(name) => vec![name],
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        if !names.iter().any(|name| is(name)) {
+            self.say(at, format!("must be {}, is {}", names.join(" or "), shown(value)));
+        }
+    }
+
+    fn bound(&mut self, keyword: &str, rule: &Value, value: &Value, at: &str) {
+        let (Some(limit), Some(x)) = (rule.as_f64(), value.as_f64()) else { return };
+        let broken = if keyword == "minimum" { x < limit } else { x > limit };
+        if broken {
+            let word = if keyword == "minimum" { "at least" } else { "at most" };
+            self.say(at, format!("must be {word} {rule}, is {value}"));
+        }
+    }
+
+    fn one(&mut self, keyword: &str, rule: &Value, value: &Value, at: &str) -> Result<(), String> {
+        let mut hold = 0;
+        let alternatives = rule.as_array().map(Vec::as_slice).unwrap_or_default();
+        for alternative in alternatives {
+            hold += usize::from(self.holds(alternative, value)?);
+        }
+        // `T or null` is how an option is written: what is wrong inside is the better message.
+        let is_null = |s: &&Value| s.get("type").is_some_and(|t| t == "null");
+        if hold == 0 && alternatives.len() == 2 && alternatives.iter().filter(is_null).count() == 1
+        {
+            let inner = alternatives.iter().find(|s| !is_null(s));
+            return inner.map_or(Ok(()), |schema| self.value(schema, value, at));
+        }
+        if hold == 0 || keyword == "oneOf" && hold > 1 {
+            self.say(at, format!("matches {hold} of {} allowed forms", alternatives.len()));
+        }
+        Ok(())
+    }
+
+    fn object(
+        &mut self,
+        keywords: &Map<String, Value>,
+        object: &Map<String, Value>,
+        at: &str,
+    ) -> Result<(), String> {
+        let names = keywords.get("required").and_then(Value::as_array);
+        for name in names.into_iter().flatten().filter_map(Value::as_str) {
+            if !object.contains_key(name) {
+                self.say(at, format!("lacks `{name}`"));
+            }
+        }
+        let none = Map::new();
+        let known = keywords.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        for (name, inner) in object {
+            let place = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+            match (known.get(name), keywords.get("additionalProperties")) {
+                (Some(schema), _) | (None, Some(schema)) => self.value(schema, inner, &place)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn list(
+        &mut self,
+        keywords: &Map<String, Value>,
+        list: &[Value],
+        at: &str,
+    ) -> Result<(), String> {
+        let count = |name: &str| keywords.get(name).and_then(Value::as_u64);
+        if count("minItems").is_some_and(|n| (list.len() as u64) < n)
+            || count("maxItems").is_some_and(|n| list.len() as u64 > n)
+        {
+            self.say(at, format!("has {} items, another number is needed", list.len()));
+        }
+        let first = keywords.get("prefixItems").and_then(Value::as_array);
+        let first = first.map(Vec::as_slice).unwrap_or_default();
+        for (n, inner) in list.iter().enumerate() {
+            if let Some(schema) = first.get(n).or_else(|| keywords.get("items")) {
+                self.value(schema, inner, &format!("{at}/{n}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn violations_in(root: &Value, schema: &Value, value: &Value) -> Result<Vec<Violation>, String> {
+    let mut check = Check { root, found: Vec::new() };
+    check.value(schema, value, "")?;
+    Ok(check.found)
+}
+
+/// A value in a message: megabytes of it would say no more.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".to_owned(),
+        Value::Array(_) => "an array".to_owned(),
+        other => other.to_string().chars().take(60).collect(),
+    }
+}
+
+/// Keys of `document` at its top that `schema` does not name: allowed, since later versions add
+/// some, but worth a word.
+pub(super) fn unknown_keys(schema: &Value, document: &Value) -> BTreeSet<String> {
+    let known = schema.get("properties").and_then(Value::as_object);
+    let keys = document.as_object().into_iter().flat_map(|o| o.keys());
+    keys.filter(|key| known.is_some_and(|k| !k.contains_key(*key))).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lines(schema: &Value, document: &Value) -> Vec<String> {
+        let found = violations(schema, document).unwrap();
+        found.into_iter().map(|v| format!("{}: {}", v.pointer, v.text)).collect()
+    }
+
+    #[test]
+    fn each_violation_is_said_once_with_its_place() {
+        let schema = json!({
+            "type": "object",
+            "required": ["id", "grid"],
+            "properties": {
+                "id": { "type": "integer", "minimum": 0 },
+                "grid": { "type": "array", "items": { "type": "integer" }, "minItems": 3, "maxItems": 3 },
+                "host": { "anyOf": [{ "$ref": "#/$defs/host" }, { "type": "null" }] },
+                "kind": { "oneOf": [{ "const": "a" }, { "const": "b" }] },
+            },
+            "additionalProperties": { "type": "string" },
+            "$defs": { "host": { "type": "object", "required": ["name"] } },
+        });
+        assert!(lines(&schema, &json!({"id": 0, "grid": [1, 2, 3], "host": null})).is_empty());
+        let broken = json!({"id": -1, "grid": [1, "x"], "host": {}, "kind": "c", "a/b": 1});
+        insta::assert_snapshot!(lines(&schema, &broken).join("\n"), @r#"
+        /id: must be at least 0, is -1
+        /grid: has 2 items, another number is needed
+        /grid/1: must be integer, is "x"
+        /host: lacks `name`
+        /kind: matches 0 of 2 allowed forms
+        /a~1b: must be string, is 1
+        "#);
+        assert_eq!(lines(&schema, &json!([])), [": must be object, is an array"]);
+    }
+
+    #[test]
+    fn a_schema_with_a_keyword_of_another_world_is_refused() {
+        assert!(violations(&json!({"patternProperties": {}}), &json!({})).is_err());
+    }
+}
