@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap tells a test failure well enough")]
 
 mod architecture;
+mod browser;
 mod compare;
 mod deep;
 mod example;
@@ -17,9 +18,11 @@ mod laptop;
 mod local;
 mod no_gpu;
 mod over_ssh;
+mod page;
 mod profile;
 mod regions;
 mod remotes;
+mod reports;
 mod runs;
 mod ssh;
 mod ssh_cli;

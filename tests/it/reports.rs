@@ -1,0 +1,166 @@
+//! `rgpu report` of real recordings, in every format.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::laptop::{Laptop, status};
+
+fn fixture(inner: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(inner).display().to_string()
+}
+
+/// A laptop whose project holds a recording under a short name.
+fn with(recording: &str, name: &str) -> Laptop {
+    let laptop = Laptop::new();
+    std::fs::copy(fixture(recording), laptop.project(name)).unwrap();
+    laptop
+}
+
+fn matmul() -> Laptop {
+    with("ncu/2025.3.1/full-tiled-matmul/report.ncu-repz", "matmul.ncu-repz")
+}
+
+fn nsys() -> Laptop {
+    with("nsys/2025.3.1/regions/report.nsys-rep", "regions.nsys-rep")
+}
+
+#[test]
+fn the_table_of_a_recording_fits_eighty_columns() {
+    for (laptop, line) in
+        [(matmul(), "report matmul.ncu-repz"), (nsys(), "report regions.nsys-rep")]
+    {
+        let text = laptop.show(line);
+        let wide = text.lines().find(|l| l.chars().count() > 80 && !l.starts_with('$'));
+        assert_eq!(wide, None);
+        insta::assert_snapshot!(text);
+    }
+}
+
+#[test]
+fn every_markdown_file_has_all_its_headings_even_without_data() {
+    let expected: &[(&str, &[&str])] = &[
+        (
+            "report.md",
+            &["## Cases", "## Kernels", "## Regions", "## What to try", "## Ladder", "## Missing"],
+        ),
+        ("kernels.md", &["# Kernels of"]),
+        ("operators.md", &["# Operators of"]),
+        (
+            "stakeholder_summary.md",
+            &[
+                "## Executive Summary",
+                "## Environment",
+                "## Aggregates",
+                "## Per-Region Timings",
+                "## Per-Stage Timings",
+                "## MFU",
+                "## Top Operators",
+                "## Top Kernels",
+                "## Recommendations",
+                "## Narrative",
+            ],
+        ),
+    ];
+    let none = with("cubin/13.5/facts/sm_100a.cubin", "k.cubin");
+    for (laptop, file) in
+        [(matmul(), "matmul.ncu-repz"), (nsys(), "regions.nsys-rep"), (none, "k.cubin")]
+    {
+        let line = format!("report {file} --format markdown --out set");
+        let output = laptop.run(&line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
+        for (name, headings) in expected {
+            let text = std::fs::read_to_string(laptop.project(format!("set/{name}"))).unwrap();
+            let mut rest = text.as_str();
+            for heading in *headings {
+                let at = rest.find(&format!("{heading}")).unwrap_or_else(|| {
+                    panic!("`{heading}` is not in its place in {name} of {file}:\n{text}")
+                });
+                let body = &rest[at + heading.len()..];
+                let until = body.find("\n## ").unwrap_or(body.len());
+                assert!(body[..until].trim().len() > 10, "{name} of {file}: {heading} is empty");
+                rest = body;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_summary_for_stakeholders_reads_well() {
+    for (laptop, file) in [(matmul(), "matmul.ncu-repz"), (nsys(), "regions.nsys-rep")] {
+        laptop.run(&format!("report {file} --format markdown --out set"));
+        let text = std::fs::read_to_string(laptop.project("set/stakeholder_summary.md")).unwrap();
+        insta::assert_snapshot!(text);
+    }
+}
+
+#[test]
+fn csv_has_one_row_for_each_launch_and_units_in_its_head() {
+    let laptop = matmul();
+    assert_eq!(status(&laptop.run("report matmul.ncu-repz --format csv --out set")), 0);
+    let text = std::fs::read_to_string(laptop.project("set/metrics.csv")).unwrap();
+    let mut lines = text.lines();
+    let head = lines.next().unwrap();
+    assert!(head.starts_with("launch,kernel,region,stream,grid,block,start [ns],duration [ns],"));
+    assert!(head.contains("dram__bytes_read.sum [byte]"), "{head}");
+    assert_eq!(lines.count(), 1);
+    insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --format csv"));
+    let laptop = nsys();
+    laptop.run("report regions.nsys-rep --format csv --out set");
+    insta::assert_snapshot!(std::fs::read_to_string(laptop.project("set/regions.csv")).unwrap());
+}
+
+#[test]
+fn a_brief_keeps_to_its_bytes() {
+    let laptop = matmul();
+    for bytes in [0, 100, 600, 4096] {
+        let output = laptop.run(&format!("report matmul.ncu-repz --format brief --bytes {bytes}"));
+        assert!(output.stdout.len() <= bytes, "{} of {bytes}", output.stdout.len());
+    }
+    insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --format brief --bytes 1500"));
+}
+
+#[test]
+fn a_report_without_a_timeline_is_no_trace() {
+    let laptop = matmul();
+    insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --format perfetto"));
+    assert!(!laptop.project("trace.pftrace").exists());
+}
+
+#[test]
+fn a_perfetto_trace_reads_back_with_perfettos_own_protos() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join(".rgpu/perfetto/bin/python");
+    if !python.is_file() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "no Perfetto protos: `cargo xtask test` brings them"
+        );
+        eprintln!("SKIPPED: no Perfetto protos; `cargo xtask test` brings them");
+        return;
+    }
+    let laptop = nsys();
+    let output = laptop.run("report regions.nsys-rep --format perfetto --out out.pftrace");
+    assert_eq!(status(&output), 0);
+    let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/it/read_trace.py"].iter().collect();
+    let told =
+        Command::new(python).arg(script).arg(laptop.project("out.pftrace")).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    insta::assert_snapshot!(String::from_utf8_lossy(&told.stdout));
+}
+
+#[test]
+fn a_schema_check_names_each_violation_with_its_place() {
+    let laptop = Laptop::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/profile.example.json");
+    let text = std::fs::read_to_string(example).unwrap();
+    let mut profile: serde_json::Value = serde_json::from_str(&text).unwrap();
+    laptop.write("good.json", &profile.to_string());
+    profile["launches"][0]["grid"] = serde_json::json!([1, "two", 3]);
+    profile.as_object_mut().unwrap().remove("rung");
+    laptop.write("bad.json", &profile.to_string());
+    laptop.write("none.json", "{\"schema\": ");
+    insta::assert_snapshot!(
+        ["good.json", "bad.json", "none.json"]
+            .map(|file| laptop.show(&format!("schema profile --check {file}")))
+            .join("\n")
+    );
+}
