@@ -5,6 +5,7 @@ mod findings;
 mod head;
 mod launches;
 mod page;
+mod selection;
 mod timeline;
 
 use page::Page;
@@ -19,6 +20,7 @@ pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
     let profile = subject.profile;
     let mut page = Page { out: String::new(), style };
     head::head(&mut page, profile);
+    selection::selection(&mut page, profile);
     launches::launches(&mut page, profile);
     timeline::kernels(&mut page, profile);
     timeline::regions(&mut page, profile);

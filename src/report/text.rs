@@ -2,9 +2,9 @@
 
 /// A kernel's name without its parameter list and return type, cut to what a table can bear.
 pub(super) fn short_name(name: &str) -> String {
-    let cut = match name.find('(') {
-        Some(at) if at > 0 && !name.starts_with('(') => &name[..at],
-        _ => name,
+    let cut = match parameters(name) {
+        Some(at) => &name[..at],
+        None => name,
     };
     let cut = cut.strip_prefix("void ").unwrap_or(cut);
     if cut.chars().count() <= 44 {
@@ -12,6 +12,21 @@ pub(super) fn short_name(name: &str) -> String {
     } else {
         format!("{}…", cut.chars().take(43).collect::<String>())
     }
+}
+
+/// Where the parameter list begins: the first bracket behind a name that is not inside template
+/// arguments, such as the one of `tile<float, (int)4>`.
+fn parameters(name: &str) -> Option<usize> {
+    let mut depth = 0_i32;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            '(' if depth == 0 && at > 0 && !name[..at].ends_with([':', ' ']) => return Some(at),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Breaks at blanks so that no line has more than `room` columns, colours not counted; a longer
@@ -48,7 +63,8 @@ mod tests {
     #[test]
     fn names_lose_their_parameters_and_long_ones_are_cut() {
         assert_eq!(short_name("void add<float>(float*, int)"), "add<float>");
-        assert_eq!(short_name("(anonymous namespace)::k(int)"), "(anonymous namespace)::k(int)");
+        assert_eq!(short_name("(anonymous namespace)::k(int)"), "(anonymous namespace)::k");
+        assert_eq!(short_name("void tile<float, (int)4>(T1 *)"), "tile<float, (int)4>");
         assert_eq!(short_name(&"x".repeat(60)).chars().count(), 44);
     }
 

@@ -45,9 +45,8 @@ pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
         ("--budget", !deep.budget.is_empty(), DEEP),
         ("--light", deep.light, DEEP),
     ];
-    for (flag, _, modes) in
-        given.iter().filter(|(_, given, modes)| *given && !modes.contains(&mode))
-    {
+    let foreign = given.iter().find(|(_, given, modes)| *given && !modes.contains(&mode));
+    if let Some((flag, _, modes)) = foreign {
         let names: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         let plural = if names.len() == 1 { "mode" } else { "modes" };
         let failure = Failure::new(
