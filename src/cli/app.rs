@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe};
-use super::{compare, doctor, exec, kernels, profile, remote, report, runs, schema};
+use super::{compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
@@ -91,6 +91,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command),
+        Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => compare::run(&app, &args),
         Command::Schema(args) => schema::run(&app, &args),
@@ -169,6 +170,11 @@ impl App {
         if !self.global.quiet {
             say(&format!("{text}\n"));
         }
+    }
+
+    /// Says on stderr what went wrong with a part of the work, under `--quiet` too.
+    pub(super) fn complain(&self, text: &str) {
+        say(&safe(format!("error: {text}\n").as_bytes()));
     }
 
     /// How reports look on this terminal.

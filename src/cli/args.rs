@@ -3,7 +3,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{compare, doctor, exec, kernels, profile, remote, report, runs, schema};
+use super::{compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
@@ -46,6 +46,7 @@ pub(super) enum Command {
     #[command(subcommand)]
     Runs(runs::RunsCommand),
     Report(report::ReportArgs),
+    Disasm(Box<disasm::DisasmArgs>),
     Compare(Box<compare::CompareArgs>),
     Schema(schema::SchemaArgs),
     /// Print the completions of a shell: rgpu completions bash > …

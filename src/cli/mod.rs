@@ -7,6 +7,7 @@ mod app;
 mod args;
 mod attach;
 mod compare;
+mod disasm;
 mod doctor;
 mod exec;
 mod kernels;

@@ -41,6 +41,8 @@ pub(super) enum SchemaName {
     Compare,
     /// plan-N.json
     Plan,
+    /// summary.json of disasm
+    Disasm,
     /// A failure under --json
     Error,
 }
@@ -55,6 +57,7 @@ impl SchemaName {
             Self::Hotspots => schemars::schema_for!(crate::model::HotSpots),
             Self::Trace => schemars::schema_for!(crate::model::Trace),
             Self::Compare => schemars::schema_for!(crate::model::Comparison),
+            Self::Disasm => schemars::schema_for!(crate::model::disasm::Disasm),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Error => schemars::schema_for!(ErrorDocument),
         };

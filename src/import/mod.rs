@@ -12,6 +12,7 @@ mod source;
 
 pub mod case_report;
 pub mod cubin;
+pub mod gpu_code;
 pub mod ncu;
 pub mod ncu_csv;
 pub mod nsys;

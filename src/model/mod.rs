@@ -9,6 +9,7 @@
 
 pub mod beside;
 pub mod comparison;
+pub mod disasm;
 pub mod finding;
 pub mod hotspots;
 pub mod launch;

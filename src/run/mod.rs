@@ -10,6 +10,7 @@ mod blobs;
 mod cancel;
 mod compare;
 mod deep;
+pub mod disasm;
 mod exec;
 mod facts;
 mod fingerprint;

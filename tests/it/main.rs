@@ -7,6 +7,7 @@ mod architecture;
 mod browser;
 mod compare;
 mod deep;
+mod disasm;
 mod example;
 mod exec;
 mod fake_host;

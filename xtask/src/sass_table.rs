@@ -1,6 +1,6 @@
-//! The table of opcode names, `src/format/src/sass/table.rs`: the kernels of the fixture
-//! `cubin/13.5/instructions` are compiled for every generation, with and without optimisation, and
-//! what nvdisasm calls each opcode is written down. The cubins and nvdisasm's listings stay in
+//! The table of opcode names, `src/format/src/sass/table.rs`: the kernels of the fixtures of cubins
+//! and those of `kernels/` are compiled for every generation, with and without optimisation, and
+//! what nvdisasm calls each opcode is written down. Cubins of an earlier call are taken as they are. The cubins and nvdisasm's listings stay in
 //! `target/sass-corpus`, where a test of rgpu-format compares every instruction with them.
 
 use crate::command::{self, CommandError};
@@ -12,7 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCES: &str = "tests/fixtures/cubin/13.5/instructions";
+/// Folders whose folders hold sources.
+const SOURCES: &[&str] = &["tests/fixtures/cubin/13.5", "kernels"];
 const TABLE: &str = "src/format/src/sass/table.rs";
 
 /// Architectures and the constant of the generation each belongs to.
@@ -49,20 +50,18 @@ pub(crate) fn write(workspace: &Workspace) -> Result<(), TableError> {
     };
     let corpus = workspace.target.join("sass-corpus");
     fs::create_dir_all(&corpus).map_err(at(&corpus))?;
-    let folder = workspace.root.join(SOURCES);
     let mut names: BTreeMap<(u16, String), Vec<&'static str>> = BTreeMap::new();
-    for entry in fs::read_dir(&folder).map_err(at(&folder))? {
-        let source = entry.map_err(at(&folder))?.path();
-        if source.extension().is_none_or(|x| x != "cu") {
-            continue;
-        }
+    for source in sources(workspace)? {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         for (arch, generation) in ARCHES {
             for (level, flags) in LEVELS {
                 let cubin = corpus.join(format!("{stem}.{arch}.{level}.cubin"));
-                let mut nvcc = Command::new("nvcc");
-                nvcc.args(["-std=c++17", "-cubin", "-arch", arch, "-o"]).arg(&cubin);
-                command::run(nvcc.args(*flags).arg(&source))?;
+                if !cubin.is_file() {
+                    let mut nvcc = Command::new("nvcc");
+                    nvcc.args(["-std=c++17", "-cubin", "-arch", arch, "-o"]).arg(&cubin);
+                    nvcc.arg("-I").arg(workspace.root.join("harness/runner/include"));
+                    command::run(nvcc.args(*flags).arg(&source))?;
+                }
                 let listing =
                     command::output(Command::new("nvdisasm").args(["-c", "-hex"]).arg(&cubin))?;
                 let path = cubin.with_extension("sass");
@@ -80,6 +79,24 @@ pub(crate) fn write(workspace: &Workspace) -> Result<(), TableError> {
     fs::write(&path, table(&names)).map_err(at(&path))?;
     command::run(Command::new("rustfmt").args(["--edition", "2024"]).arg(&path))?;
     Ok(())
+}
+
+/// The CUDA sources, sorted.
+fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>, TableError> {
+    let list = |folder: &Path| -> Result<Vec<PathBuf>, TableError> {
+        let broken = |source| TableError::File { path: folder.to_owned(), source };
+        let entries = fs::read_dir(folder).map_err(broken)?;
+        entries.map(|entry| Ok(entry.map_err(broken)?.path())).collect()
+    };
+    let mut found = Vec::new();
+    for folder in SOURCES {
+        for inner in list(&workspace.root.join(folder))?.iter().filter(|path| path.is_dir()) {
+            found.extend(list(inner)?);
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|x| x == "cu"));
+    found.sort();
+    Ok(found)
 }
 
 /// Opcode and name of each instruction of a listing with bits:

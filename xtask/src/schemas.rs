@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The documents that rgpu writes; `rgpu schema` knows the same names.
 const NAMES: &[&str] =
-    &["profile", "run", "env", "inputs", "hotspots", "trace", "compare", "plan", "error"];
+    &["profile", "run", "env", "inputs", "hotspots", "trace", "compare", "disasm", "plan", "error"];
 
 /// The schemas could not be made, or lag behind.
 #[derive(Debug, thiserror::Error)]

@@ -22,6 +22,8 @@ pub struct CodeSection {
 pub struct Function {
     /// The mangled name.
     pub name: String,
+    /// Index of its symbol, which line tables and `nvdisasm -fun` take.
+    pub symbol_index: usize,
     /// Offset from the section's start.
     pub offset: u64,
     /// Its size as the symbol has it, 0 where unknown.
@@ -56,10 +58,12 @@ pub(super) fn sections(elf: &Elf<'_>) -> Vec<CodeSection> {
             functions: Vec::new(),
         });
     }
-    for symbol in elf.symbols.iter().filter(|s| s.kind == STT_FUNC) {
+    let functions = elf.symbols.iter().enumerate().filter(|(_, s)| s.kind == STT_FUNC);
+    for (symbol_index, symbol) in functions {
         let Some(Some(at)) = of_section.get(symbol.section).copied() else { continue };
         found[at].functions.push(Function {
             name: String::from_utf8_lossy(symbol.name).into_owned(),
+            symbol_index,
             offset: symbol.value,
             bytes: symbol.size,
             kernel: symbol.other & STO_CUDA_ENTRY != 0,

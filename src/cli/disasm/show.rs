@@ -1,0 +1,131 @@
+//! What a user sees of the documents: one line a kernel, and what went wrong.
+
+use crate::cli::app::App;
+use crate::cli::terminal::safe;
+use crate::model::disasm::{Disasm, Image, Kernel, Status};
+use crate::report::{Align, Grid};
+
+/// Kernels, or with `list` the images.
+pub(super) fn table(app: &App, document: &Disasm, list: bool) {
+    let mut text = String::new();
+    for input in document.inputs.iter().filter(|i| !i.images.is_empty()) {
+        let kernels: usize = input.images.iter().map(|i| i.kernels.len()).sum();
+        let kind = input.kind.as_deref().unwrap_or("file");
+        text.push_str(&format!("{} ({kind}): ", input.path));
+        text.push_str(&count(input.images.len(), "image"));
+        if list {
+            text.push('\n');
+            text.push_str(&images(&input.images).plain(app.style().width, 2));
+            continue;
+        }
+        text.push_str(&format!(", {}\n", count(kernels, "kernel")));
+        text.push_str(&facts(&input.images).plain(app.style().width, 2));
+        for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
+            text.push_str(&format!("  {} for {}", image.kind, image.arch));
+            match image.entries.len() {
+                0 => text.push('\n'),
+                n => text.push_str(&format!(": {}\n", count(n, "kernel"))),
+            }
+        }
+    }
+    // Names come from files.
+    app.print(&safe(text.as_bytes()));
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn images(images: &[Image]) -> Grid {
+    let mut grid = Grid::new(&[
+        ("kind", Align::Left),
+        ("arch", Align::Left),
+        ("bytes", Align::Right),
+        ("stored", Align::Right),
+        ("packing", Align::Left),
+        ("version", Align::Left),
+        ("place", Align::Left),
+    ]);
+    for image in images {
+        grid.row([
+            image.kind.clone(),
+            image.arch.clone(),
+            image.bytes.to_string(),
+            image.stored_bytes.to_string(),
+            image.compression.clone(),
+            image.version.clone().unwrap_or_default(),
+            image.place.clone(),
+        ]);
+    }
+    grid.without_empty_columns()
+}
+
+fn facts(images: &[Image]) -> Grid {
+    let mut grid = Grid::new(&[
+        ("arch", Align::Left),
+        ("regs", Align::Right),
+        ("stack", Align::Right),
+        ("spills st/ld", Align::Right),
+        ("shared", Align::Right),
+        ("barriers", Align::Right),
+        ("occupancy", Align::Right),
+        ("instr", Align::Right),
+        ("tensor", Align::Right),
+        ("kernel", Align::Left),
+    ]);
+    for image in images {
+        for kernel in &image.kernels {
+            grid.row(row(&image.arch, kernel));
+        }
+    }
+    grid.without_empty_columns()
+}
+
+fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
+    let number = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
+    let tensor: u64 = kernel
+        .classes
+        .iter()
+        .filter(|(class, _)| class.starts_with("tensor_") && *class != "tensor_memory")
+        .map(|(_, n)| n)
+        .sum();
+    let name = kernel.name.as_deref().unwrap_or(&kernel.symbol);
+    [
+        arch.to_owned(),
+        number(kernel.registers),
+        number(kernel.stack_bytes),
+        match kernel.spill_store_bytes.zip(kernel.spill_load_bytes) {
+            Some((store, load)) => format!("{store}/{load}"),
+            None => "?".to_owned(),
+        },
+        kernel.shared_bytes.to_string(),
+        kernel.barriers.to_string(),
+        kernel.occupancy.as_ref().map_or(String::new(), |o| format!("{:.0} %", o.percent)),
+        kernel.instructions.to_string(),
+        if tensor > 0 { tensor.to_string() } else { String::new() },
+        rgpu_format::demangle::short(name).to_owned(),
+    ]
+}
+
+/// Each input's errors, and why nvdisasm did not serve, on stderr.
+pub(super) fn errors(app: &App, document: &Disasm) {
+    for input in &document.inputs {
+        let how = match input.status {
+            Status::Ok => "",
+            Status::Partial => " (the rest was read)",
+            Status::Failed => "",
+        };
+        for error in &input.errors {
+            app.complain(&format!("`{}`: {error}{how}", input.path));
+        }
+        for image in &input.images {
+            if let Some(problem) = &image.tool_problem {
+                let line = format!(
+                    "`{}` {}: nvdisasm did not serve, the listing has no operands: {problem}",
+                    input.path, image.arch
+                );
+                app.say(&safe(line.as_bytes()));
+            }
+        }
+    }
+}

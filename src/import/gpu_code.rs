@@ -1,0 +1,207 @@
+//! Cubins and PTX to the documents of `rgpu disasm`: facts, listings, mixes, control flow.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use rgpu_format::cubin::{CodeSection, Cubin, Kernel as CubinKernel, Lines, Stack, Table, lines};
+use rgpu_format::demangle::demangle;
+use rgpu_format::sass::{self, Class, Columns, Instruction};
+
+use crate::model::disasm::{Kernel, Param};
+
+/// A kernel's instructions, with those of functions that its section keeps.
+pub fn instructions(section: &CodeSection, file: &[u8]) -> Vec<Instruction> {
+    sass::decode(section.code(file)).collect()
+}
+
+/// The facts of one kernel of a cubin.
+pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
+    let section = cubin.code.iter().find(|c| c.index == kernel.section_index);
+    let code = section.map(|s| instructions(s, file)).unwrap_or_default();
+    let sm = cubin.sm.number;
+    let mix = sass::mix(&code, sm);
+    let blocks = sass::blocks(sass::trimmed(&code, sm), sm);
+    let mut classes: BTreeMap<String, u64> = BTreeMap::new();
+    for count in &mix.classes {
+        *classes.entry(count.class.name().to_owned()).or_default() += count.count;
+    }
+    let mut constants: BTreeMap<u32, u64> = BTreeMap::new();
+    for bank in &kernel.constants {
+        constants.insert(bank.bank, bank.bytes);
+    }
+    Kernel {
+        symbol: kernel.name.clone(),
+        name: demangle(&kernel.name),
+        registers: kernel.registers,
+        stack_bytes: match kernel.stack {
+            Some(Stack::Bytes(bytes)) => Some(bytes),
+            Some(Stack::Unbounded) | None => None,
+        },
+        frame_bytes: kernel.frame_bytes,
+        local_bytes: kernel.local_bytes,
+        spill_store_bytes: kernel.spills.map(|s| s.store_bytes),
+        spill_load_bytes: kernel.spills.map(|s| s.load_bytes),
+        shared_bytes: kernel.shared_bytes,
+        constant_bytes: constants,
+        barriers: kernel.barriers,
+        mbarriers: kernel.mbarriers,
+        max_threads: kernel.max_threads,
+        required_block: kernel.required_block,
+        cluster: kernel.cluster,
+        max_cluster_rank: kernel.max_cluster_rank,
+        params: kernel.params.iter().map(|p| Param { offset: p.offset, bytes: p.bytes }).collect(),
+        param_offset: kernel.param_offset,
+        exits: kernel.exits.clone(),
+        tcgen05_one_cta: kernel.tcgen05_one_cta,
+        tcgen05_two_cta: kernel.tcgen05_two_cta,
+        tensor_memory: mix.of(Class::TensorMemory) > 0,
+        code_bytes: kernel.code_bytes,
+        instructions: mix.instructions,
+        classes,
+        mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
+        blocks: blocks.len() as u64,
+        loops: blocks.iter().filter(|b| b.loop_head).count() as u64,
+        occupancy: None,
+    }
+}
+
+/// What a listing shows besides the instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Control words.
+    pub control: bool,
+    /// Source lines before the instructions that they became.
+    pub lines: bool,
+}
+
+/// The listing of the kernels and functions of a cubin that `wanted` lets through, made without
+/// NVIDIA's tools.
+pub fn listing(
+    cubin: &Cubin,
+    file: &[u8],
+    shown: Shown,
+    wanted: &dyn Fn(&CodeSection) -> bool,
+) -> String {
+    let table = shown.lines.then(|| lines(file, Table::Source).ok()).flatten();
+    let mut text = String::new();
+    let _ = writeln!(text, "// {}, without operands: nvdisasm knows them", cubin.sm);
+    for section in cubin.code.iter().filter(|s| wanted(s)) {
+        let code = instructions(section, file);
+        let names: BTreeMap<u64, &str> =
+            section.functions.iter().map(|f| (f.offset, f.name.as_str())).collect();
+        let columns = Columns { control: shown.control, bits: true };
+        let body = sass::listing(&code, cubin.sm.number, columns, &names);
+        let _ = writeln!(text, "\n\t.section\t.text.{}", section.name);
+        if let Some(name) = demangle(&section.name) {
+            let _ = writeln!(text, "// {name}");
+        }
+        match table.as_ref().filter(|t| !t.is_empty()) {
+            Some(table) => with_lines(&mut text, &body, table, section),
+            None => text.push_str(&body),
+        }
+    }
+    text
+}
+
+/// Adds `//## File "f", line N` where the line changes, as nvdisasm spells it.
+fn with_lines(text: &mut String, body: &str, table: &Lines, section: &CodeSection) {
+    let symbol = section.functions.iter().find(|f| f.offset == 0);
+    let of_section = symbol.and_then(|f| table.function(&f.name, f.symbol_index));
+    let mut last = String::new();
+    for line in body.lines() {
+        if let (Some(offset), Some(table)) = (offset(line), &of_section) {
+            let mut place = String::new();
+            for (depth, at) in table.at(offset).iter().enumerate() {
+                let before = if depth == 0 { "" } else { " inlined at " };
+                let file = if depth == 0 { "File " } else { "" };
+                let _ = write!(place, "{before}{file}\"{}\", line {}", at.file, at.line);
+            }
+            if !place.is_empty() && place != last {
+                let _ = writeln!(text, "\t//## {place}");
+                last = place;
+            }
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+}
+
+/// The offset of an instruction's line: `/*00a0*/ …`.
+fn offset(line: &str) -> Option<u64> {
+    let (offset, _) = line.trim_start().strip_prefix("/*")?.split_once("*/")?;
+    u64::from_str_radix(offset, 16).ok()
+}
+
+/// Puts control words into a listing of nvdisasm, before each instruction.
+///
+/// Sections of one name are told apart by their order, which is that of the file.
+pub fn annotate(listing: &str, cubin: &Cubin, file: &[u8]) -> String {
+    let mut text = String::with_capacity(listing.len() * 5 / 4);
+    let mut used = BTreeSet::new();
+    let mut code: Vec<Instruction> = Vec::new();
+    for line in listing.lines() {
+        if let Some(rest) = line.trim_start().strip_prefix(".section") {
+            let name = rest.trim_start().split(',').next().unwrap_or_default();
+            let name = name.trim_matches('"').strip_prefix(".text.");
+            let section = cubin
+                .code
+                .iter()
+                .find(|c| name == Some(c.name.as_str()) && !used.contains(&c.index));
+            code = section.map(|s| instructions(s, file)).unwrap_or_default();
+            used.extend(section.map(|s| s.index));
+        }
+        let at = offset(line).and_then(|at| code.get(usize::try_from(at / 16).ok()?));
+        match at.zip(line.find("*/")) {
+            Some((instruction, end)) => {
+                let (head, tail) = line.split_at(end + 2);
+                let tail = tail.strip_prefix("    ").unwrap_or(tail);
+                let _ = writeln!(text, "{head} {}{tail}", instruction.control());
+            }
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// The control flow of the wanted sections as a Graphviz graph: one node a basic block, loop heads
+/// drawn with a double line, blocks with an unknown successor dashed.
+pub fn graph(cubin: &Cubin, file: &[u8], wanted: &dyn Fn(&CodeSection) -> bool) -> String {
+    let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut text = String::from("digraph cfg {\n  node [shape=box fontname=monospace];\n");
+    for (number, section) in cubin.code.iter().filter(|s| wanted(s)).enumerate() {
+        let code = instructions(section, file);
+        let code = sass::trimmed(&code, cubin.sm.number);
+        let blocks = sass::blocks(code, cubin.sm.number);
+        let name = demangle(&section.name).unwrap_or_else(|| section.name.clone());
+        let _ = writeln!(text, "  subgraph cluster_{number} {{");
+        let _ = writeln!(text, "    label=\"{}\";", escape(&name));
+        for block in &blocks {
+            let inside: Vec<Instruction> = code
+                .iter()
+                .filter(|i| (block.start..block.end).contains(&i.offset))
+                .copied()
+                .collect();
+            let mut label = format!("{:04x}  {} instructions\\l", block.start, inside.len());
+            for count in sass::mix(&inside, cubin.sm.number).classes.iter().take(4) {
+                let _ = write!(label, "  {} {}\\l", count.count, count.class.name());
+            }
+            let style = match (block.loop_head, block.indirect) {
+                (true, _) => " peripheries=2",
+                (_, true) => " style=dashed",
+                _ => "",
+            };
+            let _ = writeln!(text, "    b{number}_{:x} [label=\"{label}\"{style}];", block.start);
+        }
+        for block in &blocks {
+            for next in &block.next {
+                let _ = writeln!(text, "    b{number}_{:x} -> b{number}_{next:x};", block.start);
+            }
+        }
+        text.push_str("  }\n");
+    }
+    text.push_str("}\n");
+    text
+}

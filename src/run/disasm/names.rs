@@ -1,0 +1,50 @@
+//! Names of the files that are written: from the input's stem and the architecture, each once.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// Gives every file a name of its own.
+#[derive(Debug, Default)]
+pub struct Names(Mutex<HashSet<String>>);
+
+impl Names {
+    /// A name such as `vecadd.sm_90a.sass`, or `vecadd.sm_90a-2.sass` where that is taken.
+    pub fn fresh(&self, input: &Path, arch: &str, extension: &str) -> String {
+        let stem = input.file_stem().map_or("code".into(), |s| s.to_string_lossy());
+        // What builds leave is often named for its architecture.
+        let named = stem.split('.').any(|part| part == arch);
+        let base = if named { stem.into_owned() } else { format!("{stem}.{arch}") };
+        // Names come from files, architectures from what may be hostile bytes.
+        let base: String = base
+            .chars()
+            .map(|c| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' })
+            .collect();
+        let base = base.trim_start_matches('.');
+        let Ok(mut taken) = self.0.lock() else { return format!("{base}.{extension}") };
+        let mut name = format!("{base}.{extension}");
+        let mut number = 2;
+        while !taken.insert(name.clone()) {
+            name = format!("{base}-{number}.{extension}");
+            number += 1;
+        }
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_inputs_of_one_stem_get_two_names() {
+        let names = Names::default();
+        let name = |path: &str, arch: &str| names.fresh(Path::new(path), arch, "sass");
+        assert_eq!(name("a/k.cubin", "sm_90a"), "k.sm_90a.sass");
+        assert_eq!(name("b/k.cubin", "sm_90a"), "k.sm_90a-2.sass");
+        assert_eq!(name("k.sm_80.cubin", "sm_80"), "k.sm_80.sass");
+        assert_eq!(name("k.sm_80.O3.cubin", "sm_80"), "k.sm_80.O3.sass");
+        assert_eq!(name("sm_100a.cubin", "sm_100a"), "sm_100a.sass");
+        assert_eq!(name("x/..", "../e"), "code..._e.sass");
+    }
+}

@@ -1,0 +1,144 @@
+//! `rgpu disasm` on real cubins, fatbins, libraries and wheels, with nvdisasm played and without.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::laptop::{Laptop, status, words};
+
+const VECADD: &str = "fatbin/13.5/vecadd";
+const TENSOR: &str = "cubin/13.5/instructions/tcgen05.sm_100a.O3";
+
+fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
+}
+
+/// A laptop with these fixtures in its project, under these names.
+fn laptop(files: &[(&str, &str)]) -> Laptop {
+    let laptop = Laptop::new();
+    for (from, to) in files {
+        let to = laptop.project(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(fixture(from), to).unwrap();
+    }
+    laptop
+}
+
+fn summary(laptop: &Laptop) -> serde_json::Value {
+    let text = fs::read(laptop.project("artifacts/sass/summary.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+#[test]
+fn cubins_become_listings_a_summary_and_a_table() {
+    let laptop = laptop(&[
+        ("cubin/13.5/facts/sm_90a.cubin", "a/facts.cubin"),
+        ("cubin/12.9/facts/sm_90a.cubin", "b/facts.cubin"),
+        (&format!("{TENSOR}.cubin"), "tensor.cubin"),
+    ]);
+    let line = "disasm a/facts.cubin b/facts.cubin tensor.cubin --tool rgpu --control-codes";
+    insta::assert_snapshot!(laptop.show(line));
+    let listing = |name: &str| fs::read_to_string(laptop.project("artifacts/sass").join(name));
+    // Two inputs of one stem.
+    assert!(listing("facts.sm_90a.sass").unwrap().contains(".text.block_sum"));
+    assert!(listing("facts.sm_90a-2.sass").unwrap().contains("EXIT"));
+    let tensor = listing("tensor.sm_100a.sass").unwrap();
+    for name in ["UTCHMMA", "UTCCP", "LDTM", "UTMALDG", ":S12]"] {
+        assert!(tensor.contains(name), "{name}");
+    }
+    let summary = summary(&laptop);
+    assert_eq!(summary["schema"], "rgpu.disasm/1");
+    let kernel = &summary["inputs"][2]["images"][0]["kernels"][0];
+    assert_eq!(kernel["tensor_memory"], true);
+    assert_eq!(kernel["mnemonics"]["LDTM"], 2);
+}
+
+#[test]
+fn one_bad_file_does_not_keep_the_others_from_being_done() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_80.cubin", "good.cubin")]);
+    laptop.write("bad.cubin", "no cubin at all\n");
+    let cut = &fs::read(fixture("cubin/13.5/facts/sm_80.cubin")).unwrap()[..3000];
+    fs::write(laptop.project("cut.cubin"), cut).unwrap();
+    insta::assert_snapshot!(laptop.show("disasm bad.cubin good.cubin cut.cubin --tool rgpu -q"));
+    let inputs = &summary(&laptop)["inputs"];
+    let ended: Vec<_> = (0..3).map(|n| inputs[n]["status"].as_str().unwrap()).collect();
+    assert_eq!(ended, ["failed", "ok", "failed"]);
+    insta::assert_snapshot!(laptop.show("disasm nothing*.cubin"));
+}
+
+#[test]
+fn code_in_libraries_and_wheels_is_listed_and_extracted() {
+    let laptop = laptop(&[
+        (&format!("{VECADD}/vecadd-1.0-py3-none-any.whl"), "dist/vecadd.whl"),
+        (&format!("{VECADD}/size.fatbin"), "dist/size.fatbin"),
+    ]);
+    laptop.write("dist/README", "not code\n");
+    insta::assert_snapshot!(laptop.show("disasm dist --list"));
+    assert!(!laptop.project("artifacts").exists());
+    let output = laptop.run("disasm dist/size.fatbin --extract --tool rgpu --arch sm_100a");
+    assert_eq!(status(&output), 0);
+    let extracted = fs::read(laptop.project("artifacts/sass/size.sm_100a.cubin")).unwrap();
+    assert!(extracted == fs::read(fixture(&format!("{VECADD}/vecadd.sm_100a.cubin"))).unwrap());
+    assert!(!laptop.project("artifacts/sass/size.sm_80.cubin").exists());
+    let output = laptop.run("disasm dist --arch sm_75");
+    assert_eq!(status(&output), 7);
+}
+
+#[test]
+fn views_print_one_thing_and_write_nothing() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
+    for view in ["mix", "cfg", "source"] {
+        let line = format!("disasm inlined.cubin -k second --tool rgpu --view {view}");
+        insta::assert_snapshot!(laptop.show(&line));
+    }
+    let ptx = laptop.run("disasm inlined.cubin --view ptx");
+    assert!(String::from_utf8_lossy(&ptx.stdout).contains(".target sm_90a"));
+    let line = "disasm inlined.cubin --tool rgpu --view sass --line-info --control-codes";
+    let sass = laptop.run(line);
+    assert!(String::from_utf8_lossy(&sass.stdout).contains("inlined at"));
+    assert!(!laptop.project("artifacts").exists());
+    insta::assert_snapshot!(laptop.show("disasm inlined.cubin -k nobody --view mix --tool rgpu"));
+}
+
+/// Puts a program in place of nvdisasm.
+fn played(laptop: &Laptop, script: &str) -> PathBuf {
+    let path = laptop.write("cuda/bin/nvdisasm", &format!("#!/bin/sh\n{script}\n"));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.parent().unwrap().to_owned()
+}
+
+#[test]
+fn nvdisasm_gives_the_operands_and_rgpu_the_control_words() {
+    let laptop = laptop(&[(&format!("{TENSOR}.cubin"), "tensor.cubin")]);
+    let answer = fixture(&format!("{TENSOR}.sass"));
+    let bin = played(
+        &laptop,
+        &format!(
+            "case $1 in --version) echo 'release 13.5, V13.5.37';; *) cat {};; esac",
+            answer.display()
+        ),
+    );
+    let mut command = laptop.rgpu(words("disasm tensor.cubin --view sass --control-codes"));
+    let output = command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|l| l.contains("UTCOMMA.2CTA")).unwrap();
+    assert!(line.contains("[B------:R0:W-:y1:S10]") && line.contains("gdesc[UR16]"), "{line}");
+}
+
+#[test]
+fn where_nvdisasm_fails_rgpu_lists_and_says_why() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_80.cubin", "k.cubin")]);
+    let bin = played(
+        &laptop,
+        "case $1 in --version) echo 'release 13.5, V13.5.37';; \
+         *) echo 'nvdisasm fatal   : no such SM' >&2; exit 1;; esac",
+    );
+    let mut command = laptop.rgpu(words("disasm k.cubin"));
+    let output = command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).output().unwrap();
+    assert_eq!(status(&output), 0);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nvdisasm fatal   : no such SM"), "{said}");
+    assert!(fs::read_to_string(laptop.project("artifacts/sass/k.sm_80.sass")).is_ok());
+    let image = &summary(&laptop)["inputs"][0]["images"][0];
+    assert!(image["tool"].as_str().unwrap().starts_with("rgpu "));
+}
