@@ -43,33 +43,52 @@ fn generation(sm: u32) -> u8 {
 
 /// The name of an instruction of architecture `sm` (90 for sm_90a).
 ///
-/// An opcode that was seen in another generation only keeps its name where it has just one.
+/// A form of an operation that is in no table (bits 9-11) has the name of that operation's other
+/// forms where they all have one: so it is for all but 3 of the operations known. What this
+/// generation does not know is looked up in the others, under the same condition.
 pub fn mnemonic(instruction: &Instruction, sm: u32) -> Mnemonic {
     let opcode = instruction.opcode();
+    let here = generation(sm);
+    let start = ROWS.partition_point(|row| row.0 < opcode);
+    let exact = ROWS[start..].iter().take_while(|row| row.0 == opcode);
+    let mut named = exact.clone().filter(|row| row.1 & here != 0).map(|row| row.2);
+    match (named.next(), named.next()) {
+        (Some(name), None) => return Mnemonic::Known(name),
+        (Some(_), Some(_)) => {
+            return chosen(instruction).map_or(Mnemonic::Unknown(opcode), Mnemonic::Known);
+        }
+        _ => {}
+    }
+    only(FORMS.iter().filter_map(|form| form_of(opcode, *form, here)))
+        .or_else(|| only(exact.map(|row| row.2)))
+        .map_or(Mnemonic::Unknown(opcode), Mnemonic::Known)
+}
+
+/// The forms of operands that an operation can have, in place.
+const FORMS: [u16; 8] = [0, 0x200, 0x400, 0x600, 0x800, 0xa00, 0xc00, 0xe00];
+
+/// The name of an operation in another form.
+fn form_of(opcode: u16, form: u16, here: u8) -> Option<&'static str> {
+    let opcode = opcode & 0x1ff | form;
     let start = ROWS.partition_point(|row| row.0 < opcode);
     let rows = ROWS[start..].iter().take_while(|row| row.0 == opcode);
-    let here = generation(sm);
-    let mut named: Vec<&'static str> =
-        rows.clone().filter(|row| row.1 & here != 0).map(|row| row.2).collect();
-    if named.is_empty() {
-        named = rows.map(|row| row.2).collect();
-    }
-    match named.as_slice() {
-        [] => Mnemonic::Unknown(opcode),
-        [name] => Mnemonic::Known(name),
-        several => chosen(instruction, several).map_or(Mnemonic::Unknown(opcode), Mnemonic::Known),
-    }
+    only(rows.filter(|row| row.1 & here != 0).map(|row| row.2))
+}
+
+/// The one name that all of them are.
+fn only(mut names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first)
 }
 
 /// The one opcode that is several instructions: tcgen05's multiply with both operands in shared
 /// memory. Bits 72-73 say what is multiplied; bit 63 says that the operands are scaled by block.
-fn chosen(instruction: &Instruction, several: &[&'static str]) -> Option<&'static str> {
-    let name = match (instruction.opcode(), instruction.high >> 8 & 3, instruction.low >> 63) {
+fn chosen(instruction: &Instruction) -> Option<&'static str> {
+    Some(match (instruction.opcode(), instruction.high >> 8 & 3, instruction.low >> 63) {
         (0x5ea, 0, 0) => "UTCHMMA",
         (0x5ea, 0, _) => "UTCOMMA",
         (0x5ea, 1, _) => "UTCIMMA",
         (0x5ea, 3, _) => "UTCQMMA",
         _ => return None,
-    };
-    several.iter().find(|n| **n == name).copied()
+    })
 }

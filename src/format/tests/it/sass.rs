@@ -224,6 +224,16 @@ fn an_unknown_opcode_is_shown_as_its_number() {
 }
 
 #[test]
+fn a_form_in_no_table_has_the_name_of_its_operation() {
+    // FFMA with a form of operands that no kernel of the corpus has.
+    let form = Instruction { offset: 0, low: 0x7000 | 0xe23, high: 0 };
+    assert_eq!(sass::mnemonic(&form, 90), Mnemonic::Known("FFMA"));
+    // Two operations share these bits, and only the form tells them apart.
+    let either = Instruction { offset: 0, low: 0x7000 | 0x3ab, high: 0 };
+    assert_eq!(sass::mnemonic(&either, 90), Mnemonic::Unknown(0x3ab));
+}
+
+#[test]
 fn blocks_split_at_branches_and_mark_loops() {
     let file = fixture::bytes("cubin/13.5/facts/sm_90a.cubin");
     let cubin = cubin::read(&file).unwrap();

@@ -1,0 +1,27 @@
+//! Any bytes as machine code: the first says of which architecture.
+#![no_main]
+
+use std::collections::BTreeMap;
+
+use libfuzzer_sys::fuzz_target;
+use rgpu_format::sass::{self, Columns};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((sm, code)) = bytes.split_first() else { return };
+    let sm = u32::from(*sm);
+    let code: Vec<_> = sass::decode(code).collect();
+    let trimmed = sass::trimmed(&code, sm);
+    assert!(trimmed.len() <= code.len());
+    let mix = sass::mix(&code, sm);
+    assert_eq!(mix.classes.iter().map(|c| c.count).sum::<u64>(), code.len() as u64);
+    let blocks = sass::blocks(trimmed, sm);
+    // Blocks cover the code, each once, and lead to blocks only.
+    let covered: u64 = blocks.iter().map(|b| b.end - b.start).sum();
+    assert_eq!(covered, trimmed.len() as u64 * 16);
+    for next in blocks.iter().flat_map(|b| &b.next) {
+        assert!(blocks.binary_search_by_key(next, |b| b.start).is_ok());
+    }
+    let columns = Columns { control: true, bits: true };
+    let text = sass::listing(&code, sm, columns, &BTreeMap::new());
+    assert!(text.lines().count() >= code.len());
+});
