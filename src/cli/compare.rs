@@ -2,10 +2,13 @@
 //! profiled side by side on one device.
 
 mod args;
+mod kept;
 mod live;
 mod show;
 
 pub(super) use args::CompareArgs;
+pub(super) use kept::{again, kept, kept_by};
+pub(super) use show::result as show;
 
 use super::app::{App, Status};
 use super::report;

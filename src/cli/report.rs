@@ -11,6 +11,7 @@ use clap::Args;
 pub(super) use open::{Opened, open, saved};
 
 use super::app::{App, Status};
+use super::compare;
 use crate::error::Result;
 use crate::report::{REPORTS, Style, report};
 
@@ -41,6 +42,9 @@ pub(super) struct ReportArgs {
 
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
+    if let Some(kept) = compare::kept_by(app, &args.what)? {
+        return compare::again(app, &kept, &args.what, args.format.as_deref());
+    }
     let opened = open(app, &args.what)?;
     let default = if app.global.json { "json" } else { "table" };
     let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };

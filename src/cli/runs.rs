@@ -204,6 +204,13 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         }
         return Ok(0);
     }
+    if let Some(comparison) = super::compare::kept(folder)? {
+        super::compare::show(app, &comparison)?;
+        if !app.global.json {
+            app.print(&format!("  run         {}\n", folder.path().display()));
+        }
+        return Ok(0);
+    }
     if app.global.json {
         app.print_json(&record)?;
         return Ok(0);

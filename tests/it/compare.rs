@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu::model::Comparison;
 use rgpu::model::comparison::TimeVerdict;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
@@ -140,6 +141,14 @@ fn two_kernels_are_timed_interleaved_in_one_job_and_looked_at_by_ncu() {
     assert_eq!(again.verdict, TimeVerdict::Faster);
     assert_eq!(again.time.unwrap().source, "samples");
     insta::assert_snapshot!(fs::read_to_string(run.join("compare.md")).unwrap());
+    // The run is shown again from its folder alone.
+    for line in ["report latest --json", "runs show latest --json"] {
+        assert_eq!(compared(&laptop, line, 0), there);
+    }
+    let shown = laptop.run("report latest --format markdown");
+    assert!(shown.stdout == fs::read(run.join("compare.md")).unwrap());
+    let html = laptop.run("report latest --format csv");
+    assert_eq!(status(&html), 7, "{}", laptop.shown("report latest --format csv", &html));
     laptop.wait_until_quiet();
 }
 
@@ -183,4 +192,23 @@ fn wrong_results_and_unlike_sizes_end_a_comparison_of_kernels() {
     assert_eq!(status(&wrong), 6, "{}", laptop.shown(line, &wrong));
     insta::assert_snapshot!(laptop.show(line));
     laptop.wait_until_quiet();
+}
+
+#[test]
+fn ctrl_c_ends_a_comparison_and_leaves_nothing_running() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let line =
+        "compare --kernel transpose-conflicts --kernel transpose-padded --remote h200 --json";
+    let child = laptop.start(line);
+    host.wait_for_gate("ncu");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", laptop.shown(line, &output));
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(error["schema"], "rgpu.error/1");
+    laptop.wait_until_quiet();
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+    assert!(!laptop.latest().join("compare.json").exists());
 }

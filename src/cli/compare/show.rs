@@ -10,13 +10,17 @@ use crate::model::comparison::TimeVerdict;
 use crate::report::comparison;
 
 /// Prints it: the table, or the document under `--json`.
-pub(super) fn result(app: &App, comparison: &Comparison) -> Result<()> {
+pub(in crate::cli) fn result(app: &App, comparison: &Comparison) -> Result<()> {
     if app.global.json {
         return app.print_json(comparison);
     }
-    // Names of kernels and files are foreign text.
-    app.print(&safe(comparison::table(comparison, &app.style()).as_bytes()));
+    table(app, comparison);
     Ok(())
+}
+
+/// Prints the table. Names of kernels and files are foreign text.
+pub(super) fn table(app: &App, comparison: &Comparison) {
+    app.print(&safe(comparison::table(comparison, &app.style()).as_bytes()));
 }
 
 /// 1 for what `--fail-on` and `--fail-under` ask for.

@@ -1,0 +1,57 @@
+//! A comparison that a run folder keeps, shown again.
+
+use std::path::Path;
+
+use super::show;
+use crate::cli::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::model::Comparison;
+use crate::report::comparison::markdown;
+use crate::store::{RunFolder, Runs};
+
+/// The comparison in the run that a user typed, where it is one.
+pub(in crate::cli) fn kept_by(app: &App, what: &str) -> Result<Option<Comparison>> {
+    if Path::new(what).is_file() {
+        return Ok(None);
+    }
+    match Runs::new(&app.config.runs_dir.value).find(what) {
+        Ok(folder) => kept(&folder),
+        // Whoever looks for a profile says what is wrong with the name.
+        Err(_) => Ok(None),
+    }
+}
+
+/// The comparison that a run left, where it left one.
+pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<Comparison>> {
+    let path = folder.path().join("compare.json");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    serde_json::from_slice(&folder.read("compare.json")?).map(Some).map_err(|e| {
+        Failure::new(Exit::Artifact, "bad_comparison", "the run's comparison cannot be read")
+            .file(path.display())
+            .cause(e)
+    })
+}
+
+/// Shows it as `rgpu report --format` asks.
+pub(in crate::cli) fn again(
+    app: &App,
+    comparison: &Comparison,
+    what: &str,
+    format: Option<&str>,
+) -> Result<Status> {
+    match format {
+        None => show::result(app, comparison)?,
+        Some("table") => show::table(app, comparison),
+        Some("json") => app.print_json(comparison)?,
+        Some("markdown") => app.print(&markdown(comparison)),
+        Some(other) => {
+            let text = format!("`{what}` is a comparison, which has no format `{other}`");
+            return Err(Failure::new(Exit::Artifact, "nothing_to_show", text)
+                .hint("it has table, json and markdown")
+                .hint("each side is a run of its own, in the folders `a` and `b`"));
+        }
+    }
+    Ok(0)
+}
