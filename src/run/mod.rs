@@ -38,6 +38,7 @@ pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file};
 pub use said::{Lines, Reporter, Reporters, Said, Shared};
+pub use selection::first_plan;
 
 /// Whether the followed remote is this machine.
 fn is_local(follow: &crate::remote::Follow) -> bool {

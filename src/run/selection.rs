@@ -23,6 +23,12 @@ use crate::tool::{
     Cost, KernelFilter, Ours, Part, Request, SeenRegion, Survey, Target, function_name,
 };
 
+/// Turns a request to the first plan of its run on a host: a survey, where one is needed. Whether
+/// the plans after it depend on what that sees.
+pub fn first_plan(request: &mut Request, facts: &HostFacts) -> bool {
+    Course::new(request, facts).surveying()
+}
+
 /// Where a run stands.
 pub(super) struct Course {
     /// What the user asked, before any look narrowed it.

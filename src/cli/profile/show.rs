@@ -48,7 +48,11 @@ pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &Asked) -> Result<St
     let programs = session::programs(app, arch)?;
     let toolbox = Toolbox { runner: programs.runner, collector: programs.collector };
     let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
-    let draft = tool::plan(&asked.request, &facts, &toolbox, &job)?;
+    let mut request = asked.request.clone();
+    if crate::run::first_plan(&mut request, &facts) {
+        app.say("this is the first plan: what it sees decides what ncu is then asked for");
+    }
+    let draft = tool::plan(&request, &facts, &toolbox, &job)?;
     let packed = bundle::Packer::new(bundle::DEFAULT_LIMIT).pack(draft)?;
     if app.global.json {
         app.print_json(&packed.plan)?;
