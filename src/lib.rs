@@ -34,4 +34,6 @@ pub mod analysis;
 
 pub mod report;
 
+pub mod redact;
+
 pub mod cli;

@@ -12,7 +12,7 @@ pub(super) use open::{Opened, open, saved};
 
 use super::app::{App, Status};
 use super::compare;
-use crate::error::Result;
+use crate::error::{Exit, Failure, Result};
 use crate::report::{REPORTS, Style, report};
 
 /// Read a run, or a report file, and explain it
@@ -35,6 +35,11 @@ pub(super) struct ReportArgs {
     #[arg(long)]
     pub open: bool,
 
+    /// Leave out what says where and by whom it was made: host, user, paths, command lines,
+    /// environment, source text. The tools' own reports hold all of it and are never included
+    #[arg(long)]
+    pub redact: bool,
+
     /// Most bytes that `--format brief` may take
     #[arg(long, value_name = "N", default_value_t = Style::default().budget)]
     pub bytes: usize,
@@ -43,9 +48,20 @@ pub(super) struct ReportArgs {
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     if let Some(kept) = compare::kept_by(app, &args.what)? {
+        if args.redact {
+            return Err(Failure::new(Exit::Usage, "redact", "a comparison cannot be redacted")
+                .hint("redact the report of each side: `rgpu report RUN --redact`"));
+        }
         return compare::again(app, &kept, &args.what, args.format.as_deref());
     }
-    let opened = open(app, &args.what)?;
+    let mut opened = open(app, &args.what)?;
+    if args.redact {
+        crate::redact::redact(&mut opened.profile, &mut opened.beside).map_err(|e| {
+            Failure::new(Exit::Bug, "redact", "the report cannot be redacted").because(&e)
+        })?;
+        // Not into the run folder, over the report that leaves nothing out.
+        opened.folder = None;
+    }
     let default = if app.global.json { "json" } else { "table" };
     let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
     let style = Style { budget: args.bytes, ..app.style() };

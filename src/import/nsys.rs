@@ -24,7 +24,10 @@ use rows::{ReportRows, Rows};
 /// `nsys_rep`: the report itself, read natively and checked against the export beside it.
 pub(super) const REPORT_IMPORTER: Importer = Importer {
     kind: "nsys_rep",
-    recognises: |name, head| NsysReport::is_report(head) || name.ends_with(".nsys-rep"),
+    // `.qdrep` is the same container under the name it had before 2021.4.
+    recognises: |name, head| {
+        NsysReport::is_report(head) || name.ends_with(".nsys-rep") || name.ends_with(".qdrep")
+    },
     import: import_report_file,
 };
 
@@ -51,9 +54,11 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
         let mut imported = Imported::default();
         if !source.path.with_extension("nsys-rep").is_file() {
             let text = format!(
-                "{}: nsys captured a trace and did not import it; `QdstrmImporter` of the same \
-                 nsys, where its libraries are whole, makes a report of it",
-                source.from
+                "{}: nsys captured a trace and did not import it: this is the raw capture, which \
+                 nothing but nsys's own importer reads; `QdstrmImporter -i {}` of the same nsys, \
+                 where its libraries are whole, makes a report of it",
+                source.from,
+                source.path.file_name().map_or_else(Default::default, |n| n.to_string_lossy()),
             );
             imported.gaps.push(Gap { code: "capture_not_imported".to_owned(), text });
         }
@@ -122,8 +127,35 @@ pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteErro
 /// # Errors
 /// [`NsysRepError`] for another file, a damaged one, or one of an unknown build.
 pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError> {
-    let report = NsysReport::read(bytes)?;
-    let rows = ReportRows::new(&report)?;
+    let mut damage = Vec::new();
+    let mut report = match NsysReport::read(bytes) {
+        Ok(report) => report,
+        Err(cause) => {
+            let Some(salvaged) = NsysReport::salvage(bytes) else { return Err(cause) };
+            damage.push(cause);
+            salvaged
+        }
+    };
+    let mut outcome = import_whole(&report, from);
+    if matches!(outcome, Err(NsysRepError::Chunk { .. })) {
+        let (whole, broken) = report.whole_chunks();
+        damage.extend(broken);
+        report = whole;
+        outcome = import_whole(&report, from);
+    }
+    let mut imported = outcome?;
+    imported.gaps.extend(damage.iter().map(|cause| {
+        let names =
+            if report.strings().is_empty() { ", without names, which stood behind" } else { "" };
+        let text = format!("{from}: {cause}; the whole chunks of events are kept{names}");
+        Gap { code: "damaged_report".to_owned(), text }
+    }));
+    Ok(imported)
+}
+
+/// Imports a report of which every chunk can be read.
+fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRepError> {
+    let rows = ReportRows::new(report)?;
     let mut imported = import(&rows, from)?;
     imported.gaps.extend(rows.diagnostics().iter().filter_map(diagnostic));
     imported.gaps.extend(rows.gaps(from));

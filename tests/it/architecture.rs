@@ -20,18 +20,19 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("import", &["model"]),
     ("analysis", &["model"]),
     ("report", &["model"]),
+    ("redact", &["model"]),
     (
         "run",
         &[
             "config", "kernel", "tool", "bundle", "remote", "store", "import", "analysis",
-            "report", "model",
+            "report", "redact", "model",
         ],
     ),
     (
         "cli",
         &[
             "config", "kernel", "tool", "bundle", "remote", "store", "run", "import", "analysis",
-            "report", "model",
+            "report", "redact", "model",
         ],
     ),
 ];

@@ -233,3 +233,12 @@ fn a_capture_that_was_never_imported_is_named_with_what_would_help() {
     let beside = (CAPTURE_IMPORTER.import)(&Source::new(&capture, "raw/report.qdstrm")).unwrap();
     assert!(beside.gaps.is_empty());
 }
+
+#[test]
+fn a_cut_report_is_imported_as_far_as_it_goes_and_says_where_it_ends() {
+    let bytes = std::fs::read(fixture("regions/report.nsys-rep")).unwrap();
+    let imported = super::import_report(&bytes[..bytes.len() - 9], "r.nsys-rep").unwrap();
+    assert!(!imported.launches.is_empty());
+    let gap = imported.gaps.iter().find(|gap| gap.code == "damaged_report").unwrap();
+    assert!(gap.text.contains("end marker is missing at offset"), "{}", gap.text);
+}

@@ -98,6 +98,47 @@ impl<'a> NsysReport<'a> {
         })
     }
 
+    /// What is whole of a report that was cut off: the chunks of events before the cut, and the
+    /// strings where the cut comes after them; they stand behind the last event, so that most cut
+    /// reports have no names. `None` where not even one chunk is whole.
+    pub fn salvage(data: &'a [u8]) -> Option<NsysReport<'a>> {
+        let build = build(data).ok()?;
+        let start = data.windows(EVENTS_MAGIC.len()).position(|bytes| bytes == EVENTS_MAGIC)?;
+        let at = EVENTS_MAGIC.len();
+        let mut cursor = Cursor { bytes: data.get(start..)?, at, base: start as u64 };
+        let (session, counts) = (cursor.message()?, cursor.message()?);
+        let fields = counts.fields().filter_map(Result::ok);
+        let stated_events = fields.filter(|f| f.number == 1).find_map(|f| f.varint());
+        let (mut chunks, mut events, mut names) = (Vec::new(), 0, Strings::default());
+        while let Ok(chunk) = cursor.chunk() {
+            let Ok(bytes) = chunk.unpack() else { break };
+            let Ok(items) = items(&bytes, chunk.offset) else { break };
+            if Some(events) == stated_events {
+                names = strings(&chunk).unwrap_or_default();
+                break;
+            }
+            events += items.len() as u64;
+            chunks.push(chunk);
+        }
+        let gpus = session::gpus(session);
+        let report = NsysReport { build, chunks, strings: names, gpus, stated_events };
+        (!report.chunks.is_empty()).then_some(report)
+    }
+
+    /// The report without the chunks that cannot be read, and why they cannot.
+    pub fn whole_chunks(&self) -> (NsysReport<'a>, Vec<NsysRepError>) {
+        let mut broken = Vec::new();
+        let mut whole = self.clone();
+        whole.chunks.retain(|chunk| match chunk.events(|_| {}) {
+            Ok(_) => true,
+            Err(cause) => {
+                broken.push(cause);
+                false
+            }
+        });
+        (whole, broken)
+    }
+
     /// The build of the nsys that wrote the report.
     pub fn build(&self) -> &str {
         &self.build
@@ -127,12 +168,7 @@ impl<'a> NsysReport<'a> {
     pub fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
         let mut count = 0;
         for chunk in &self.chunks {
-            let bytes = chunk.unpack()?;
-            for message in items(&bytes, chunk.offset)? {
-                let event = event::read(message).map_err(|e| chunk.broken(e.to_string()))?;
-                each(event);
-                count += 1;
-            }
+            count += chunk.events(&mut each)?;
         }
         Ok(count)
     }
@@ -141,6 +177,17 @@ impl<'a> NsysReport<'a> {
 impl Chunk<'_> {
     fn broken(&self, cause: impl Into<String>) -> NsysRepError {
         NsysRepError::Chunk { offset: self.offset, cause: cause.into() }
+    }
+
+    /// Hands its events over; returns how many there were.
+    fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
+        let mut count = 0;
+        let bytes = self.unpack()?;
+        for message in items(&bytes, self.offset)? {
+            each(event::read(message).map_err(|e| self.broken(e.to_string()))?);
+            count += 1;
+        }
+        Ok(count)
     }
 
     fn unpack(&self) -> Result<Vec<u8>, NsysRepError> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod container;
+mod corpus;
 mod cubin;
 mod cubin_lines;
 mod damage;

@@ -67,12 +67,57 @@ fn other_files_and_cut_reports_are_named() {
 }
 
 #[test]
+fn a_cut_report_gives_its_whole_chunks_and_its_names_where_the_cut_comes_after_them() {
+    let bytes = fixture::bytes("nsys/2025.3.1/regions/report.nsys-rep");
+    let count = |report: &NsysReport<'_>| {
+        let mut kernels = Vec::new();
+        let _ = report.events(|event| {
+            if let Event::Kernel(kernel) = event {
+                kernels.push(kernel);
+            }
+        });
+        kernels
+    };
+    let whole = NsysReport::read(&bytes).unwrap();
+    let cut = NsysReport::salvage(&bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(count(&cut), count(&whole));
+    assert_eq!(cut.strings(), whole.strings());
+    assert!(NsysReport::salvage(&bytes[..200]).is_none());
+    let mut least = usize::MAX;
+    for len in (0..bytes.len()).step_by(97) {
+        let Some(cut) = NsysReport::salvage(&bytes[..len]) else { continue };
+        let kernels = count(&cut);
+        assert!(count(&whole).starts_with(&kernels));
+        least = least.min(kernels.len());
+    }
+    assert!(least <= count(&whole).len());
+}
+
+#[test]
+fn a_broken_chunk_is_left_out_and_named() {
+    let bytes = fixture::bytes("nsys/2025.3.1/regions/report.nsys-rep");
+    let start = bytes.windows(8).position(|b| b == b"QDTEXT00").unwrap();
+    let mut told = 0;
+    for at in (start + 8..bytes.len() - 16).step_by(501) {
+        let mut broken = bytes.clone();
+        broken[at] ^= 0xff;
+        let Ok(report) = NsysReport::read(&broken) else { continue };
+        let (whole, causes) = report.whole_chunks();
+        assert!(whole.events(|_| {}).is_ok());
+        told += causes.len();
+    }
+    assert!(told > 0);
+}
+
+#[test]
 fn damaged_reports_never_panic() {
     let bytes = fixture::bytes("nsys/2025.3.1/regions-nvtx-only/report.nsys-rep");
     let read = |bytes: &[u8]| {
         if let Ok(report) = NsysReport::read(bytes) {
             let _ = report.events(|_| {});
+            let _ = report.whole_chunks();
         }
+        let _ = NsysReport::salvage(bytes).map(|report| report.events(|_| {}));
     };
     damage::cut_everywhere(&bytes, read);
     damage::flip_bits(&bytes, 6_000, read);

@@ -1,0 +1,129 @@
+use std::path::Path;
+
+use rgpu_format::ncu_rep::Limits;
+use rgpu_protocol::{HostFacts, RungRecord};
+
+use super::*;
+use crate::analysis;
+use crate::import::ncu::{self, Asked};
+use crate::import::nsys;
+use crate::model::launch::RuleMessage;
+use crate::report::{REPORTS, Style, Subject};
+
+/// Nothing of this may survive.
+const SECRETS: &[&str] = &[
+    "grace-lab-7",
+    "alicehopper",
+    "/home/",
+    "hunter2",
+    "10.77.3.9",
+    "fe80::1ff:fe23",
+    "ssh://",
+    "build-farm",
+    "secret_algorithm",
+    "/scratch/alice",
+    "3f0c1f0e-1111-2222-3333-444455556666",
+];
+
+fn fixture(path: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)).unwrap()
+}
+
+/// A profile of real reports on a host with secrets in every place.
+fn profile() -> (Profile, Beside) {
+    let mut profile = Profile::default();
+    let mut beside = Beside::default();
+    let limits = Limits { max_size: 1 << 30 };
+    let report = fixture("ncu/2025.3.1/full-tiled-matmul/report.ncu-repz");
+    let from = "/home/alicehopper/work/report.ncu-repz";
+    ncu::import(&report, from, &Asked::default(), &limits)
+        .unwrap()
+        .add_to(&mut profile, &mut beside);
+    let report = fixture("nsys/2025.3.1/regions/report.nsys-rep");
+    nsys::import_report(&report, "raw/r.nsys-rep").unwrap().add_to(&mut profile, &mut beside);
+    let agent = serde_json::from_slice(&fixture("facts/synthetic-h200.json")).unwrap();
+    let mut host = HostFacts { agent, ..HostFacts::default() };
+    "grace-lab-7".clone_into(&mut host.agent.hostname);
+    "alicehopper".clone_into(&mut host.agent.user);
+    "/home/alicehopper/.cache/rgpu".clone_into(&mut host.agent.folder);
+    "build-farm".clone_into(&mut host.remote);
+    profile.host = Some(host);
+    "build-farm".clone_into(&mut profile.run.remote);
+    profile.run.command = vec!["rgpu".to_owned(), "--env".to_owned(), "TOKEN=hunter2".to_owned()];
+    profile.kernel.source = "/home/alicehopper/secret/tiled.cu".to_owned();
+    profile.gpu = Some("GPU-3f0c1f0e-1111-2222-3333-444455556666".to_owned());
+    let words = "grace-lab-7 (10.77.3.9, fe80::1ff:fe23:4567) as alicehopper@grace-lab-7: \
+                 cannot open '/scratch/alice/x.so' HF_TOKEN=hunter2 via ssh://alicehopper@build-farm:22";
+    profile.ladder.push(RungRecord {
+        rung: "ncu.asked".to_owned(),
+        argv: vec!["--password".to_owned(), "hunter2".to_owned()],
+        words: words.to_owned(),
+        stdout_tail: words.to_owned(),
+        ..RungRecord::default()
+    });
+    profile.gaps.push(Gap { code: "x".to_owned(), text: words.to_owned() });
+    profile.launches[0]
+        .rules
+        .push(RuleMessage { text: words.to_owned(), ..RuleMessage::default() });
+    let lines = beside.hotspots.iter_mut().flat_map(|h| &mut h.launches).flat_map(|l| &mut l.lines);
+    for line in lines {
+        line.text = Some("secret_algorithm(x);".to_owned());
+        line.at.file = "/home/alicehopper/secret/tiled.cu".to_owned();
+    }
+    analysis::analyze(&mut profile);
+    (profile, beside)
+}
+
+#[test]
+fn nothing_of_a_list_of_secrets_survives_in_documents_or_reports() {
+    let (mut profile, mut beside) = profile();
+    redact(&mut profile, &mut beside).unwrap();
+    let mut texts = vec![
+        ("profile".to_owned(), serde_json::to_string(&profile).unwrap()),
+        ("hotspots".to_owned(), serde_json::to_string(&beside.hotspots).unwrap()),
+        ("trace".to_owned(), serde_json::to_string(&beside.trace).unwrap()),
+    ];
+    for report in REPORTS {
+        for document in (report.render)(&Subject::new(&profile, &beside), &Style::default()) {
+            let text = String::from_utf8_lossy(&document.bytes).into_owned();
+            texts.push((format!("{} {}", report.id, document.name), text));
+        }
+    }
+    for (name, text) in &texts {
+        for secret in SECRETS {
+            assert!(!text.contains(secret), "`{secret}` is in {name}");
+        }
+    }
+    assert!(beside.hotspots.is_some_and(|h| h.launches.iter().any(|l| !l.lines.is_empty())));
+}
+
+#[test]
+fn what_is_no_secret_stays() {
+    let (mut profile, mut beside) = profile();
+    let before = profile.clone();
+    redact(&mut profile, &mut beside).unwrap();
+    assert_eq!(profile.launches.len(), before.launches.len());
+    for (now, then) in profile.launches.iter().zip(&before.launches) {
+        assert_eq!(
+            (&now.kernel, &now.region, now.duration_ns),
+            (&then.kernel, &then.region, then.duration_ns)
+        );
+        assert_eq!(now.metrics.len(), then.metrics.len());
+        for (name, metric) in &then.metrics {
+            assert_eq!(now.metrics[name].value, metric.value, "{name}");
+        }
+        // NVIDIA's messages quote no secret of ours.
+        let texts = |launch: &crate::model::Launch| {
+            launch
+                .rules
+                .iter()
+                .map(|rule| rule.text.clone())
+                .filter(|t| !t.contains("HF_TOKEN"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(texts(now), texts(then));
+    }
+    assert_eq!(profile.kernel.source, "…/tiled.cu");
+    assert_eq!(profile.ladder[0].rung, "ncu.asked");
+    assert!(profile.gaps.iter().any(|gap| gap.code == "redacted"));
+}
