@@ -432,7 +432,7 @@ fn paired_of(side: &RunFolder) -> Vec<Paired> {
     let of = |set: rgpu_case::DataSetReport| {
         let paired = set.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
-        sound.then(|| Paired {
+        sound.then_some(Paired {
             case: set.name,
             speedup: paired.speedup,
             ci95: paired.ci95,
