@@ -2,6 +2,7 @@
 //! needed, and of NVIDIA's tools only nvdisasm is of use, for the operands of instructions.
 
 mod args;
+mod diff;
 mod show;
 mod tool;
 mod view;
@@ -21,12 +22,14 @@ use crate::store::{Runs, atomic};
 
 /// Disassembles.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
-    let files = disasm::inputs(&meant(app, args)?).map_err(|error| failure(&error))?;
-    let kernels = args.kernel_name.iter().map(|k| pattern(k)).collect::<Result<Vec<Regex>>>()?;
+    if args.diff {
+        return diff::run(app, args);
+    }
+    let files = disasm::inputs(&meant(app, &args.what)?).map_err(|error| failure(&error))?;
     let writes = !args.list && args.view.is_none();
     let out = writes.then(|| out(app, args)).transpose()?;
     let what = What {
-        wanted: Wanted { arches: args.arch.clone(), kernels },
+        wanted: wanted(args)?,
         sass: writes,
         extract: args.extract,
         list_only: args.list,
@@ -61,10 +64,16 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
 }
 
+/// The filters.
+fn wanted(args: &DisasmArgs) -> Result<Wanted> {
+    let kernels = args.kernel_name.iter().map(|k| pattern(k)).collect::<Result<Vec<Regex>>>()?;
+    Ok(Wanted { arches: args.arch.clone(), kernels })
+}
+
 /// Paths as they are; what is no path is a run.
-fn meant(app: &App, args: &DisasmArgs) -> Result<Vec<Meant>> {
+fn meant(app: &App, names: &[String]) -> Result<Vec<Meant>> {
     let mut all = Vec::new();
-    for what in &args.what {
+    for what in names {
         let path = Path::new(what);
         if path.join("run.json").is_file() {
             all.push(Meant::Run(path.to_owned()));

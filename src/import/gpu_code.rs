@@ -6,6 +6,7 @@ use std::fmt::Write;
 use rgpu_format::cubin::{CodeSection, Cubin, Kernel as CubinKernel, Lines, Stack, Table, lines};
 use rgpu_format::demangle::demangle;
 use rgpu_format::sass::{self, Class, Columns, Instruction};
+use sha2::{Digest, Sha256};
 
 use crate::model::disasm::{Kernel, Param};
 
@@ -20,7 +21,8 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
     let code = section.map(|s| instructions(s, file)).unwrap_or_default();
     let sm = cubin.sm.number;
     let mix = sass::mix(&code, sm);
-    let blocks = sass::blocks(sass::trimmed(&code, sm), sm);
+    let trimmed = sass::trimmed(&code, sm);
+    let blocks = sass::blocks(trimmed, sm);
     let mut classes: BTreeMap<String, u64> = BTreeMap::new();
     for count in &mix.classes {
         *classes.entry(count.class.name().to_owned()).or_default() += count.count;
@@ -61,8 +63,36 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
         blocks: blocks.len() as u64,
         loops: blocks.iter().filter(|b| b.loop_head).count() as u64,
+        code_sha256: digest(trimmed.iter().flat_map(|i| [i.low, i.high])),
+        shape_sha256: shape(trimmed, sm),
         occupancy: None,
     }
+}
+
+fn digest(words: impl Iterator<Item = u64>) -> String {
+    let mut hash = Sha256::new();
+    for word in words {
+        hash.update(word.to_le_bytes());
+    }
+    hex(&hash.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The digest of what an instruction does, without what it does it to.
+fn shape(code: &[Instruction], sm: u32) -> String {
+    let mut hash = Sha256::new();
+    for instruction in code {
+        let guard = instruction.guard().map_or(String::new(), |g| g.to_string());
+        let target = instruction.target(sm).map(|to| to.wrapping_sub(instruction.offset));
+        hash.update(format!("{guard} {} {target:x?}\n", sass::mnemonic(instruction, sm)));
+    }
+    hex(&hash.finalize())
 }
 
 /// What a listing shows besides the instructions.

@@ -169,6 +169,11 @@ pub struct Kernel {
     pub blocks: u64,
     /// Basic blocks that something branches back to.
     pub loops: u64,
+    /// sha256 of the code without padding: equal where every bit is.
+    pub code_sha256: String,
+    /// sha256 of names, guards and distances of branches in order, without padding: equal where
+    /// only registers, constants, addresses or scheduling differ.
+    pub shape_sha256: String,
     /// Theoretical occupancy, for the asked, required or largest block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy: Option<Occupancy>,
@@ -194,4 +199,59 @@ pub struct Occupancy {
     pub percent: f64,
     /// What keeps more away.
     pub limiter: String,
+}
+
+/// What changed between two builds (`rgpu.disasm-diff/1`). Kernels are matched by architecture and
+/// demangled name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Diff {
+    /// `rgpu.disasm-diff/1`.
+    pub schema: String,
+    /// Kernels of both, in the new one's order.
+    pub kernels: Vec<KernelDiff>,
+    /// Kernels of the old one only: architecture and name.
+    pub removed: Vec<String>,
+    /// Kernels of the new one only.
+    pub added: Vec<String>,
+}
+
+/// One kernel in two builds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelDiff {
+    /// e.g. `sm_90a`.
+    pub arch: String,
+    /// Demangled name.
+    pub name: String,
+    /// How far the code is the same.
+    pub code: Sameness,
+    /// What differs: registers, bytes, counts.
+    pub changes: Vec<Change>,
+    /// Instructions whose number differs, by name.
+    pub mnemonics: Vec<Change>,
+}
+
+/// How far the code of two kernels is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sameness {
+    /// Every bit.
+    Identical,
+    /// The same instructions in the same order, with other registers, constants or scheduling.
+    SameInstructions,
+    /// Other instructions.
+    #[default]
+    Different,
+}
+
+/// A number in two builds; absent where one does not say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// What it is of.
+    pub what: String,
+    /// In the old build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<f64>,
+    /// In the new build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<f64>,
 }

@@ -142,3 +142,16 @@ fn where_nvdisasm_fails_rgpu_lists_and_says_why() {
     let image = &summary(&laptop)["inputs"][0]["images"][0];
     assert!(image["tool"].as_str().unwrap().starts_with("rgpu "));
 }
+
+#[test]
+fn two_builds_are_compared_without_addresses() {
+    let laptop = laptop(&[
+        ("cubin/12.9/facts/sm_90a.cubin", "old.cubin"),
+        ("cubin/13.5/facts/sm_90a.cubin", "new.cubin"),
+    ]);
+    insta::assert_snapshot!(laptop.show("disasm --diff old.cubin new.cubin --exit-code"));
+    let same = laptop.run("disasm --diff new.cubin new.cubin --exit-code");
+    assert_eq!(status(&same), 0);
+    assert!(String::from_utf8_lossy(&same.stdout).contains("identical code"));
+    assert_eq!(status(&laptop.run("disasm --diff new.cubin")), 2);
+}

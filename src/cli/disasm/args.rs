@@ -35,6 +35,14 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, value_enum, value_name = "VIEW")]
     pub view: Option<View>,
 
+    /// Say what changed from the first input to the second: resources, spills, instructions
+    #[arg(long, conflicts_with_all = ["list", "view", "extract", "out"])]
+    pub diff: bool,
+
+    /// With --diff: end with status 1 where anything differs
+    #[arg(long, requires = "diff")]
+    pub exit_code: bool,
+
     /// Show the control word of each instruction: barriers, yield bit, stall
     #[arg(long)]
     pub control_codes: bool,

@@ -5,11 +5,13 @@
 //! all cores. A file that cannot be read is told in its place in the document; the others are done
 //! all the same.
 
+mod diff;
 mod inputs;
 mod names;
 mod nvdisasm;
 mod read;
 
+pub use diff::diff;
 pub use inputs::{InputError, Meant, inputs};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
