@@ -312,7 +312,12 @@ impl Parts {
 
     /// Adds what was imported; `ranges` is the place of the first result of range replay.
     fn add(&mut self, imported: Imported, ranges: Option<usize>) {
+        let known = self.profile.gaps.len();
         imported.add_to(&mut self.profile, &mut self.beside);
+        // Several looks lack the same: it is said once.
+        let mut new = self.profile.gaps.split_off(known);
+        new.retain(|gap| !self.profile.gaps.contains(gap));
+        self.profile.gaps.append(&mut new);
         if let Some(first) = ranges {
             give_to_regions(&mut self.profile, first);
         }
