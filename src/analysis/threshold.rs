@@ -126,6 +126,10 @@ table! {
         "% of peak of the FMA pipe from which arithmetic is what it does");
     TMEM_BUSY = row("tmem_busy", 60.0, UNMEASURED,
         "% of peak from which Blackwell's tensor memory is the bound");
+    WAITING_SHARE = row("waiting_share", 0.1, "rgpu",
+        "share of the time from the first kernel to the last in which no kernel runs for one cause");
+    NCCL_ALONE = row("nccl_alone", 0.1, "rgpu",
+        "share of that time in which nothing but NCCL runs");
     CLUSTER_PAIR = row("cluster_pair", 2.0, UNMEASURED,
         "blocks of a cluster from which Blackwell's tensor cores can share operands");
 }

@@ -216,6 +216,9 @@ fn finish(
                 folder.write(document.name, &document.bytes)?;
             }
         }
+        for file in crate::report::regions::files(profile) {
+            folder.write(&file.path, file.text.as_bytes())?;
+        }
         crate::run::publish_cubins(profile, folder.path(), &app.config.runs_dir.value).map_err(
             |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
         )?;

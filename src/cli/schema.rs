@@ -39,6 +39,8 @@ pub(super) enum SchemaName {
     Trace,
     /// compare.json
     Compare,
+    /// regions/report.json and regions/<region>/region.json
+    Regions,
     /// plan-N.json
     Plan,
     /// summary.json of disasm
@@ -58,6 +60,7 @@ impl SchemaName {
             Self::Trace => schemars::schema_for!(crate::model::Trace),
             Self::Compare => schemars::schema_for!(crate::model::Comparison),
             Self::Disasm => schemars::schema_for!(crate::model::disasm::Disasm),
+            Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Error => schemars::schema_for!(ErrorDocument),
         };

@@ -85,7 +85,9 @@ pub fn import(
     gaps.extend(problems.iter().map(|problem| damage(problem, from)));
     gaps.extend(unknown_fields(&report));
     let session = report.session();
+    let regions = region::rows(&report, &launches, from);
     Ok(Imported {
+        regions,
         refusals: refusal::judge(&launches, &absent, asked),
         launches,
         gaps,

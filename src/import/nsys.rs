@@ -157,7 +157,7 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
 fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRepError> {
     let rows = ReportRows::new(report)?;
     let mut imported = import(&rows, from)?;
-    imported.gaps.extend(rows.diagnostics().iter().filter_map(diagnostic));
+    imported.gaps.extend(rows.diagnostics()?.iter().filter_map(diagnostic));
     imported.gaps.extend(rows.gaps(from));
     imported.device = report.gpus().iter().find_map(|gpu| gpu.name.clone());
     imported.tool_version = Some(report.build().to_owned());

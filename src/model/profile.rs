@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
-use super::timeline::{CopySum, KernelSum};
+use super::timeline::{CopySum, KernelSum, Timeline};
 use super::{Finding, KernelCode, Launch, Operator, Region, SpeedOfLight};
 
 /// The schema's name, in every profile.
@@ -70,6 +70,9 @@ pub struct Profile {
     /// Operators of a framework, by GPU time where there is one, else by host time; longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<Operator>,
+    /// When each GPU was busy and what it waited for, where a trace tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
     /// Results of the sanitizer tools.
     #[serde(default)]
     pub sanitizer: Vec<SanitizerResult>,

@@ -16,6 +16,7 @@ mod json;
 mod markdown;
 mod perfetto;
 mod quantity;
+pub mod regions;
 mod subject;
 mod terminal;
 mod text;

@@ -555,7 +555,7 @@ pub(super) fn profile(
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
     profile.correctness = overall(&profile.cases);
     join_code(&mut profile);
-    analysis::analyze_with(&mut profile, &parts.thresholds);
+    analysis::analyze_all(&mut profile, &parts.beside, &parts.thresholds);
     (profile, parts.beside)
 }
 

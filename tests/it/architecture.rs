@@ -43,7 +43,17 @@ const REGISTRIES: &[(&str, &str, &[&str])] = &[
     (
         "src/report",
         "REPORTS",
-        &["busy", "comparison", "document", "grid", "headline", "quantity", "subject", "text"],
+        &[
+            "busy",
+            "comparison",
+            "document",
+            "grid",
+            "headline",
+            "quantity",
+            "regions",
+            "subject",
+            "text",
+        ],
     ),
     ("src/tool", "TOOLS", &["plan"]),
     ("src/kernel/language", "LANGUAGES", &[]),

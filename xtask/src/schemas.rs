@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The documents that rgpu writes; `rgpu schema` knows the same names.
-const NAMES: &[&str] =
-    &["profile", "run", "env", "inputs", "hotspots", "trace", "compare", "disasm", "plan", "error"];
+const NAMES: &[&str] = &[
+    "profile", "run", "env", "inputs", "hotspots", "trace", "regions", "compare", "disasm", "plan",
+    "error",
+];
 
 /// The schemas could not be made, or lag behind.
 #[derive(Debug, thiserror::Error)]

@@ -126,6 +126,6 @@ fn file(app: &App, path: &Path, shown: &str) -> Result<Opened> {
     }
     let mut beside = Beside::default();
     imported.add_to(&mut profile, &mut beside);
-    crate::analysis::analyze_with(&mut profile, &app.config.thresholds.value);
+    crate::analysis::analyze_all(&mut profile, &beside, &app.config.thresholds.value);
     Ok(Opened { profile, beside, folder: None })
 }

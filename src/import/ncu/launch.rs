@@ -54,7 +54,7 @@ fn shared_bytes(launch: &Launch) -> Option<u64> {
     (sum >= 0.0).then_some(sum as u64)
 }
 
-fn kernels_of_range(result: &NcuResult<'_>) -> Vec<String> {
+pub(super) fn kernels_of_range(result: &NcuResult<'_>) -> Vec<String> {
     let names = result.metric("launch__kernel_name");
     let names = names.iter().flat_map(|metric| metric.instances());
     names.filter_map(|instance| instance.value.text().map(str::to_owned)).collect()

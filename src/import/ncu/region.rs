@@ -1,6 +1,13 @@
-//! The NVTX path of a launch.
+//! The NVTX path of a launch, and the regions that launches and ranges belong to.
 
-use rgpu_format::ncu_rep::NvtxState;
+use std::collections::{BTreeSet, HashMap};
+
+use rgpu_format::ncu_rep::{NcuReport, NvtxState};
+
+use super::launch::kernels_of_range;
+use crate::import::imported::kernel_sums;
+use crate::model::timeline::RangeResult;
+use crate::model::{Launch, Region};
 
 /// The open push/pop ranges, outermost first; those of a named domain are `domain@name`.
 ///
@@ -8,10 +15,6 @@ use rgpu_format::ncu_rep::NvtxState;
 /// so domains follow each other: ours first, since the runner opens its ranges around everything.
 /// Start/end ranges need not nest and are used only where nothing else is open.
 pub(super) fn path(state: &NvtxState) -> Vec<String> {
-    let part = |domain: u64, name: &str| match state.domain_name(domain) {
-        Some(domain) => format!("{domain}@{name}"),
-        None => name.to_owned(),
-    };
     let mut stacks: Vec<_> = state.stacks.iter().collect();
     stacks.sort_by_key(|stack| match state.domain_name(stack.domain) {
         Some("rgpu") => 0,
@@ -19,11 +22,108 @@ pub(super) fn path(state: &NvtxState) -> Vec<String> {
         Some(_) => 2,
     });
     let nested = stacks.into_iter().flat_map(|stack| {
-        stack.path.iter().map(|name| part(stack.domain, name)).collect::<Vec<_>>()
+        stack.path.iter().map(|name| part(state, stack.domain, name)).collect::<Vec<_>>()
     });
     let nested: Vec<_> = nested.collect();
     if !nested.is_empty() {
         return nested;
     }
-    state.ranges.iter().map(|range| part(range.domain, &range.name)).collect()
+    state.ranges.iter().map(|range| part(state, range.domain, &range.name)).collect()
+}
+
+/// The regions of a report, parents before children. A launch counts to every range around it; a
+/// range that was replayed as a whole counts to its own region alone, with its metrics.
+///
+/// ncu tells which ranges were open and no times of them, so regions have no host time here; the
+/// GPU time is the sum of ncu's own durations, under its clock policy.
+pub(super) fn rows(report: &NcuReport<'_>, launches: &[Launch], from: &str) -> Vec<Region> {
+    let mut rows = Rows::default();
+    for (result, launch) in report.results().zip(launches) {
+        let Some(state) = result.nvtx() else { continue };
+        let regions = rows.around(&state, &launch.region);
+        if result.launch().is_some() {
+            for region in regions {
+                rows.all[region].launches.push(launch.id);
+            }
+        } else if let Some(region) = rows.own(&state, &launch.region) {
+            let region = &mut rows.all[region];
+            let kernels = kernels_of_range(&result);
+            region.ranges.push(RangeResult { launch: launch.id, kernels });
+            if region.metrics.is_empty() {
+                region.metrics.clone_from(&launch.metrics);
+            }
+        }
+    }
+    for region in &mut rows.all {
+        from.clone_into(&mut region.from);
+        let inside = region.launches.iter().filter_map(|id| launches.get(*id as usize));
+        let inside: Vec<Launch> = inside.map(times).collect();
+        region.kernels = kernel_sums(&inside);
+        let durations = inside.iter().map(|launch| launch.duration_ns);
+        let known: Option<Vec<f64>> = durations.collect();
+        let sum = known.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>());
+        region.gpu_ns = sum.map(|ns| ns.max(0.0).round() as u64);
+    }
+    rows.all
+}
+
+/// What sums need of a launch.
+fn times(launch: &Launch) -> Launch {
+    let (kernel, duration_ns) = (launch.kernel.clone(), launch.duration_ns);
+    Launch { kernel, duration_ns, ..Launch::default() }
+}
+
+/// Regions as they are met.
+#[derive(Default)]
+struct Rows {
+    all: Vec<Region>,
+    by_path: HashMap<(&'static str, Vec<String>), usize>,
+}
+
+const PUSH_POP: &str = "push_pop";
+const START_END: &str = "start_end";
+
+impl Rows {
+    fn index(&mut self, kind: &'static str, path: &[String]) -> usize {
+        let next = self.all.len();
+        let index = *self.by_path.entry((kind, path.to_vec())).or_insert(next);
+        if index == next {
+            let (path, kind) = (path.to_vec(), kind.to_owned());
+            self.all.push(Region { path, kind, ..Region::default() });
+        }
+        index
+    }
+
+    /// Every region around a launch with the path `path`, each once.
+    fn around(&mut self, state: &NvtxState, path: &[String]) -> BTreeSet<usize> {
+        let depth = if state.stacks.is_empty() { 0 } else { path.len().min(MAX_DEPTH) };
+        let nested = (1..=depth).map(|depth| self.index(PUSH_POP, &path[..depth]));
+        let mut all: BTreeSet<usize> = nested.collect();
+        for range in &state.ranges {
+            all.insert(self.index(START_END, &[part(state, range.domain, &range.name)]));
+        }
+        all
+    }
+
+    /// The innermost region, which is the one that was replayed.
+    fn own(&mut self, state: &NvtxState, path: &[String]) -> Option<usize> {
+        match (state.stacks.is_empty(), state.ranges.last()) {
+            (false, _) => Some(self.index(PUSH_POP, &path[..path.len().min(MAX_DEPTH)])),
+            (true, Some(range)) => {
+                Some(self.index(START_END, &[part(state, range.domain, &range.name)]))
+            }
+            (true, None) => None,
+        }
+    }
+}
+
+/// Paths of a hostile report are cut here: each of their prefixes is a region.
+const MAX_DEPTH: usize = 64;
+
+/// The part of a path that names a range.
+fn part(state: &NvtxState, domain: u64, name: &str) -> String {
+    match state.domain_name(domain) {
+        Some(domain) => format!("{domain}@{name}"),
+        None => name.to_owned(),
+    }
 }

@@ -174,6 +174,48 @@ fn launches_carry_their_nested_ranges() {
 }
 
 #[test]
+fn regions_hold_the_launches_inside_them_and_ncus_own_times() {
+    let all = imported("regions", &[]);
+    let regions: Vec<_> = all
+        .regions
+        .iter()
+        .map(|region| (region.display(), region.kind.as_str(), region.launches.clone()))
+        .collect();
+    let of = |path: &str, kind, launches: &[u32]| (path.to_owned(), kind, launches.to_vec());
+    let expected = [
+        of("A", "push_pop", &[0, 1]),
+        of("rgpu@whole", "start_end", &[0, 1, 2, 3, 4, 5, 6]),
+        of("A::A1", "push_pop", &[1]),
+        of("B", "push_pop", &[2, 3, 4, 5, 6]),
+    ];
+    assert_eq!(regions, expected);
+    let b = all.regions.iter().find(|region| region.path == ["B"]).unwrap();
+    assert_eq!((b.host_ns, b.instances), (None, None));
+    assert_eq!((b.kernels[0].kernel.as_str(), b.kernels[0].launches), ("vecadd", 5));
+    let sum: f64 = all.launches[2..].iter().filter_map(|launch| launch.duration_ns).sum();
+    assert_eq!(b.gpu_ns, Some(sum as u64));
+}
+
+#[test]
+fn a_replayed_range_is_a_region_with_metrics_and_its_kernels() {
+    for (case, paths) in [("range-replay", &["A", "B"][..]), ("app-range", &["A"])] {
+        let all = imported(case, &[]);
+        let ranges: Vec<_> = all.regions.iter().filter(|r| r.kind == "push_pop").collect();
+        assert_eq!(ranges.iter().map(|r| r.display()).collect::<Vec<_>>(), paths, "{case}");
+        let a = ranges[0];
+        assert_eq!(a.ranges.len(), 1);
+        assert_eq!(
+            (a.ranges[0].launch, &a.ranges[0].kernels[..]),
+            (0, &A_KERNELS.map(str::to_owned)[..])
+        );
+        assert_eq!(a.metrics, all.launches[0].metrics);
+        assert!(a.kernels.is_empty() && a.gpu_ns.is_none(), "a range has no times of its kernels");
+    }
+}
+
+const A_KERNELS: [&str; 2] = ["vecadd", "tiled_matmul"];
+
+#[test]
 fn a_range_names_its_kernels() {
     let launches = imported("range-replay", &[]).launches;
     assert_eq!(launches[0].kernel, "range of vecadd, tiled_matmul");

@@ -212,7 +212,7 @@ fn gaps(trace: &Trace, placed: usize, from: &str) -> Vec<Gap> {
             trace.open_ranges > 0,
             "open_ranges",
             format!(
-                "{from}: {} NVTX ranges were still open when the trace ended",
+                "{from}: {} NVTX ranges were never closed; they count until the last event",
                 trace.open_ranges
             ),
         ),

@@ -19,6 +19,10 @@ pub(in crate::import) trait Rows {
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), Self::Error>;
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), Self::Error>;
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), Self::Error>;
+    /// What the tool says of its own work; most tell nothing.
+    fn diagnostics(&self) -> Result<Vec<Diagnostic>, Self::Error> {
+        Ok(Vec::new())
+    }
 }
 
 impl Rows for NsysSqlite {
@@ -51,6 +55,10 @@ impl Rows for NsysSqlite {
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysSqliteError> {
         NsysSqlite::nvtx_events(self, row).map(drop)
     }
+
+    fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysSqliteError> {
+        NsysSqlite::diagnostics(self)
+    }
 }
 
 /// Code of the gap for what a report holds and this reader does not understand.
@@ -76,10 +84,6 @@ impl<'r, 'a> ReportRows<'r, 'a> {
             _ => {}
         })?;
         Ok(ReportRows { report, diagnostics, events, other_work })
-    }
-
-    pub(super) fn diagnostics(&self) -> &[Diagnostic] {
-        &self.diagnostics
     }
 
     /// What this reader of an unpublished format could not make sense of.
@@ -137,9 +141,9 @@ impl Rows for ReportRows<'_, '_> {
         self.each(pick, row)
     }
 
-    fn graph_launches(&self, _row: impl FnMut(GraphLaunch)) -> Result<(), NsysRepError> {
-        // Not pinned down in this format: they count as other work.
-        Ok(())
+    fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), NsysRepError> {
+        let pick = |event| if let Event::Graph(graph) = event { Some(graph) } else { None };
+        self.each(pick, row)
     }
 
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysRepError> {
@@ -150,5 +154,9 @@ impl Rows for ReportRows<'_, '_> {
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysRepError> {
         let pick = |event| if let Event::Nvtx(event) = event { Some(event) } else { None };
         self.each(pick, row)
+    }
+
+    fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysRepError> {
+        Ok(self.diagnostics.clone())
     }
 }

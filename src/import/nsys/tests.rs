@@ -120,7 +120,7 @@ fn a_trace_without_gpu_rows_is_refused_and_keeps_its_host_times() {
 
 #[test]
 fn the_report_itself_imports_to_the_same_as_its_export() {
-    for case in ["regions", "regions-nvtx-only"] {
+    for case in ["regions", "regions-nvtx-only", "timeline-graph", "timeline-node"] {
         let bytes = std::fs::read(fixture(&format!("{case}/report.nsys-rep"))).unwrap();
         let native = import_report(&bytes, "raw/report").unwrap();
         let export =
@@ -177,6 +177,19 @@ fn the_trace_lists_every_event_with_its_call_and_regions() {
     assert_eq!(ranges, expected);
     assert_eq!(trace.span_ns, 451_513_034 - 286_018_598);
     assert_eq!((trace.cut.work, trace.cut.ranges, trace.cut.calls), (0, 0, 0));
+}
+
+#[test]
+fn a_range_that_nsys_closed_itself_when_it_stopped_was_never_closed() {
+    let path = fixture("timeline-node/report.sqlite");
+    let imported = import_sqlite(&path, "raw/report.sqlite").unwrap();
+    let trace = imported.beside.trace.unwrap();
+    let open: Vec<_> = trace.ranges.iter().filter(|range| range.duration_ns.is_none()).collect();
+    let names: Vec<_> = open.iter().map(|range| &trace.names[range.name as usize]).collect();
+    assert_eq!(names, ["never_closed"]);
+    let region = imported.regions.iter().find(|r| r.path == ["never_closed"]).unwrap();
+    assert!(region.host_ns.unwrap() < 100_000, "not until the end of the capture");
+    assert!(imported.gaps.iter().any(|gap| gap.code == "open_ranges"));
 }
 
 #[test]

@@ -198,18 +198,22 @@ fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
 }
 
 fn read_ranges<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
+    // A range that the program never closed ends, by nsys, at the moment at which it stopped.
+    let stopped = file.diagnostics()?.into_iter().find(|d| d.text.trim() == STOPPED);
+    let stopped = stopped.and_then(|diagnostic| diagnostic.at_ns);
+    let end_of = |event: &NvtxEvent| event.end_ns.filter(|end| Some(*end) != stopped);
     let mut domains: HashMap<(u64, i64), String> = HashMap::new();
     let mut last_ns = i64::MIN;
     file.nvtx_events(|event| {
-        last_ns = last_ns.max(event.start_ns).max(event.end_ns.unwrap_or(i64::MIN));
+        last_ns = last_ns.max(event.start_ns).max(end_of(&event).unwrap_or(i64::MIN));
         if let (NvtxKind::Domain, Some(id)) = (event.kind, event.domain)
             && let Some(name) = event.name(&trace.strings)
         {
             domains.insert((process(event.global_tid), id), name.to_owned());
         }
     })?;
-    last_ns = trace.work.iter().map(|work| work.end_ns).fold(last_ns, i64::max);
     trace.last_ns = trace.last_ns.max(last_ns);
+    let last_ns = trace.last_ns;
     file.nvtx_events(|event| {
         let Some(kind) = range_kind(&event) else { return };
         let process = process(event.global_tid);
@@ -219,19 +223,23 @@ fn read_ranges<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             None => format!("domain {id}"),
         });
         trace.first_ns = trace.first_ns.min(event.start_ns);
-        trace.open_ranges += u64::from(event.end_ns.is_none());
+        let end_ns = end_of(&event);
+        trace.open_ranges += u64::from(end_ns.is_none());
         trace.ranges.push(Range {
             kind,
             process,
             thread: event.global_tid.unwrap_or(0).cast_unsigned(),
             start_ns: event.start_ns,
-            end_ns: event.end_ns.unwrap_or(last_ns),
+            end_ns: end_ns.unwrap_or(last_ns),
             part: part(domain.as_deref(), event.name(&trace.strings)),
-            open: event.end_ns.is_none(),
+            open: end_ns.is_none(),
         });
     })?;
     Ok(())
 }
+
+/// What nsys notes when it stops.
+const STOPPED: &str = "Profiling has stopped.";
 
 fn range_kind(event: &NvtxEvent) -> Option<Kind> {
     match event.kind {

@@ -1,6 +1,8 @@
 //! One event: which row of which table it is.
 
-use crate::nsys_row::{ApiCall, CopyKind, Diagnostic, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind};
+use crate::nsys_row::{
+    ApiCall, CopyKind, Diagnostic, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind,
+};
 use crate::wire::{Message, WireError};
 
 /// An event of a report, in the form that nsys's own sqlite gives it.
@@ -12,13 +14,15 @@ pub enum Event {
     Memcpy(Memcpy),
     /// A fill.
     Memset(Memset),
+    /// A CUDA graph that was traced as a whole.
+    Graph(GraphLaunch),
     /// A call of the CUDA runtime or driver.
     ApiCall(ApiCall),
     /// A range, a mark, or a name.
     Nvtx(NvtxEvent),
     /// A message of nsys about itself.
     Diagnostic(Diagnostic),
-    /// Work on the GPU of a kind that is not read (synchronisation, graphs), by that kind.
+    /// Work on the GPU of a kind that is not read (synchronisation), by that kind.
     OtherGpuWork(u64),
     /// Anything else, by its type.
     Other(u64),
@@ -26,11 +30,11 @@ pub enum Event {
 
 /// The numbers of a message by field, up to the highest that we look at. Of repeated fields the
 /// last counts, as protobuf has it.
-struct Numbers([Option<u64>; 24]);
+struct Numbers([Option<u64>; 28]);
 
 impl Numbers {
     fn read(message: Message<'_>) -> Result<Numbers, WireError> {
-        let mut all = [None; 24];
+        let mut all = [None; 28];
         for field in message.fields() {
             let field = field?;
             if let Some(place) = all.get_mut(field.number as usize) {
@@ -110,7 +114,7 @@ fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
     let mut detail = None;
     for field in message.fields() {
         let field = field?;
-        if let (number @ 101..=103, Some(message)) = (field.number, field.message()) {
+        if let (number @ (101..=103 | 107), Some(message)) = (field.number, field.message()) {
             detail = Some((number, Numbers::read(message)?));
         }
     }
@@ -139,7 +143,7 @@ fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
             static_shared_bytes: detail.unsigned(16),
             dynamic_shared_bytes: detail.unsigned(17),
             local_bytes_per_thread: detail.unsigned(18),
-            graph_node: None,
+            graph_node: detail.int(27).filter(|node| *node != 0),
         }),
         102 => Event::Memcpy(Memcpy {
             start_ns,
@@ -150,6 +154,14 @@ fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
             stream,
             correlation,
             global_pid,
+        }),
+        107 => Event::Graph(GraphLaunch {
+            start_ns,
+            end_ns,
+            stream,
+            correlation,
+            global_pid,
+            graph: detail.int(1),
         }),
         _ => Event::Memset(Memset {
             start_ns,

@@ -1,0 +1,209 @@
+//! Times without a kernel, cut into parts by cause.
+//!
+//! A gap lies between the end of all kernels so far and the start of the next. Each of its moments
+//! has one cause, the first that holds:
+//!
+//! 1. a copy or a fill runs: `copy`
+//! 2. the trace has no call for the next kernel: `unknown`
+//! 3. that call had returned before the gap: `queued`
+//! 4. it was under way when the gap began: `launch_latency`
+//! 5. its thread waits for the GPU: `synchronisation`, or `copy` in a blocking copy
+//! 6. the call has not begun: `host_late`
+//! 7. the call has begun: `launch_latency`; but where the thread had begun to wait while a kernel or
+//!    a copy ran, the wait has emptied the queue, and the latency shows because of it: the wait's
+//!    cause again
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::sums::{Cause, largest};
+use super::{ancestry, computes};
+use crate::model::Trace;
+use crate::model::timeline::{IdleGap, WaitSum};
+use crate::model::trace::Work;
+
+/// Calls that wait for the GPU, by thread and time.
+pub(super) struct Waits {
+    by_thread: HashMap<u64, Vec<Wait>>,
+}
+
+#[derive(Clone, Copy)]
+struct Wait {
+    start_ns: u64,
+    end_ns: u64,
+    cause: Cause,
+    name: u32,
+}
+
+impl Waits {
+    pub(super) fn new(trace: &Trace) -> Waits {
+        let mut by_thread: HashMap<u64, Vec<Wait>> = HashMap::new();
+        for call in trace.calls.iter().filter(|call| call.waits) {
+            let copies = trace.names.get(call.name as usize).is_some_and(|n| n.contains("Memcpy"));
+            by_thread.entry(call.thread).or_default().push(Wait {
+                start_ns: call.start_ns,
+                end_ns: call.start_ns.saturating_add(call.duration_ns),
+                cause: if copies { Cause::Copy } else { Cause::Synchronisation },
+                name: call.name,
+            });
+        }
+        // A thread waits in one call at a time, so ends come in the order of starts.
+        by_thread.values_mut().for_each(|waits| waits.sort_by_key(|wait| wait.start_ns));
+        Waits { by_thread }
+    }
+
+    /// The waits of a thread that reach into the time from `from` to `until`.
+    fn within(&self, thread: u64, from: u64, until: u64) -> &[Wait] {
+        let all = self.by_thread.get(&thread).map_or(&[][..], Vec::as_slice);
+        let first = all.partition_point(|wait| wait.end_ns <= from);
+        let rest = &all[first..];
+        &rest[..rest.partition_point(|wait| wait.start_ns < until)]
+    }
+}
+
+/// A time without a kernel.
+pub(super) struct Gap<'a> {
+    start_ns: u64,
+    end_ns: u64,
+    pub(super) parts: BTreeMap<Cause, u64>,
+    after: &'a str,
+    before: &'a str,
+    call: &'a str,
+    next: &'a Work,
+}
+
+impl Gap<'_> {
+    /// The regions in which the kernel that ended it was launched.
+    pub(super) fn regions(&self, trace: &Trace) -> BTreeSet<u32> {
+        ancestry(trace, self.next)
+    }
+
+    pub(super) fn into_model(self) -> IdleGap {
+        let cause = largest(&self.parts).unwrap_or(Cause::Unknown);
+        let part = |(cause, ns): (&Cause, &u64)| WaitSum {
+            cause: cause.name().to_owned(),
+            total_ns: *ns,
+            gaps: 1,
+        };
+        IdleGap {
+            start_ns: self.start_ns,
+            duration_ns: self.end_ns - self.start_ns,
+            cause: cause.name().to_owned(),
+            parts: self.parts.iter().map(part).collect(),
+            after: self.after.to_owned(),
+            before: self.before.to_owned(),
+            call: self.call.to_owned(),
+        }
+    }
+}
+
+/// All times without a kernel in a part of the work, which is in the order of starts.
+pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a Work], waits: &Waits) -> Vec<Gap<'a>> {
+    let copies: Vec<(u64, u64)> = part
+        .iter()
+        .filter(|work| !computes(work))
+        .map(|work| (work.start_ns, work.end_ns()))
+        .collect();
+    let mut gaps = Vec::new();
+    let mut last: Option<&Work> = None;
+    // Copies that end before a gap never matter again.
+    let mut first_copy = 0;
+    for work in part.iter().filter(|work| computes(work)) {
+        if let Some(earlier) = last.filter(|earlier| earlier.end_ns() < work.start_ns) {
+            let gap = (earlier.end_ns(), work.start_ns);
+            while copies.get(first_copy).is_some_and(|(_, end)| *end <= gap.0) {
+                first_copy += 1;
+            }
+            gaps.push(explain(trace, gap, earlier, work, &copies[first_copy..], waits));
+        }
+        if last.is_none_or(|earlier| earlier.end_ns() < work.end_ns()) {
+            last = Some(work);
+        }
+    }
+    gaps
+}
+
+fn explain<'a>(
+    trace: &'a Trace,
+    (start, end): (u64, u64),
+    earlier: &Work,
+    next: &'a Work,
+    copies: &[(u64, u64)],
+    waits: &Waits,
+) -> Gap<'a> {
+    let name = |index: u32| trace.names.get(index as usize).map_or("", String::as_str);
+    let mut timeline = Pieces::new(start, end);
+    let copies = &copies[..copies.partition_point(|(from, _)| *from < end)];
+    for (from, until) in copies {
+        timeline.take(*from, *until, Cause::Copy);
+    }
+    let mut shown = "";
+    match next.call.and_then(|call| trace.calls.get(call as usize)) {
+        None => timeline.rest(Cause::Unknown),
+        Some(call) => {
+            shown = name(call.name);
+            let called = call.start_ns;
+            let returned = called.saturating_add(call.duration_ns);
+            if returned <= start {
+                timeline.rest(Cause::Queued);
+            } else if called <= start {
+                timeline.rest(Cause::LaunchLatency);
+            } else {
+                let waited = waits.within(call.thread, start, called.min(end));
+                let copied =
+                    |at: u64| copies.iter().any(|(from, until)| *from <= at && at < *until);
+                let mut waited_for_work =
+                    waited.iter().filter(|w| w.start_ns <= start || copied(w.start_ns));
+                let emptied = waited_for_work.next();
+                for wait in waited {
+                    timeline.take(wait.start_ns, wait.end_ns, wait.cause);
+                }
+                timeline.take(start, called, Cause::HostLate);
+                timeline.rest(emptied.map_or(Cause::LaunchLatency, |wait| wait.cause));
+                if let Some(wait) = emptied {
+                    shown = name(wait.name);
+                }
+            }
+        }
+    }
+    Gap {
+        start_ns: start,
+        end_ns: end,
+        parts: timeline.taken,
+        after: name(earlier.name),
+        before: name(next.name),
+        call: shown,
+        next,
+    }
+}
+
+/// The moments of a gap that have no cause yet.
+struct Pieces {
+    free: Vec<(u64, u64)>,
+    taken: BTreeMap<Cause, u64>,
+}
+
+impl Pieces {
+    fn new(start: u64, end: u64) -> Pieces {
+        Pieces { free: vec![(start, end)], taken: BTreeMap::new() }
+    }
+
+    /// What is free between two moments has this cause.
+    fn take(&mut self, from: u64, until: u64, cause: Cause) {
+        let mut left = Vec::with_capacity(self.free.len() + 1);
+        for (start, end) in self.free.drain(..) {
+            let (a, b) = (from.clamp(start, end), until.clamp(start, end));
+            if a >= b {
+                left.push((start, end));
+                continue;
+            }
+            *self.taken.entry(cause).or_default() += b - a;
+            left.extend([(start, a), (b, end)].into_iter().filter(|(a, b)| a < b));
+        }
+        self.free = left;
+    }
+
+    /// All that is still free has this cause.
+    fn rest(&mut self, cause: Cause) {
+        self.take(0, u64::MAX, cause);
+    }
+}

@@ -1,0 +1,62 @@
+//! How long at least one, at least two, and both of two kinds ran: one sweep over starts and ends.
+
+use super::computes;
+use crate::model::Trace;
+use crate::model::timeline::DeviceTime;
+use crate::model::trace::Work;
+
+/// Adds what a part of the work says to `time`.
+pub(super) fn add(trace: &Trace, part: &[&Work], time: &mut DeviceTime) {
+    let kernels = part.iter().filter(|work| computes(work));
+    let first = kernels.clone().map(|work| work.start_ns).min().unwrap_or(0);
+    let last = kernels.map(|work| work.end_ns()).max().unwrap_or(0);
+    // Moments with what changes there: kernels, kernels of NCCL, copies. Ends come before starts.
+    let mut changes: Vec<(u64, [i32; 3])> = Vec::with_capacity(part.len() * 2);
+    for work in part {
+        let (start, end) = (work.start_ns.clamp(first, last), work.end_ns().clamp(first, last));
+        let nccl = is_nccl(trace, work);
+        time.nccl_launches += u64::from(nccl);
+        let change = match computes(work) {
+            true => [1, i32::from(nccl), 0],
+            false => [0, 0, 1],
+        };
+        changes.push((start, change));
+        changes.push((end, change.map(|n| -n)));
+    }
+    changes.sort_unstable();
+    let mut now = [0i32; 3];
+    let mut at = first;
+    for (moment, change) in changes {
+        let ns = moment - at;
+        let [kernels, nccl, copies] = now;
+        let spent = |holds: bool| if holds { ns } else { 0 };
+        time.busy_ns += spent(kernels + copies > 0);
+        time.kernel_ns += spent(kernels > 0);
+        time.copy_ns += spent(copies > 0);
+        time.overlap_ns += spent(kernels > 0 && copies > 0);
+        time.concurrent_ns += spent(kernels > 1);
+        time.nccl_ns += spent(nccl > 0);
+        time.nccl_alone_ns += spent(nccl > 0 && kernels == nccl);
+        at = moment;
+        now.iter_mut().zip(change).for_each(|(count, change)| *count += change);
+        time.most_at_once = time.most_at_once.max(u32::try_from(now[0]).unwrap_or(0));
+    }
+    time.span_ns += last - first;
+}
+
+/// NCCL names its kernels `ncclDevKernel_AllReduce_…`, earlier `ncclKernel_…`.
+fn is_nccl(trace: &Trace, work: &Work) -> bool {
+    let name = trace.names.get(work.name as usize).map_or("", String::as_str);
+    computes(work) && name.trim_start_matches("void ").starts_with("nccl")
+}
+
+/// The length of all intervals together, what overlaps counted once.
+pub(super) fn union_ns(mut intervals: Vec<(u64, u64)>) -> u64 {
+    intervals.sort_unstable();
+    let (mut total, mut reached) = (0, 0);
+    for (start, end) in intervals {
+        total += end.saturating_sub(start.max(reached));
+        reached = reached.max(end);
+    }
+    total
+}

@@ -1,0 +1,137 @@
+//! From a trace to where each GPU's time went: busy, idle and why, overlap, streams, regions.
+//!
+//! What counts is the time between the first kernel and the last. Before it programs load data and
+//! modules; a trace rarely tells more about that than the time itself.
+
+mod finding;
+mod idle;
+mod measure;
+mod scope;
+mod sums;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Limits;
+use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline};
+use crate::model::trace::{Work, WorkKind};
+use crate::model::{Finding, Profile, Trace};
+use idle::Waits;
+use measure::union_ns;
+use sums::Causes;
+
+pub(crate) use finding::findings;
+
+/// Gaps listed one by one for each GPU.
+const LISTED_GAPS: usize = 20;
+
+/// The timeline of a trace; nothing where no kernel ran.
+pub fn timeline(trace: &Trace) -> Option<Timeline> {
+    let scope = scope::Scope::of(trace);
+    let waits = Waits::new(trace);
+    let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
+    let devices: BTreeSet<u32> = trace.work.iter().map(|work| work.device).collect();
+    let devices = devices.into_iter().filter_map(|device| {
+        let parts = scope.parts(trace, device);
+        (!parts.is_empty()).then(|| of_device(trace, device, &parts, &waits, &mut regions))
+    });
+    let devices: Vec<DeviceTime> = devices.collect();
+    let regions = regions.into_iter().map(|(index, sums)| sums.into_time(trace, index));
+    (!devices.is_empty()).then(|| Timeline {
+        scope: scope.name().to_owned(),
+        partial: trace.cut.work > 0,
+        regions: regions.collect(),
+        devices,
+        from: trace.from.clone(),
+    })
+}
+
+/// Adds the timeline of `trace`, and what follows from it, to a profile.
+pub fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) {
+    profile.timeline = timeline(trace);
+    let found = profile.timeline.iter().flat_map(|timeline| findings(timeline, limits));
+    let found: Vec<Finding> = found.collect();
+    profile.findings.extend(found);
+    profile.findings.sort_by_key(|finding| finding.priority);
+}
+
+/// Whether a piece of work computes: a graph is taken for its kernels.
+fn computes(work: &Work) -> bool {
+    matches!(work.kind, WorkKind::Kernel | WorkKind::Graph)
+}
+
+fn of_device(
+    trace: &Trace,
+    device: u32,
+    parts: &[Vec<&Work>],
+    waits: &Waits,
+    regions: &mut BTreeMap<u32, RegionSums>,
+) -> DeviceTime {
+    let mut time = DeviceTime { device, ..DeviceTime::default() };
+    let mut causes = Causes::default();
+    let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
+    for part in parts {
+        measure::add(trace, part, &mut time);
+        for gap in idle::gaps(trace, part, waits) {
+            causes.add(&gap.parts);
+            for region in gap.regions(trace) {
+                regions.entry(region).or_default().causes.add(&gap.parts);
+            }
+            time.gaps.push(gap.into_model());
+        }
+        for work in part {
+            let stream = streams.entry(work.stream).or_default();
+            stream.stream = work.stream;
+            *(if computes(work) { &mut stream.kernels } else { &mut stream.copies }) += 1;
+            for region in ancestry(trace, work) {
+                let sums = regions.entry(region).or_default();
+                sums.kernels += u64::from(computes(work));
+                sums.busy.push((work.start_ns, work.end_ns()));
+            }
+        }
+        for stream in streams.values_mut() {
+            let of_it = part.iter().filter(|work| work.stream == stream.stream);
+            stream.busy_ns += union_ns(of_it.map(|work| (work.start_ns, work.end_ns())).collect());
+        }
+    }
+    time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
+    time.waiting = causes.into_sums();
+    time.gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.start_ns));
+    time.gaps.truncate(LISTED_GAPS);
+    time.streams = streams.into_values().collect();
+    time
+}
+
+/// The regions that a piece of work was launched in, with all around them, each once.
+fn ancestry(trace: &Trace, work: &Work) -> BTreeSet<u32> {
+    let mut all = BTreeSet::new();
+    for region in &work.regions {
+        let mut next = Some(*region);
+        while let Some(index) = next.filter(|index| all.insert(*index)) {
+            next = trace.regions.get(index as usize).and_then(|region| region.parent);
+        }
+    }
+    all
+}
+
+#[derive(Default)]
+struct RegionSums {
+    kernels: u64,
+    busy: Vec<(u64, u64)>,
+    causes: Causes,
+}
+
+impl RegionSums {
+    fn into_time(self, trace: &Trace, index: u32) -> RegionTime {
+        let region = trace.regions.get(index as usize).cloned().unwrap_or_default();
+        RegionTime {
+            path: region.path,
+            start_end: region.start_end,
+            kernels: self.kernels,
+            busy_ns: union_ns(self.busy),
+            waiting: self.causes.into_sums(),
+        }
+    }
+}

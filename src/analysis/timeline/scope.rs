@@ -1,0 +1,68 @@
+//! Which work is looked at.
+//!
+//! A program is looked at as a whole. Where rgpu's own runner ran a kernel, only what it marks as
+//! measured says something about the kernel: set-up, warm-up and the checks between the cases are the
+//! runner's.
+
+use std::collections::BTreeMap;
+
+use super::{ancestry, computes};
+use crate::model::Trace;
+use crate::model::trace::Work;
+
+/// The range that the runner puts around what it measures; each case is a range below it.
+const TIMED: &str = "rgpu@timed";
+
+pub(super) enum Scope {
+    Program,
+    Timed,
+}
+
+impl Scope {
+    pub(super) fn of(trace: &Trace) -> Scope {
+        let timed = |region: &crate::model::trace::TraceRegion| region.path == [TIMED];
+        if trace.regions.iter().any(timed) { Scope::Timed } else { Scope::Program }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Scope::Program => "program",
+            Scope::Timed => "timed",
+        }
+    }
+
+    /// The work of a GPU from its first kernel to its last: of the program, or of each case.
+    pub(super) fn parts<'a>(&self, trace: &'a Trace, device: u32) -> Vec<Vec<&'a Work>> {
+        let mut parts: BTreeMap<u32, Vec<&Work>> = BTreeMap::new();
+        for work in trace.work.iter().filter(|work| work.device == device) {
+            let part = match self {
+                Scope::Program => Some(0),
+                Scope::Timed => case_of(trace, work),
+            };
+            if let Some(part) = part {
+                parts.entry(part).or_default().push(work);
+            }
+        }
+        parts.into_values().filter_map(between_kernels).collect()
+    }
+}
+
+/// The region right below the runner's range, or that range itself.
+fn case_of(trace: &Trace, work: &Work) -> Option<u32> {
+    let inside = ancestry(trace, work).into_iter();
+    let timed = inside.filter_map(|index| {
+        let region = trace.regions.get(index as usize)?;
+        let first = region.path.first().is_some_and(|part| part == TIMED);
+        (first && region.path.len() <= 2).then_some((region.path.len(), index))
+    });
+    timed.max().map(|(_, index)| index)
+}
+
+/// Without the copies before the first kernel and after the last; nothing without a kernel.
+fn between_kernels(work: Vec<&Work>) -> Option<Vec<&Work>> {
+    let kernels = work.iter().filter(|work| computes(work));
+    let first = kernels.clone().map(|work| work.start_ns).min()?;
+    let last = kernels.map(|work| work.end_ns()).max()?;
+    let inside = |work: &&Work| work.end_ns() > first && work.start_ns < last || computes(work);
+    Some(work.into_iter().filter(inside).collect())
+}

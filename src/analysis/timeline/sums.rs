@@ -1,0 +1,68 @@
+//! Causes of waiting with their times.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::model::timeline::WaitSum;
+
+/// Why no kernel ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cause {
+    HostLate,
+    LaunchLatency,
+    Synchronisation,
+    Copy,
+    Queued,
+    Unknown,
+}
+
+impl Cause {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Cause::HostLate => "host_late",
+            Cause::LaunchLatency => "launch_latency",
+            Cause::Synchronisation => "synchronisation",
+            Cause::Copy => "copy",
+            Cause::Queued => "queued",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
+/// Nanoseconds by cause, and the gaps of which each is the largest part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Causes {
+    sums: BTreeMap<Cause, (u64, u64)>,
+}
+
+impl Causes {
+    /// Adds the parts of one gap.
+    pub(super) fn add(&mut self, parts: &BTreeMap<Cause, u64>) {
+        for (cause, ns) in parts {
+            self.sums.entry(*cause).or_default().0 += ns;
+        }
+        if let Some(cause) = largest(parts) {
+            self.sums.entry(cause).or_default().1 += 1;
+        }
+    }
+
+    /// Most time first.
+    pub(super) fn into_sums(self) -> Vec<WaitSum> {
+        let mut all: Vec<WaitSum> = self
+            .sums
+            .into_iter()
+            .map(|(cause, (total_ns, gaps))| WaitSum {
+                cause: cause.name().to_owned(),
+                total_ns,
+                gaps,
+            })
+            .collect();
+        all.sort_by_key(|sum| Reverse(sum.total_ns));
+        all
+    }
+}
+
+/// The cause with the most time.
+pub(super) fn largest(parts: &BTreeMap<Cause, u64>) -> Option<Cause> {
+    parts.iter().max_by_key(|(cause, ns)| (**ns, Reverse(**cause))).map(|(cause, _)| *cause)
+}

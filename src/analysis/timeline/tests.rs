@@ -1,0 +1,219 @@
+//! The timeline of real recordings, held against what SQL says of nsys's own export of them.
+
+use std::path::PathBuf;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::*;
+use crate::analysis::Thresholds;
+use crate::import::nsys::{import_report, import_sqlite};
+use crate::model::trace::{CallEvent, TraceRegion};
+
+fn fixture(case: &str, file: &str) -> PathBuf {
+    let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nsys/2025.3.1");
+    fixtures.join(case).join(file)
+}
+
+fn of(case: &str) -> Timeline {
+    let imported = import_sqlite(&fixture(case, "report.sqlite"), "raw/report.sqlite").unwrap();
+    timeline(&imported.beside.trace.unwrap()).unwrap()
+}
+
+/// Asks the export; `c` are its kernels and graphs, `m` its copies and fills.
+fn sql(case: &str, query: &str) -> u64 {
+    let path = fixture(case, "report.sqlite");
+    let uri = format!("file:{}?immutable=1", path.display());
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let file = Connection::open_with_flags(uri, flags).unwrap();
+    let rows = |tables: &[&str]| {
+        let there = tables.iter().filter(|table| {
+            file.prepare(&format!("SELECT 1 FROM CUPTI_ACTIVITY_KIND_{table}")).is_ok()
+        });
+        let selects = there.map(|t| {
+            format!(
+                "SELECT start, end, correlationId id, streamId stream FROM CUPTI_ACTIVITY_KIND_{t}"
+            )
+        });
+        selects.collect::<Vec<_>>().join(" UNION ALL ")
+    };
+    let query = format!(
+        "WITH c AS ({}), m AS ({}),
+         ends AS (SELECT *, max(end) OVER (ORDER BY start, end
+                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached FROM c),
+         gaps AS (SELECT reached AS g0, ends.start AS g1, r.start AS called, r.end AS returned,
+                  r.globalTid AS thread
+                  FROM ends JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = ends.id
+                  WHERE ends.start > reached)
+         {query}",
+        rows(&["KERNEL", "GRAPH_TRACE"]),
+        rows(&["MEMCPY", "MEMSET"]),
+    );
+    file.query_row(&query, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
+}
+
+const CASES: [&str; 3] = ["regions", "timeline-graph", "timeline-node"];
+
+fn waiting(sums: &[crate::model::timeline::WaitSum], cause: &str) -> u64 {
+    sums.iter().find(|sum| sum.cause == cause).map_or(0, |sum| sum.total_ns)
+}
+
+#[test]
+fn spans_and_kernel_times_are_what_sql_says() {
+    for case in CASES {
+        let time = &of(case).devices[0];
+        assert_eq!(time.span_ns, sql(case, "SELECT max(end) - min(start) FROM c"), "{case}");
+        let without = sql(case, "SELECT sum(g1 - g0) FROM gaps");
+        assert_eq!(time.span_ns - time.kernel_ns, without, "{case}");
+        let causes: u64 = time.waiting.iter().map(|sum| sum.total_ns).sum();
+        assert_eq!(causes, without, "{case}");
+        let gaps: u64 = time.waiting.iter().map(|sum| sum.gaps).sum();
+        assert_eq!(gaps, sql(case, "SELECT count(*) FROM gaps"), "{case}");
+        assert_eq!(time.busy_ns, time.kernel_ns + time.copy_ns - time.overlap_ns);
+        assert_eq!(time.idle_ns, time.span_ns - time.busy_ns);
+        let alone = "SELECT coalesce(sum(max(0, min(g1, m.end) - max(g0, m.start))), 0)
+                     FROM gaps, m";
+        assert_eq!(time.copy_ns - time.overlap_ns, sql(case, alone), "{case}");
+    }
+}
+
+#[test]
+fn causes_are_what_sql_says_where_one_rule_decides() {
+    for case in CASES {
+        let time = &of(case).devices[0];
+        // No copy runs in a gap whose launch was there before it.
+        let queued = "SELECT coalesce(sum(g1 - g0), 0) FROM gaps WHERE returned <= g0";
+        assert_eq!(waiting(&time.waiting, "queued"), sql(case, queued), "{case}");
+        // Without a wait: late until the call, then its latency, but for what copies cover.
+        let waits = "FROM CUPTI_ACTIVITY_KIND_RUNTIME w JOIN StringIds s ON s.id = w.nameId
+            WHERE w.globalTid = thread AND w.end > g0 AND w.start < called
+            AND (s.value LIKE '%Synchronize%' OR s.value LIKE 'cudaMemcpy_v%')";
+        let during = "(w.start <= g0 OR EXISTS (SELECT 1 FROM m
+            WHERE m.start <= w.start AND m.end > w.start AND m.end > g0))";
+        let not_waited = format!("FROM gaps WHERE called > g0 AND NOT EXISTS (SELECT 1 {waits}");
+        let copied = |from: &str, until: &str| {
+            let ns = format!("min({until}, m.end) - max({from}, m.start)");
+            format!("(SELECT coalesce(sum(max(0, {ns})), 0) FROM m)")
+        };
+        let under_way =
+            "SELECT coalesce(sum(g1 - g0), 0) FROM gaps WHERE called <= g0 AND returned > g0";
+        let after = copied("called", "g1");
+        let after =
+            format!("SELECT coalesce(sum(g1 - called - {after}), 0) {not_waited} AND {during})");
+        let latency = sql(case, under_way) + sql(case, &after);
+        assert_eq!(waiting(&time.waiting, "launch_latency"), latency, "{case}");
+        let before = copied("g0", "called");
+        let before = format!("SELECT coalesce(sum(called - g0 - {before}), 0) {not_waited})");
+        let late = sql(case, &before);
+        assert!(waiting(&time.waiting, "host_late") >= late, "{case}");
+    }
+}
+
+#[test]
+fn every_phase_of_a_program_waits_for_what_it_was_written_to_wait_for() {
+    for case in ["timeline-graph", "timeline-node"] {
+        let timeline = of(case);
+        let main = |name: &str| {
+            let region = timeline.regions.iter().find(|r| r.path == [name]).unwrap();
+            let by_gaps = region.waiting.iter().max_by_key(|sum| sum.gaps).unwrap();
+            (by_gaps.cause.clone(), by_gaps.gaps)
+        };
+        assert_eq!(main("synced"), ("synchronisation".to_owned(), 7), "{case}");
+        assert_eq!(main("busy_host"), ("host_late".to_owned(), 4), "{case}");
+        assert_eq!(main("copied"), ("copy".to_owned(), 3), "{case}");
+        assert_eq!(main("tiny").0, "launch_latency", "{case}");
+        assert_eq!(main("graph").0, "queued", "{case}");
+        assert_eq!(main("async"), ("queued".to_owned(), 9), "{case}");
+        let device = &timeline.devices[0];
+        assert!(device.overlap_ns > 0 && device.concurrent_ns > 0 && device.most_at_once == 2);
+        assert_eq!(device.streams.len(), 2);
+        assert!(device.gaps[0].duration_ns >= device.gaps[1].duration_ns);
+        let kernels = timeline.regions.iter().find(|r| r.path == ["graph"]).unwrap().kernels;
+        assert_eq!(kernels, if case == "timeline-node" { 15 } else { 3 });
+    }
+}
+
+#[test]
+fn a_report_and_its_export_have_one_timeline() {
+    for case in CASES {
+        let bytes = std::fs::read(fixture(case, "report.nsys-rep")).unwrap();
+        let native = import_report(&bytes, "raw/report.sqlite").unwrap();
+        assert_eq!(timeline(&native.beside.trace.unwrap()), Some(of(case)), "{case}");
+    }
+}
+
+#[test]
+fn findings_name_the_share_the_cause_and_the_next_step() {
+    let own = Thresholds::default();
+    let found = findings(&of("timeline-graph"), &Limits::new(&own, None));
+    let ids: Vec<_> = found.iter().map(|f| (f.id.as_str(), f.priority)).collect();
+    assert_eq!(ids, [("gpu_waits_for_host", 1), ("gpu_waits_for_copies", 2)]);
+    assert_eq!(
+        found[0].text,
+        "for 37 % of 4.47 ms the GPU runs no kernel because the host had not launched the next \
+         kernel (8 gaps)"
+    );
+    assert!(found.iter().all(|f| !f.hint.is_empty() && f.evidence[0].value >= 10.0));
+}
+
+/// Two kernels of the regions given, 100 ns each and 50 ns apart, launched ahead.
+fn two(regions: Vec<TraceRegion>, of_work: [Vec<u32>; 2], names: [&str; 2]) -> Trace {
+    let [first, second] = of_work;
+    let work = |name, start_ns, regions| Work {
+        kind: WorkKind::Kernel,
+        name,
+        start_ns,
+        duration_ns: 100,
+        device: 0,
+        stream: 7,
+        bytes: None,
+        call: Some(0),
+        launch: None,
+        regions,
+    };
+    let call = CallEvent { name: 0, start_ns: 0, duration_ns: 1, thread: 1, waits: false };
+    Trace {
+        names: names.map(str::to_owned).to_vec(),
+        regions,
+        work: vec![work(0, 10, first), work(1, 160, second)],
+        calls: vec![call],
+        ..Trace::default()
+    }
+}
+
+fn region(path: &[&str], parent: Option<u32>) -> TraceRegion {
+    let path = path.iter().map(|part| (*part).to_owned()).collect();
+    TraceRegion { path, parent, start_end: false }
+}
+
+#[test]
+fn what_lies_between_two_cases_of_the_runner_is_no_wait() {
+    let regions = vec![
+        region(&["rgpu@timed"], None),
+        region(&["rgpu@timed", "rgpu@small"], Some(0)),
+        region(&["rgpu@timed", "rgpu@large"], Some(0)),
+    ];
+    let apart = timeline(&two(regions.clone(), [vec![1], vec![2]], ["a", "b"])).unwrap();
+    assert_eq!((apart.scope.as_str(), apart.devices[0].span_ns), ("timed", 200));
+    assert!(apart.devices[0].waiting.is_empty());
+    let together = timeline(&two(regions.clone(), [vec![1], vec![1]], ["a", "b"])).unwrap();
+    assert_eq!((together.devices[0].span_ns, together.devices[0].waiting[0].total_ns), (250, 50));
+    let outside = timeline(&two(regions, [vec![], vec![1]], ["a", "b"])).unwrap();
+    assert_eq!(outside.devices[0].span_ns, 100);
+}
+
+#[test]
+fn nccl_is_known_by_its_kernels_names() {
+    let trace =
+        two(Vec::new(), [vec![], vec![]], ["gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"]);
+    let time = timeline(&trace).unwrap();
+    let device = &time.devices[0];
+    assert_eq!((device.nccl_launches, device.nccl_ns, device.nccl_alone_ns), (1, 100, 100));
+    let own = Thresholds::default();
+    let found = findings(&time, &Limits::new(&own, None));
+    assert!(found.iter().any(|f| f.id == "nccl_not_hidden"));
+}
+
+#[test]
+fn a_trace_without_kernels_has_no_timeline() {
+    assert_eq!(timeline(&Trace::default()), None);
+}

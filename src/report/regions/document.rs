@@ -1,0 +1,156 @@
+//! From a profile to the document of its regions.
+
+use std::collections::BTreeSet;
+
+use super::name::folder_names;
+use crate::model::regions::{RegionEntry, RegionLaunch, RegionTotals, RegionsDocument, SCHEMA};
+use crate::model::{Launch, Profile, Region};
+
+/// Launches listed for one region.
+const LISTED: usize = 1_000;
+
+/// The ranges that rgpu's own runner puts around what it does.
+const TIMED: &str = "rgpu@timed";
+const NOT_MEASURED: &[&str] = &["rgpu@setup", "rgpu@warmup", "rgpu@verify"];
+
+/// A region of the user's, with the case that it was seen in.
+struct Own<'a> {
+    region: &'a Region,
+    case: Option<&'a str>,
+    /// The path without the runner's ranges.
+    path: &'a [String],
+}
+
+/// The document; nothing where no region of the user's was seen and none was asked for.
+pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
+    let asked = profile.selection.as_ref().map(|selection| &selection.regions[..]);
+    let asked = asked.unwrap_or_default();
+    let own: Vec<Own<'_>> = profile.regions.iter().filter_map(own).collect();
+    let matched: BTreeSet<&str> =
+        asked.iter().flat_map(|choice| &choice.matched).map(String::as_str).collect();
+    let chosen: Vec<Own<'_>> = own
+        .into_iter()
+        .filter(|own| asked.is_empty() || matched.contains(shown(own.path).as_str()))
+        .collect();
+    if chosen.is_empty() && asked.is_empty() {
+        return None;
+    }
+    let cases: BTreeSet<_> = chosen.iter().filter_map(|own| own.case).collect();
+    let named = |own: &Own<'_>| match own.case {
+        Some(case) if cases.len() > 1 => format!("{case}::{}", shown(own.path)),
+        _ => shown(own.path),
+    };
+    let mut names: Vec<String> = chosen.iter().map(named).collect();
+    tell_kinds_apart(&mut names, &chosen);
+    let folders = folder_names(&names);
+    let entries = chosen.iter().zip(names).zip(folders);
+    let regions: Vec<RegionEntry> =
+        entries.map(|((own, name), folder)| entry(profile, own.region, name, folder)).collect();
+    let selection = profile.selection.clone();
+    Some(RegionsDocument {
+        schema: SCHEMA.to_owned(),
+        run: profile.run.id.clone(),
+        kernel: profile.kernel.name.clone(),
+        mode: profile.run.mode.clone(),
+        rung: profile.rung.clone(),
+        device: profile.device.clone(),
+        no_match: asked
+            .iter()
+            .filter(|choice| choice.matched.is_empty())
+            .map(|choice| choice.asked.clone())
+            .collect(),
+        fingerprint: selection.as_ref().map(|s| s.fingerprint.clone()).unwrap_or_default(),
+        selection,
+        totals: RegionTotals {
+            regions: regions.len() as u64,
+            launches: profile.kernels.iter().map(|kernel| kernel.launches).sum(),
+            kernel_ns: profile.kernels.iter().map(|kernel| kernel.total_ns).sum(),
+        },
+        regions,
+        gaps: profile.gaps.clone(),
+    })
+}
+
+/// A region that is not the runner's own, nor inside what the runner does not measure.
+fn own(region: &Region) -> Option<Own<'_>> {
+    let first = region.path.first()?;
+    if NOT_MEASURED.contains(&first.as_str()) {
+        return None;
+    }
+    if first != TIMED {
+        return Some(Own { region, case: None, path: &region.path });
+    }
+    let case = region.path.get(1)?;
+    let path = region.path.get(2..).filter(|path| !path.is_empty())?;
+    Some(Own { region, case: Some(case.strip_prefix("rgpu@").unwrap_or(case)), path })
+}
+
+/// A path as users write it.
+fn shown(path: &[String]) -> String {
+    Region { path: path.to_vec(), ..Region::default() }.display()
+}
+
+/// A push/pop and a start/end region may have one name.
+fn tell_kinds_apart(names: &mut [String], chosen: &[Own<'_>]) {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for (name, own) in names.iter_mut().zip(chosen) {
+        let mut number = 1;
+        let plain = name.clone();
+        while !seen.insert(name.clone()) {
+            number += 1;
+            *name = match (own.region.kind.as_str(), number) {
+                ("start_end", 2) => format!("{plain} (start/end)"),
+                _ => format!("{plain} ({number})"),
+            };
+        }
+    }
+}
+
+fn entry(profile: &Profile, region: &Region, name: String, folder: String) -> RegionEntry {
+    let all = launches(profile, region);
+    let sections: BTreeSet<&str> =
+        all.iter().flat_map(|launch| &launch.raw_sections).map(|s| s.id.as_str()).collect();
+    let kernel_ns: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
+    let own_ns: u64 = region.kernels.iter().map(|kernel| kernel.total_ns).sum();
+    let known = kernel_ns > 0 && region.gpu_ns.is_some();
+    let times = profile.timeline.iter().flat_map(|timeline| &timeline.regions);
+    let start_end = region.kind == "start_end";
+    let mut times = times.filter(|t| t.path == region.path && t.start_end == start_end);
+    RegionEntry {
+        name,
+        folder,
+        share_percent: known.then(|| 100.0 * own_ns as f64 / kernel_ns as f64),
+        launches: all.iter().take(LISTED).map(|launch| listed(launch)).collect(),
+        more_launches: all.len().saturating_sub(LISTED) as u64,
+        waiting: times.next().map(|time| time.waiting.clone()).unwrap_or_default(),
+        sections: sections.into_iter().map(str::to_owned).collect(),
+        region: region.clone(),
+    }
+}
+
+/// The launches of a region: those that a tool named, else those whose path lies in it. Results of
+/// the region as a whole come first.
+pub(super) fn launches<'a>(profile: &'a Profile, region: &Region) -> Vec<&'a Launch> {
+    let find = |id: &u32| profile.launches.iter().find(|launch| launch.id == *id);
+    let whole = region.ranges.iter().filter_map(|range| find(&range.launch));
+    if !region.launches.is_empty() || !region.ranges.is_empty() {
+        let ids: BTreeSet<u32> = region.launches.iter().copied().collect();
+        let inside = profile.launches.iter().filter(|launch| ids.contains(&launch.id));
+        return whole.chain(inside).collect();
+    }
+    let inside =
+        |launch: &&Launch| region.kind != "start_end" && launch.region.starts_with(&region.path);
+    profile.launches.iter().filter(inside).collect()
+}
+
+fn listed(launch: &Launch) -> RegionLaunch {
+    RegionLaunch {
+        launch: launch.id,
+        kernel: launch.kernel.clone(),
+        grid: launch.grid,
+        block: launch.block,
+        duration_ns: launch.duration_ns,
+        bound_by: launch.classification.as_ref().map(|class| class.primary.clone()),
+        metrics: launch.metrics.clone(),
+    }
+}

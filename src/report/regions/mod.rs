@@ -1,0 +1,60 @@
+//! The regions of a run as a folder of their own: one consolidated report, and one folder a region.
+//!
+//! ```text
+//! regions/
+//!   report.json report.md            the selection, every region, totals, fingerprint
+//!   A/ A__A1/ …                      one region each
+//!     region.json region.md          the same for it alone
+//!     kernels.csv                    one row a launch with its metrics, or one row a kernel
+//!     sections.txt                   the tool's own section tables
+//! ```
+
+mod csv;
+mod document;
+mod markdown;
+mod name;
+mod sections;
+
+use crate::model::{Profile, RegionsDocument};
+
+/// A file of the regions' folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionFile {
+    /// Its path in the run folder.
+    pub path: String,
+    /// What it holds; ends with a newline.
+    pub text: String,
+}
+
+/// Every file; none where the program has no regions and none was asked for.
+pub fn files(profile: &Profile) -> Vec<RegionFile> {
+    let Some(document) = document::document(profile) else { return Vec::new() };
+    let mut files = vec![
+        file("report.json", json(&document)),
+        file("report.md", markdown::consolidated(&document)),
+    ];
+    for entry in &document.regions {
+        let launches = document::launches(profile, &entry.region);
+        let alone = RegionsDocument { regions: vec![entry.clone()], ..document.clone() };
+        let inside = |name: &str, text| file(&format!("{}/{name}", entry.folder), text);
+        files.extend([
+            inside("region.json", json(&alone)),
+            inside("region.md", markdown::region(&document, entry)),
+            inside("kernels.csv", csv::kernels(entry, &launches)),
+            inside("sections.txt", sections::text(entry, &launches)),
+        ]);
+    }
+    files
+}
+
+fn file(name: &str, text: String) -> RegionFile {
+    RegionFile { path: format!("regions/{name}"), text }
+}
+
+fn json(document: &RegionsDocument) -> String {
+    // Plain data with string keys: serialising cannot fail.
+    serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Names of regions as names of folders, on any file system.
+//!
+//! A region may be called anything; a folder may not. Letters, digits, `.`, `_`, `-`, `@` and `=` stay; `::`
+//! becomes `__`, anything else `_`. Names that would then be one folder (`A::A1` and `A__A1`, or
+//! `a` and `A` where case does not count) are told apart by the start of their sha256.
+
+use std::collections::{HashMap, HashSet};
+
+use sha2::{Digest, Sha256};
+
+/// Names are cut here, and then told apart by up to 65 bytes more: file systems allow 255, and paths
+/// grow around a name.
+const CUT: usize = 64;
+
+/// Names that Windows keeps for devices, with any extension.
+const RESERVED: &[&str] = &["con", "prn", "aux", "nul", "com", "lpt"];
+
+/// A folder's name for each region's name, in the same order; the names must be distinct. None is
+/// empty, hidden, reserved or longer than 131 bytes, and no two are the same, whatever the case.
+pub(super) fn folder_names(names: &[String]) -> Vec<String> {
+    let plain: Vec<String> = names.iter().map(|name| plain(name)).collect();
+    let key = |at: usize| plain[at].to_lowercase();
+    let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
+    for at in 0..names.len() {
+        alike.entry(key(at)).or_default().push(at);
+    }
+    // Of those that are alike, the first whose name needed no change keeps it: the order of the
+    // regions in a program does not matter.
+    let mut keeps = vec![false; names.len()];
+    for group in alike.values() {
+        let unchanged = group.iter().filter(|at| plain[**at] == names[**at]);
+        let first = match group.as_slice() {
+            [only] => Some(*only).filter(|at| is_whole(&names[*at])),
+            _ => unchanged.min_by_key(|at| &names[**at]).copied(),
+        };
+        first.into_iter().for_each(|at| keeps[at] = true);
+    }
+    let mut taken: HashSet<String> =
+        (0..names.len()).filter(|at| keeps[*at]).map(|at| key(at)).collect();
+    let mut folders = plain.clone();
+    for at in (0..names.len()).filter(|at| !keeps[*at]) {
+        let digest = hex(&names[at]);
+        let lengths = (8..=digest.len()).step_by(8);
+        let told = lengths.map(|length| format!("{}-{}", cut(&plain[at]), &digest[..length]));
+        for name in told {
+            if taken.insert(name.to_lowercase()) {
+                folders[at] = name;
+                break;
+            }
+        }
+    }
+    folders
+}
+
+/// Whether the plain form of a name still tells it: nothing was cut off or made up.
+fn is_whole(name: &str) -> bool {
+    let separated = name.replace("::", "__");
+    plain(name) == separated
+}
+
+fn plain(name: &str) -> String {
+    let kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '=');
+    let name: String =
+        name.replace("::", "__").chars().map(|c| if kept(c) { c } else { '_' }).collect();
+    let name = cut(&name);
+    let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let device = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    let reserved = RESERVED.contains(&device) && stem.len() - device.len() <= 1;
+    // No folder is hidden, looks like an option, ends with a dot or has no name at all.
+    let odd = name.is_empty() || name.starts_with(['.', '-']) || name.ends_with('.');
+    let ours = matches!(stem.as_str(), "report") && name.contains('.');
+    if reserved || odd || ours { format!("_{}_", name.trim_matches('.')) } else { name.to_owned() }
+}
+
+/// The start of a name, with room for what tells it apart.
+fn cut(name: &str) -> &str {
+    &name[..name.len().min(CUT)]
+}
+
+fn hex(name: &str) -> String {
+    Sha256::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders(names: &[&str]) -> Vec<String> {
+        folder_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn plain_names_stay_as_they_are() {
+        assert_eq!(folders(&["A", "A::A1", "step-2", "a.b"]), ["A", "A__A1", "step-2", "a.b"]);
+    }
+
+    #[test]
+    fn names_that_would_be_one_folder_are_told_apart_whatever_their_order() {
+        let one = folders(&["A::A1", "A__A1", "B", "b", "x y", "x_y"]);
+        let other = folders(&["x_y", "x y", "b", "B", "A__A1", "A::A1"]);
+        assert_eq!(one, other.into_iter().rev().collect::<Vec<_>>());
+        assert_eq!(one[1..3], ["A__A1", "B"]);
+        assert!(one[0].starts_with("A__A1-") && one[0].len() == "A__A1-".len() + 8);
+        assert!(one[3].starts_with("b-") && one[4].starts_with("x_y-"));
+        assert_eq!(one[5], "x_y");
+    }
+
+    #[test]
+    fn names_that_cannot_be_folders_are_changed() {
+        let long = "n".repeat(300);
+        for name in ["", ".", "..", ".git", "-rf", "CON", "com1.txt", "a/b", "Ä", "end.", &long] {
+            let folder = &folders(&[name])[0];
+            assert!(is_sound(folder) && folder != name, "{name} -> {folder}");
+        }
+        assert_eq!(folders(&["report.md"])[0].find("report.md"), Some(1), "a file of ours");
+    }
+
+    fn is_sound(folder: &str) -> bool {
+        let stem = folder.split('.').next().unwrap().to_ascii_lowercase();
+        (1..=131).contains(&folder.len())
+            && !folder.starts_with(['.', '-'])
+            && !folder.ends_with('.')
+            && !["con", "prn", "aux", "nul", "com1", "lpt9"].contains(&stem.as_str())
+            && folder.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-@=".contains(&b))
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_region_has_a_folder_of_its_own(names in proptest::collection::hash_set(
+            "([aA_:.\\\\ ]{0,4}|.{0,12}|con|NUL|report.json)", 0..12,
+        )) {
+            let names: Vec<String> = names.into_iter().collect();
+            let folders = folder_names(&names);
+            let distinct: HashSet<String> = folders.iter().map(|f| f.to_lowercase()).collect();
+            assert_eq!(distinct.len(), names.len(), "{names:?} -> {folders:?}");
+            assert!(folders.iter().all(|folder| is_sound(folder)), "{folders:?}");
+        }
+    }
+}

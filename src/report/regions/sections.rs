@@ -1,0 +1,54 @@
+//! `sections.txt`: the tool's own section tables of every launch in a region, as its details page
+//! has them, in base units.
+
+use super::csv::value;
+use crate::model::Launch;
+use crate::model::launch::{RawRow, RawSection};
+use crate::model::regions::RegionEntry;
+
+pub(super) fn text(entry: &RegionEntry, launches: &[&Launch]) -> String {
+    let mut out = format!("region {}\n", line(&entry.name));
+    for launch in launches {
+        let range = entry.region.ranges.iter().any(|range| range.launch == launch.id);
+        let what = if range { "result" } else { "launch" };
+        out += &format!("\n{what} {}: {}\n", launch.id, line(&launch.kernel));
+        for section in &launch.raw_sections {
+            out += &section_text(launch, section);
+        }
+        if launch.raw_sections.is_empty() && !launch.metrics.is_empty() {
+            out += "\n  Metrics\n";
+            for (id, metric) in &launch.metrics {
+                out += &labelled(id, &value(&metric.value), &metric.unit);
+            }
+        }
+    }
+    if launches.iter().all(|launch| launch.metrics.is_empty()) {
+        out += "\nNo sections: this rung collects no counters. `--mode ncu` does.\n";
+    }
+    out
+}
+
+fn section_text(launch: &Launch, section: &RawSection) -> String {
+    let mut out = format!("\n  {} ({})\n", line(&section.name), line(&section.id));
+    let rows = |rows: &[RawRow]| -> String {
+        rows.iter().map(|row| labelled(&row.label, &value(&row.value), &row.unit)).collect()
+    };
+    out += &rows(&section.rows);
+    for table in &section.tables {
+        out += &format!("    {}\n", line(&table.label));
+        out += &rows(&table.rows);
+    }
+    for rule in section.rules.iter().filter_map(|index| launch.rules.get(*index as usize)) {
+        out += &format!("    {}: {}\n", rule.kind, line(&rule.text));
+    }
+    out
+}
+
+fn labelled(label: &str, value: &str, unit: &str) -> String {
+    format!("    {:<48} {:>20} {unit}", line(label), line(value)).trim_end().to_owned() + "\n"
+}
+
+/// Foreign text on one line.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
