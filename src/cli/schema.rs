@@ -50,8 +50,8 @@ pub(super) enum SchemaName {
 }
 
 impl SchemaName {
-    fn schema(self) -> Value {
-        let schema = match self {
+    fn schema(self) -> schemars::Schema {
+        match self {
             Self::Profile => schemars::schema_for!(crate::model::Profile),
             Self::Run => schemars::schema_for!(crate::store::RunRecord),
             Self::Env => schemars::schema_for!(crate::run::EnvRecord),
@@ -63,8 +63,7 @@ impl SchemaName {
             Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Error => schemars::schema_for!(ErrorDocument),
-        };
-        schema.to_value()
+        }
     }
 }
 
@@ -75,7 +74,7 @@ const SHOWN: usize = 50;
 pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
     let schema = args.name.schema();
     match &args.check {
-        Some(path) => keeps(app, args.name, &schema, path),
+        Some(path) => keeps(app, args.name, &schema.to_value(), path),
         None => {
             app.print_json(&schema)?;
             Ok(0)
