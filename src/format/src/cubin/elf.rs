@@ -8,6 +8,10 @@ use object::{LittleEndian, SectionIndex};
 /// `e_machine` of every cubin.
 const EM_CUDA: u16 = 190;
 
+/// CUDA's own types of sections that have a size but no bytes in the file: global, local and shared
+/// memory, where it is not initialised (older toolkits, and large libraries to this day).
+const WITHOUT_BYTES: [u32; 3] = [0x7000_0007, 0x7000_0009, 0x7000_000a];
+
 pub(super) struct Elf<'a> {
     pub(super) os_abi: u8,
     pub(super) abi_version: u8,
@@ -66,7 +70,7 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
         let part = || format!("section {}", index.0);
         let name = table.section_name(e, section).map_err(broken(&part()))?;
         let kind = section.sh_type(e);
-        let bytes = if kind == SHT_NOBITS {
+        let bytes = if kind == SHT_NOBITS || WITHOUT_BYTES.contains(&kind.0) {
             &[][..]
         } else {
             section.data(e, data).map_err(broken(&part()))?

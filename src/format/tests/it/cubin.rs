@@ -137,6 +137,27 @@ fn other_files_are_named_for_what_they_are() {
 }
 
 #[test]
+fn memory_without_bytes_in_the_file_may_be_of_cudas_own_section_types() {
+    let mut file = fixture::bytes("cubin/13.5/facts/sm_90a.cubin");
+    let number = |file: &[u8], at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let (table, count) = (number(&file, 0x28) as usize, usize::from(file[0x3c]));
+    let mut changed = 0;
+    for header in (0..count).map(|n| table + n * 64) {
+        const NOBITS: u32 = 8;
+        const SHARED: u32 = 0x7000_000a;
+        if number(&file, header + 4) == NOBITS {
+            file[header + 4..header + 8].copy_from_slice(&SHARED.to_le_bytes());
+            // Far past the end of the file, as nothing of it is there.
+            file[header + 0x22] = 1;
+            changed += 1;
+        }
+    }
+    assert!(changed > 0);
+    let cubin = cubin::read(&file).unwrap();
+    assert!(cubin.kernels.iter().any(|k| k.shared_bytes >= 1 << 16));
+}
+
+#[test]
 fn a_cubin_at_an_odd_address_reads_the_same() {
     let data = fixture::bytes("cubin/13.5/facts/sm_90a.cubin");
     let shifted: Vec<u8> = std::iter::once(0).chain(data.iter().copied()).collect();
