@@ -92,8 +92,8 @@ impl NsysStats {
         while let Some(line) = rows.peek_line() {
             if let Some(found) = script(line) {
                 name = Some(found.to_owned());
-            } else if line.starts_with("SKIPPED: ") {
-                stats.skipped.push(line["SKIPPED: ".len()..].to_owned());
+            } else if let Some(words) = line.strip_prefix("SKIPPED: ") {
+                stats.skipped.push(words.to_owned());
             } else if is_header(line) {
                 let (table, broken) = table(&mut rows, name.take());
                 stats.tables.extend(table);
