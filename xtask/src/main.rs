@@ -5,6 +5,7 @@ mod command;
 mod cuda;
 mod dist;
 mod elf;
+mod oracle;
 mod packages;
 mod sass_table;
 mod schemas;

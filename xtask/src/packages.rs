@@ -33,6 +33,7 @@ const BUILD: &[Need] = &[
 const TEST: &[Need] = &[
     Need { what: "an OpenSSH server", debian: "openssh-server", is_there: has_sshd },
     Need { what: "an OpenSSH client", debian: "openssh-client", is_there: has_ssh },
+    Need { what: "Chromium, to open pages in", debian: "chromium", is_there: has_browser },
 ];
 
 /// Needed to fetch NVIDIA's compiler as wheels.
@@ -108,6 +109,13 @@ fn has_libclang() -> bool {
 
 fn has_sshd() -> bool {
     Path::new("/usr/sbin/sshd").exists()
+}
+
+/// The names under which `tests/it/browser.rs` looks for one.
+fn has_browser() -> bool {
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    std::env::var_os("RGPU_TEST_BROWSER").is_some()
+        || names.iter().any(|name| command::answers(name, "--version"))
 }
 
 fn has_ssh() -> bool {

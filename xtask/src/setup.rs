@@ -3,6 +3,7 @@
 use crate::command::{self, CommandError};
 use crate::cuda::{self, CudaError};
 use crate::dist::{self, DistError};
+use crate::oracle::{self, OracleError};
 use crate::packages::{self, PackageError};
 use crate::workspace::Workspace;
 use std::process::{Command, ExitCode};
@@ -16,6 +17,9 @@ pub(crate) enum SetupError {
     /// NVIDIA's compiler is missing.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// What tests compare with could not be brought.
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
     /// What travels to hosts could not be built.
     #[error(transparent)]
     Dist(#[from] DistError),
@@ -57,6 +61,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCod
 /// Sets up and runs all tests of all crates.
 pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), SetupError> {
     packages::for_tests()?;
+    oracle::provide(workspace)?;
     everything(workspace, Cuda::Wanted)?;
     let mut tests = workspace.cargo();
     if command::answers("cargo-nextest", "--version") {
