@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 use tempfile::TempDir;
 
+use crate::documents;
+
 /// How long a condition may take to come true before a test gives up: generous, since machines
 /// that test many things at once are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -160,6 +162,9 @@ impl Laptop {
 
 impl Drop for Laptop {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            documents::keep_to_their_schemas(&self.path("project"));
+        }
         // Supervisors first die and then cannot start anything anew; twice, for what they had
         // just started.
         for _ in 0..2 {

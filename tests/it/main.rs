@@ -8,6 +8,7 @@ mod browser;
 mod compare;
 mod deep;
 mod disasm;
+mod documents;
 mod example;
 mod exec;
 mod fake_host;
