@@ -181,6 +181,13 @@ fn finish(
             if let Some(trace) = &beside.trace {
                 folder.write_json("trace.json", trace)?;
             }
+            // The page and the Markdown say what this run was, whatever becomes of rgpu.
+            let subject = crate::report::Subject::new(&profile, &beside);
+            for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
+                for document in (report.render)(&subject, &crate::report::Style::default()) {
+                    folder.write(document.name, &document.bytes)?;
+                }
+            }
             (Some(profile), failure)
         }
         Err(failure) => (None, Some(failure)),
@@ -209,13 +216,6 @@ fn finish(
     record.exit = Some(status);
     if let Some(profile) = &profile {
         folder.write_json("profile.json", profile)?;
-        if let Some(markdown) = crate::report::report("markdown") {
-            for document in
-                (markdown.render)(&(&**profile).into(), &crate::report::Style::default())
-            {
-                folder.write(document.name, &document.bytes)?;
-            }
-        }
         for file in crate::report::regions::files(profile) {
             folder.write(&file.path, file.text.as_bytes())?;
         }

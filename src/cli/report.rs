@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-pub(super) use open::{Opened, open, saved};
+pub(super) use open::{Opened, compared, open, saved};
 
 use super::app::{App, Status};
 use super::compare;
@@ -47,14 +47,16 @@ pub(super) struct ReportArgs {
 
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
-    if let Some(kept) = compare::kept_by(app, &args.what)? {
-        if args.redact {
-            return Err(Failure::new(Exit::Usage, "redact", "a comparison cannot be redacted")
-                .hint("redact the report of each side: `rgpu report RUN --redact`"));
-        }
-        return compare::again(app, &kept, &args.what, args.format.as_deref());
+    let kept = compare::kept_by(app, &args.what)?;
+    if kept.is_some() && args.redact {
+        return Err(Failure::new(Exit::Usage, "redact", "a comparison cannot be redacted")
+            .hint("redact the report of each side: `rgpu report RUN --redact`"));
     }
-    let mut opened = open(app, &args.what)?;
+    let mut opened = match kept {
+        Some(kept) if args.format.as_deref() == Some("html") => compared(app, &args.what, kept)?,
+        Some(kept) => return compare::again(app, &kept, &args.what, args.format.as_deref()),
+        None => open(app, &args.what)?,
+    };
     if args.redact {
         crate::redact::redact(&mut opened.profile, &mut opened.beside).map_err(|e| {
             Failure::new(Exit::Bug, "redact", "the report cannot be redacted").because(&e)

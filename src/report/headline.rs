@@ -67,6 +67,8 @@ pub(super) fn longest(profile: &Profile) -> Option<(&Launch, &Classification)> {
 }
 
 fn counters(profile: &Profile) -> Option<Headline> {
+    // A timeline's short launches are classified too, but say little of the whole.
+    profile.launches.iter().find(|l| !l.metrics.is_empty())?;
     let (launch, class) = longest(profile)?;
     let name = short_name(&launch.kernel);
     let verdict = class.primary.replace('_', " ");

@@ -3,6 +3,7 @@
 mod code;
 mod findings;
 mod head;
+mod hotspots;
 mod launches;
 mod page;
 mod selection;
@@ -22,7 +23,11 @@ pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
     head::head(&mut page, profile);
     selection::selection(&mut page, profile);
     launches::launches(&mut page, profile);
+    if let Some(spots) = subject.hotspots {
+        hotspots::hotspots(&mut page, spots);
+    }
     timeline::kernels(&mut page, profile);
+    timeline::busy(&mut page, subject);
     timeline::regions(&mut page, profile);
     code::sanitizer(&mut page, profile);
     code::code(&mut page, profile);

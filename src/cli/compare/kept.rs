@@ -49,7 +49,7 @@ pub(in crate::cli) fn again(
         Some(other) => {
             let text = format!("`{what}` is a comparison, which has no format `{other}`");
             return Err(Failure::new(Exit::Artifact, "nothing_to_show", text)
-                .hint("it has table, json and markdown")
+                .hint("it has table, json, markdown and html")
                 .hint("each side is a run of its own, in the folders `a` and `b`"));
         }
     }

@@ -9,7 +9,7 @@ use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::import::{IMPORTERS, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
-use crate::model::{Beside, Profile};
+use crate::model::{Beside, Comparison, Profile};
 use crate::report::Subject;
 use crate::store::{RunFolder, Runs};
 
@@ -20,6 +20,8 @@ pub(in crate::cli) struct Opened {
     pub(in crate::cli) profile: Profile,
     /// The documents beside it.
     pub(in crate::cli) beside: Beside,
+    /// How it compares with another run, where this is a comparison.
+    pub(in crate::cli) comparison: Option<Comparison>,
     /// The run folder; a file has none.
     pub(in crate::cli) folder: Option<PathBuf>,
 }
@@ -27,7 +29,8 @@ pub(in crate::cli) struct Opened {
 impl Opened {
     /// As reports take it.
     pub(in crate::cli) fn subject(&self) -> Subject<'_> {
-        Subject::new(&self.profile, &self.beside)
+        let comparison = self.comparison.as_ref();
+        Subject { comparison, ..Subject::new(&self.profile, &self.beside) }
     }
 }
 
@@ -41,6 +44,23 @@ pub(in crate::cli) fn open(app: &App, what: &str) -> Result<Opened> {
     saved(&found.map_err(|e| Failure::from(e).hint(format!("and there is no file `{what}`")))?)
 }
 
+/// A comparison that a run left, around the profile of what was held against the base.
+pub(in crate::cli) fn compared(app: &App, what: &str, comparison: Comparison) -> Result<Opened> {
+    let folder = Runs::new(&app.config.runs_dir.value).find(what)?.path().to_owned();
+    let side = comparison.b.profile.as_ref().map(|path| folder.join(path));
+    let side = side.filter(|path| path.is_file());
+    let opened = match side.as_deref().and_then(Path::parent) {
+        Some(side) => saved(&RunFolder::open(side)?)?,
+        None => {
+            let name = comparison.b.kernel.clone();
+            let kernel = KernelInfo { name, ..KernelInfo::default() };
+            let profile = Profile { kernel, ..Profile::default() };
+            Opened { profile, beside: Beside::default(), comparison: None, folder: None }
+        }
+    };
+    Ok(Opened { comparison: Some(comparison), folder: Some(folder), ..opened })
+}
+
 /// What a run left.
 pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<Opened> {
     Ok(Opened {
@@ -49,6 +69,7 @@ pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<Opened> {
             hotspots: document(folder, "hotspots.json")?,
             trace: document(folder, "trace.json")?,
         },
+        comparison: None,
         folder: Some(folder.path().to_owned()),
     })
 }
@@ -127,5 +148,5 @@ fn file(app: &App, path: &Path, shown: &str) -> Result<Opened> {
     let mut beside = Beside::default();
     imported.add_to(&mut profile, &mut beside);
     crate::analysis::analyze_all(&mut profile, &beside, &app.config.thresholds.value);
-    Ok(Opened { profile, beside, folder: None })
+    Ok(Opened { profile, beside, comparison: None, folder: None })
 }

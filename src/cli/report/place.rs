@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Opened, ReportArgs};
 use crate::cli::app::App;
+use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Document, Report, Shown, Style};
 use crate::store::atomic;
@@ -24,7 +25,10 @@ pub(super) fn place(
             .hint("`--format table` shows what there is"));
     }
     if args.out.is_none() && !args.open && report.shown == Shown::Printed {
-        app.print(&report.text(&opened.subject(), style));
+        let text = report.text(&opened.subject(), style);
+        // Names are foreign text; files and pipes take them as they are.
+        let tty = app.terminal.stdout_tty;
+        app.print(&if tty { safe(text.as_bytes()) } else { text });
         return Ok(());
     }
     // A file is read by whatever opens it, not by this terminal.

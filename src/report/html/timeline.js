@@ -166,6 +166,9 @@ function timeline() {
     [from, to] = [start, start + length];
     draw();
   }
+  const began = trace.work.length ? trace.work[0][2] : 0;
+  const ended = trace.work.reduce((most, w) => Math.max(most, w[2] + w[3]), began + 1);
+  const work = [began - 0.02 * (ended - began), 1.04 * (ended - began)];
   const zoom = (factor, at = (from + to) / 2) => view(at - (at - from) * factor, (to - from) * factor);
   const move = share => view(from + share * (to - from), to - from);
 
@@ -214,16 +217,14 @@ function timeline() {
   section("timeline", "Timeline", page.idle_text || null,
     el("div", { class: "tools" }, button("−", "Zoom out", () => zoom(2)), button("+", "Zoom in", () => zoom(0.5)),
       button("←", "Move left", () => move(-0.3)), button("→", "Move right", () => move(0.3)), button("All", "Show all", () => view(0, span)),
-      trace.work.length ? button("GPU work", "From the first to the last piece of GPU work", () => {
-        const [, , start] = trace.work[0];
-        const end = trace.work.reduce((most, w) => Math.max(most, w[2] + w[3]), 0);
-        view(start - 0.02 * (end - start), 1.04 * (end - start));
-      }) : null,
+      trace.work.length ? button("GPU work", "From the first to the last piece of GPU work", () => view(...work)) : null,
       el("span", { class: "count" }, `${plural(trace.work.length, "piece")} of GPU work, ${plural(trace.ranges.length, "range")}, ${plural(trace.calls.length, "call")}${trace.cut ? `; ${count(trace.cut)} more events left out` : ""}`)),
     el("div", { class: "lanes" }, canvas), told, copies());
   repaint.push(draw);
   new ResizeObserver(draw).observe(canvas);
-  draw();
+  // Starting up takes long and tells little: begin where the GPU works.
+  if (trace.work.length && work[1] < span / 2) view(...work);
+  else draw();
 }
 
 function copies() {

@@ -2,7 +2,7 @@
 
 use super::Page;
 use crate::model::Profile;
-use crate::report::text::wrap;
+use crate::report::text::{short_name, wrap};
 
 pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     if profile.findings.is_empty() {
@@ -13,7 +13,9 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     page.line(&format!("  {title}"));
     let room = page.style.width.saturating_sub(7).max(30);
     for (at, finding) in profile.findings.iter().take(5).enumerate() {
-        for (line, part) in wrap(&finding.text, room).into_iter().enumerate() {
+        let kernel = finding.kernel.as_deref().map(|k| format!("{}: ", short_name(k)));
+        let text = format!("{}{}", kernel.unwrap_or_default(), finding.text);
+        for (line, part) in wrap(&text, room).into_iter().enumerate() {
             let number = if line == 0 { (at + 1).to_string() } else { String::new() };
             page.line(&format!("    {number:>1}  {part}"));
         }

@@ -3,6 +3,7 @@
 use super::Page;
 use crate::model::Profile;
 use crate::model::profile::{Correctness, Timing};
+use crate::model::speed_of_light::{SpeedOfLight, Utilization};
 use crate::report::quantity::{duration, per_second, percent};
 use crate::report::{Align, Grid};
 
@@ -35,6 +36,17 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         };
         page.painted_field("correct", &correctness_text(correctness), sgr);
     }
+    for sol in profile.speed_of_light.iter().take(1) {
+        page.field("of the peak", &speed_of_light_text(sol));
+    }
+    if let Some(selection) = &profile.selection {
+        let chosen = selection.kernels.iter().filter(|k| k.profiled > 0).count();
+        if let Some(covered) = selection.covered_percent.filter(|_| chosen > 0) {
+            let s = if chosen == 1 { "kernel that holds" } else { "kernels that hold" };
+            let all = percent(covered);
+            page.field("looked at", &format!("{chosen} {s} {all} of the GPU time"));
+        }
+    }
     for warning in &profile.warnings {
         page.field("warning", &warning.text);
     }
@@ -59,6 +71,16 @@ pub(super) fn timing_text(t: &Timing) -> String {
         text += ", L2 flushed";
     }
     text + ")"
+}
+
+fn speed_of_light_text(sol: &SpeedOfLight) -> String {
+    let part = |u: &Utilization| {
+        let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
+        let (share, peak) = (percent(u.percent), per_second(u.peak, &unit));
+        format!("{share} of {peak} {} ({})", u.label, u.source)
+    };
+    let parts: Vec<String> = sol.flops.iter().chain(&sol.bytes).map(part).collect();
+    parts.join(", ")
 }
 
 fn correctness_text(c: &Correctness) -> String {

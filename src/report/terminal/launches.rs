@@ -2,7 +2,7 @@
 
 use super::{Page, SHOWN};
 use crate::model::{Classification, Launch, Profile};
-use crate::report::quantity::{digits, duration};
+use crate::report::quantity::{digits, duration, per_second, percent};
 use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
@@ -39,9 +39,33 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     }
     page.line("");
     said_once(page, profile, "stalls", stalls_text);
+    said_once(page, profile, "roofline", roofline_text);
     said_once(page, profile, "bound by", |launch| {
         launch.classification.as_ref().map(classification_text)
     });
+}
+
+/// The rate reached, against the roof over its arithmetic intensity in DRAM.
+fn roofline_text(launch: &Launch) -> Option<String> {
+    let best = |unit: &str, label: Option<&str>| {
+        let roofs = launch.roofline.iter().filter(|r| r.unit == unit && r.peak > 0.0);
+        let roofs = roofs.filter(|r| label.is_none_or(|l| r.label == l));
+        let reached = roofs.filter_map(|r| Some((r, r.achieved.filter(|x| *x > 0.0)?)));
+        reached.max_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let (compute, rate) = best("FLOP/s", None)?;
+    let (memory, bytes) = best("byte/s", Some("DRAM"))?;
+    let intensity = rate / bytes;
+    let roof = compute.peak.min(intensity * memory.peak);
+    let over = if roof < compute.peak { &memory.label } else { &compute.label };
+    Some(format!(
+        "{} {}, {} of the {over} roof at {} FLOP/byte (ceilings: {})",
+        per_second(rate, "FLOP"),
+        compute.label,
+        percent(100.0 * rate / roof),
+        if intensity < 0.1 { format!("{intensity:.3}") } else { digits(intensity) },
+        compute.source
+    ))
 }
 
 /// A field that several launches of one kernel mostly share: each text once, under its kernel's name
@@ -56,7 +80,10 @@ fn said_once(
     for launch in profile.launches.iter().take(SHOWN) {
         let Some(text) = text(launch) else { continue };
         let kernel = short_name(&launch.kernel);
-        if !said.iter().any(|(k, t)| *k == kernel && *t == text) {
+        // Launches that differ in their numbers alone are told of once.
+        let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
+        let alike = |other: &str| words(other) == words(&text);
+        if !said.iter().any(|(k, t)| *k == kernel && alike(t)) {
             said.push((kernel, text));
         }
     }

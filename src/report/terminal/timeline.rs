@@ -2,9 +2,11 @@
 
 use super::{Page, SHOWN};
 use crate::model::Profile;
+use crate::report::busy;
+use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
 use crate::report::text::short_name;
-use crate::report::{Align, Grid};
+use crate::report::{Align, Grid, Subject};
 
 /// A timeline's kernels, summed by name.
 pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
@@ -45,6 +47,15 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
         ]);
     }
     page.table("copies", grid);
+}
+
+/// How much of the time the GPU worked.
+pub(super) fn busy(page: &mut Page<'_>, subject: &Subject<'_>) {
+    let Some(busy) = subject.trace.and_then(busy::busy) else { return };
+    page.line("");
+    let (worked, span) = (duration(busy.busy_ns as f64), duration(busy.span_ns as f64));
+    let share = percent(busy.percent());
+    page.field("GPU busy", &format!("{share}: {worked} of {span} from first to last event"));
 }
 
 pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
