@@ -1,6 +1,5 @@
 //! One input: its images, their facts, and the files that are written of them.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
@@ -228,7 +227,7 @@ fn of_ptx(
 fn of_cubin(
     path: &Path,
     mut image: Image,
-    bytes: &Cow<'_, [u8]>,
+    bytes: &[u8],
     what: &What,
 ) -> Result<Option<Image>, String> {
     let cubin = cubin::read(bytes).map_err(|e| e.to_string())?;

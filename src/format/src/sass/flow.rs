@@ -68,7 +68,8 @@ pub fn trimmed(code: &[Instruction], sm: u32) -> &[Instruction] {
 pub fn blocks(code: &[Instruction], sm: u32) -> Vec<Block> {
     let Some((first, last)) = code.first().zip(code.last()) else { return Vec::new() };
     let end = last.offset.saturating_add(BYTES);
-    let inside = |at: &u64| (first.offset..end).contains(at) && (at - first.offset) % BYTES == 0;
+    let inside =
+        |at: &u64| (first.offset..end).contains(at) && (at - first.offset).is_multiple_of(BYTES);
     let mut starts = BTreeSet::from([first.offset]);
     for instruction in code {
         // Where threads meet again, or a call begins, a block begins as well.
