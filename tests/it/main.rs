@@ -29,3 +29,4 @@ mod runs;
 mod ssh;
 mod ssh_cli;
 mod sshd;
+mod wagmiv67;

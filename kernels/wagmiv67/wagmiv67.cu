@@ -1,0 +1,311 @@
+// wagmiv67: C = A B^T for groups of NVFP4 matrices (E2M1 codes, an E4M3 scale for each 16 along K), f16 out.
+//
+// rgpu_prepare looks at the sizes, plans who computes what (schedule.h) and makes tensor maps; it reads no data.
+// rgpu_launch is what counts: decode the tokens, then the product on the path that this GPU has.
+//
+//   sm_100a, sm_103a  blackwell.cuh  the tensor core multiplies FP4 and applies the scales itself
+//   sm_90a            hopper.cuh     weights decoded into wgmma's registers
+//   sm_80 and later   mma.cuh        mma.sync
+//
+// WAGMIV67_PATH=mma in the environment takes the last one anywhere.
+#include <cuda_runtime.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <vector>
+
+#include "blackwell.cuh"
+#include "hopper.cuh"
+#include "mma.cuh"
+#include "reference.cuh"
+#include "rgpu.h"
+#include "schedule.h"
+#include "tokens.cuh"
+
+using namespace wagmi;
+
+// What the device code in this file was compiled for: its own architecture's instructions, or none.
+#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
+__device__ int built_for = 100;
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+__device__ int built_for = 90;
+#else
+__device__ int built_for = 80;
+#endif
+
+// Order of arguments and variables in kernel.toml.
+enum { ARG_A, ARG_B, ARG_SFA, ARG_SFB, ARG_C, VAR_M = 0, VAR_N, VAR_K, VAR_L };
+
+// Returned for sizes that the contract does not have, and for an architecture that cannot run here.
+enum { BAD_SIZES = 10001, NO_TENSOR_MAPS = 10002 };
+
+#define TRY(call)                                                                                                  \
+    do {                                                                                                           \
+        cudaError_t status_ = (call);                                                                              \
+        if (status_ != cudaSuccess) return status_;                                                                \
+    } while (0)
+
+// One of the l products of a group.
+struct Product {
+    const uint8_t *a, *b, *sfa, *sfb;
+    __half *c;
+    Shape shape;
+};
+
+struct State {
+    int path;
+    std::vector<Product> products;
+    std::vector<void *> allocations;
+    // Portable paths.
+    DeviceTile *tiles;
+    int tile_count, slabs_most, row_parts;
+    DevicePiece *pieces;
+    int piece_count;
+    // sm_90a and sm_100a.
+    int blocks;
+    hopper::Kernel hopper_kernel;
+    hopper::Maps hopper_maps;
+    hopper::Work hopper_work;
+    blackwell::Maps blackwell_maps;
+    blackwell::Work blackwell_work;
+    // mma.sync
+    const uint8_t **weights;
+};
+
+static cudaError_t allocate(State *state, void **pointer, size_t bytes) {
+    TRY(cudaMalloc(pointer, bytes ? bytes : 1));
+    state->allocations.push_back(*pointer);
+    return cudaSuccess;
+}
+
+template <typename T> static cudaError_t upload(State *state, const std::vector<T> &from, T **to) {
+    void *pointer;
+    TRY(allocate(state, &pointer, from.size() * sizeof(T)));
+    *to = (T *)pointer;
+    return cudaMemcpy(pointer, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice);
+}
+
+static int products_of(const rgpu_case *problem, std::vector<Product> *products) {
+    for (uint32_t g = 0; g < problem->groups; g++) {
+        int64_t m = rgpu_size(problem, g, VAR_M), n = rgpu_size(problem, g, VAR_N), k = rgpu_size(problem, g, VAR_K);
+        int64_t l = rgpu_size(problem, g, VAR_L);
+        // What the contract promises, and 32-bit indices.
+        if (m < 1 || n < 1 || k < 1 || n % 128 || k % 256 || m > 65535 || n > 1 << 20 || k > 1 << 20)
+            return BAD_SIZES;
+        for (int64_t i = 0; i < l; i++) {
+            auto part = [&](int arg) { return (uint8_t *)rgpu_arg(problem, g, arg)->data + rgpu_arg(problem, g, arg)->bytes / l * i; };
+            Shape shape = {(int)m, (int)n, (int)k};
+            products->push_back({part(ARG_A), part(ARG_B), part(ARG_SFA), part(ARG_SFB), (__half *)part(ARG_C), shape});
+        }
+    }
+    return products->empty() || products->size() > MOST_PROBLEMS ? BAD_SIZES : 0;
+}
+
+typedef CUresult (*EncodeTiled)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
+                                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+// Packed codes as bytes: boxes of `width` bytes x `height` rows.
+static int tensor_map(CUtensorMap *map, const uint8_t *codes, int rows, int k, int width, int height,
+                      CUtensorMapSwizzle swizzle) {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
+#else
+    TRY(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result));
+#endif
+    if (!found) return NO_TENSOR_MAPS;
+    cuuint64_t dims[2] = {(cuuint64_t)k / 2, (cuuint64_t)rows}, strides[1] = {(cuuint64_t)k / 2};
+    cuuint32_t box[2] = {(cuuint32_t)width, (cuuint32_t)height}, steps[2] = {1, 1};
+    CUresult status = ((EncodeTiled)found)(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, (void *)codes, dims, strides, box,
+                                           steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return status == CUDA_SUCCESS ? 0 : NO_TENSOR_MAPS;
+}
+
+static DevicePiece device_piece(const State *state, const Schedule &plan, const Piece &piece, const uint8_t *decoded) {
+    const TokenTile &tile = plan.tiles[piece.tile];
+    const Product &product = state->products[tile.problem];
+    return {product.sfb, decoded + tile.workspace, product.c, tile.problem, piece.row_block, tile.first, tile.count,
+            tile.n, product.shape.n, product.shape.k, piece.slab_begin, piece.slab_end, piece.slot, piece.first_slot,
+            piece.slots};
+}
+
+// The tokens' workspace and the table of the first kernel.
+static cudaError_t prepare_tokens(State *state, const Schedule &plan, uint8_t **decoded) {
+    void *workspace;
+    TRY(allocate(state, &workspace, plan.workspace_bytes));
+    *decoded = (uint8_t *)workspace;
+    std::vector<DeviceTile> tiles;
+    for (const TokenTile &tile : plan.tiles) {
+        const Product &product = state->products[tile.problem];
+        int k = product.shape.k;
+        tiles.push_back({product.a + (int64_t)tile.first * (k / 2), product.sfa, *decoded + tile.workspace, tile.first,
+                         tile.count, tile.n, tile.slabs, k});
+        state->slabs_most = std::max(state->slabs_most, tile.slabs);
+        state->row_parts = std::max(state->row_parts, ceil_div(tile.n, TOKEN_ROWS));
+    }
+    state->tile_count = (int)tiles.size();
+    return upload(state, tiles, &state->tiles);
+}
+
+static cudaError_t upload_pieces(State *state, const Schedule &plan, const uint8_t *decoded) {
+    std::vector<DevicePiece> pieces;
+    for (const Piece &piece : plan.pieces) pieces.push_back(device_piece(state, plan, piece, decoded));
+    state->piece_count = (int)pieces.size();
+    return upload(state, pieces, &state->pieces);
+}
+
+static int prepare_mma(State *state, const std::vector<Shape> &shapes) {
+    // One block a tile: as many workers as there are tiles of a uniform cut, each with its own.
+    Schedule plan;
+    plan.tiles = token_tiles(shapes, {16, 32, 48, mma::TOKENS}, &plan.workspace_bytes);
+    for (int t = 0; t < (int)plan.tiles.size(); t++) {
+        int rows = shapes[plan.tiles[t].problem].n / mma::ROWS;
+        for (int r = 0; r < rows; r++) plan.pieces.push_back({t, r, 0, plan.tiles[t].slabs, -1, 0, 0});
+    }
+    uint8_t *decoded;
+    TRY(prepare_tokens(state, plan, &decoded));
+    TRY(upload_pieces(state, plan, decoded));
+    std::vector<const uint8_t *> weights;
+    for (const Product &product : state->products) weights.push_back(product.b);
+    return upload(state, weights, &state->weights);
+}
+
+static int prepare_hopper(State *state, const std::vector<Shape> &shapes) {
+    for (size_t i = 0; i < shapes.size(); i++) {
+        int status = tensor_map(&state->hopper_maps.weights[i], state->products[i].b, shapes[i].n, shapes[i].k,
+                                SLAB_FP4_BYTES, hopper::ROWS, CU_TENSOR_MAP_SWIZZLE_NONE);
+        if (status) return status;
+    }
+    Schedule plan;
+    int clusters = 0;
+    for (const hopper::Family &family : hopper::FAMILIES) {
+        TRY(cudaFuncSetAttribute(family.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, hopper::SHARED_BYTES));
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(hopper::CLUSTER);
+        config.blockDim = dim3(hopper::THREADS);
+        config.dynamicSmemBytes = hopper::SHARED_BYTES;
+        TRY(cudaOccupancyMaxActiveClusters(&clusters, family.kernel, &config));
+        if (clusters < 1) return cudaErrorLaunchOutOfResources;
+        Schedule candidate = stream_k(shapes, hopper::ROW_BLOCK, family.sizes, clusters);
+        if (!state->hopper_kernel || candidate.cost < plan.cost) {
+            plan = candidate;
+            state->hopper_kernel = family.kernel;
+        }
+    }
+    uint8_t *decoded;
+    TRY(prepare_tokens(state, plan, &decoded));
+    TRY(upload_pieces(state, plan, decoded));
+    int *first_piece;
+    TRY(upload(state, plan.first_piece, &first_piece));
+    void *slots, *flags;
+    size_t slot_bytes = (size_t)clusters * hopper::SLOT_FLOATS * sizeof(float);
+    TRY(allocate(state, &slots, slot_bytes));
+    TRY(cudaMemset(slots, 0, slot_bytes));
+    size_t flag_bytes = (size_t)clusters * hopper::FLAGS_PER_SLOT * sizeof(uint32_t);
+    TRY(allocate(state, &flags, flag_bytes));
+    TRY(cudaMemset(flags, 0, flag_bytes));
+    state->blocks = clusters * hopper::CLUSTER;
+    state->hopper_work = {state->pieces, first_piece, (float *)slots, (uint32_t *)flags};
+    return cudaSuccess;
+}
+
+static int prepare_blackwell(State *state, const std::vector<Shape> &shapes) {
+    for (size_t i = 0; i < shapes.size(); i++) {
+        const Product &product = state->products[i];
+        int status = tensor_map(&state->blackwell_maps.weights[i], product.b, shapes[i].n, shapes[i].k, K_TILE / 2,
+                                M_TILE, CU_TENSOR_MAP_SWIZZLE_128B);
+        if (!status)
+            status = tensor_map(&state->blackwell_maps.tokens[i], product.a, shapes[i].m, shapes[i].k, K_TILE / 2,
+                                blackwell::TOKEN_BOX, CU_TENSOR_MAP_SWIZZLE_128B);
+        if (status) return status;
+    }
+    TRY(cudaFuncSetAttribute(blackwell::wagmi_blackwell, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             blackwell::SHARED_BYTES));
+    int device, processors;
+    TRY(cudaGetDevice(&device));
+    TRY(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+    Schedule plan = whole_tiles(shapes, processors);
+    std::vector<blackwell::DeviceTile> tiles;
+    for (const Piece &piece : plan.pieces) {
+        const TokenTile &tokens = plan.tiles[piece.tile];
+        const Product &product = state->products[tokens.problem];
+        tiles.push_back({product.sfa, product.sfb, product.c, tokens.problem, piece.row_block * M_TILE, tokens.first,
+                         tokens.count, tokens.n, product.shape.n, product.shape.k});
+    }
+    blackwell::DeviceTile *on_device;
+    int *first_tile;
+    TRY(upload(state, tiles, &on_device));
+    TRY(upload(state, plan.first_piece, &first_tile));
+    state->blocks = processors;
+    state->blackwell_work = {on_device, first_tile};
+    return cudaSuccess;
+}
+
+int rgpu_prepare(const rgpu_case *problem, void **out) {
+    State *state = new State();
+    *out = state;
+    int status = products_of(problem, &state->products);
+    if (status) return status;
+    std::vector<Shape> shapes;
+    for (const Product &product : state->products) shapes.push_back(product.shape);
+    TRY(cudaMemcpyFromSymbol(&state->path, built_for, sizeof(int)));
+    const char *asked = getenv("WAGMIV67_PATH");
+    if (asked && !strcmp(asked, "mma")) state->path = 80;
+    switch (state->path) {
+    case 100: return prepare_blackwell(state, shapes);
+    case 90: return prepare_hopper(state, shapes);
+    default: return prepare_mma(state, shapes);
+    }
+}
+
+static cudaError_t launch_hopper(const State *state, cudaStream_t stream) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(state->blocks);
+    config.blockDim = dim3(hopper::THREADS);
+    config.dynamicSmemBytes = hopper::SHARED_BYTES;
+    config.stream = stream;
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, state->hopper_kernel, state->hopper_maps, state->hopper_work);
+}
+
+int rgpu_launch(void *opaque, cudaStream_t stream) {
+    const State *state = (const State *)opaque;
+    if (state->path == 100) {
+        blackwell::wagmi_blackwell<<<state->blocks, blackwell::THREADS, blackwell::SHARED_BYTES, stream>>>(
+            state->blackwell_maps, state->blackwell_work);
+        return cudaGetLastError();
+    }
+    wagmi_tokens<<<dim3(state->slabs_most, state->tile_count, state->row_parts), TOKEN_THREADS, 0, stream>>>(state->tiles);
+    TRY(cudaGetLastError());
+    if (state->path == 90) return launch_hopper(state, stream);
+    mma::wagmi_mma<<<state->piece_count, mma::THREADS, mma::SHARED_BYTES, stream>>>(state->pieces, state->weights);
+    return cudaGetLastError();
+}
+
+void rgpu_finish(void *opaque) {
+    State *state = (State *)opaque;
+    if (state) {
+        for (void *allocation : state->allocations) cudaFree(allocation);
+        delete state;
+    }
+}
+
+// [reference] device: the same products, slowly.
+extern "C" RGPU_EXPORT int wagmi_reference(const rgpu_case *problem, cudaStream_t stream) {
+    std::vector<Product> products;
+    int status = products_of(problem, &products);
+    if (status) return status;
+    for (const Product &p : products) {
+        dim3 grid(ceil_div(p.shape.n, 128), p.shape.m);
+        wagmi_reference_kernel<<<grid, 128, 0, stream>>>(p.a, p.b, p.sfa, p.sfb, p.c, p.shape.m, p.shape.n, p.shape.k);
+        TRY(cudaGetLastError());
+    }
+    return 0;
+}
