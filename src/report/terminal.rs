@@ -27,7 +27,7 @@ pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
         hotspots::hotspots(&mut page, spots);
     }
     timeline::kernels(&mut page, profile);
-    timeline::busy(&mut page, subject);
+    timeline::busy(&mut page, profile);
     timeline::regions(&mut page, profile);
     code::sanitizer(&mut page, profile);
     code::code(&mut page, profile);

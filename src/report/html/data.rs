@@ -9,7 +9,7 @@ use crate::model::hotspots::LaunchSpots;
 use crate::model::launch::{Roof, RuleMessage, Stall};
 use crate::model::profile::{CaseResult, Correctness, Gap, KernelInfo, RunInfo, Timing};
 use crate::model::sanitizer::SanitizerResult;
-use crate::model::timeline::{CopySum, KernelSum};
+use crate::model::timeline::{CopySum, KernelSum, Timeline};
 use crate::model::trace::{Trace, WorkKind};
 use crate::model::{
     Classification, Comparison, Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Value,
@@ -62,6 +62,7 @@ pub(super) struct Page<'a> {
     pub(super) hotspots: Vec<LaunchSpots>,
     pub(super) trace: Option<PageTrace<'a>>,
     busy: Option<Busy>,
+    timeline: Option<&'a Timeline>,
     comparison: Option<&'a Comparison>,
     left_out: Vec<String>,
 }
@@ -144,6 +145,7 @@ impl<'a> Page<'a> {
             warnings: &profile.warnings,
             hotspots: spots(subject, caps, &mut left_out),
             busy: subject.trace.and_then(busy::busy),
+            timeline: profile.timeline.as_ref(),
             comparison: subject.comparison,
             trace,
             left_out,

@@ -134,7 +134,7 @@ function timeline() {
     canvas.dataset.drawn = drawn;
   }
 
-  const words = event => {
+  const facts = event => {
     const parts = [duration(event.length) + (event.open ? " (never closed)" : ""), "at " + duration(event.start)];
     if (event.size) parts.push(`${bytes(event.size)}, ${rate(event.size / event.length * 1e9, "B/s")}`);
     if (event.waits) parts.push("waits for the GPU");
@@ -142,7 +142,7 @@ function timeline() {
   };
   const pick = hit => {
     picked = hit;
-    told.replaceChildren(el("b", null, hit.event.name), " " + words(hit.event));
+    told.replaceChildren(el("b", null, hit.event.name), " " + facts(hit.event));
     const { start, length } = hit.event;
     if (start < from || start + length > to) view(start - (to - from) / 3, to - from);
     if (page.launches[hit.event.launch] && page.launches[hit.event.launch].detailed) choose(hit.event.launch);
@@ -192,7 +192,7 @@ function timeline() {
     const found = !dragged && hit(e.clientX - box.left, e.clientY - box.top);
     tip.classList.toggle("gone", !found);
     if (found) {
-      tip.replaceChildren(el("b", null, found.event.name), words(found.event));
+      tip.replaceChildren(el("b", null, found.event.name), facts(found.event));
       tip.style.left = Math.min(e.clientX + 14, window.innerWidth - tip.offsetWidth - 8) + "px";
       tip.style.top = e.clientY + 16 + "px";
     }
@@ -214,17 +214,40 @@ function timeline() {
     if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
   });
   const button = (text, name, f) => el("button", { type: "button", "aria-label": name, title: name, on: { click: f } }, text);
-  section("timeline", "Timeline", page.idle_text || null,
+  section("timeline", "Timeline", null,
     el("div", { class: "tools" }, button("−", "Zoom out", () => zoom(2)), button("+", "Zoom in", () => zoom(0.5)),
       button("←", "Move left", () => move(-0.3)), button("→", "Move right", () => move(0.3)), button("All", "Show all", () => view(0, span)),
       trace.work.length ? button("GPU work", "From the first to the last piece of GPU work", () => view(...work)) : null,
       el("span", { class: "count" }, `${plural(trace.work.length, "piece")} of GPU work, ${plural(trace.ranges.length, "range")}, ${plural(trace.calls.length, "call")}${trace.cut ? `; ${count(trace.cut)} more events left out` : ""}`)),
-    el("div", { class: "lanes" }, canvas), told, copies());
+    el("div", { class: "lanes" }, canvas), told, waiting(gap => view(gap.start_ns - gap.duration_ns, 3 * gap.duration_ns)), copies());
   repaint.push(draw);
   new ResizeObserver(draw).observe(canvas);
   // Starting up takes long and tells little: begin where the GPU works.
   if (trace.work.length && work[1] < span / 2) view(...work);
   else draw();
+}
+
+/** What each GPU waited for, and its longest waits; a click shows one. */
+function waiting(show) {
+  if (!page.timeline) return null;
+  return page.timeline.devices.map(d => {
+    const most = Math.max(1, ...d.waiting.map(w => w.total_ns));
+    const share = percent(100 * d.busy_ns / Math.max(1, d.span_ns));
+    return [
+      el("h3", null, `GPU ${d.device}: busy ${share} of ${duration(d.span_ns)} from its first to its last kernel`),
+      d.waiting.length ? el("div", { class: "bars" }, d.waiting.map(w => [
+        el("span", null, words(w.cause)), el("span", { class: "track" }, bar("fill", w.total_ns / most, 1)),
+        el("span", { class: "num" }, duration(w.total_ns)), el("span", { class: "num dim extra" }, plural(w.gaps, "gap")),
+      ])) : null,
+      d.gaps.length ? el("details", null, el("summary", null, "Longest times without a kernel"), table([
+        { label: "at", num: true, cell: g => el("button", { type: "button", on: { click: () => show(g) } }, duration(g.start_ns)), key: g => g.start_ns },
+        { label: "length", num: true, cell: g => duration(g.duration_ns), key: g => g.duration_ns },
+        { label: "cause", cell: g => words(g.cause), key: g => g.cause },
+        { label: "after", cell: g => kernelName(g.after) }, { label: "before", cell: g => kernelName(g.before) },
+        { label: "call", cell: g => g.call || "" },
+      ], d.gaps, { label: "times without a kernel", limit: 20 })) : null,
+    ];
+  });
 }
 
 function copies() {

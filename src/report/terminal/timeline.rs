@@ -2,11 +2,10 @@
 
 use super::{Page, SHOWN};
 use crate::model::Profile;
-use crate::report::busy;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
 use crate::report::text::short_name;
-use crate::report::{Align, Grid, Subject};
+use crate::report::{Align, Grid};
 
 /// A timeline's kernels, summed by name.
 pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
@@ -49,13 +48,27 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
     page.table("copies", grid);
 }
 
-/// How much of the time the GPU worked.
-pub(super) fn busy(page: &mut Page<'_>, subject: &Subject<'_>) {
-    let Some(busy) = subject.trace.and_then(busy::busy) else { return };
+/// How much of the time each GPU worked, and what it waited for.
+pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
+    let Some(timeline) = profile.timeline.as_ref().filter(|t| !t.devices.is_empty()) else {
+        return;
+    };
     page.line("");
-    let (worked, span) = (duration(busy.busy_ns as f64), duration(busy.span_ns as f64));
-    let share = percent(busy.percent());
-    page.field("GPU busy", &format!("{share}: {worked} of {span} from first to last event"));
+    for device in &timeline.devices {
+        let share = percent(100.0 * device.busy_ns as f64 / device.span_ns.max(1) as f64);
+        let span = duration(device.span_ns as f64);
+        let mut text = format!("busy {share} of {span} from first to last kernel");
+        let causes: Vec<String> = device
+            .waiting
+            .iter()
+            .take(4)
+            .map(|w| format!("{} {}", w.cause.replace('_', " "), duration(w.total_ns as f64)))
+            .collect();
+        if !causes.is_empty() {
+            text += &format!("; without a kernel: {}", causes.join(", "));
+        }
+        page.field(&format!("GPU {}", device.device), &text);
+    }
 }
 
 pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
