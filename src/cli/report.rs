@@ -6,7 +6,7 @@ mod place;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 pub(super) use open::{Opened, compared, open, saved};
 
@@ -35,6 +35,10 @@ pub(super) struct ReportArgs {
     #[arg(long)]
     pub open: bool,
 
+    /// Look for faults instead: `nvtx`, ranges that do not say what they should. Exits 1 on any
+    #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["format", "out", "open", "redact"])]
+    pub lint: Option<LintName>,
+
     /// Leave out what says where and by whom it was made: host, user, paths, command lines,
     /// environment, source text. The tools' own reports hold all of it and are never included
     #[arg(long)]
@@ -45,6 +49,29 @@ pub(super) struct ReportArgs {
     pub bytes: usize,
 }
 
+/// What can be looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LintName {
+    /// NVTX ranges
+    Nvtx,
+}
+
+/// Prints what the lints find.
+fn lint(app: &App, opened: &Opened) -> Result<Status> {
+    let found = crate::analysis::lint::lint(&opened.profile, opened.beside.trace.as_ref());
+    if app.global.json {
+        app.print_json(&found)?;
+    } else {
+        for finding in &found {
+            app.print(&format!("{}: {}\n  {}\n", finding.id, finding.text, finding.hint));
+        }
+    }
+    if found.is_empty() {
+        app.say("no fault was found in the NVTX ranges");
+    }
+    Ok(if found.is_empty() { 0 } else { Exit::Findings as u8 })
+}
+
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     let kept = compare::kept_by(app, &args.what)?;
@@ -52,11 +79,18 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "redact", "a comparison cannot be redacted")
             .hint("redact the report of each side: `rgpu report RUN --redact`"));
     }
+    if kept.is_some() && args.lint.is_some() {
+        return Err(Failure::new(Exit::Usage, "lint", "a comparison has no ranges of its own")
+            .hint("look at each side: `rgpu report RUN --lint nvtx`"));
+    }
     let mut opened = match kept {
         Some(kept) if args.format.as_deref() == Some("html") => compared(app, &args.what, kept)?,
         Some(kept) => return compare::again(app, &kept, &args.what, args.format.as_deref()),
         None => open(app, &args.what)?,
     };
+    if args.lint == Some(LintName::Nvtx) {
+        return lint(app, &opened);
+    }
     if args.redact {
         crate::redact::redact(&mut opened.profile, &mut opened.beside).map_err(|e| {
             Failure::new(Exit::Bug, "redact", "the report cannot be redacted").because(&e)

@@ -55,6 +55,7 @@ const REGISTRIES: &[(&str, &str, &[&str])] = &[
             "text",
         ],
     ),
+    ("src/analysis/lint", "LINTS", &["tests"]),
     ("src/tool", "TOOLS", &["plan"]),
     ("src/kernel/language", "LANGUAGES", &[]),
 ];

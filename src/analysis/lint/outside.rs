@@ -1,0 +1,35 @@
+//! Kernels that no range claims.
+
+use super::{Lint, Linted, distinct, some_of};
+use crate::model::trace::WorkKind;
+
+pub(super) const LINT: Lint = Lint {
+    id: "kernels_outside_ranges",
+    hint: "put a range around them; push/pop ranges hold for their own thread only, so work that a \
+           library launches from a thread of its own (autograd) needs a start/end range",
+    apply,
+};
+
+fn apply(linted: &Linted<'_>) -> Vec<String> {
+    let (outside, all) = match linted.trace.filter(|trace| !trace.work.is_empty()) {
+        Some(trace) => {
+            let kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel);
+            // Without its call nothing is known of where a kernel was launched.
+            let outside = kernels.clone().filter(|w| w.regions.is_empty() && w.call.is_some());
+            let names = outside.map(|work| linted.name(work.name).to_owned());
+            (names.collect::<Vec<_>>(), kernels.count())
+        }
+        None => {
+            // Where no launch has a range, the tool was not asked for ranges.
+            let launches = &linted.profile.launches;
+            let asked = launches.iter().any(|launch| !launch.region.is_empty());
+            let outside = launches.iter().filter(|launch| asked && launch.region.is_empty());
+            (outside.map(|launch| launch.kernel.clone()).collect(), launches.len())
+        }
+    };
+    if outside.is_empty() {
+        return Vec::new();
+    }
+    let names = some_of(&distinct(outside.iter().cloned()));
+    vec![format!("{} of {all} kernels were launched outside any range: {names}", outside.len())]
+}
