@@ -19,7 +19,7 @@ fuzz_target!(|file: &[u8]| {
         }
         let _ = (result.rules().count(), result.nvtx());
         for section in result.sections() {
-            let _ = section.raw();
+            let _ = (section.raw(), section.header(), section.tables(), section.rooflines());
         }
     }
     for source in report.sources() {
