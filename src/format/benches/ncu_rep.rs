@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p rgpu-format --bench ncu_rep` measures a report of 7 MB and more that is made of
 //! a recorded launch of `--set full`, several times over. `RGPU_BENCH_NCU_REP=FILE` measures that
-//! file instead; `bench/ncu_import.py` measures NVIDIA's readers on it.
+//! file instead; `benches/ncu_import.py` measures NVIDIA's readers on it.
 
 use std::hint::black_box;
 use std::path::Path;

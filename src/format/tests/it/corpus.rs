@@ -3,8 +3,13 @@
 use std::path::PathBuf;
 
 use rgpu_format::{
-    cubin, ncu_csv::NcuCsv, nsys_rep::NsysReport, nsys_stats::NsysStats, nvtx_log, range_log,
-    sanitizer, torch_trace::TorchTrace,
+    cubin::{self, Table},
+    ncu_csv::NcuCsv,
+    ncu_rep::{Limits, NcuReport},
+    nsys_rep::NsysReport,
+    nsys_stats::NsysStats,
+    nvtx_log, range_log, sanitizer,
+    torch_trace::TorchTrace,
 };
 
 /// The files of one target's corpus.
@@ -37,7 +42,17 @@ fn readers_of_text_bear_what_fuzzing_found() {
 #[test]
 fn readers_of_binaries_bear_what_fuzzing_found() {
     for file in corpus("cubin") {
-        let _ = cubin::read(&file);
+        let _ = (cubin::read(&file), cubin::lines(&file, Table::Source));
+        let _ = cubin::lines(&file, Table::Ptx);
+    }
+    for file in corpus("ncu_rep") {
+        let Ok((report, _)) = NcuReport::read(&file, &Limits::default()) else { continue };
+        for result in report.results() {
+            result.metrics().for_each(|metric| metric.instances().for_each(drop));
+            result.sections().for_each(|section| drop((section.header(), section.tables())));
+            let _ = (result.rules().count(), result.nvtx());
+        }
+        let _ = report.sources();
     }
     for file in corpus("nsys_rep") {
         let _ = NsysReport::salvage(&file).map(|report| report.events(|_| {}));

@@ -209,6 +209,36 @@ fn a_range_has_metrics_and_no_launch() {
 }
 
 #[test]
+fn command_lists_and_graphs_have_metrics_sections_rules_and_sources() {
+    let result = |rules: u32| {
+        Pb::new()
+            .message(4, metric(0, Pb::new().double(3, 7.0)))
+            .message(7, Pb::new().text(1, "SpeedOfLight"))
+            .varint(17, 42)
+            .message(rules, Pb::new().text(1, "SOLBottleneck"))
+    };
+    let bytes = report(&[Block {
+        header: Pb::new().message(4, Pb::new().text(1, "gpu__time_duration.sum")),
+        command_lists: vec![result(21)],
+        graphs: vec![result(22)],
+        ..Block::default()
+    }]);
+    let (report, problems) = read(&bytes);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(report.unknown_fields().total(), 0);
+    let kinds: Vec<_> = report.results().map(|result| result.kind()).collect();
+    assert_eq!(kinds, [ResultKind::CommandList, ResultKind::Graph]);
+    for result in report.results() {
+        let duration = result.metric("gpu__time_duration.sum").unwrap();
+        assert_eq!(duration.value().finite(), Some(7.0));
+        assert_eq!(result.sections().next().unwrap().identifier, "SpeedOfLight");
+        assert_eq!(result.rules().next().unwrap().identifier, "SOLBottleneck");
+        assert_eq!(result.source_references(), [42]);
+        assert!(result.launch().is_none() && result.nvtx().is_none());
+    }
+}
+
+#[test]
 fn a_compressed_report_reads_like_the_plain_one() {
     let bytes = sample();
     let packed = zstd::encode_all(bytes.as_slice(), 3).unwrap();

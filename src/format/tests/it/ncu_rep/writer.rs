@@ -51,6 +51,8 @@ pub(crate) struct Block {
     pub(crate) sources: Vec<Pb>,
     pub(crate) kernels: Vec<Pb>,
     pub(crate) ranges: Vec<Pb>,
+    pub(crate) command_lists: Vec<Pb>,
+    pub(crate) graphs: Vec<Pb>,
 }
 
 fn prefixed(out: &mut Vec<u8>, message: &Pb) {
@@ -64,11 +66,15 @@ pub(crate) fn report(blocks: &[Block]) -> Vec<u8> {
     prefixed(&mut out, &Pb::new().varint(1, 7));
     for block in blocks {
         let mut payload = Vec::new();
-        for entry in block.sources.iter().chain(&block.kernels).chain(&block.ranges) {
-            prefixed(&mut payload, entry);
-        }
         let mut header = block.header.clone();
-        for (number, list) in [(1, &block.sources), (2, &block.kernels), (7, &block.ranges)] {
+        for (number, list) in [
+            (1, &block.sources),
+            (2, &block.kernels),
+            (7, &block.ranges),
+            (8, &block.command_lists),
+            (9, &block.graphs),
+        ] {
+            list.iter().for_each(|entry| prefixed(&mut payload, entry));
             if !list.is_empty() {
                 header = header.varint(number, list.len() as u64);
             }
