@@ -6,7 +6,7 @@
 //!   20261120-101502-vecadd-ncu-3f2a/
 //!     run.json plan-N.json events.jsonl env.json inputs.json config.toml commands.sh
 //!     log/<step>.{stdout,stderr}  raw/  ptx/ cubin/ sass/
-//!     profile.json hotspots.json trace.json report.md
+//!     profile.json hotspots.json trace.json report.md regions/
 //! ```
 //!
 //! Files are written to a temporary name, synced and renamed ([`atomic`]): a reader never sees half
