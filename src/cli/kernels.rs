@@ -97,6 +97,15 @@ impl Line {
     }
 }
 
+/// The first few cases; a kernel may have dozens, and `kernels show` has them all.
+fn in_brief(cases: &[String]) -> String {
+    const SHOWN: usize = 3;
+    match cases.len().saturating_sub(SHOWN) {
+        0 => cases.join(" "),
+        more => format!("{} and {more} more", cases[..SHOWN].join(" ")),
+    }
+}
+
 fn list(app: &App) -> Result<Status> {
     let places = places(app);
     let listed = find::list(&places);
@@ -129,7 +138,7 @@ fn list(app: &App) -> Result<Status> {
         ("folder", Align::Left),
     ]);
     for line in lines {
-        let cases = line.error.unwrap_or_else(|| line.cases.join(" "));
+        let cases = line.error.unwrap_or_else(|| in_brief(&line.cases));
         let ours = places.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
         let folder = if ours { "shipped".to_owned() } else { shown(app, &line.folder) };
         grid.row([line.name, line.mode, line.entry, cases, folder]);
