@@ -35,8 +35,7 @@ pub(super) fn folder_names(names: &[String]) -> Vec<String> {
         };
         first.into_iter().for_each(|at| keeps[at] = true);
     }
-    let mut taken: HashSet<String> =
-        (0..names.len()).filter(|at| keeps[*at]).map(|at| key(at)).collect();
+    let mut taken: HashSet<String> = (0..names.len()).filter(|at| keeps[*at]).map(key).collect();
     let mut folders = plain.clone();
     for at in (0..names.len()).filter(|at| !keeps[*at]) {
         let digest = hex(&names[at]);
