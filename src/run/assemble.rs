@@ -263,11 +263,14 @@ impl Parts {
                 self.profile
                     .gaps
                     .push(Gap { code: "unreadable_artifact".to_owned(), text: text.clone() });
-                return believed.then(|| Refused {
-                    rung: file.rung.clone(),
-                    code: "unreadable_artifact",
-                    text,
-                    metrics: Vec::new(),
+                return believed.then(|| {
+                    self.mark_refused(&file.rung, "unreadable_artifact", &text);
+                    Refused {
+                        rung: file.rung.clone(),
+                        code: "unreadable_artifact",
+                        text,
+                        metrics: Vec::new(),
+                    }
                 });
             }
         };
@@ -294,13 +297,7 @@ impl Parts {
                 self.profile
                     .gaps
                     .push(Gap { code: code.to_owned(), text: format!("{}: {text}", file.rung) });
-                if let Some(record) =
-                    self.profile.ladder.iter_mut().rev().find(|r| r.rung == file.rung)
-                {
-                    record.ok = false;
-                    record.code = code.to_owned();
-                    record.words.clone_from(&text);
-                }
+                self.mark_refused(&file.rung, code, &text);
                 Some(Refused { rung: file.rung.clone(), code, text, metrics })
             }
             _ => {
@@ -320,6 +317,15 @@ impl Parts {
         self.profile.gaps.append(&mut new);
         if let Some(first) = ranges {
             give_to_regions(&mut self.profile, first);
+        }
+    }
+
+    /// Makes the last try of a rung, which the host took for good, a failed one.
+    fn mark_refused(&mut self, rung: &str, code: &str, text: &str) {
+        if let Some(record) = self.profile.ladder.iter_mut().rev().find(|r| r.rung == rung) {
+            record.ok = false;
+            record.code = code.to_owned();
+            record.words = text.to_owned();
         }
     }
 
