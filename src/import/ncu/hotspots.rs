@@ -207,7 +207,7 @@ fn lines(instructions: &[InstructionSpot], code: &Code<'_>) -> Vec<LineSpot> {
     let mut lines: Vec<_> =
         lines.into_iter().map(|(at, line)| LineSpot { text: code.text(&at), at, ..line }).collect();
     let weight = |line: &LineSpot| (line.counts.samples, line.counts.executed);
-    lines.sort_by(|a, b| weight(b).cmp(&weight(a)));
+    lines.sort_by_key(|line| std::cmp::Reverse(weight(line)));
     lines
 }
 
