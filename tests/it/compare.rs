@@ -14,7 +14,7 @@ use crate::laptop::{Laptop, status};
 fn recorded(laptop: &Laptop, name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
     let packed = fs::read(folder.join(name).join("report.ncu-repz")).unwrap();
-    let file = laptop.project(&format!("{name}.ncu-rep"));
+    let file = laptop.project(format!("{name}.ncu-rep"));
     fs::write(&file, zstd::decode_all(packed.as_slice()).unwrap()).unwrap();
     file
 }

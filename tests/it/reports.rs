@@ -72,7 +72,7 @@ fn every_markdown_file_has_all_its_headings_even_without_data() {
             let text = std::fs::read_to_string(laptop.project(format!("set/{name}"))).unwrap();
             let mut rest = text.as_str();
             for heading in *headings {
-                let at = rest.find(&format!("{heading}")).unwrap_or_else(|| {
+                let at = rest.find(heading).unwrap_or_else(|| {
                     panic!("`{heading}` is not in its place in {name} of {file}:\n{text}")
                 });
                 let body = &rest[at + heading.len()..];
