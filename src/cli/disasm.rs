@@ -3,11 +3,13 @@
 
 mod args;
 mod diff;
+mod hot;
 mod show;
 mod tool;
 mod view;
 
 pub(super) use args::DisasmArgs;
+pub(super) use hot::operands;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,9 @@ use crate::store::{Runs, atomic};
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if args.diff {
         return diff::run(app, args);
+    }
+    if args.hot {
+        return hot::run(app, args);
     }
     let files = disasm::inputs(&meant(app, &args.what)?).map_err(|error| failure(&error))?;
     let writes = !args.list && args.view.is_none();

@@ -14,6 +14,7 @@ pub(super) use args::{
 pub(super) use preset::expand as expand_preset;
 
 use super::app::{App, Status};
+use super::disasm;
 use super::progress::Live;
 use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
@@ -173,9 +174,10 @@ fn finish(
             }
             return Ok(0);
         }
-        Ok(Ended::Profile(mut profile, beside, failure)) => {
+        Ok(Ended::Profile(mut profile, mut beside, failure)) => {
             profile.run.seconds = record.seconds;
-            if let Some(hotspots) = &beside.hotspots {
+            if let Some(hotspots) = &mut beside.hotspots {
+                disasm::operands(app, hotspots, &|from| folder.path().join(from));
                 folder.write_json("hotspots.json", hotspots)?;
             }
             if let Some(trace) = &beside.trace {

@@ -15,6 +15,27 @@ pub fn instructions(section: &CodeSection, file: &[u8]) -> Vec<Instruction> {
     sass::decode(section.code(file)).collect()
 }
 
+/// The section in which a function begins, and how far into it.
+///
+/// `index` is the function's number in the symbol table, which tells functions of one name apart;
+/// a number that no function of this name has is passed over.
+pub fn site<'c>(cubin: &'c Cubin, symbol: &str, index: u64) -> Option<(&'c CodeSection, u64)> {
+    let all = || {
+        let of = |s: &'c CodeSection| s.functions.iter().map(move |f| (s, f));
+        cubin.code.iter().flat_map(of).filter(|(_, f)| f.name == symbol)
+    };
+    let exact = all().find(|(_, f)| f.symbol_index as u64 == index);
+    exact.or_else(|| all().next()).map(|(section, f)| (section, f.offset))
+}
+
+/// The instruction `offset` bytes into a section, without its operands.
+pub fn brief(cubin: &Cubin, section: &CodeSection, file: &[u8], offset: u64) -> Option<String> {
+    let from = usize::try_from(offset).ok()?;
+    let bytes = section.code(file).get(from..from.checked_add(16)?)?;
+    let instruction = sass::decode(bytes).next()?;
+    Some(sass::brief(&instruction, cubin.sm.number))
+}
+
 /// The facts of one kernel of a cubin.
 pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
     let section = cubin.code.iter().find(|c| c.index == kernel.section_index);

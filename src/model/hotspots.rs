@@ -54,7 +54,8 @@ pub struct InstructionSpot {
     /// The symbol of its function where that is not the kernel's: a device function that was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// The instruction's text, where a disassembler was at hand.
+    /// The instruction's text, where the report has the code: guard and name, with modifiers and
+    /// operands where nvdisasm was at hand. Branches go to offsets from their section's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sass: Option<String>,
     /// Source position, outermost call first, innermost last; empty without a line table.

@@ -155,3 +155,56 @@ fn two_builds_are_compared_without_addresses() {
     assert!(String::from_utf8_lossy(&same.stdout).contains("identical code"));
     assert_eq!(status(&laptop.run("disasm --diff new.cubin")), 2);
 }
+
+#[test]
+fn hot_instructions_are_listed_with_their_samples_and_waits() {
+    let report = "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz";
+    let laptop = laptop(&[(report, "report.ncu-repz")]);
+    insta::assert_snapshot!(laptop.show("disasm report.ncu-repz --hot"));
+    assert!(!laptop.project("artifacts").exists());
+    insta::assert_snapshot!(laptop.show("disasm report.ncu-repz --hot -k nobody"));
+    let json = laptop.run("disasm report.ncu-repz --hot --json");
+    let spots: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(spots["schema"], "rgpu.hotspots/1");
+    assert_eq!(spots["launches"][0]["instructions"][0]["sass"], "LDC");
+}
+
+#[test]
+fn a_local_nvdisasm_makes_hot_instructions_read_as_on_ncus_source_page() {
+    let case = "ncu/2025.3.1/full-tiled-matmul";
+    let laptop = laptop(&[(&format!("{case}/report.ncu-repz"), "report.ncu-repz")]);
+    let answer = fixture(&format!("{case}/nvdisasm.sass"));
+    let bin = played(
+        &laptop,
+        &format!(
+            "case $1 in --version) echo 'release 13.5, V13.5.37';; *) cat {};; esac",
+            answer.display()
+        ),
+    );
+    let mut command = laptop.rgpu(words("disasm report.ncu-repz --hot --json"));
+    let output = command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).output().unwrap();
+    let spots: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let page = fs::read_to_string(fixture(&format!("{case}/source.csv"))).unwrap();
+    let rows: Vec<(u64, &str)> = page
+        .lines()
+        .filter_map(|line| {
+            let (address, rest) = line.strip_prefix("\"0x")?.split_once("\",\"")?;
+            Some((u64::from_str_radix(address, 16).ok()?, rest.split_once('"')?.0))
+        })
+        .collect();
+    let base = rows[0].0;
+    let mut held = 0;
+    for spot in spots["launches"][0]["instructions"].as_array().unwrap() {
+        let address = spot["address"].as_u64().unwrap();
+        let row = rows.iter().find(|(at, _)| *at == address).unwrap().1;
+        // The page has absolute addresses where branches go, and no hints of register reuse.
+        let word = |word: &str| match word.strip_prefix("0x").map(|n| u64::from_str_radix(n, 16)) {
+            Some(Ok(to)) if to > base => format!("{:#x}", to - base),
+            _ => word.to_owned(),
+        };
+        let row: Vec<String> = row.split_whitespace().map(word).collect();
+        assert_eq!(spot["sass"].as_str().unwrap().replace(".reuse", ""), row.join(" "));
+        held += 1;
+    }
+    assert_eq!(held, 147);
+}

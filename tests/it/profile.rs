@@ -40,6 +40,9 @@ fn ncu_gives_counters_of_each_launch() {
     assert_eq!(profile.correctness.as_ref().unwrap().verdict, "right");
     let host = profile.host.as_ref().unwrap();
     assert_eq!((host.driver.as_deref(), host.cuda.as_deref()), (Some("580.159.04"), Some("13.0")));
+    let hot = laptop.run("disasm latest --hot");
+    let listing = String::from_utf8_lossy(&hot.stdout);
+    assert!(listing.starts_with("vecadd, launch 0: ") && listing.contains("FADD"), "{listing}");
     laptop.wait_until_quiet();
 }
 

@@ -39,6 +39,11 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, conflicts_with_all = ["list", "view", "extract", "out"])]
     pub diff: bool,
 
+    /// Print the instructions of a run, or of an .ncu-rep, with the samples that fell on each and
+    /// what its warps waited for
+    #[arg(long, conflicts_with_all = ["list", "view", "extract", "out", "diff", "tool", "arch", "control_codes", "line_info", "block"])]
+    pub hot: bool,
+
     /// With --diff: end with status 1 where anything differs
     #[arg(long, requires = "diff")]
     pub exit_code: bool,

@@ -36,6 +36,11 @@ pub(super) fn chosen(app: &App, tool: Tool) -> Result<Option<Nvdisasm>> {
     }
 }
 
+/// Whatever nvdisasm there is, without a word where there is none.
+pub(super) fn found(app: &App) -> Option<Nvdisasm> {
+    find(&candidates(app))
+}
+
 /// PATH, a toolkit's home, the project's own environment, a Python environment that is active.
 fn candidates(app: &App) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use crate::cli::app::App;
+use crate::cli::disasm;
 use crate::error::{Exit, Failure, Result};
 use crate::import::{IMPORTERS, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
@@ -147,6 +148,9 @@ fn file(app: &App, path: &Path, shown: &str) -> Result<Opened> {
     }
     let mut beside = Beside::default();
     imported.add_to(&mut profile, &mut beside);
+    if let Some(spots) = &mut beside.hotspots {
+        disasm::operands(app, spots, &|_| path.to_owned());
+    }
     crate::analysis::analyze_all(&mut profile, &beside, &app.config.thresholds.value);
     Ok(Opened { profile, beside, comparison: None, folder: None })
 }

@@ -3,9 +3,10 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use rgpu_format::cubin::{self, Lines, Table};
-use rgpu_format::ncu_rep::{NcuReport, Source};
+use rgpu_format::cubin::{self, Cubin, Lines, Table};
+use rgpu_format::ncu_rep::{Function, NcuReport, Source};
 
+use crate::import::gpu_code;
 use crate::model::hotspots::SourceAt;
 
 /// The sources of one report. Line tables are read when the first launch asks for them, and once.
@@ -18,6 +19,7 @@ pub(super) struct Code<'r> {
 struct Loaded<'r> {
     source: &'r Source<'r>,
     lines: OnceCell<(Lines, Lines)>,
+    cubin: OnceCell<Option<Cubin>>,
 }
 
 /// Where an address lies.
@@ -29,6 +31,8 @@ pub(super) struct Place<'c> {
     /// Source positions, the outermost first.
     pub(super) at: Vec<SourceAt>,
     pub(super) ptx_line: Option<u32>,
+    /// The instruction without its operands.
+    pub(super) sass: Option<String>,
 }
 
 /// No function is larger: an address further on belongs to none.
@@ -43,6 +47,17 @@ pub(super) fn sources<'r>(report: &'r NcuReport<'_>) -> Vec<Source<'r>> {
     sources
 }
 
+impl Loaded<'_> {
+    /// The text of the instruction at an offset of a function; nothing where the report kept no
+    /// cubin, or one that cannot be read.
+    fn sass(&self, function: &Function, offset: u64) -> Option<String> {
+        let file = self.source.cubin;
+        let cubin = self.cubin.get_or_init(|| cubin::read(file).ok()).as_ref()?;
+        let (section, start) = gpu_code::site(cubin, &function.symbol, function.index)?;
+        gpu_code::brief(cubin, section, file, start.checked_add(offset)?)
+    }
+}
+
 impl<'r> Code<'r> {
     /// Over the sources that [`sources`] gave.
     pub(super) fn new(sources: &'r [Source<'r>]) -> Code<'r> {
@@ -55,7 +70,7 @@ impl<'r> Code<'r> {
             texts: texts.collect(),
             sources: sources
                 .iter()
-                .map(|source| Loaded { source, lines: OnceCell::new() })
+                .map(|source| Loaded { source, lines: OnceCell::new(), cubin: OnceCell::new() })
                 .collect(),
         }
     }
@@ -91,7 +106,8 @@ impl<'r> Code<'r> {
         });
         let ptx = ptx.function(&function.symbol, index);
         let ptx_line = ptx.and_then(|function| Some(function.at(offset).first()?.line));
-        Some(Place { symbol: &function.symbol, offset, at: at.collect(), ptx_line })
+        let sass = loaded.sass(function, offset);
+        Some(Place { symbol: &function.symbol, offset, at: at.collect(), ptx_line, sass })
     }
 
     /// The text of a source line, where the report holds the file.
@@ -104,8 +120,6 @@ impl<'r> Code<'r> {
 
 #[cfg(test)]
 mod tests {
-    use rgpu_format::ncu_rep::Function;
-
     use super::*;
 
     #[test]

@@ -58,6 +58,7 @@ impl<'c> Spotter<'c> {
                         function: symbol.map(str::to_owned),
                         at: place.at,
                         ptx_line: place.ptx_line,
+                        sass: place.sass,
                         ..InstructionSpot::default()
                     });
                     Some(found.len() - 1)

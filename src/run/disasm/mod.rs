@@ -9,12 +9,14 @@ mod diff;
 mod inputs;
 mod names;
 mod nvdisasm;
+mod operands;
 mod read;
 
 pub use diff::diff;
 pub use inputs::{InputError, Meant, inputs};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
+pub use operands::{OperandsError, operands};
 pub use read::{Wanted, What, image_bytes, listing, read};
 
 use std::path::PathBuf;

@@ -60,14 +60,25 @@ pub fn listing(
     text
 }
 
-/// Guard and name, e.g. `@!P0 LDG`.
+/// Guard and name in a column, e.g. `@!P0 LDG`.
 fn line(instruction: &Instruction, sm: u32) -> String {
+    let (guard, name) = parts(instruction, sm);
+    format!("{guard:>5} {name}")
+}
+
+/// What is known of an instruction without its operands: guard and name, e.g. `@!P0 LDG`.
+pub fn brief(instruction: &Instruction, sm: u32) -> String {
+    let (guard, name) = parts(instruction, sm);
+    format!("{guard} {name}").trim_start().to_owned()
+}
+
+fn parts(instruction: &Instruction, sm: u32) -> (String, Mnemonic) {
     let name = mnemonic(instruction, sm);
     let mut guard = instruction.guard().map_or(String::new(), |g| g.to_string());
     if uniform_guard(name) {
         guard = guard.replace('P', "UP");
     }
-    format!("{guard:>5} {name}")
+    (guard, name)
 }
 
 /// Whether the guard is a predicate of the uniform datapath.

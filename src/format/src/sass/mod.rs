@@ -36,6 +36,6 @@ mod table;
 pub use class::{Access, Class};
 pub use flow::{Block, blocks, trimmed};
 pub use instruction::{Control, Guard, Instruction, decode};
-pub use listing::{Columns, listing};
+pub use listing::{Columns, brief, listing};
 pub use mix::{ClassCount, Mix, mix};
 pub use mnemonic::{Mnemonic, mnemonic};

@@ -143,6 +143,30 @@ fn every_row_of_ncus_source_page_has_the_same_numbers_here() {
 }
 
 #[test]
+fn every_instruction_is_named_as_ncus_source_page_names_it() {
+    for case in ["full-vecadd", "full-tiled-matmul"] {
+        let spots = spots(case);
+        let rows: BTreeMap<String, String> = source_page(case)
+            .into_iter()
+            .map(|row| (row["Address"].clone(), row["Source"].trim().to_owned()))
+            .collect();
+        for spot in &spots.instructions {
+            let row = &rows[&format!("{:#x}", spot.address.unwrap())];
+            // Guard and name; modifiers and operands take nvdisasm.
+            let words = if row.starts_with('@') { 2 } else { 1 };
+            let known: Vec<&str> = row.split_whitespace().take(words).collect();
+            let mut known = known.join(" ");
+            if let Some(dot) = known.find('.') {
+                known.truncate(dot);
+            }
+            assert_eq!(spot.sass.as_deref(), Some(known.as_str()), "{case}: {row}");
+        }
+        let named: usize = rows.values().filter(|row| *row != "NOP").count();
+        assert!(spots.instructions.len() >= named, "{case}: only padding is not counted");
+    }
+}
+
+#[test]
 fn instructions_and_lines_lead_to_the_source_inside_the_report() {
     let spots = spots("full-tiled-matmul");
     let first = &spots.instructions[0];

@@ -1,0 +1,173 @@
+//! Operands for the hot spots of a report: nvdisasm's text of the code inside it, joined by address.
+//!
+//! The import names every instruction of its own; here nvdisasm's text takes the name's place where
+//! both name the same instruction. So a wrong join costs operands and never tells a wrong
+//! instruction.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use rgpu_format::cubin::{self, Cubin};
+use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Source};
+
+use super::nvdisasm::{Nvdisasm, ToolError};
+use crate::import::gpu_code;
+use crate::model::HotSpots;
+
+/// Why hot spots stay without operands.
+#[derive(Debug, thiserror::Error)]
+pub enum OperandsError {
+    /// The report is not there, or not readable.
+    #[error("the report cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    /// Its format.
+    #[error(transparent)]
+    Report(#[from] Error),
+    /// nvdisasm.
+    #[error("nvdisasm did not serve: {0}")]
+    Tool(#[from] ToolError),
+}
+
+/// Text by the section's name and the offset in it.
+type Texts = HashMap<(String, u64), String>;
+
+/// One cubin of a report, disassembled.
+struct Code<'r> {
+    source: &'r Source<'r>,
+    cubin: Cubin,
+    texts: Texts,
+}
+
+/// Puts operands into the hot spots that come `from` the report at `path`; returns how many
+/// instructions have them now.
+///
+/// # Errors
+/// [`OperandsError`]; the hot spots are then as they were.
+pub fn operands(
+    hotspots: &mut HotSpots,
+    from: &str,
+    path: &Path,
+    tool: &Nvdisasm,
+) -> Result<usize, OperandsError> {
+    let bytes = std::fs::read(path)?;
+    let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
+    let sources = report.sources();
+    let mut codes = Vec::new();
+    for source in &sources {
+        // A cubin that cannot be read has cost the names already, and is no reason to stop.
+        let Ok(cubin) = cubin::read(source.cubin) else { continue };
+        let symbols = symbols(hotspots, from, source, &cubin);
+        if !symbols.is_empty() {
+            let texts = texts(&tool.listing(source.cubin, &[], &symbols)?);
+            codes.push(Code { source, cubin, texts });
+        }
+    }
+    let mut joined = 0;
+    let spots = hotspots.launches.iter_mut().filter(|launch| launch.from == from);
+    for spot in spots.flat_map(|launch| &mut launch.instructions) {
+        let Some(address) = spot.address else { continue };
+        let known = spot.sass.as_deref();
+        let found = codes.iter().filter_map(|code| code.at(address, spot.offset));
+        if let Some(text) = found.into_iter().find(|text| same(known, text)) {
+            spot.sass = Some(text.to_owned());
+            joined += 1;
+        }
+    }
+    Ok(joined)
+}
+
+/// The functions to disassemble, by the number of their symbol: those whose sections have hot
+/// spots. A library's cubin may hold thousands of others.
+fn symbols(hotspots: &HotSpots, from: &str, source: &Source<'_>, cubin: &Cubin) -> Vec<usize> {
+    let launches = hotspots.launches.iter().filter(|launch| launch.from == from);
+    let addresses = launches.flat_map(|launch| &launch.instructions).filter_map(|i| i.address);
+    let functions: BTreeMap<u64, _> = addresses
+        .filter_map(|address| source.function_at(address))
+        .map(|(function, _)| (function.address, function))
+        .collect();
+    let sections = functions.values().filter_map(|function| {
+        gpu_code::site(cubin, &function.symbol, function.index).map(|(section, _)| section)
+    });
+    let all = sections.flat_map(|section| &section.functions).map(|f| f.symbol_index);
+    all.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+impl Code<'_> {
+    /// The text of the instruction that lay at `address`, `offset` into its function.
+    fn at(&self, address: u64, offset: u64) -> Option<&str> {
+        let (function, from_start) = self.source.function_at(address)?;
+        let site = gpu_code::site(&self.cubin, &function.symbol, function.index);
+        let (section, start) = site.filter(|_| from_start == offset)?;
+        let key = (section.name.clone(), start.checked_add(offset)?);
+        self.texts.get(&key).map(String::as_str)
+    }
+}
+
+/// Whether nvdisasm's `text` is of the instruction whose guard and name are known.
+fn same(known: Option<&str>, text: &str) -> bool {
+    let Some(known) = known else { return true };
+    let rest = |text: &str| text.strip_prefix(known).map(|rest| rest.chars().next());
+    // A number in a name's place: no table of ours has the opcode.
+    known.contains("op_0x") || matches!(rest(text), Some(None | Some('.' | ' ')))
+}
+
+/// The instructions of a listing. Labels become the offsets where they stand.
+fn texts(listing: &str) -> Texts {
+    let (mut texts, mut labels) = (Texts::new(), BTreeMap::new());
+    let (mut section, mut waiting) = ("", Vec::new());
+    for line in listing.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix(".section") {
+            let name = rest.trim_start().split(',').next().unwrap_or_default();
+            section = name.trim_matches('"').strip_prefix(".text.").unwrap_or_default();
+            waiting.clear();
+        } else if let Some((offset, text)) = instruction(line) {
+            labels.extend(waiting.drain(..).map(|label| ((section, label), offset)));
+            texts.insert((section.to_owned(), offset), text.to_owned());
+        } else if let Some(label) = line.strip_suffix(':') {
+            waiting.push(label);
+        }
+    }
+    for ((section, _), text) in &mut texts {
+        let Some((head, rest)) = text.split_once("`(") else { continue };
+        let Some((label, tail)) = rest.split_once(')') else { continue };
+        if let Some(offset) = labels.get(&(section.as_str(), label)) {
+            *text = format!("{head}{offset:#x}{tail}");
+        }
+    }
+    texts
+}
+
+/// Offset and text of `/*00a0*/   @P0 BRA 0x40 ;`.
+fn instruction(line: &str) -> Option<(u64, &str)> {
+    let (offset, text) = line.strip_prefix("/*")?.split_once("*/")?;
+    let offset = u64::from_str_radix(offset, 16).ok()?;
+    // Where instructions come in pairs, braces stand around them.
+    let text = text.trim().trim_start_matches('{').split(';').next()?;
+    Some((offset, text.trim())).filter(|(_, text)| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_become_offsets_and_sections_keep_their_instructions_apart() {
+        let listing = "\t.section\t.text.a,\"ax\",@progbits\na:\n.text.a:\n\
+             /*0000*/   @!P0 BRA `(.L_x_1) ;\n.L_x_1:\n/*0010*/   EXIT ;\n\
+             \t.section\t.text.b,\"ax\",@progbits\n/*0000*/   BRA `(.L_x_1) ;\n";
+        let texts = texts(listing);
+        let at = |section: &str, offset| texts[&(section.to_owned(), offset)].as_str();
+        assert_eq!(at("a", 0), "@!P0 BRA 0x10");
+        assert_eq!(at("a", 16), "EXIT");
+        assert_eq!(at("b", 0), "BRA `(.L_x_1)");
+    }
+
+    #[test]
+    fn a_text_of_another_instruction_is_not_taken() {
+        assert!(same(Some("LDG"), "LDG.E R0, desc[UR4][R14.64]"));
+        assert!(same(Some("@!P0 BRA"), "@!P0 BRA 0x10"));
+        assert!(same(Some("EXIT"), "EXIT") && same(None, "EXIT"));
+        assert!(!same(Some("LD"), "LDG.E R0, desc[UR4][R14.64]"));
+        assert!(!same(Some("BRA"), "@!P0 BRA 0x10"));
+    }
+}
