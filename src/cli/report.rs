@@ -8,10 +8,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use open::open_within;
 pub(super) use open::{Opened, compared, open, saved};
 
 use super::app::{App, Status};
 use super::compare;
+use super::profile::bytes;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{REPORTS, Style, report};
 
@@ -43,6 +45,10 @@ pub(super) struct ReportArgs {
     /// environment, source text. The tools' own reports hold all of it and are never included
     #[arg(long)]
     pub redact: bool,
+
+    /// Refuse a file that is larger than this, as it lies there or unpacked
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "4GiB")]
+    pub max_size: u64,
 
     /// Most bytes that `--format brief` may take
     #[arg(long, value_name = "N", default_value_t = Style::default().budget)]
@@ -86,7 +92,7 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     let mut opened = match kept {
         Some(kept) if args.format.as_deref() == Some("html") => compared(app, &args.what, kept)?,
         Some(kept) => return compare::again(app, &kept, &args.what, args.format.as_deref()),
-        None => open(app, &args.what)?,
+        None => open_within(app, &args.what, args.max_size)?,
     };
     if args.lint == Some(LintName::Nvtx) {
         return lint(app, &opened);

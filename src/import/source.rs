@@ -34,7 +34,7 @@ pub enum Traced {
 }
 
 /// Larger files are refused unless the user raises it.
-const DEFAULT_MAX_BYTES: u64 = 4 << 30;
+pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 
 impl<'a> Source<'a> {
     /// A file of which nothing in particular was asked.

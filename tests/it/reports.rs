@@ -164,3 +164,11 @@ fn a_schema_check_names_each_violation_with_its_place() {
             .join("\n")
     );
 }
+
+#[test]
+fn a_file_above_the_limit_is_refused_packed_or_unpacked() {
+    let laptop = matmul();
+    insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --max-size 10kB"));
+    // It fits as it lies there and not unpacked.
+    insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --max-size 200kB"));
+}

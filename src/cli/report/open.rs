@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::cli::app::App;
 use crate::cli::disasm;
 use crate::error::{Exit, Failure, Result};
-use crate::import::{IMPORTERS, Source};
+use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Beside, Comparison, Profile};
 use crate::report::Subject;
@@ -37,9 +37,14 @@ impl Opened {
 
 /// Opens what a user typed: a file, else a run by id, prefix, `latest` or folder.
 pub(in crate::cli) fn open(app: &App, what: &str) -> Result<Opened> {
+    open_within(app, what, DEFAULT_MAX_BYTES)
+}
+
+/// The same with another limit of a file's bytes, as it lies there and unpacked.
+pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<Opened> {
     let path = Path::new(what);
     if path.is_file() {
-        return file(app, path, what);
+        return file(app, path, what, max_bytes);
     }
     let found = Runs::new(&app.config.runs_dir.value).find(what);
     saved(&found.map_err(|e| Failure::from(e).hint(format!("and there is no file `{what}`")))?)
@@ -104,7 +109,7 @@ fn saved_profile(folder: &RunFolder) -> Result<Profile> {
 }
 
 /// A profile of one file alone.
-fn file(app: &App, path: &Path, shown: &str) -> Result<Opened> {
+fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<Opened> {
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
     };
@@ -125,10 +130,18 @@ fn file(app: &App, path: &Path, shown: &str) -> Result<Opened> {
         .cause(format!("it begins with `{}`", first.escape_debug()))
         .hint(format!("kinds: {kinds}")));
     };
-    let mut imported = (importer.import)(&Source::new(path, shown).alone()).map_err(|e| {
-        Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood")
-            .file(shown)
-            .because(&e)
+    let source = Source { max_bytes, ..Source::new(path, shown).alone() };
+    let mut imported = (importer.import)(&source).map_err(|e| {
+        let failure =
+            Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood")
+                .file(shown)
+                .because(&e);
+        match e {
+            ImportError::TooLarge { .. } => {
+                failure.hint("read it all the same: `--max-size BYTES`")
+            }
+            _ => failure,
+        }
     })?;
     let mut profile = Profile {
         schema: SCHEMA.to_owned(),
