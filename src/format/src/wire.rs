@@ -80,7 +80,11 @@ impl<'a> Message<'a> {
     /// The bytes as text; what is not UTF-8 is replaced, since kernel names come from compilers
     /// and range names from anybody.
     pub fn text(&self) -> Cow<'a, str> {
-        String::from_utf8_lossy(self.bytes)
+        // Checking first is the quicker way for what is UTF-8, and nearly all of it is.
+        match std::str::from_utf8(self.bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(self.bytes),
+        }
     }
 }
 
@@ -208,7 +212,24 @@ impl<'a> Fields<'a> {
         self.take(N)?.try_into().ok()
     }
 
+    /// The next field where it is bytes whose tag and length take a byte each. Large reports are
+    /// runs of such small messages, and this much is worth having inline in every walk.
     #[inline]
+    fn small_bytes(&mut self) -> Option<Field<'a>> {
+        let [tag @ 0x08..0x80, length @ ..0x80, rest @ ..] = self.bytes.get(self.at..)? else {
+            return None;
+        };
+        if tag & 7 != 2 {
+            return None;
+        }
+        let bytes = rest.get(..usize::from(*length))?;
+        let offset = self.base + self.at;
+        self.at += 2 + bytes.len();
+        let value = Value::Bytes(Message::new(bytes, offset + 2));
+        Some(Field { number: u32::from(tag >> 3), value, offset })
+    }
+
+    /// Any next field.
     fn field(&mut self) -> Result<Field<'a>, WireError> {
         let offset = self.base + self.at;
         let tag = self.varint()?;
@@ -248,12 +269,32 @@ impl<'a> Iterator for Fields<'a> {
         if self.at >= self.bytes.len() {
             return None;
         }
+        if let Some(field) = self.small_bytes() {
+            return Some(Ok(field));
+        }
         let field = self.field();
         if field.is_err() {
             self.at = self.bytes.len();
         }
         Some(field)
     }
+}
+
+/// The bytes as one varint of up to nine bytes and nothing else, if they are that.
+#[inline]
+pub(crate) fn lone_varint(bytes: &[u8]) -> Option<u64> {
+    let (&last, before) = bytes.split_last()?;
+    if last >= 0x80 || before.len() > 8 {
+        return None;
+    }
+    let mut value = u64::from(last);
+    for &byte in before.iter().rev() {
+        if byte < 0x80 {
+            return None;
+        }
+        value = value << 7 | u64::from(byte & 0x7f);
+    }
+    Some(value)
 }
 
 #[cfg(test)]
@@ -273,6 +314,25 @@ mod tests {
         assert_eq!(fields[2].message().map(|m| m.offset()), Some(114));
         assert!(matches!(fields[3].value, Value::Fixed32(1)));
         assert_eq!(fields.iter().map(|f| f.offset).collect::<Vec<_>>(), [100, 103, 112, 116]);
+    }
+
+    #[test]
+    fn a_lone_varint_is_read_as_a_field_would_be() {
+        for value in [0, 1, 0x7f, 0x80, 0x7fff_1234_5678, (1 << 63) - 1] {
+            let mut bytes = vec![0x08];
+            let mut rest: u64 = value;
+            while rest >= 0x80 {
+                bytes.push(rest as u8 | 0x80);
+                rest >>= 7;
+            }
+            bytes.push(rest as u8);
+            let field = Message::new(&bytes, 0).fields().next().unwrap().unwrap();
+            assert_eq!(field.varint(), Some(value));
+            assert_eq!(lone_varint(&bytes[1..]), Some(value));
+        }
+        for bytes in [&[][..], &[0x80], &[1, 1], &[0x80, 1, 0], &[0xff; 10]] {
+            assert_eq!(lone_varint(bytes), None, "{bytes:x?}");
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub struct Metric<'a> {
 
 impl<'a> Metric<'a> {
     /// Reads the metric; without a name in the table there is none.
+    #[inline]
     pub(super) fn read(
         message: Message<'a>,
         strings: &Strings<'a>,
@@ -41,6 +42,7 @@ impl<'a> Metric<'a> {
         Metric::walk(message, strings, notes, |notes, instance| Instance::check(instance, notes));
     }
 
+    #[inline]
     fn walk(
         message: Message<'a>,
         strings: &Strings<'a>,
@@ -110,7 +112,11 @@ pub struct Instance<'a> {
 impl<'a> Instance<'a> {
     const EMPTY: Self = Instance { correlation: MetricValue::Missing, value: MetricValue::Missing };
 
+    #[inline]
     fn check(message: Message<'a>, notes: &mut Notes) {
+        if Instance::usual(message).is_some() {
+            return;
+        }
         notes.walk(message, INSTANCE, |notes, field| match field.number {
             1 | 2 => field.message().map(|message| drop(MetricValue::read(message, notes))),
             _ => None,
@@ -119,6 +125,24 @@ impl<'a> Instance<'a> {
 
     #[inline]
     fn read(message: Message<'a>) -> Self {
+        Instance::usual(message).unwrap_or_else(|| Instance::read_any(message))
+    }
+
+    /// Both values in their order, each a double or a 64-bit integer, and nothing else: nearly all
+    /// instances of a full report. Such values are short, so a longer length ends here by itself.
+    #[inline]
+    fn usual(message: Message<'a>) -> Option<Self> {
+        let [0x0a, length, rest @ ..] = message.bytes() else { return None };
+        let (correlation, rest) = rest.split_at_checked(usize::from(*length))?;
+        let [0x12, length, value @ ..] = rest else { return None };
+        if usize::from(*length) != value.len() {
+            return None;
+        }
+        let correlation = MetricValue::lone_number(correlation)?;
+        Some(Instance { correlation, value: MetricValue::lone_number(value)? })
+    }
+
+    fn read_any(message: Message<'a>) -> Self {
         let mut instance = Instance::EMPTY;
         for field in message.fields().flatten() {
             match (field.number, field.message()) {
@@ -140,10 +164,50 @@ pub struct Instances<'a> {
 impl<'a> Iterator for Instances<'a> {
     type Item = Instance<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Instance<'a>> {
-        self.fields.by_ref().flatten().find_map(|field| {
-            let message = field.message().filter(|_| field.number == 3)?;
-            Some(Instance::read(message))
-        })
+        while let Some(Ok(field)) = self.fields.next() {
+            if let (3, Some(message)) = (field.number, field.message()) {
+                return Some(Instance::read(message));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Field;
+
+    #[test]
+    fn the_quick_way_takes_only_whole_instances_and_reads_them_as_the_walk_does() {
+        let double = [0x0a, 3, 0x28, 0x96, 0x01, 0x12, 9, 0x19, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
+        let integer = [0x0a, 3, 0x28, 0x96, 0x01, 0x12, 3, 0x28, 0x80, 0x02];
+        let mut cases = Vec::new();
+        for whole in [&double[..], &integer] {
+            assert!(Instance::usual(Message::new(whole, 0)).is_some());
+            for at in 0..whole.len() {
+                cases.push(whole[..at].to_vec());
+                cases.extend((0..=u8::MAX).map(|byte| {
+                    let mut changed = whole.to_vec();
+                    changed[at] = byte;
+                    changed
+                }));
+            }
+        }
+        for bytes in cases {
+            let message = Message::new(&bytes, 0);
+            let Some(usual) = Instance::usual(message) else { continue };
+            let walked = Instance::read_any(message);
+            assert_eq!(format!("{usual:?}"), format!("{walked:?}"), "{bytes:x?}");
+            let fields: Vec<_> = message.fields().collect::<Result<_, _>>().unwrap();
+            assert_eq!(fields.iter().map(|field| field.number).collect::<Vec<_>>(), [1, 2]);
+            for value in fields.iter().filter_map(|field| field.message()) {
+                let known =
+                    |field: &Field<'_>| field.double().is_some() || field.varint().is_some();
+                assert!(value.fields().all(|field| field.is_ok_and(|f| known(&f))), "{bytes:x?}");
+            }
+        }
     }
 }

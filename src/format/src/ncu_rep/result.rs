@@ -303,10 +303,14 @@ impl<'a> Iterator for Metrics<'a> {
     type Item = Metric<'a>;
 
     fn next(&mut self) -> Option<Metric<'a>> {
-        let number = self.number;
-        self.fields.by_ref().flatten().find_map(|field| {
-            let message = field.message().filter(|_| field.number == number)?;
-            Metric::read(message, &self.strings, &mut Notes::default())
-        })
+        while let Some(Ok(field)) = self.fields.next() {
+            let message = field.message().filter(|_| field.number == self.number);
+            let metric = message
+                .and_then(|message| Metric::read(message, &self.strings, &mut Notes::default()));
+            if metric.is_some() {
+                return metric;
+            }
+        }
+        None
     }
 }

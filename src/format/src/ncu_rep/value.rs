@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::notes::Notes;
-use super::wire::{Field, Message};
+use super::wire::{Field, Message, lone_varint};
 
 /// A value as the file has it.
 ///
@@ -28,7 +28,7 @@ pub enum MetricValue<'a> {
 impl<'a> MetricValue<'a> {
     /// Reads `ProfileMetricValue`: one of fields 1 to 5.
     pub(super) fn read(message: Message<'a>, notes: &mut Notes) -> Self {
-        MetricValue::lone_double(message).unwrap_or_else(|| {
+        MetricValue::lone_number(message.bytes()).unwrap_or_else(|| {
             let mut value = MetricValue::Missing;
             notes.walk(message, "metric value", |_, field| value.take(&field));
             value
@@ -38,7 +38,7 @@ impl<'a> MetricValue<'a> {
     /// Reads the value where nobody asks what is wrong with it: the whole file was checked before.
     #[inline]
     pub(super) fn read_checked(message: Message<'a>) -> Self {
-        MetricValue::lone_double(message).unwrap_or_else(|| {
+        MetricValue::lone_number(message.bytes()).unwrap_or_else(|| {
             let mut value = MetricValue::Missing;
             for field in message.fields().flatten() {
                 value.take(&field);
@@ -47,12 +47,18 @@ impl<'a> MetricValue<'a> {
         })
     }
 
-    /// A double and nothing else (tag 3 << 3 | 1): nearly all values of a full report.
+    /// A double (tag 3 << 3 | 1) or a 64-bit integer (5 << 3) and nothing else, in ten bytes at
+    /// most: nearly all values of a full report.
     #[inline]
-    fn lone_double(message: Message<'a>) -> Option<Self> {
-        let [0x19, number @ ..] = message.bytes() else { return None };
-        let number = <[u8; 8]>::try_from(number).ok()?;
-        Some(MetricValue::Double(f64::from_le_bytes(number)))
+    pub(super) fn lone_number(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0x19, number @ ..] => {
+                let number = <[u8; 8]>::try_from(number).ok()?;
+                Some(MetricValue::Double(f64::from_le_bytes(number)))
+            }
+            [0x28, number @ ..] => lone_varint(number).map(MetricValue::Uint64),
+            _ => None,
+        }
     }
 
     #[inline]
@@ -70,6 +76,7 @@ impl<'a> MetricValue<'a> {
 
     /// The value as a number, non-finite ones included; nothing for text and missing values.
     /// Integers beyond 2^53 lose their last digits.
+    #[inline]
     pub fn number(&self) -> Option<f64> {
         match *self {
             MetricValue::Float(value) => Some(f64::from(value)),
@@ -81,6 +88,7 @@ impl<'a> MetricValue<'a> {
     }
 
     /// The value as a finite number: what an analysis may use.
+    #[inline]
     pub fn finite(&self) -> Option<f64> {
         self.number().filter(|value| value.is_finite())
     }
