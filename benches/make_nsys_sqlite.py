@@ -1,72 +1,85 @@
 #!/usr/bin/env python3
-"""Make a large export of nsys: schema 3.20, kernels, calls and nested ranges in the shape that a
-training loop has. Synthetic: for measuring readers, never for tests of values.
+"""Make a large export of nsys out of a small real one: its schema and small tables stay, and
+kernels, calls and nested ranges in the shape of a training loop take the place of its rows.
+Synthetic: for measuring readers, never for tests of values.
 
-    benches/make_nsys_sqlite.py OUT.sqlite [GIB]
+    benches/make_nsys_sqlite.py OUT.sqlite [SIZE]        SIZE: 400M, 1G (default)
 """
+import pathlib
+import shutil
 import sqlite3
 import sys
 
-SCHEMA = """
-PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
-CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
-CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER,
-  contextId INTEGER, greenContextId INTEGER, streamId INTEGER, correlationId INTEGER,
-  globalPid INTEGER, demangledName INTEGER, shortName INTEGER, mangledName INTEGER,
-  launchType INTEGER, cacheConfig INTEGER, registersPerThread INTEGER, gridX INTEGER,
-  gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER,
-  staticSharedMemory INTEGER, dynamicSharedMemory INTEGER, localMemoryPerThread INTEGER,
-  localMemoryTotal INTEGER, gridId INTEGER, sharedMemoryExecuted INTEGER, graphNodeId INTEGER,
-  sharedMemoryLimitConfig INTEGER);
-CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER,
-  globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER,
-  callchainId INTEGER);
-CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, rangeId INTEGER,
-  category INTEGER, color INTEGER, text TEXT, globalTid INTEGER, endGlobalTid INTEGER,
-  textId INTEGER, domainId INTEGER);
-"""
-NAMES, PID, TID = 200, 7 << 24, (7 << 24) | 9
-STEP, LAYERS, KERNELS = 10_000_000, 12, 20
+REAL = pathlib.Path(__file__).parent.parent / "tests/fixtures/nsys/2025.3.1/regions/report.sqlite"
+NAMES, FIRST_NAME = 200, 1000
+STEP_NS, LAYERS, KERNELS = 10_000_000, 12, 20  # of one step of the loop: length, ranges, kernels in each
+BATCH = 1000  # steps between two looks at the size
+# c: one kernel, {0} to {1} - 1, each with its layer and its place there.
+COUNT = """WITH RECURSIVE n(c) AS (SELECT {0} UNION ALL SELECT c + 1 FROM n WHERE c + 1 < {1}),
+ k(c, name, at) AS (SELECT c, %d + c %% %d, c / %d * %d + c / %d %% %d * %d + c %% %d * 30000 FROM n) """ % (
+    FIRST_NAME, NAMES, LAYERS * KERNELS, STEP_NS, KERNELS, LAYERS, STEP_NS // LAYERS, KERNELS)
 
 
-def step(number):
-    """The rows of one step of the loop: kernels, calls, ranges."""
-    kernels, calls, ranges = [], [], []
-    base = number * STEP
-    ranges.append((base, base + STEP - 10, 59, None, None, None, None, TID, None, 3, None))
-    for layer in range(LAYERS):
-        at = base + layer * (STEP // LAYERS)
-        ranges.append((at, at + STEP // LAYERS - 20, 59, None, None, None, f"layer {layer}", TID, None, None, None))
-        for index in range(KERNELS):
-            correlation = (number * LAYERS + layer) * KERNELS + index + 1
-            call = at + index * 30_000
-            name = 10 + (layer * KERNELS + index) % NAMES
-            calls.append((call, call + 4_000, 0, TID, correlation, 2, 0, None))
-            start = call + 9_000
-            kernels.append((start, start + 20_000 + index, 0, 1, None, 7, correlation, PID, name, name, name, 1,
-                            0, 64, 132, 1, 1, 256, 1, 1, 0, 49152, 0, 0, correlation, 49152, None, 0))
-    return kernels, calls, ranges
+def size_of(text):
+    """Bytes of `400M` or `1G`."""
+    units = {"M": 2**20, "G": 2**30}
+    return int(float(text[:-1]) * units[text[-1].upper()])
 
 
-def main():
-    path, gib = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+def insert(db, table, values, source):
+    """Rows of `source`, with the named columns set and those that must not be empty 0."""
+    columns = [(name, needed) for _, name, _, needed, _, _ in db.execute(f"PRAGMA table_info({table})")]
+    chosen = [(name, values.get(name, "0")) for name, needed in columns if name in values or needed]
+    db.execute(f"INSERT INTO {table} ({', '.join(n for n, _ in chosen)}) "
+               + source.replace("SELECT *", f"SELECT {', '.join(v for _, v in chosen)}"))
+
+
+def add(db, first, last, pid, tid):
+    """The rows of steps `first` to `last` - 1."""
+    each = LAYERS * KERNELS
+    kernels = COUNT.format(first * each, last * each) + "SELECT * FROM k"
+    name = {name: "name" for name in ("demangledName", "shortName", "mangledName")}
+    insert(db, "CUPTI_ACTIVITY_KIND_KERNEL", {
+        **name, "start": "at + 9000", "end": f"at + 29000 + c % {KERNELS}", "contextId": "1", "streamId": "7",
+        "correlationId": "c + 1", "globalPid": str(pid), "launchType": "1", "registersPerThread": "64",
+        "gridX": "132", "gridY": "1", "gridZ": "1", "blockX": "256", "blockY": "1", "blockZ": "1",
+        "dynamicSharedMemory": "49152", "gridId": "c + 1", "sharedMemoryExecuted": "49152"}, kernels)
+    insert(db, "CUPTI_ACTIVITY_KIND_RUNTIME", {
+        "start": "at", "end": "at + 4000", "globalTid": str(tid), "correlationId": "c + 1",
+        "nameId": str(FIRST_NAME - 1)}, kernels)
+    steps = f"WITH RECURSIVE n(c) AS (SELECT {first} UNION ALL SELECT c + 1 FROM n WHERE c + 1 < {last}) SELECT * FROM n"
+    ranges = {"eventType": "59", "globalTid": str(tid), "domainId": "0"}
+    insert(db, "NVTX_EVENTS", {**ranges, "start": f"c * {STEP_NS}", "end": f"(c + 1) * {STEP_NS} - 10",
+                               "textId": str(FIRST_NAME - 2)}, steps)
+    layers = f"WITH RECURSIVE n(c) AS (SELECT {first * LAYERS} UNION ALL SELECT c + 1 FROM n WHERE c + 1 < {last * LAYERS}), " \
+             f"l(c, at) AS (SELECT c % {LAYERS}, c / {LAYERS} * {STEP_NS} + c % {LAYERS} * {STEP_NS // LAYERS} FROM n) SELECT * FROM l"
+    insert(db, "NVTX_EVENTS", {**ranges, "start": "at", "end": f"at + {STEP_NS // LAYERS - 20}",
+                               "text": "'layer ' || c"}, layers)
+
+
+def make(path, size):
+    """Writes an export of about `size` bytes to `path`."""
+    shutil.copyfile(REAL, path)
     db = sqlite3.connect(path)
-    db.executescript(SCHEMA)
-    db.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_SCHEMA_VERSION', '3.20.3')")
-    db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(2, "cudaLaunchKernel_v7000"), (3, "step")])
-    db.executemany("INSERT INTO StringIds VALUES (?, ?)",
-                   [(10 + n, f"void kernel_{n}<float, 128, 4>(float *, const float *, int)") for n in range(NAMES)])
-    number, per_step = 0, LAYERS * KERNELS * 107
-    while number * per_step < gib * 2**30:
-        kernels, calls, ranges = step(number)
-        db.executemany(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({','.join('?' * 28)})", kernels)
-        db.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?,?,?,?)", calls)
-        db.executemany(f"INSERT INTO NVTX_EVENTS VALUES ({','.join('?' * 11)})", ranges)
-        number += 1
+    db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;")
+    (pid,) = db.execute("SELECT globalPid FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+    (tid,) = db.execute("SELECT globalTid FROM NVTX_EVENTS").fetchone()
+    for table in ("KIND_KERNEL", "KIND_RUNTIME", "KIND_MEMCPY", "KIND_SYNCHRONIZATION"):
+        db.execute(f"DELETE FROM CUPTI_ACTIVITY_{table}")
+    db.execute("DELETE FROM NVTX_EVENTS")
+    names = [(FIRST_NAME - 2, "step"), (FIRST_NAME - 1, "cudaLaunchKernel_v7000")]
+    names += [(FIRST_NAME + n, f"void kernel_{n}<float, 128, 4>(float *, const float *, int)") for n in range(NAMES)]
+    db.executemany("INSERT INTO StringIds VALUES (?, ?)", names)
+    step = 0
+    while True:
+        (pages,), (page,) = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
+        if pages * page >= size:
+            break
+        add(db, step, step + BATCH, pid, tid)
+        step += BATCH
     db.commit()
     db.close()
 
 
 if __name__ == "__main__":
-    main()
+    make(sys.argv[1], size_of(sys.argv[2] if len(sys.argv) > 2 else "1G"))

@@ -1,6 +1,7 @@
 //! `rgpu report`: a run, or a report file of NVIDIA's tools, read here and now. No host, no GPU and
 //! nothing from NVIDIA is needed.
 
+mod bar;
 mod open;
 mod place;
 

@@ -6,6 +6,7 @@
 
 mod attribute;
 mod calls;
+mod correlated;
 mod events;
 pub(super) mod rows;
 mod trace;
@@ -17,9 +18,9 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
-use super::{ImportError, Imported, Importer, Refusal, Source, Traced};
+use super::{ImportError, Imported, Importer, Refusal, Source, Traced, Watch};
 use crate::model::profile::Gap;
-use rows::{ReportRows, Rows};
+use rows::{ExportRows, ReportRows, Rows};
 
 /// `nsys_rep`: the report itself, read natively and checked against the export beside it.
 pub(super) const REPORT_IMPORTER: Importer = Importer {
@@ -41,7 +42,7 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
         if !source.alone && source.path.with_extension("nsys-rep").is_file() {
             return Ok(Imported::default());
         }
-        let imported = import_sqlite(source.path, source.from);
+        let imported = import_export(source.path, source.from, source.watch);
         imported.map(|i| as_asked(i, source)).map_err(|cause| source.broken(cause))
     },
 };
@@ -72,7 +73,7 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     let native = import_report(&source.bytes()?, source.from);
     let path = source.path.with_extension("sqlite");
     let export = match path.is_file() {
-        true => import_sqlite(&path, source.from).ok(),
+        true => import_export(&path, source.from, source.watch).ok(),
         false => None,
     };
     let (native, mut export) = match (native, export) {
@@ -114,8 +115,16 @@ const MAX_LAUNCHES: usize = 10_000;
 /// # Errors
 /// [`NsysSqliteError`] for another file, or a damaged one.
 pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteError> {
+    import_export(path, from, None)
+}
+
+fn import_export(
+    path: &Path,
+    from: &str,
+    watch: Option<&dyn Watch>,
+) -> Result<Imported, NsysSqliteError> {
     let file = NsysSqlite::open(path)?;
-    let mut imported = import(&file, from)?;
+    let mut imported = import(&ExportRows::new(&file, watch), from)?;
     imported.gaps.extend(file.diagnostics()?.iter().filter_map(diagnostic));
     imported.device = file.gpus()?.into_iter().find_map(|gpu| gpu.name);
     imported.tool_version = file.export()?.remove("EXPORT_PRODUCT_VERSION");

@@ -103,7 +103,7 @@ impl Paired {
                 thread: event.tid,
                 start_ns: nanos(event.ns),
                 end_ns: nanos(last),
-                part: part(domain, event.message.as_deref()),
+                part: part(domain, event.message.as_deref()).into(),
                 open: true,
             });
             match (kind, event.id) {

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::model::Region;
 
@@ -26,7 +27,7 @@ pub(super) struct Range {
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
     /// `name`, or `domain@name`.
-    pub(super) part: String,
+    pub(super) part: Arc<str>,
     /// Whether it never ended: `end_ns` is then the end of what was recorded.
     pub(super) open: bool,
 }
@@ -39,9 +40,12 @@ pub(super) struct Moment {
     pub(super) at_ns: i64,
 }
 
+/// What a range without a name is called.
+pub(super) const UNNAMED: &str = "(unnamed)";
+
 /// The part of a path that names a range.
 pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
-    let name = name.unwrap_or("(unnamed)");
+    let name = name.unwrap_or(UNNAMED);
     match domain {
         Some(domain) if !domain.is_empty() => format!("{domain}@{name}"),
         _ => name.to_owned(),
@@ -59,7 +63,7 @@ const MAX_OPEN: usize = 256;
 pub(super) struct Node {
     parent: Option<usize>,
     depth: usize,
-    part: String,
+    part: Arc<str>,
     kind: Kind,
     instances: u64,
     host_ns: u64,
@@ -69,7 +73,7 @@ pub(super) struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    by_path: HashMap<(Option<usize>, Kind, String), usize>,
+    by_path: HashMap<(Option<usize>, Kind, Arc<str>), usize>,
     /// The region of each range, by the range's index.
     of_range: Vec<usize>,
 }
@@ -83,11 +87,19 @@ impl Tree {
         mut inside: impl FnMut(usize, &[usize]),
     ) -> Tree {
         let mut tree = Tree { of_range: vec![0; ranges.len()], ..Tree::default() };
-        let mut found: Vec<Vec<usize>> = vec![Vec::new(); moments.len()];
+        // Pairs of moment and region: most moments lie in one, and a list for each would cost more.
+        let mut found: Vec<(usize, usize)> = Vec::with_capacity(moments.len());
         tree.sweep(Kind::PushPop, ranges, moments, &mut found);
         tree.sweep(Kind::StartEnd, ranges, moments, &mut found);
-        for (index, nodes) in found.iter().enumerate() {
-            inside(index, nodes);
+        found.sort_by_key(|(moment, _)| *moment);
+        let mut pairs = found.into_iter().peekable();
+        let mut nodes = Vec::new();
+        for moment in 0..moments.len() {
+            nodes.clear();
+            while let Some((_, node)) = pairs.next_if(|(of, _)| *of == moment) {
+                nodes.push(node);
+            }
+            inside(moment, &nodes);
         }
         tree
     }
@@ -99,7 +111,7 @@ impl Tree {
         kind: Kind,
         ranges: &[Range],
         moments: &[Moment],
-        found: &mut [Vec<usize>],
+        found: &mut Vec<(usize, usize)>,
     ) {
         let lane = |process: u64, thread: u64| match kind {
             Kind::PushPop => (process, thread),
@@ -121,11 +133,12 @@ impl Tree {
             let at = moments[moment].at_ns;
             tree.close(kind, open, at);
             match kind {
-                Kind::PushPop => found[moment].extend(open.last().map(|(_, node)| *node)),
+                Kind::PushPop => found.extend(open.last().map(|(_, node)| (moment, *node))),
                 Kind::StartEnd => {
+                    let first = found.len();
                     for (_, node) in open.iter() {
-                        if !found[moment].contains(node) {
-                            found[moment].push(*node);
+                        if !found[first..].contains(&(moment, *node)) {
+                            found.push((moment, *node));
                         }
                     }
                 }
@@ -185,14 +198,14 @@ impl Tree {
         match parent {
             Some(parent) if depth >= MAX_DEPTH => parent,
             _ => {
-                let key = (parent, range.kind, range.part.clone());
+                let key = (parent, range.kind, Arc::clone(&range.part));
                 let next = self.nodes.len();
                 let node = *self.by_path.entry(key).or_insert(next);
                 if node == next {
                     self.nodes.push(Node {
                         parent,
                         depth,
-                        part: range.part.clone(),
+                        part: Arc::clone(&range.part),
                         kind: range.kind,
                         instances: 0,
                         host_ns: 0,
@@ -229,7 +242,7 @@ impl Tree {
     /// The path of a region, outermost first.
     pub(super) fn path(&self, node: usize) -> Vec<String> {
         let mut parts: Vec<String> =
-            self.ancestry(node).map(|n| self.nodes[n].part.clone()).collect();
+            self.ancestry(node).map(|n| self.nodes[n].part.to_string()).collect();
         parts.reverse();
         parts
     }
@@ -274,7 +287,7 @@ mod tests {
     use super::*;
 
     fn range(kind: Kind, thread: u64, start_ns: i64, end_ns: i64, part: &str) -> Range {
-        Range { kind, process: 1, thread, start_ns, end_ns, part: part.to_owned(), open: false }
+        Range { kind, process: 1, thread, start_ns, end_ns, part: part.into(), open: false }
     }
 
     fn paths(tree: &Tree) -> Vec<(String, u64, u64)> {

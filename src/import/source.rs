@@ -21,6 +21,14 @@ pub struct Source<'a> {
     /// Whether the file stands for itself. In a run folder it does not: what the same step left
     /// beside it is read with one of the two.
     pub alone: bool,
+    /// Who is told how far the reader of a large file has come.
+    pub watch: Option<&'a dyn Watch>,
+}
+
+/// Watches a large file being read.
+pub trait Watch: std::fmt::Debug {
+    /// `done` rows of about `all` are read.
+    fn read(&self, done: u64, all: u64);
 }
 
 /// What a trace was told to hold.
@@ -46,12 +54,18 @@ impl<'a> Source<'a> {
             traced: Traced::Gpu,
             max_bytes: DEFAULT_MAX_BYTES,
             alone: false,
+            watch: None,
         }
     }
 
     /// The same file, whatever lies beside it.
     pub fn alone(self) -> Source<'a> {
         Source { alone: true, ..self }
+    }
+
+    /// The same file, read while `watch` looks on.
+    pub fn watched(self, watch: &'a dyn Watch) -> Source<'a> {
+        Source { watch: Some(watch), ..self }
     }
 
     /// The whole file.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use super::bar::ReadingBar;
 use crate::cli::app::App;
 use crate::cli::disasm;
 use crate::error::{Exit, Failure, Result};
@@ -130,7 +131,8 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<Opened> {
         .cause(format!("it begins with `{}`", first.escape_debug()))
         .hint(format!("kinds: {kinds}")));
     };
-    let source = Source { max_bytes, ..Source::new(path, shown).alone() };
+    let bar = ReadingBar::new(app, &name);
+    let source = Source { max_bytes, ..Source::new(path, shown).alone().watched(&bar) };
     let mut imported = (importer.import)(&source).map_err(|e| {
         let failure =
             Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood")
@@ -143,6 +145,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<Opened> {
             _ => failure,
         }
     })?;
+    drop(bar);
     let mut profile = Profile {
         schema: SCHEMA.to_owned(),
         run: RunInfo {

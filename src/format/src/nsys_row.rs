@@ -49,6 +49,42 @@ pub struct Kernel {
     pub graph_node: Option<i64>,
 }
 
+/// When and where a kernel ran: what sums need of a [`Kernel`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelRun {
+    /// Start.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// CUDA device.
+    pub device: Option<u32>,
+    /// CUDA stream.
+    pub stream: Option<u32>,
+    /// Joins to the API call that launched it, within one process.
+    pub correlation: Option<i64>,
+    /// Process, as in the upper bits of a `globalTid`.
+    pub global_pid: Option<i64>,
+    /// Demangled name.
+    pub demangled: Option<StringId>,
+    /// Name without arguments.
+    pub short: Option<StringId>,
+}
+
+impl From<Kernel> for KernelRun {
+    fn from(kernel: Kernel) -> KernelRun {
+        KernelRun {
+            start_ns: kernel.start_ns,
+            end_ns: kernel.end_ns,
+            device: kernel.device,
+            stream: kernel.stream,
+            correlation: kernel.correlation,
+            global_pid: kernel.global_pid,
+            demangled: kernel.demangled,
+            short: kernel.short,
+        }
+    }
+}
+
 /// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CopyKind {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rgpu_format::nsys_row::{CopyKind, Kernel, Strings};
 
+use super::correlated::Finger;
 use super::trace::{Trace, What, Work};
 use crate::import::Imported;
 use crate::import::region_tree::{Moment, Tree};
@@ -25,8 +26,10 @@ impl Placed {
         // Work whose call is known, and the moment of that call.
         let mut known: Vec<usize> = Vec::new();
         let mut moments: Vec<Moment> = Vec::new();
+        let mut finger = Finger::default();
         for (index, work) in trace.work.iter().enumerate() {
-            let call = work.correlation.and_then(|id| trace.calls.get(&(work.process, id)));
+            let key = work.correlation.map(|id| (work.process, id));
+            let call = key.and_then(|key| trace.calls.get(key, &mut finger));
             if let Some(call) = call {
                 known.push(index);
                 let (process, thread, at_ns) = (work.process, call.thread, call.at_ns);
@@ -54,8 +57,13 @@ pub(super) fn add(trace: &Trace, placed: &Placed, from: &str, imported: &mut Imp
     let mut sums: Vec<Sums> = Vec::new();
     sums.resize_with(tree.len(), Sums::default);
     for (work, node) in &placed.pairs {
-        for region in tree.ancestry(*node) {
-            sums[region].add(&trace.work[*work]);
+        sums[*node].add(&trace.work[*work]);
+    }
+    // A region's parent has the smaller number: each is whole before its parent takes it.
+    for node in (0..sums.len()).rev() {
+        let (below, rest) = sums.split_at_mut(node);
+        if let (_, Some(parent), _) = tree.place(node) {
+            below[parent].merge(&rest[0]);
         }
     }
     let mut all = Sums::default();
@@ -83,8 +91,8 @@ struct Sums {
     gpu_ns: u64,
     /// By the number of the kernel's name: launches, total, least, greatest.
     kernels: HashMap<usize, (u64, u64, u64, u64)>,
-    /// By kind: count, bytes, total.
-    copies: BTreeMap<String, (u64, u64, u64)>,
+    /// By kind, fills being of none: count, bytes, total.
+    copies: BTreeMap<Option<CopyKind>, (u64, u64, u64)>,
 }
 
 impl Sums {
@@ -99,13 +107,31 @@ impl Sums {
                 return;
             }
             What::Graph => return,
-            What::Copy { kind, bytes } => (copy_name(kind), bytes),
-            What::Set { bytes } => ("memset".to_owned(), bytes),
+            What::Copy { kind, bytes } => (Some(kind), bytes),
+            What::Set { bytes } => (None, bytes),
         };
         let (count, sum, total) = self.copies.entry(kind).or_default();
         *count += 1;
         *sum = sum.saturating_add(bytes);
         *total = total.saturating_add(ns);
+    }
+
+    /// Adds the sums of a region inside.
+    fn merge(&mut self, inner: &Sums) {
+        self.gpu_ns = self.gpu_ns.saturating_add(inner.gpu_ns);
+        for (name, (count, total, least, most)) in &inner.kernels {
+            let sum = self.kernels.entry(*name).or_insert((0, 0, u64::MAX, 0));
+            sum.0 += count;
+            sum.1 = sum.1.saturating_add(*total);
+            sum.2 = sum.2.min(*least);
+            sum.3 = sum.3.max(*most);
+        }
+        for (kind, (count, bytes, total)) in &inner.copies {
+            let sum = self.copies.entry(*kind).or_default();
+            sum.0 += count;
+            sum.1 = sum.1.saturating_add(*bytes);
+            sum.2 = sum.2.saturating_add(*total);
+        }
     }
 
     fn kernels(&self, trace: &Trace) -> Vec<KernelSum> {
@@ -126,12 +152,14 @@ impl Sums {
 
     fn copies(&self) -> Vec<CopySum> {
         let sums = self.copies.iter().map(|(kind, (count, bytes, total_ns))| CopySum {
-            kind: kind.clone(),
+            kind: kind.map_or_else(|| "memset".to_owned(), copy_name),
             count: *count,
             bytes: *bytes,
             total_ns: *total_ns,
         });
-        sums.collect()
+        let mut sums: Vec<CopySum> = sums.collect();
+        sums.sort_by(|a, b| a.kind.cmp(&b.kind));
+        sums
     }
 }
 

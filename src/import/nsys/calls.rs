@@ -7,6 +7,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use rgpu_format::nsys_row::{ApiCall, Strings};
 
+use super::correlated::{Correlated, Finger, Key};
 use super::trace::process;
 
 /// Calls kept beside those that put listed work on the GPU: this many waits, and as many others.
@@ -33,7 +34,8 @@ pub(super) struct ListedCalls {
 
 /// Gathers them in one pass.
 pub(super) struct Gather {
-    launching: HashMap<(u64, i64), Option<Listed>>,
+    launching: Correlated<Listed>,
+    finger: Finger,
     waits: BinaryHeap<Listed>,
     others: BinaryHeap<Listed>,
     waiting_names: HashMap<i64, bool>,
@@ -42,9 +44,10 @@ pub(super) struct Gather {
 
 impl Gather {
     /// `wanted` are the calls of listed work.
-    pub(super) fn new(wanted: impl Iterator<Item = (u64, i64)>) -> Gather {
+    pub(super) fn new(wanted: impl Iterator<Item = Key>) -> Gather {
         Gather {
-            launching: wanted.map(|key| (key, None)).collect(),
+            launching: Correlated::new(wanted),
+            finger: Finger::default(),
             waits: BinaryHeap::new(),
             others: BinaryHeap::new(),
             waiting_names: HashMap::new(),
@@ -62,7 +65,9 @@ impl Gather {
             name: call.name,
             key: call.correlation.map(|id| (process, id)),
         };
-        if let Some(place) = listed.key.and_then(|key| self.launching.get_mut(&key)) {
+        if let Some(key) = listed.key
+            && let Some(place) = self.launching.place(key, &mut self.finger)
+        {
             *place = Some(listed);
             return;
         }
@@ -83,7 +88,7 @@ impl Gather {
     }
 
     pub(super) fn finish(self) -> ListedCalls {
-        let launching = self.launching.into_values().flatten();
+        let launching = self.launching.into_values();
         let mut calls: Vec<_> = launching.chain(self.waits).chain(self.others).collect();
         calls.sort_unstable();
         let cut = self.seen.saturating_sub(calls.len() as u64);

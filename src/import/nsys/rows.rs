@@ -1,11 +1,14 @@
 //! The two files of nsys as one source of rows.
 
+use std::cell::Cell;
+
 use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
 use rgpu_format::nsys_row::{
-    ApiCall, Diagnostic, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, Strings,
+    ApiCall, Diagnostic, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent, Strings,
 };
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
+use crate::import::Watch;
 use crate::model::profile::Gap;
 
 /// Rows of a trace, streamed. Every stream can be asked for more than once.
@@ -14,6 +17,20 @@ pub(in crate::import) trait Rows {
     type Error;
     fn strings(&self) -> Result<Strings, Self::Error>;
     fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), Self::Error>;
+    /// The first `most` kernels.
+    fn first_kernels(&self, most: u64, mut row: impl FnMut(Kernel)) -> Result<(), Self::Error> {
+        let mut seen = 0;
+        self.kernels(|kernel| {
+            if seen < most {
+                row(kernel);
+            }
+            seen += 1;
+        })
+    }
+    /// What sums need of the kernels.
+    fn kernel_runs(&self, mut row: impl FnMut(KernelRun)) -> Result<(), Self::Error> {
+        self.kernels(|kernel| row(kernel.into()))
+    }
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), Self::Error>;
     fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), Self::Error>;
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), Self::Error>;
@@ -25,39 +42,80 @@ pub(in crate::import) trait Rows {
     }
 }
 
-impl Rows for NsysSqlite {
+/// An export's rows, counted for those who watch.
+pub(super) struct ExportRows<'a> {
+    file: &'a NsysSqlite,
+    watch: Option<&'a dyn Watch>,
+    read: Cell<u64>,
+    /// About how many there are.
+    all: u64,
+}
+
+/// So many rows are read between two looks at the watcher: a few milliseconds.
+const ROWS_A_LOOK: u64 = 1 << 14;
+
+impl<'a> ExportRows<'a> {
+    pub(super) fn new(file: &'a NsysSqlite, watch: Option<&'a dyn Watch>) -> ExportRows<'a> {
+        let all = if watch.is_some() { file.about_rows() } else { 0 };
+        ExportRows { file, watch, read: Cell::new(0), all }
+    }
+
+    /// `row`, counted.
+    fn counted<T>(&self, mut row: impl FnMut(T)) -> impl FnMut(T) {
+        move |value| {
+            let read = self.read.get() + 1;
+            self.read.set(read);
+            if read.is_multiple_of(ROWS_A_LOOK)
+                && let Some(watch) = self.watch
+            {
+                watch.read(read.min(self.all), self.all);
+            }
+            row(value);
+        }
+    }
+}
+
+impl Rows for ExportRows<'_> {
     type Error = NsysSqliteError;
 
     fn strings(&self) -> Result<Strings, NsysSqliteError> {
-        NsysSqlite::strings(self)
+        self.file.strings()
     }
 
     fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), NsysSqliteError> {
-        NsysSqlite::kernels(self, row).map(drop)
+        self.file.kernels(row).map(drop)
+    }
+
+    fn first_kernels(&self, most: u64, row: impl FnMut(Kernel)) -> Result<(), NsysSqliteError> {
+        self.file.first_kernels(most, row).map(drop)
+    }
+
+    fn kernel_runs(&self, row: impl FnMut(KernelRun)) -> Result<(), NsysSqliteError> {
+        self.file.kernel_runs(self.counted(row)).map(drop)
     }
 
     fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<(), NsysSqliteError> {
-        NsysSqlite::memcpys(self, row).map(drop)
+        self.file.memcpys(self.counted(row)).map(drop)
     }
 
     fn memsets(&self, row: impl FnMut(Memset)) -> Result<(), NsysSqliteError> {
-        NsysSqlite::memsets(self, row).map(drop)
+        self.file.memsets(self.counted(row)).map(drop)
     }
 
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), NsysSqliteError> {
-        NsysSqlite::graph_launches(self, row).map(drop)
+        self.file.graph_launches(self.counted(row)).map(drop)
     }
 
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), NsysSqliteError> {
-        NsysSqlite::api_calls(self, row).map(drop)
+        self.file.api_calls(self.counted(row)).map(drop)
     }
 
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), NsysSqliteError> {
-        NsysSqlite::nvtx_events(self, row).map(drop)
+        self.file.nvtx_events(self.counted(row)).map(drop)
     }
 
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysSqliteError> {
-        NsysSqlite::diagnostics(self)
+        self.file.diagnostics()
     }
 }
 

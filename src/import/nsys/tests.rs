@@ -255,3 +255,28 @@ fn a_cut_report_is_imported_as_far_as_it_goes_and_says_where_it_ends() {
     let gap = imported.gaps.iter().find(|gap| gap.code == "damaged_report").unwrap();
     assert!(gap.text.contains("end marker is missing at offset"), "{}", gap.text);
 }
+
+/// Remembers what it was told.
+#[derive(Debug, Default)]
+struct Seen(std::cell::RefCell<Vec<(u64, u64)>>);
+
+impl Watch for Seen {
+    fn read(&self, done: u64, all: u64) {
+        self.0.borrow_mut().push((done, all));
+    }
+}
+
+#[test]
+fn whoever_watches_is_told_how_far_a_large_export_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = folder.path().join("synthetic-large.sqlite");
+    std::fs::copy(fixture("regions/report.sqlite"), &export).unwrap();
+    let sql = "WITH RECURSIVE n(c) AS (SELECT 1 UNION ALL SELECT c + 1 FROM n WHERE c < 40000)
+        INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end, eventClass, nameId, returnValue)
+        SELECT c, c + 1, 0, 25, 0 FROM n";
+    rusqlite::Connection::open(&export).unwrap().execute_batch(sql).unwrap();
+    let seen = Seen::default();
+    (SQLITE_IMPORTER.import)(&Source::new(&export, "large").alone().watched(&seen)).unwrap();
+    let all = 40_000 + 28 + 3 + 6 + 7;
+    assert_eq!(seen.0.into_inner(), [(1 << 14, all), (2 << 14, all)]);
+}

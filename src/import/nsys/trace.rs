@@ -1,13 +1,15 @@
 //! A trace in memory: what attribution needs of every row, and no more.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 
 use super::calls::{Gather, ListedCalls};
+use super::correlated::{Correlated, Finger};
 use super::rows::Rows;
 use crate::import::event_list::MAX_WORK;
-use crate::import::region_tree::{Kind, Range, part};
+use crate::import::region_tree::{Kind, Range, UNNAMED, part};
 
 /// All that is needed of a trace.
 #[derive(Default)]
@@ -23,7 +25,7 @@ pub(super) struct Trace {
     /// NVTX ranges.
     pub(super) ranges: Vec<Range>,
     /// API calls by process and correlation id, where they put work on the GPU.
-    pub(super) calls: HashMap<(u64, i64), Call>,
+    pub(super) calls: Correlated<Call>,
     /// The earliest moment in the trace.
     pub(super) first_ns: i64,
     /// The latest.
@@ -94,7 +96,7 @@ pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
 fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     let mut numbers: HashMap<Option<i64>, usize> = HashMap::new();
     let mut row = 0;
-    file.kernels(|k| {
+    file.kernel_runs(|k| {
         let id = k.demangled.or(k.short);
         let name = *numbers.entry(id).or_insert_with(|| {
             let name = id.and_then(|id| trace.strings.get(id)).unwrap_or("(unnamed)");
@@ -161,8 +163,9 @@ fn read_first_kernels<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Resu
             }
         }
     }
+    let most = wanted.keys().max().map_or(0, |last| last + 1);
     let mut row = 0;
-    file.kernels(|kernel| {
+    file.first_kernels(most, |kernel| {
         if let Some(index) = wanted.get(&row) {
             trace.first_kernels.push((*index, kernel));
         }
@@ -173,26 +176,23 @@ fn read_first_kernels<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Resu
 }
 
 fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
-    let none = Call { thread: 0, at_ns: i64::MIN };
-    for work in &trace.work {
-        if let Some(correlation) = work.correlation {
-            trace.calls.insert((work.process, correlation), none);
-        }
-    }
+    let keys = trace.work.iter().filter_map(|w| Some((w.process, w.correlation?)));
+    let mut calls: Correlated<Call> = Correlated::new(keys);
     let wanted = trace.work.iter().take(MAX_WORK);
     let mut gather = Gather::new(wanted.filter_map(|w| Some((w.process, w.correlation?))));
     trace.last_ns = trace.work.iter().map(|work| work.end_ns).max().unwrap_or(i64::MIN);
-    let (calls, first_ns, last_ns) = (&mut trace.calls, &mut trace.first_ns, &mut trace.last_ns);
+    let (first_ns, last_ns) = (&mut trace.first_ns, &mut trace.last_ns);
+    let mut finger = Finger::default();
     file.api_calls(|call| {
         *first_ns = call.start_ns.min(*first_ns);
         *last_ns = call.end_ns.max(*last_ns);
         gather.see(&call, &trace.strings);
         let (Some(tid), Some(correlation)) = (call.global_tid, call.correlation) else { return };
-        if let Some(found) = calls.get_mut(&(process(Some(tid)), correlation)) {
-            *found = Call { thread: tid.cast_unsigned(), at_ns: call.start_ns };
+        if let Some(found) = calls.place((process(Some(tid)), correlation), &mut finger) {
+            *found = Some(Call { thread: tid.cast_unsigned(), at_ns: call.start_ns });
         }
     })?;
-    trace.calls.retain(|_, call| call.at_ns != i64::MIN);
+    trace.calls = calls;
     trace.listed = gather.finish();
     Ok(())
 }
@@ -203,39 +203,85 @@ fn read_ranges<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     let stopped = stopped.and_then(|diagnostic| diagnostic.at_ns);
     let end_of = |event: &NvtxEvent| event.end_ns.filter(|end| Some(*end) != stopped);
     let mut domains: HashMap<(u64, i64), String> = HashMap::new();
-    let mut last_ns = i64::MIN;
+    let mut names = RangeNames::default();
+    // The number of each range's name: the name of a domain may stand behind its ranges.
+    let mut named: Vec<usize> = Vec::new();
+    let nameless: Arc<str> = Arc::from("");
+    let mut last_ns = trace.last_ns;
     file.nvtx_events(|event| {
-        last_ns = last_ns.max(event.start_ns).max(end_of(&event).unwrap_or(i64::MIN));
-        if let (NvtxKind::Domain, Some(id)) = (event.kind, event.domain)
-            && let Some(name) = event.name(&trace.strings)
-        {
-            domains.insert((process(event.global_tid), id), name.to_owned());
-        }
-    })?;
-    trace.last_ns = trace.last_ns.max(last_ns);
-    let last_ns = trace.last_ns;
-    file.nvtx_events(|event| {
-        let Some(kind) = range_kind(&event) else { return };
-        let process = process(event.global_tid);
-        let domain = event.domain.filter(|id| *id != 0);
-        let domain = domain.map(|id| match domains.get(&(process, id)) {
-            Some(name) => name.clone(),
-            None => format!("domain {id}"),
-        });
-        trace.first_ns = trace.first_ns.min(event.start_ns);
         let end_ns = end_of(&event);
+        last_ns = last_ns.max(event.start_ns).max(end_ns.unwrap_or(i64::MIN));
+        let process = process(event.global_tid);
+        let Some(kind) = range_kind(&event) else {
+            if let (NvtxKind::Domain, Some(id)) = (event.kind, event.domain)
+                && let Some(name) = event.name(&trace.strings)
+            {
+                domains.insert((process, id), name.to_owned());
+            }
+            return;
+        };
+        trace.first_ns = trace.first_ns.min(event.start_ns);
         trace.open_ranges += u64::from(end_ns.is_none());
+        let domain = event.domain.filter(|id| *id != 0);
+        named.push(names.number((process, domain), event.name(&trace.strings)));
         trace.ranges.push(Range {
             kind,
             process,
             thread: event.global_tid.unwrap_or(0).cast_unsigned(),
             start_ns: event.start_ns,
-            end_ns: end_ns.unwrap_or(last_ns),
-            part: part(domain.as_deref(), event.name(&trace.strings)),
+            end_ns: end_ns.unwrap_or(i64::MAX),
+            part: Arc::clone(&nameless),
             open: end_ns.is_none(),
         });
     })?;
+    trace.last_ns = last_ns;
+    let parts = names.parts(&domains);
+    for (range, number) in trace.ranges.iter_mut().zip(named) {
+        range.part = Arc::clone(&parts[number]);
+        if range.open {
+            range.end_ns = last_ns;
+        }
+    }
     Ok(())
+}
+
+/// A domain by its process and id; the default one has none.
+type Domain = (u64, Option<i64>);
+
+/// Names of ranges, each once: there are millions of ranges and few names.
+#[derive(Default)]
+struct RangeNames {
+    by_domain: HashMap<Domain, HashMap<String, usize>>,
+    many: usize,
+}
+
+impl RangeNames {
+    fn number(&mut self, domain: Domain, name: Option<&str>) -> usize {
+        let name = name.unwrap_or(UNNAMED);
+        let names = self.by_domain.entry(domain).or_default();
+        if let Some(number) = names.get(name) {
+            return *number;
+        }
+        let number = self.many;
+        names.insert(name.to_owned(), number);
+        self.many += 1;
+        number
+    }
+
+    /// The parts of paths by number; `domains` are the names of domains.
+    fn parts(self, domains: &HashMap<(u64, i64), String>) -> Vec<Arc<str>> {
+        let mut parts: Vec<Arc<str>> = vec![Arc::from(""); self.many];
+        for ((process, domain), names) in self.by_domain {
+            let domain = domain.map(|id| match domains.get(&(process, id)) {
+                Some(name) => name.clone(),
+                None => format!("domain {id}"),
+            });
+            for (name, number) in names {
+                parts[number] = part(domain.as_deref(), Some(&name)).into();
+            }
+        }
+        parts
+    }
 }
 
 /// What nsys notes when it stops.

@@ -2,7 +2,8 @@
 
 use super::table::Fields;
 use crate::nsys_row::{
-    ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind,
+    ApiCall, CopyKind, Diagnostic, Gpu, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent,
+    NvtxKind,
 };
 
 impl Kernel {
@@ -54,6 +55,32 @@ impl Kernel {
             dynamic_shared_bytes: f.unsigned(21),
             local_bytes_per_thread: f.unsigned(22),
             graph_node: f.int(23),
+        }
+    }
+}
+
+impl KernelRun {
+    pub(super) const COLUMNS: [&str; 8] = [
+        "start",
+        "end",
+        "deviceId",
+        "streamId",
+        "correlationId",
+        "globalPid",
+        "demangledName",
+        "shortName",
+    ];
+
+    pub(super) fn read(f: &Fields<'_, '_>) -> KernelRun {
+        KernelRun {
+            start_ns: f.int(0).unwrap_or(0),
+            end_ns: f.int(1).unwrap_or(0),
+            device: f.small(2),
+            stream: f.small(3),
+            correlation: f.int(4),
+            global_pid: f.int(5),
+            demangled: f.int(6),
+            short: f.int(7),
         }
     }
 }

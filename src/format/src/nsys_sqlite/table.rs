@@ -13,11 +13,13 @@ pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>
     names.collect()
 }
 
-/// Reads `columns` of `table` row by row. A column that the table lacks reads as `None`.
+/// Reads `columns` of `table` row by row, in the file's order, `most` rows at most. A column that
+/// the table lacks reads as `None`.
 pub(super) fn stream(
     connection: &Connection,
     table: &'static str,
     columns: &[&str],
+    most: Option<u64>,
     mut each: impl FnMut(&Fields<'_, '_>),
 ) -> Result<u64, NsysSqliteError> {
     let mut rows = 0;
@@ -27,7 +29,11 @@ pub(super) fn stream(
             .iter()
             .map(|c| if present.contains(*c) { format!("\"{c}\"") } else { "NULL".to_owned() })
             .collect();
-        let sql = format!("SELECT {} FROM \"{table}\"", wanted.join(", "));
+        // An index that holds all that is wanted would give another order.
+        let mut sql = format!("SELECT {} FROM \"{table}\" NOT INDEXED", wanted.join(", "));
+        if let Some(most) = most {
+            sql += &format!(" LIMIT {}", i64::try_from(most).unwrap_or(i64::MAX));
+        }
         let mut statement = connection.prepare(&sql)?;
         let mut cursor = statement.query([])?;
         while let Some(row) = cursor.next()? {
@@ -41,6 +47,14 @@ pub(super) fn stream(
         Ok(()) => Ok(rows),
         Err(cause) => Err(NsysSqliteError::Table { table, rows, cause }),
     }
+}
+
+/// About how many rows a table has: its greatest row id, which is found without a look at the
+/// rows. 0 where it has none.
+pub(super) fn about(connection: &Connection, table: &str) -> u64 {
+    let sql = format!("SELECT max(rowid) FROM \"{table}\"");
+    let greatest = connection.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0));
+    greatest.ok().flatten().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0)
 }
 
 /// The stored columns; computed ones are not listed by this pragma.

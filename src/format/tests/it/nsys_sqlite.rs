@@ -1,7 +1,7 @@
 //! nsys's sqlite, in the shapes of several versions, whole and damaged.
 
 use crate::damage;
-use rgpu_format::nsys_row::{CopyKind, NvtxKind};
+use rgpu_format::nsys_row::{CopyKind, KernelRun, NvtxKind};
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 use rusqlite::Connection;
 use std::path::Path;
@@ -109,6 +109,25 @@ fn an_old_export_reads_with_what_it_has() {
     assert_eq!((kernels[0].start_ns, kernels[0].grid), (1, None));
     assert_eq!(file.nvtx_events(|_| {}).unwrap(), 0);
     assert!(file.gpus().unwrap().is_empty());
+}
+
+#[test]
+fn the_first_kernels_and_what_sums_need_of_all_come_in_the_files_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = format!(
+        "{NEW} DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL; \
+         CREATE INDEX late ON CUPTI_ACTIVITY_KIND_KERNEL (start, end); \
+         INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end) VALUES (9, 10), (5, 6), (7, 8);"
+    );
+    let file = NsysSqlite::open(&database(folder.path(), &sql)).unwrap();
+    let (mut all, mut first, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    file.kernels(|kernel| all.push(kernel)).unwrap();
+    assert_eq!(file.first_kernels(2, |kernel| first.push(kernel)).unwrap(), 2);
+    file.kernel_runs(|run| runs.push(run)).unwrap();
+    assert_eq!(all.iter().map(|kernel| kernel.start_ns).collect::<Vec<_>>(), [9, 5, 7]);
+    assert_eq!(first, all[..2]);
+    assert_eq!(runs, all.into_iter().map(KernelRun::from).collect::<Vec<_>>());
+    assert!(file.about_rows() >= 3);
 }
 
 #[test]
