@@ -5,6 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::app::App;
+use crate::cli::terminal::safe;
 use crate::import::Watch;
 
 /// A bar that shows itself with the first rows that are told, and is gone when it is dropped: files
@@ -25,7 +26,7 @@ impl ReadingBar {
         bar.set_style(
             ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        bar.set_message(what.to_owned());
+        bar.set_message(safe(what.as_bytes()));
         ReadingBar { bar, seen }
     }
 }
