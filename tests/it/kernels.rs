@@ -63,7 +63,7 @@ fn a_projects_own_kernel_is_found_by_name_folder_and_file() {
     let by_name = laptop.run("kernels show twice");
     assert!(by_name.status.success());
     assert_eq!(by_name.stdout, laptop.run("kernels show kernels/twice").stdout);
-    let listed = String::from_utf8(laptop.run("kernels list").stdout).unwrap();
+    let listed = String::from_utf8(laptop.run("kernels list --json").stdout).unwrap();
     assert!(listed.contains("kernels/twice"), "{listed}");
 }
 
