@@ -97,8 +97,11 @@ fn fp32_of_device(launch: &Launch) -> Option<f64> {
 struct Choice {
     compute: Option<Peak>,
     memory: Option<Peak>,
+    /// Tensor peaks of the datasheet, lowest first, for work that outruns a guessed one.
+    sheet: Vec<Peak>,
 }
 
+#[derive(Clone)]
 struct Peak {
     label: String,
     value: f64,
@@ -121,9 +124,18 @@ impl Choice {
         }
         let memory = roofs().find(|roof| roof.label == DRAM).map(|roof| Peak::of(roof, ""));
         let memory = memory.or_else(|| sheet.map(|s| Peak::of_sheet(DRAM, s.dram, "")));
-        let mut choice = Choice { compute, memory };
+        let outrun = "faster than the plain units can be: the tensor cores computed, with which type is not known";
+        // Half precision is the likely one, as above; TF32 would flatter it.
+        let likely = |label: &str| matches!(label, "tensor bf16" | "tensor fp8" | "tensor fp4");
+        let peaks = sheet.iter().flat_map(|sheet| sheet.compute);
+        let peaks = peaks.filter(|(label, _)| likely(label));
+        let mut peaks: Vec<_> =
+            peaks.map(|(label, rate)| Peak::of_sheet(label, rate, outrun)).collect();
+        peaks.sort_by(|a, b| a.value.total_cmp(&b.value));
+        let mut choice = Choice { compute, memory, sheet: peaks };
         if unmeasured {
             let sides = [&mut choice.compute, &mut choice.memory].into_iter().flatten();
+            let sides = sides.chain(&mut choice.sheet);
             sides.filter(|peak| peak.source == "datasheet").for_each(Peak::doubt);
         }
         choice
@@ -142,7 +154,16 @@ impl Choice {
                 note: peak.note.clone(),
             })
         };
-        let flops = side(timing.flops_per_s, &self.compute, FLOPS);
+        // Nothing computes above its peak: where it seems to, the peak was guessed wrong.
+        let rate = timing.flops_per_s.unwrap_or(0.0);
+        let outrun =
+            self.compute.as_ref().is_some_and(|peak| !peak.note.is_empty() && rate > peak.value);
+        let compute = if outrun {
+            self.sheet.iter().find(|peak| peak.value >= rate).cloned()
+        } else {
+            self.compute.clone()
+        };
+        let flops = side(timing.flops_per_s, &compute, FLOPS);
         let bytes = side(timing.bytes_per_s, &self.memory, BYTES);
         let percent = |side: &Option<Utilization>| side.as_ref().map_or(0.0, |u| u.percent);
         let (compute, memory) = (percent(&flops), percent(&bytes));
@@ -236,6 +257,18 @@ mod tests {
         assert_eq!((flops.label.as_str(), flops.source.as_str()), ("FP32", "datasheet"));
         assert!((flops.percent - 10.0).abs() < 1e-9);
         assert!(flops.note.contains("does not say which type"));
+    }
+
+    #[test]
+    fn work_that_outruns_a_guessed_peak_is_held_against_one_that_it_can_reach() {
+        let mut profile = profile("NVIDIA H200", timing(Some(457e12), None));
+        add(&mut profile);
+        let flops = profile.speed_of_light[0].flops.as_ref().unwrap();
+        assert!(flops.label.starts_with("tensor") && flops.percent <= 100.0, "{flops:?}");
+        assert!(flops.note.contains("the tensor cores computed"), "{}", flops.note);
+        let mut profile = self::profile("NVIDIA H200", timing(Some(1e18), None));
+        add(&mut profile);
+        assert!(profile.speed_of_light.is_empty(), "no unit of this GPU is so fast");
     }
 
     #[test]
