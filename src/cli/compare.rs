@@ -10,11 +10,15 @@ pub(super) use args::CompareArgs;
 pub(super) use kept::{again, kept, kept_by};
 pub(super) use show::result as show;
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
 use super::app::{App, Status};
 use super::report;
 use crate::analysis::compare::{Options, compare, differences};
 use crate::error::{Exit, Failure, Result};
-use crate::model::comparison::Difference;
+use crate::model::comparison::{Difference, TimeVerdict};
 
 /// Compares.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
@@ -32,9 +36,35 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         return Err(refused([a, b], &unlike));
     }
     let options = Options { names: [a, b], threshold: args.threshold, paired: &[] };
-    let comparison = compare(&left, &right, &options);
+    let mut comparison = compare(&left, &right, &options);
+    if same_file(Path::new(a), Path::new(b)) {
+        comparison.verdict = TimeVerdict::Same;
+        comparison.summary = "both sides are the same file".to_owned();
+    }
     show::result(app, &comparison)?;
     show::status(app, args, &comparison)
+}
+
+/// Whether both are files of the same bytes. One that cannot be read is not: it was read before.
+fn same_file(a: &Path, b: &Path) -> bool {
+    let length = |path: &Path| path.metadata().ok().filter(|m| m.is_file()).map(|m| m.len());
+    if length(a).is_none() || length(a) != length(b) {
+        return false;
+    }
+    let (Ok(a), Ok(b)) = (File::open(a), File::open(b)) else { return false };
+    let (mut a, mut b) = (BufReader::new(a), BufReader::new(b));
+    loop {
+        let (Ok(x), Ok(y)) = (a.fill_buf(), b.fill_buf()) else { return false };
+        let n = x.len().min(y.len());
+        if n == 0 {
+            return x.len() == y.len();
+        }
+        if x[..n] != y[..n] {
+            return false;
+        }
+        a.consume(n);
+        b.consume(n);
+    }
 }
 
 /// The failure for sides that are unlike, with each way in which they are.

@@ -73,8 +73,16 @@ fn lint(app: &App, opened: &Opened) -> Result<Status> {
             app.print(&format!("{}: {}\n  {}\n", finding.id, finding.text, finding.hint));
         }
     }
+    let trace = opened.beside.trace.as_ref();
+    let ranges = !opened.profile.regions.is_empty()
+        || opened.profile.launches.iter().any(|launch| !launch.region.is_empty())
+        || trace.is_some_and(|t| !t.ranges.is_empty());
     if found.is_empty() {
-        app.say("no fault was found in the NVTX ranges");
+        app.say(if ranges {
+            "no fault was found in the NVTX ranges"
+        } else {
+            "nothing to judge: no NVTX ranges were recorded"
+        });
     }
     Ok(if found.is_empty() { 0 } else { Exit::Findings as u8 })
 }

@@ -240,7 +240,8 @@ pub struct RegionChange {
 /// Something in which the sides are unlike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
-    /// `gpu`, `driver`, `clocks`, `sizes`, `harness`, `mode`, `language`, `clock`, `l2_flush`.
+    /// `gpu`, `driver`, `clocks`, `sizes`, `harness`, `mode`, `language`, `clock`, `l2_flush`,
+    /// `kernel`.
     pub what: String,
     /// On the base.
     pub a: String,

@@ -63,6 +63,9 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
             duration(t.ci95_ns[0]),
             duration(t.ci95_ns[1])
         );
+        if t.clock == "cpu_reference" {
+            text += " (the reference on the CPU; no GPU was measured)";
+        }
         for (x, unit) in [(t.bytes_per_s, "B"), (t.flops_per_s, "FLOP")] {
             if let Some(x) = x.filter(|x| *x > 0.0) {
                 text += &format!(", {}", per_second(x, unit));
@@ -104,14 +107,19 @@ fn hot(subject: &Subject<'_>, say: &mut impl FnMut(String)) {
         let total = spots.samples.unwrap_or(0).max(1) as f64;
         for spot in spots.lines.iter().take(3) {
             let samples = spot.counts.samples.unwrap_or(0) as f64;
-            say(format!(
-                "hot line: {}:{} {} of samples in {}: {}",
+            let mut text = format!(
+                "hot line: {}:{} {} of samples in {}",
                 spot.at.file,
                 spot.at.line,
                 percent(100.0 * samples / total),
-                short_name(&spots.kernel),
-                spot.text.as_deref().unwrap_or_default().trim()
-            ));
+                short_name(&spots.kernel)
+            );
+            // A report without its source has no text of the line.
+            match spot.text.as_deref().map(str::trim) {
+                Some(source) if !source.is_empty() => text += &format!(": {source}"),
+                _ => {}
+            }
+            say(text);
         }
     }
 }

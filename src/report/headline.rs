@@ -116,8 +116,13 @@ fn timeline(subject: &Subject<'_>) -> Option<Headline> {
 
 fn timed(profile: &Profile) -> Option<Headline> {
     let timing = profile.timing.as_ref()?;
+    let (name, time) = (&profile.kernel.name, duration(timing.median_ns));
     Some(Headline::new(
-        format!("{} takes {}", profile.kernel.name, duration(timing.median_ns)),
+        if timing.clock == "cpu_reference" {
+            format!("{name}: the reference on the CPU takes {time}; no GPU was measured")
+        } else {
+            format!("{name} takes {time}")
+        },
         format!(
             "Median of {} samples, 95 % interval {} to {}.",
             timing.samples,

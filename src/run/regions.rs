@@ -126,6 +126,13 @@ pub(super) fn unseen(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion>, Box<
     Ok(regions)
 }
 
+/// Only the reference ran, and it opens no ranges.
+pub(super) fn no_gpu() -> Failure {
+    Failure::new(Exit::Host, "no_gpu", "regions cannot be looked at without a GPU")
+        .cause("only the reference ran, on the CPU: the kernel's NVTX ranges were never reached")
+        .hint("run it on a host with a GPU: `--remote NAME`; `rgpu doctor` says what is there")
+}
+
 /// No region is meant: those that exist, the nearest first.
 fn no_match(pattern: &RegionPattern, seen: &[SeenRegion]) -> Failure {
     let failure = Failure::new(

@@ -400,10 +400,14 @@ impl Course {
         if !patterns.is_empty() && self.selection.regions.is_empty() && self.failure.is_none() {
             let seen = regions::seen(&parts.profile.regions, ours(&self.asked));
             self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
+            // A kernel's ranges are opened around its launches, and there were none.
+            let kernel = matches!(self.asked.target, Target::Kernel { .. });
+            let reference = kernel && facts.gpus.is_empty() && seen.is_empty();
             match regions::choose(&patterns, &seen) {
                 Ok(chosen) => self.selection.regions = regions::choices(&patterns, &chosen),
                 // Nothing recorded regions: the ladder says why.
                 Err(_) if counters && seen.is_empty() => {}
+                Err(_) if reference => self.failure = Some(regions::no_gpu()),
                 Err(failure) => self.failure = Some(*failure),
             }
         }

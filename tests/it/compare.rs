@@ -81,8 +81,10 @@ fn a_report_against_itself_changed_nothing() {
     assert!(same.kernels[0].metrics.is_empty(), "{:#?}", same.kernels[0].metrics);
     recorded(&laptop, "full-transpose-conflicts");
     let file = "full-transpose-conflicts.ncu-rep";
+    // One launch has no interval; but the same bytes are the same.
     let one = compared(&laptop, &format!("compare {file} {file} --json"), 0);
-    assert_eq!(one.verdict, TimeVerdict::Ambiguous);
+    assert_eq!(one.verdict, TimeVerdict::Same);
+    assert_eq!(one.summary, "both sides are the same file");
 }
 
 #[test]
@@ -101,6 +103,23 @@ fn two_runs_of_one_binary_are_the_same_and_unlike_ones_are_refused() {
     let forced = compared(&laptop, "compare one small --force --json", 0);
     assert_eq!(forced.differences[0].what, "sizes");
     assert!(forced.summary.contains("although unlike: sizes"), "{}", forced.summary);
+}
+
+#[test]
+fn reports_of_other_kernels_have_no_ratio_or_are_refused() {
+    let laptop = Laptop::new();
+    for name in ["ten-times", "full-vecadd", "full-tiled-matmul"] {
+        recorded(&laptop, name);
+    }
+    let none = compared(&laptop, "compare ten-times.ncu-rep full-vecadd.ncu-rep --json", 0);
+    assert_eq!((none.verdict, none.time.is_none()), (TimeVerdict::Ambiguous, true));
+    assert!(none.summary.contains("no kernel is in common"), "{}", none.summary);
+    let line = "compare full-vecadd.ncu-rep full-tiled-matmul.ncu-rep";
+    let refused = laptop.run(line);
+    assert_eq!(status(&refused), 2, "{}", laptop.shown(line, &refused));
+    let forced = compared(&laptop, &format!("{line} --force --json"), 0);
+    assert!(forced.summary.starts_with("two different kernels `"), "{}", forced.summary);
+    assert!(forced.summary.contains("although unlike: kernel"), "{}", forced.summary);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::join;
 use crate::model::Profile;
-use crate::model::comparison::Difference;
+use crate::model::comparison::{Difference, Geometry};
 use crate::model::profile::CaseResult;
 
 /// Everything in which the two are unlike. What one side does not know is no difference.
@@ -27,7 +28,34 @@ pub fn differences(a: &Profile, b: &Profile) -> Vec<Difference> {
     hold("clock", clock(a), clock(b));
     hold("l2_flush", l2(a), l2(b));
     sizes(a, b, &mut found);
+    if let Some([x, y]) = unrelated(a, b) {
+        found.push(Difference { what: "kernel".to_owned(), a: x, b: y });
+    }
     found
+}
+
+/// The kernels of two reports that have one each, where neither the name nor the geometry hints
+/// that they do the same work. Kernels that we timed are known to: they have the same cases.
+fn unrelated(a: &Profile, b: &Profile) -> Option<[String; 2]> {
+    if a.timing.is_some() && b.timing.is_some() {
+        return None;
+    }
+    let joins = join::join(a, b);
+    let [only] = joins.joined.as_slice() else { return None };
+    let known = only.a.geometry != Geometry::default();
+    let related = only.by != "alone"
+        || known && only.a.geometry == only.b.geometry
+        || words(only.a.kernel).iter().any(|word| words(only.b.kernel).contains(word));
+    (!related).then(|| [only.a.kernel.to_owned(), only.b.kernel.to_owned()])
+}
+
+/// What a kernel's own name is made of: no namespace, template or parameters, nothing so short or
+/// so common that two names share it by chance.
+fn words(kernel: &str) -> Vec<String> {
+    let name = kernel.split(['(', '<']).next().unwrap_or(kernel);
+    let name = name.rsplit([':', ' ']).next().unwrap_or(name);
+    let words = name.split(|c: char| !c.is_ascii_alphabetic()).map(str::to_lowercase);
+    words.filter(|word| word.len() >= 3 && word != "kernel").collect()
 }
 
 /// The GPU's name: as the reports have it, else as the host's facts do.

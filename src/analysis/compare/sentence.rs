@@ -1,7 +1,8 @@
 //! The one sentence of a comparison: what became of the time, with its numbers, and why.
 
+use super::time::SMALL_SHARE;
 use crate::model::comparison::{
-    CaseChange, Difference, KernelChange, MetricChange, TimeChange, TimeVerdict,
+    CaseChange, Difference, KernelChange, MetricChange, SideTime, TimeChange, TimeVerdict,
 };
 
 /// Reasons that fit in a sentence.
@@ -56,16 +57,21 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
             format!("undecided: speedup {}{}, {why}", factor(t.speedup), interval(t.ci95))
         }
         (_, Some(t)) => format!(
-            "undecided: {} and {} launches give no interval (5 each are needed); {b} took {} of \
-             the time of {a}",
-            t.a.samples,
-            t.b.samples,
+            "undecided: {}; {b} took {} of the time of {a}",
+            no_interval(subject, t),
             percent(1.0 / t.speedup)
         ),
         (_, None) => {
             format!("undecided: {}", subject.no_time.unwrap_or("no time is known on both sides"))
         }
     };
+    if let [only] = subject.kernels
+        && let Some(other) = &only.kernel_b
+        && time.is_none_or(|t| t.source == "launches")
+    {
+        text =
+            format!("two different kernels `{}` and `{other}` are compared: {text}", only.kernel);
+    }
     let reasons = reasons(subject);
     if !reasons.is_empty() {
         text += &format!(": {}", reasons.join("; "));
@@ -75,6 +81,35 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
         text += &format!(" (compared by force although unlike: {})", unlike.join(", "));
     }
     text
+}
+
+/// Why a time has no interval: of several kernels, the one that matters and has too few launches.
+fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
+    let [only, others @ ..] = subject.kernels else { return few(all.a.samples, all.b.samples) };
+    if !subject.cases.is_empty() || (others.is_empty() && only.time.as_ref() == Some(all)) {
+        return few(all.a.samples, all.b.samples);
+    }
+    let matters = |kernel: &&KernelChange| {
+        kernel.time.as_ref().is_some_and(|t| {
+            let share = |n: u64, one: &SideTime, all: &SideTime| {
+                one.ci95_ns.is_none() && n as f64 * one.median_ns > SMALL_SHARE * all.median_ns
+            };
+            let [n, m] = kernel.launches;
+            share(n, &t.a, &all.a) || share(m, &t.b, &all.b)
+        })
+    };
+    match subject.kernels.iter().find(matters).and_then(|k| Some((k, k.time.as_ref()?))) {
+        Some((kernel, t)) => format!("of `{}`, {}", kernel.kernel, few(t.a.samples, t.b.samples)),
+        None => format!(
+            "there is no interval, since kernels that only one side has take more than {} of its \
+             time",
+            percent(SMALL_SHARE)
+        ),
+    }
+}
+
+fn few(a: u64, b: u64) -> String {
+    format!("{a} and {b} launches give no interval (5 each are needed)")
 }
 
 /// The changes of the kernel with the most time that go the way of the verdict.

@@ -175,3 +175,16 @@ fn the_time_of_many_kernels_is_the_sum_of_those_that_matter() {
     assert_eq!((there.verdict, there.kernels.len()), (TimeVerdict::Faster, 3));
     assert!((there.time.unwrap().speedup - 2.0).abs() < 0.01);
 }
+
+#[test]
+fn of_several_kernels_the_one_with_too_few_launches_is_named() {
+    let mut all = vec![("rare", 9000.0, &[][..])];
+    all.extend([("often", 1000.0, &[][..]); 6]);
+    let there = held(&report(&all), &report(&all));
+    let wanted = "of `rare`, 1 and 1 launches give no interval (5 each are needed)";
+    assert!(there.summary.contains(wanted), "{}", there.summary);
+    all[0].0 = "other";
+    all.push(("third", 9000.0, &[][..]));
+    let there = held(&report(&all), &report(&[("often", 1000.0, &[][..]); 6]));
+    assert!(there.summary.contains("kernels that only one side has"), "{}", there.summary);
+}

@@ -9,7 +9,7 @@ use crate::model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, T
 use crate::model::profile::{Gap, Timing};
 
 /// A kernel with less of the time than this decides nothing.
-const SMALL_SHARE: f64 = 0.05;
+pub(super) const SMALL_SHARE: f64 = 0.05;
 
 /// What interleaved calls of one case gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,10 @@ pub(super) fn times(
     if !cases.is_empty() {
         let time = over_cases(&cases, options.threshold);
         return Times { cases, time, no_time: None };
+    }
+    if kernels.is_empty() && !a.launches.is_empty() && !b.launches.is_empty() {
+        let text = "no kernel is in common, and so there is no ratio of times";
+        return Times { cases, time: None, no_time: Some(gap("no_common_kernel", text)) };
     }
     let time = over_kernels(kernels, joins, options.threshold);
     let no_time = time.is_none().then(|| gap("no_time", "no time is known on both sides"));

@@ -34,11 +34,13 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(long, value_name = "N%", default_value = "1%", value_parser = threshold)]
     pub threshold: f64,
 
-    /// Exit with 1 on this verdict
+    /// Exit with 1 on this verdict; fewer than 5 launches of a kernel on either side give AMBIGUOUS,
+    /// which `slower` lets pass
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
 
-    /// Exit with 1 when the speedup is below this
+    /// Exit with 1 when the speedup is below this or not known; it is the ratio of the medians,
+    /// whatever the verdict, so of few launches (AMBIGUOUS) too
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub fail_under: Option<f64>,
 

@@ -120,16 +120,20 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<Opened> {
         .map_err(unreadable)?;
     let name = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
     let Some(importer) = IMPORTERS.iter().find(|i| (i.recognises)(&name, &head)) else {
-        let first = String::from_utf8_lossy(&head[..head.len().min(200)]).into_owned();
-        let kinds = IMPORTERS.iter().map(|i| i.kind).collect::<Vec<_>>().join(", ");
+        let cause = match head.get(..head.len().min(40)) {
+            Some(first) if !first.is_empty() => {
+                format!("it begins with `{}`", first.escape_ascii())
+            }
+            _ => "it is empty".to_owned(),
+        };
         return Err(Failure::new(
             Exit::Artifact,
             "unknown_file",
             "this file is of no kind that rgpu reads",
         )
         .file(shown)
-        .cause(format!("it begins with `{}`", first.escape_debug()))
-        .hint(format!("kinds: {kinds}")));
+        .cause(cause)
+        .hint("it reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu and nsys stats, a sanitizer's .log or .xml, a torch trace's .json, .cubin"));
     };
     let bar = ReadingBar::new(app, &name);
     let source = Source { max_bytes, ..Source::new(path, shown).alone().watched(&bar) };

@@ -19,8 +19,9 @@ function tiles() {
   const time = page.timing;
   if (time) {
     const half = 50 * (time.ci95_ns[1] - time.ci95_ns[0]) / time.median_ns;
-    list.push(tile("Time without a tool", duration(time.median_ns),
-      `± ${percent(half)}, median of ${count(time.samples)}`));
+    const cpu = time.clock === "cpu_reference";
+    list.push(tile(cpu ? "The reference on the CPU takes" : "Time without a tool", duration(time.median_ns),
+      `± ${percent(half)}, median of ${count(time.samples)}${cpu ? "; no GPU was measured" : ""}`));
     if (time.bytes_per_s > 0) list.push(tile("Bandwidth", rate(time.bytes_per_s, "B/s"), "from [work]"));
     if (time.flops_per_s > 0) list.push(tile("Rate", rate(time.flops_per_s, "FLOP/s"), "from [work]"));
   }

@@ -7,10 +7,13 @@ use crate::report::quantity::{digits, duration, per_second};
 /// The text.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# {} ({})\n\n", plain(&profile.kernel.name), profile.run.mode);
-    out += &format!(
-        "Run `{}` on `{}`, {}, {:.1} s, rung `{}`.\n\n",
-        profile.run.id, profile.run.remote, profile.run.started, profile.run.seconds, profile.rung
-    );
+    let run = &profile.run;
+    out += &format!("Run `{}` on `{}`, ", run.id, run.remote);
+    // A file does not say when it was made, nor how long that took.
+    if !run.started.is_empty() {
+        out += &format!("{}, {:.1} s, ", run.started, run.seconds);
+    }
+    out += &format!("rung `{}`.\n\n", profile.rung);
     out += "## Cases\n\n";
     let mut grid = Grid::new(&[
         ("case", Align::Left),

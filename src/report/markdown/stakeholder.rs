@@ -205,8 +205,12 @@ fn narrative(out: &mut String, subject: &Subject<'_>) {
     let profile = subject.profile;
     let mut said = Vec::new();
     if let Some(t) = &profile.timing {
+        let (what, but) = match t.clock.as_str() {
+            "cpu_reference" => ("The reference on the CPU", "; no GPU was measured"),
+            _ => ("One call", ""),
+        };
         said.push(format!(
-            "One call takes {} (`timing.median_ns`, 95 % between {} and {}).",
+            "{what} takes {} (`timing.median_ns`, 95 % between {} and {}){but}.",
             duration(t.median_ns),
             duration(t.ci95_ns[0]),
             duration(t.ci95_ns[1])

@@ -37,6 +37,18 @@ pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
         profile.ladder.iter().any(|r| !r.ok && text.starts_with(&format!("{}: ", r.rung)))
     };
     for gap in profile.gaps.iter().filter(|gap| !told(&gap.text)) {
-        page.field("missing", &gap.text);
+        page.field("missing", &first_names(&gap.text));
+    }
+}
+
+/// A text that ends in a long list of names, with the first few of them.
+fn first_names(text: &str) -> String {
+    const FEW: usize = 5;
+    match text.match_indices("`, `").nth(FEW - 1) {
+        Some((at, _)) => {
+            let more = text[at..].matches("`, `").count();
+            format!("{}`, … and {more} more", &text[..at])
+        }
+        None => text.to_owned(),
     }
 }

@@ -35,7 +35,12 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     }
     page.table("launches", grid);
     if profile.launches.len() > SHOWN {
-        page.line(&format!("    … and {} more in profile.json", profile.launches.len() - SHOWN));
+        let more = profile.launches.len() - SHOWN;
+        // A file read here and now has no run folder, so no profile.json.
+        page.line(&match profile.kernel.language.as_str() {
+            "report" => format!("    … and {more} more: `--format json` has them"),
+            _ => format!("    … and {more} more in profile.json"),
+        });
     }
     page.line("");
     said_once(page, profile, "stalls", stalls_text);
