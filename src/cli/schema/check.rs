@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
 /// One violation.
@@ -69,7 +70,7 @@ impl Check<'_> {
                     }
                 }
                 "minimum" | "maximum" => self.bound(keyword, rule, value, at),
-                "required" | "properties" | "additionalProperties" => {}
+                "required" | "properties" | "patternProperties" | "additionalProperties" => {}
                 "items" | "prefixItems" | "minItems" | "maxItems" => {}
                 "anyOf" | "oneOf" => self.one(keyword, rule, value, at)?,
                 unknown => return Err(format!("the keyword `{unknown}`")),
@@ -147,11 +148,21 @@ impl Check<'_> {
         }
         let none = Map::new();
         let known = keywords.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        let patterns = keywords.get("patternProperties").and_then(Value::as_object);
+        let mut shapes = Vec::new();
+        for (pattern, schema) in patterns.unwrap_or(&none) {
+            let names = Regex::new(pattern).map_err(|_| format!("the pattern `{pattern}`"))?;
+            shapes.push((names, schema));
+        }
         for (name, inner) in object {
             let place = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-            match (known.get(name), keywords.get("additionalProperties")) {
-                (Some(schema), _) | (None, Some(schema)) => self.value(schema, inner, &place)?,
-                (None, None) => {}
+            let mut told = known.get(name).into_iter().collect::<Vec<_>>();
+            told.extend(shapes.iter().filter(|(names, _)| names.is_match(name)).map(|(_, s)| *s));
+            if told.is_empty() {
+                told.extend(keywords.get("additionalProperties"));
+            }
+            for schema in told {
+                self.value(schema, inner, &place)?;
             }
         }
         Ok(())
@@ -241,7 +252,21 @@ mod tests {
     }
 
     #[test]
+    fn names_of_a_pattern_have_the_patterns_schema_and_others_the_rest() {
+        let schema = json!({
+            "type": "object",
+            "patternProperties": { "^\\d+$": { "type": "integer" } },
+            "additionalProperties": false,
+        });
+        assert!(lines(&schema, &json!({"12": 1})).is_empty());
+        assert_eq!(
+            lines(&schema, &json!({"12": "x", "y": 1})),
+            ["/12: must be integer, is \"x\"", "/y: must not be there"]
+        );
+    }
+
+    #[test]
     fn a_schema_with_a_keyword_of_another_world_is_refused() {
-        assert!(violations(&json!({"patternProperties": {}}), &json!({})).is_err());
+        assert!(violations(&json!({"dependentSchemas": {}}), &json!({})).is_err());
     }
 }
