@@ -2,7 +2,7 @@
 //!
 //! Pure functions of the model: no file, no host, no tool. The rules stand in [`rule::RULES`], one
 //! file each; [`mod@classify`] ranks what they say of a launch by the limits of [`threshold`];
-//! [`roofline`] knows what the device could do.
+//! `roofline` knows what the device could do.
 
 pub mod classify;
 pub mod compare;

@@ -1,9 +1,9 @@
 //! Two profiles held against each other.
 //!
-//! Times with their intervals ([`interval`] says which and why), kernels joined by name and
-//! geometry ([`join`]), metrics by how much they matter ([`importance`]), what bounds each kernel
+//! Times with their intervals (`interval` says which and why), kernels joined by name and
+//! geometry (`join`), metrics by how much they matter (`importance`), what bounds each kernel
 //! before and after, what it occupies, regions, and one sentence that says what happened and why
-//! ([`sentence`]). Whether the two may be compared at all is [`differences`]'s matter.
+//! (`sentence`). Whether the two may be compared at all is `differences`'s matter.
 
 mod alike;
 mod change;

@@ -1,7 +1,7 @@
 //! `rgpu disasm`: every file looked into, every kernel's facts told, every listing written.
 //!
 //! [`inputs`] says which files are meant, [`read`] reads one and writes what is asked of it, with
-//! nvdisasm for the operands where it is there ([`nvdisasm`]), and [`all`] does that for many on
+//! nvdisasm for the operands where it is there (`nvdisasm`), and [`all`] does that for many on
 //! all cores. A file that cannot be read is told in its place in the document; the others are done
 //! all the same.
 
