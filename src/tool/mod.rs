@@ -35,6 +35,7 @@ pub use plan::filter::{KernelFilter, function_name};
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::RegionPattern;
 pub use plan::price::Cost;
+pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, reason};
 pub use plan::region::{OUR_DOMAIN, Ours, RangeKind, RegionPath, SeenRegion};
 pub use plan::request::{

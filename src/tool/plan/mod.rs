@@ -26,6 +26,7 @@ pub(crate) mod pair;
 pub(crate) mod pattern;
 mod planner;
 pub(crate) mod price;
+pub(crate) mod python_env;
 pub(crate) mod reason;
 pub(crate) mod region;
 pub(crate) mod request;

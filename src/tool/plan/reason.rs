@@ -354,6 +354,43 @@ pub static REASONS: &[Reason] = &[
         "the reference does not compile",
         "the compiler's messages are above; results are not checked",
     ),
+    // Python environments (`python_env`).
+    row(
+        "python_missing",
+        Side::Host,
+        "the host has no Python",
+        "install python3 there, or name its folder in the remote's `path`",
+    ),
+    row(
+        "python_version",
+        Side::Host,
+        "the host's Python is not one that the file asks for",
+        "install uv there, which brings any version, or change `requires-python`",
+    ),
+    row(
+        "python_no_venv",
+        Side::Host,
+        "the host's Python cannot make environments",
+        "install python3-venv there (`apt-get install python3-venv`), or uv",
+    ),
+    row(
+        "python_offline",
+        Side::Host,
+        "the host cannot reach the package index",
+        "let it (`PIP_INDEX_URL`, `HTTPS_PROXY` in the remote's `env`), or install the packages there",
+    ),
+    row(
+        "python_unresolved",
+        Side::Kernel,
+        "a dependency of the file cannot be met",
+        "look at `dependencies` in its `# /// script` block",
+    ),
+    row(
+        "disk_full",
+        Side::Host,
+        "the host's disk is full",
+        "make room there; `rgpu runs clean` removes what old runs left",
+    ),
     // The runner: the classes of its report (`rgpu_case::ErrorClass`).
     row(
         "wrong_result",

@@ -1,0 +1,108 @@
+"""python_env.py ENV SPEC: makes a Python environment in the folder ENV, once.
+
+SPEC is a JSON file: requirements, requires_python (or null), host_packages. Several jobs may want
+the same environment at once: one makes it under a lock, the others wait. uv makes it where the host
+has it, else venv and pip; nothing but ENV is written.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+
+
+def say(text):
+    print("python_env: " + text, file=sys.stderr, flush=True)
+
+
+def find_uv():
+    places = [os.path.expanduser(place) for place in ("~/.local/bin/uv", "~/.cargo/bin/uv")]
+    return next((uv for uv in [shutil.which("uv"), *places] if uv and os.access(uv, os.X_OK)), None)
+
+
+def packaging():
+    """The library that reads requirements: installed, or inside pip."""
+    try:
+        import packaging.requirements as found
+    except ImportError:
+        try:
+            import pip._vendor.packaging.requirements as found
+        except ImportError:
+            return None
+    return found
+
+
+def satisfied(text, reader):
+    """Whether the host's own packages meet a requirement."""
+    try:
+        wanted = reader.Requirement(text)
+        if wanted.url or wanted.extras:
+            return False
+        if wanted.marker is not None and not wanted.marker.evaluate():
+            return True
+        return wanted.specifier.contains(metadata.version(wanted.name), prereleases=True)
+    except Exception:  # no such package, or no requirement: the installer has the word
+        return False
+
+
+def this_python_fits(spec):
+    wanted, reader = spec["requires_python"], packaging()
+    if not wanted or reader is None:
+        return True
+    version = ".".join(map(str, sys.version_info[:3]))
+    return reader.Requirement("python" + wanted).specifier.contains(version, prereleases=True)
+
+
+def make(env, spec):
+    uv = find_uv()
+    fits = this_python_fits(spec)
+    if not fits and uv is None:
+        version = sys.version.split()[0]
+        say(f"the host's Python is {version}, the file wants {spec['requires_python']}, and there is no uv to bring another")
+        return 4
+    wanted, visible = spec["requirements"], []
+    if spec["host_packages"] and fits:
+        visible = ["--system-site-packages"]
+        reader = packaging()
+        wanted = [text for text in wanted if reader is None or not satisfied(text, reader)]
+    shutil.rmtree(env, ignore_errors=True)
+    if uv:
+        python = sys.executable if fits else spec["requires_python"]
+        done = subprocess.run([uv, "venv", "--quiet", "--python", python, *visible, env])
+    else:
+        done = subprocess.run([sys.executable, "-m", "venv", *visible, env], stdout=sys.stderr)
+    if done.returncode:
+        say("the environment cannot be made: install python3-venv, or uv, on the host")
+        return 5
+    if wanted:
+        say("installing " + ", ".join(wanted))
+        inside = os.path.join(env, "bin", "python")
+        command = [inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
+        if uv:
+            command = [uv, "pip", "install", "--quiet", "--python", inside]
+        if subprocess.run([*command, "--", *wanted], stdout=sys.stderr).returncode:
+            return 6
+    with open(os.path.join(env, ".ready"), "w", encoding="utf-8") as ready:
+        json.dump(spec, ready)
+    return 0
+
+
+def main():
+    env, spec_file = sys.argv[1:]
+    with open(spec_file, encoding="utf-8") as file:
+        spec = json.load(file)
+    os.makedirs(os.path.dirname(env), mode=0o700, exist_ok=True)
+    with open(env + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(os.path.join(env, ".ready")):
+            return 0
+        status = make(env, spec)
+        if status:
+            shutil.rmtree(env, ignore_errors=True)
+        return status
+
+
+sys.exit(main())

@@ -1,0 +1,15 @@
+#!/bin/sh
+# python_env.sh MAKE KEY SPEC: finds the Python environment KEY in the agent's cache, or lets MAKE
+# (python_env.py) make it, and links it to `env` in the job's folder. What is there already is found
+# without starting Python.
+set -eu
+root=$(cd "$RGPU_JOB_FOLDER/../../.." && pwd)
+env="$root/python/$2"
+if [ ! -e "$env/.ready" ]; then
+    if ! command -v python3 >/dev/null 2>&1; then
+        echo "python_env: there is no python3 on PATH" >&2
+        exit 3
+    fi
+    python3 "$1" "$env" "$3"
+fi
+ln -sfn "$env" "$RGPU_JOB_FOLDER/env"

@@ -1,0 +1,256 @@
+//! Python environments on a host: made once from a list of requirements, kept there under their
+//! hash, found again in milliseconds.
+//!
+//! A step makes or finds the environment and links it to `env` in the job's folder; later steps
+//! start [`PythonEnv::python`]. What a script needs stands in its own head, as PEP 723 says:
+//!
+//! ```python
+//! # /// script
+//! # requires-python = ">=3.11"
+//! # dependencies = ["einops"]
+//! # ///
+//! ```
+
+use std::collections::BTreeMap;
+
+use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::draft::BundleFile;
+use super::rows::{Go, Row, Ways, table};
+
+/// Finds the environment; `python_env.py` makes it.
+const FIND: &str = include_str!("../../../harness/templates/python_env.sh");
+const MAKE: &str = include_str!("../../../harness/templates/python_env.py");
+
+/// Where the scripts and the specification lie in the job's folder.
+const FIND_PATH: &str = "bin/python_env.sh";
+const MAKE_PATH: &str = "bin/python_env.py";
+const SPEC_PATH: &str = "bin/python_env.json";
+
+/// What uv, pip and our own script say.
+static ROWS: &[Row] = &[
+    Row("there is no python3 on PATH", "python_missing", Go::FailedStop),
+    Row("there is no uv to bring another", "python_version", Go::FailedStop),
+    Row("No module named venv", "python_no_venv", Go::FailedStop),
+    Row("ensurepip is not", "python_no_venv", Go::FailedStop),
+    Row("the environment cannot be made", "python_no_venv", Go::FailedStop),
+    Row("Temporary failure in name resolution", "python_offline", Go::FailedStop),
+    Row("Name or service not known", "python_offline", Go::FailedStop),
+    Row("Failed to establish a new connection", "python_offline", Go::FailedStop),
+    Row("Connection refused", "python_offline", Go::FailedStop),
+    Row("Network is unreachable", "python_offline", Go::FailedStop),
+    Row("dns error", "python_offline", Go::FailedStop),
+    Row("Invalid requirement", "python_unresolved", Go::FailedStop),
+    Row("Failed to parse", "python_unresolved", Go::FailedStop),
+    Row("No matching distribution found", "python_unresolved", Go::FailedStop),
+    Row("Could not find a version that satisfies", "python_unresolved", Go::FailedStop),
+    Row("No solution found when resolving", "python_unresolved", Go::FailedStop),
+    Row("ResolutionImpossible", "python_unresolved", Go::FailedStop),
+    Row("No space left on device", "disk_full", Go::FailedStop),
+];
+
+/// A block of a script that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptError {
+    /// It begins and does not end.
+    #[error("the block `# /// script` of line {line} has no `# ///` that ends it")]
+    Open {
+        /// Where it begins, from 1.
+        line: usize,
+    },
+    /// There are two.
+    #[error("there are two blocks `# /// script`, in lines {first} and {second}")]
+    Twice {
+        /// The first.
+        first: usize,
+        /// The second.
+        second: usize,
+    },
+    /// What is in it is no TOML, or says something else than the format.
+    #[error("the block `# /// script` of line {line} cannot be read: {problem}")]
+    Toml {
+        /// Where it begins, from 1.
+        line: usize,
+        /// Why.
+        problem: String,
+    },
+}
+
+/// An environment of Python.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PythonEnv {
+    /// Requirements, as pip reads them.
+    pub requirements: Vec<String>,
+    /// Which versions of Python will do, e.g. `>=3.11`.
+    pub requires_python: Option<String>,
+    /// Whether the host's own packages (a torch that fits its driver) are seen inside; what they
+    /// satisfy is not installed again.
+    pub host_packages: bool,
+}
+
+impl PythonEnv {
+    /// The step's id.
+    pub const STEP: &'static str = "python";
+
+    /// What the PEP 723 block of a script asks for; `None` where it has none. The host's packages
+    /// stay visible.
+    ///
+    /// # Errors
+    /// [`ScriptError`] for a block that cannot be read.
+    pub fn of_script(text: &str) -> Result<Option<Self>, ScriptError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        struct Block {
+            #[serde(default)]
+            dependencies: Vec<String>,
+            requires_python: Option<String>,
+        }
+        let Some((line, block)) = block(text)? else { return Ok(None) };
+        let block: Block = toml::from_str(&block).map_err(|error| ScriptError::Toml {
+            line,
+            problem: error.message().lines().next().unwrap_or_default().to_owned(),
+        })?;
+        Ok(Some(Self {
+            requirements: block.dependencies,
+            requires_python: block.requires_python,
+            host_packages: true,
+        }))
+    }
+
+    /// Whether the host's own Python is all it asks for.
+    pub fn is_plain(&self) -> bool {
+        self.requirements.is_empty() && self.requires_python.is_none() && self.host_packages
+    }
+
+    /// The interpreter for the steps after [`PythonEnv::step`].
+    pub fn python() -> Word {
+        Word::in_job("env/bin/python")
+    }
+
+    /// The files that the step needs.
+    pub fn files(&self) -> Vec<BundleFile> {
+        vec![
+            BundleFile::text(FIND_PATH, FIND),
+            BundleFile::text(MAKE_PATH, MAKE),
+            BundleFile::text(SPEC_PATH, self.spec()),
+        ]
+    }
+
+    /// The step that makes or finds it.
+    pub fn step(&self, timeout_s: u64) -> Step {
+        let argv = vec![
+            "sh".into(),
+            Word::in_job(FIND_PATH),
+            Word::in_job(MAKE_PATH),
+            self.key().into(),
+            Word::in_job(SPEC_PATH),
+        ];
+        Step {
+            id: Self::STEP.to_owned(),
+            title: "the Python environment".to_owned(),
+            gpu: false,
+            needs: Vec::new(),
+            on_failure: OnFailure::Stop,
+            timeout_s,
+            stdin: Default::default(),
+            rungs: vec![Rung {
+                id: Self::STEP.to_owned(),
+                needs: Vec::new(),
+                argv,
+                env: BTreeMap::new(),
+                cwd: String::new(),
+                success: Success::default(),
+                diagnosis: table(ROWS, Ways::default()),
+                artifacts: Vec::new(),
+                loses: String::new(),
+            }],
+        }
+    }
+
+    fn spec(&self) -> Vec<u8> {
+        // Plain data with text keys: it always serialises.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// What it is kept under: everything it is made from.
+    fn key(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(MAKE.as_bytes());
+        hash.update(self.spec());
+        let digest = rgpu_protocol::Digest::from_bytes(&hash.finalize().into());
+        digest.as_str().chars().take(24).collect()
+    }
+}
+
+/// The text of the block, without its comment marks, and the line it begins in.
+fn block(text: &str) -> Result<Option<(usize, String)>, ScriptError> {
+    let mut found: Option<(usize, String)> = None;
+    let mut lines = text.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        if line.trim_end() != "# /// script" {
+            continue;
+        }
+        let begun = at + 1;
+        let mut inner = Vec::new();
+        let mut ended = None;
+        // It ends at the last `# ///` of the comment lines that follow.
+        for (_, line) in lines.by_ref() {
+            match line.strip_prefix('#') {
+                Some(" ///") => {
+                    ended = Some(inner.len());
+                    inner.push("");
+                }
+                Some(rest) => inner.push(rest.strip_prefix(' ').unwrap_or(rest)),
+                None => break,
+            }
+        }
+        let Some(ended) = ended else { return Err(ScriptError::Open { line: begun }) };
+        if let Some((first, _)) = found {
+            return Err(ScriptError::Twice { first, second: begun });
+        }
+        found = Some((begun, inner[..ended].join("\n")));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scripts_block_names_its_dependencies_and_its_python() {
+        let text = "#!/usr/bin/env python3\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \"einops<1\",\n#\n# ]\n# ///\nimport einops\n";
+        let env = PythonEnv::of_script(text).unwrap().unwrap();
+        assert_eq!(env.requirements, ["einops<1"]);
+        assert_eq!(env.requires_python.as_deref(), Some(">=3.11"));
+        assert!(!env.is_plain());
+        assert_eq!(PythonEnv::of_script("print('# /// script')\n").unwrap(), None);
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_read_names_its_line() {
+        let open = PythonEnv::of_script("x = 1\n# /// script\n# dependencies = []\n");
+        assert_eq!(open, Err(ScriptError::Open { line: 2 }));
+        let twice = "# /// script\n# ///\n\n# /// script\n# ///\n";
+        assert_eq!(PythonEnv::of_script(twice), Err(ScriptError::Twice { first: 1, second: 4 }));
+        let wrong = PythonEnv::of_script("# /// script\n# dependencies = 3\n# ///\n");
+        assert!(matches!(wrong, Err(ScriptError::Toml { line: 1, .. })), "{wrong:?}");
+    }
+
+    #[test]
+    fn other_requirements_are_another_environment() {
+        let key = |requirement: &str, host_packages| {
+            PythonEnv {
+                requirements: vec![requirement.into()],
+                requires_python: None,
+                host_packages,
+            }
+            .key()
+        };
+        assert_ne!(key("a", true), key("b", true));
+        assert_ne!(key("a", true), key("a", false));
+        assert_eq!(key("a", true).len(), 24);
+    }
+}
