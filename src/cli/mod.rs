@@ -11,6 +11,7 @@ mod disasm;
 mod doctor;
 mod exec;
 mod kernels;
+mod missing;
 mod profile;
 mod progress;
 mod remote;

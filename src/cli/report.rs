@@ -3,6 +3,7 @@
 
 mod bar;
 mod open;
+mod owned;
 mod place;
 
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use super::app::{App, Status};
 use super::compare;
 use super::profile::bytes;
 use crate::error::{Exit, Failure, Result};
-use crate::report::{REPORTS, Style, report};
+use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 
 /// Read a run, or a report file, and explain it
 #[derive(Args, Clone, Debug)]
@@ -30,9 +31,15 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(REPORTS.iter().map(|r| r.id)))]
     pub format: Option<String>,
 
-    /// Write it to this file, or into this folder where it is several files
+    /// Write it to this file, or into this folder where it is several files; what was written is
+    /// printed. Without it `html` goes to report.html and `perfetto` to trace.pftrace, in the run's
+    /// folder, or, of a file, in the current one
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
+
+    /// Write over a file that is no earlier report of the same kind
+    #[arg(long)]
+    pub force: bool,
 
     /// Open what was written with the desktop's own program
     #[arg(long)]
@@ -51,9 +58,18 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "4GiB")]
     pub max_size: u64,
 
-    /// Most bytes that `--format brief` may take
-    #[arg(long, value_name = "N", default_value_t = Style::default().budget)]
-    pub bytes: usize,
+    /// Most bytes that `--format brief` may take, such as 2048 or 16KiB; at least 256 [default: 4096]
+    #[arg(long, value_name = "BYTES", value_parser = budget)]
+    pub bytes: Option<usize>,
+}
+
+/// A budget in which a summary can say something.
+fn budget(text: &str) -> Result<usize, String> {
+    match usize::try_from(bytes(text)?) {
+        Ok(n) if n >= LEAST_BUDGET => Ok(n),
+        Ok(_) => Err(format!("too few to say anything: write {LEAST_BUDGET} bytes or more")),
+        Err(_) => Err("more than this machine can hold".to_owned()),
+    }
 }
 
 /// What can be looked for.
@@ -69,8 +85,11 @@ fn lint(app: &App, opened: &Opened) -> Result<Status> {
     if app.global.json {
         app.print_json(&found)?;
     } else {
+        let width = app.style().width;
         for finding in &found {
-            app.print(&format!("{}: {}\n  {}\n", finding.id, finding.text, finding.hint));
+            let text = wrap(&format!("{}: {}", finding.id, finding.text), width - 2).join("\n  ");
+            let hint = wrap(&finding.hint, width - 4).join("\n    ");
+            app.print(&format!("{text}\n    {hint}\n"));
         }
     }
     let trace = opened.beside.trace.as_ref();
@@ -87,8 +106,23 @@ fn lint(app: &App, opened: &Opened) -> Result<Status> {
     Ok(if found.is_empty() { 0 } else { Exit::Findings as u8 })
 }
 
+/// One answer has one format.
+fn one_format(app: &App, args: &ReportArgs) -> Result<()> {
+    let format = args.format.as_deref();
+    if let Some(other) = format.filter(|format| app.global.json && *format != "json") {
+        let words = format!("`--json` and `--format {other}` ask for two formats of one report");
+        return Err(Failure::new(Exit::Usage, "usage", words).hint("leave one of them out"));
+    }
+    if args.bytes.is_some() && format != Some("brief") {
+        return Err(Failure::new(Exit::Usage, "usage", "`--bytes` belongs to `--format brief`")
+            .hint("`--max-size` limits the bytes of the file that is read"));
+    }
+    Ok(())
+}
+
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
+    one_format(app, args)?;
     let kept = compare::kept_by(app, &args.what)?;
     if kept.is_some() && args.redact {
         return Err(Failure::new(Exit::Usage, "redact", "a comparison cannot be redacted")
@@ -115,7 +149,7 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     }
     let default = if app.global.json { "json" } else { "table" };
     let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
-    let style = Style { budget: args.bytes, ..app.style() };
+    let style = Style { budget: args.bytes.unwrap_or(app.style().budget), ..app.style() };
     place::place(app, args, report, &opened, &style)?;
     Ok(0)
 }

@@ -124,8 +124,17 @@ fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             bytes(line.bytes as f64),
         ]);
     }
-    app.print(&grid.plain(app.style().width.max(100), 0));
+    app.print(&fitted(&grid, app.style().width));
     Ok(0)
+}
+
+/// A table where it fits, else what it holds line by line: names that are typed again stay whole.
+fn fitted(grid: &Grid, width: usize) -> String {
+    let table = grid.plain(usize::from(u16::MAX), 0);
+    match table.lines().all(|line| line.chars().count() <= width) {
+        true => table,
+        false => grid.stacked(width),
+    }
 }
 
 fn list_remote(app: &App, remote: &str) -> Result<Status> {
@@ -171,7 +180,7 @@ fn list_remote(app: &App, remote: &str) -> Result<Status> {
     if grid.is_empty() {
         app.say("no jobs of yours are there");
     }
-    app.print(&grid.plain(app.style().width.max(100), 0));
+    app.print(&fitted(&grid, app.style().width));
     Ok(0)
 }
 
@@ -243,6 +252,9 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
         .map(|j| (j.job.clone(), j.remote.clone()))
     else {
         app.say(&format!("`{}` has ended already", record.id));
+        if app.global.json {
+            app.print_json(&record)?;
+        }
         return Ok(0);
     };
     let (job, remote) = job;

@@ -2,12 +2,16 @@
 
 mod check;
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::app::{App, Status};
+use super::missing;
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
 /// Print the JSON Schema of a document that rgpu writes, or check a file against it
@@ -17,7 +21,8 @@ pub(super) struct SchemaArgs {
     #[arg(value_enum)]
     pub name: SchemaName,
 
-    /// Check this file instead: each violation is one line, and any gives exit status 7
+    /// Check this file instead: each violation is one line, and any gives exit status 7; under
+    /// --json they are the cause of the failure
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
 }
@@ -83,10 +88,11 @@ pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
 }
 
 fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Status> {
-    let bytes = std::fs::read(path).map_err(|e| {
-        Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
+    let bytes = std::fs::read(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => missing::file(&path.display().to_string()),
+        _ => Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
             .file(path.display())
-            .cause(e)
+            .cause(e),
     })?;
     let document: Value = serde_json::from_slice(&bytes).map_err(|e| {
         Failure::new(Exit::Artifact, "not_json", "the file is not JSON")
@@ -104,21 +110,42 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
     }
     let broken: Vec<String> =
         found.iter().map(|v| format!("{}: {}", pointer(&v.pointer), v.text)).collect();
-    for line in broken.iter().take(SHOWN) {
-        app.print(&format!("{}\n", line.replace('\n', " ")));
-    }
+    let id = name.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
     if broken.is_empty() {
         app.say(&format!("{} keeps to the schema", path.display()));
+        if app.global.json {
+            let file = path.display().to_string();
+            app.print_json(&Kept { document: id, file, unknown_keys: unknown })?;
+        }
         return Ok(0);
     }
-    let id = name.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let shown: Vec<String> = broken.iter().take(SHOWN).map(|l| l.replace('\n', " ")).collect();
     let (n, s) = (broken.len(), if broken.len() == 1 { "" } else { "s" });
-    Err(Failure::new(
+    let failure = Failure::new(
         Exit::Artifact,
         "schema",
         format!("the file breaks the schema `{id}` in {n} place{s}"),
     )
-    .file(path.display()))
+    .file(path.display());
+    // The violations are what was asked for: data on stdout, of which JSON is one document alone.
+    Err(match app.global.json {
+        true => failure.cause(shown.join("\n")),
+        false => {
+            shown.iter().for_each(|line| app.print(&format!("{line}\n")));
+            failure
+        }
+    })
+}
+
+/// What `--json` prints of a file that keeps to its schema.
+#[derive(Debug, Serialize)]
+struct Kept {
+    /// The schema's name.
+    document: String,
+    /// The file as typed.
+    file: String,
+    /// Keys at its top that the schema does not name; later versions add some.
+    unknown_keys: BTreeSet<String>,
 }
 
 /// A JSON pointer as people read it: the whole document is `/`.

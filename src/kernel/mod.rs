@@ -48,11 +48,50 @@ pub fn is_identifier(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
+/// The GPU architectures that NVIDIA's compilers have known, CUDA 8 to 13: the number, and the
+/// suffixes it may carry (`a`: this one alone, `f`: its family).
+const ARCHES: &[(u16, &str)] = &[
+    (50, ""),
+    (52, ""),
+    (53, ""),
+    (60, ""),
+    (61, ""),
+    (62, ""),
+    (70, ""),
+    (72, ""),
+    (75, ""),
+    (80, ""),
+    (86, ""),
+    (87, ""),
+    (88, ""),
+    (89, ""),
+    (90, "a"),
+    (100, "af"),
+    (101, "af"),
+    (103, "af"),
+    (110, "af"),
+    (120, "af"),
+    (121, "af"),
+];
+
 /// Whether `text` is the name of a GPU architecture: `sm_90`, `sm_90a`, `sm_100f`.
 pub fn valid_arch(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("sm_") else { return false };
-    let digits = rest.strip_suffix(['a', 'f']).unwrap_or(rest);
-    (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+    ARCHES.iter().any(|(number, suffixes)| {
+        rest.strip_prefix(&number.to_string()).is_some_and(|suffix| {
+            suffix.is_empty() || suffix.len() == 1 && suffixes.contains(suffix)
+        })
+    })
+}
+
+/// The architectures there are, as an error names them: `sm_90[a]`, `sm_100[a|f]`.
+pub fn known_arches() -> String {
+    let name = |(number, suffixes): &(u16, &str)| match *suffixes {
+        "" => format!("sm_{number}"),
+        "a" => format!("sm_{number}[a]"),
+        _ => format!("sm_{number}[a|f]"),
+    };
+    ARCHES.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -188,7 +188,10 @@ fn architecture(item: &Item<'_>) -> Result<String, KernelError> {
     let text = item.text()?;
     match super::valid_arch(text) {
         true => Ok(text.to_owned()),
-        false => Err(item.error(format!("`{text}` is no architecture such as `sm_90a`"))),
+        false => {
+            Err(item
+                .error(format!("`{text}` is no architecture; there are {}", super::known_arches())))
+        }
     }
 }
 

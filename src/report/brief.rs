@@ -9,13 +9,16 @@ use super::text::short_name;
 use super::{Document, Style, Subject};
 use crate::model::{Launch, Profile};
 
+/// The least bytes in which a summary says something: its first line, cut where it is longer.
+pub const LEAST_BUDGET: usize = 256;
+
 /// The summary.
 pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
     vec![Document::new("brief.txt", within(&lines(subject), style.budget))]
 }
 
-/// As many of the first lines as fit, with a last line that counts the rest. A budget too small for
-/// any of it gives nothing.
+/// As many of the first lines as fit, with a last line that counts the rest. A first line that does
+/// not fit is cut; a budget too small for that gives nothing.
 fn within(lines: &[String], budget: usize) -> String {
     let whole: usize = lines.iter().map(|l| l.len() + 1).sum();
     if whole <= budget {
@@ -32,6 +35,14 @@ fn within(lines: &[String], budget: usize) -> String {
         out += line;
         out.push('\n');
         taken += 1;
+    }
+    if let (0, Some(first)) = (taken, lines.first()) {
+        // Room for the line's end and the sign that it was cut.
+        let end = first.floor_char_boundary(room.saturating_sub("…\n".len()));
+        if end > 0 {
+            out = format!("{}…\n", &first[..end]);
+            taken = 1;
+        }
     }
     let last = rest(lines.len() - taken);
     if out.len() + last.len() <= budget { out + &last } else { out }
@@ -154,12 +165,17 @@ mod tests {
     #[test]
     fn lines_are_whole_and_the_budget_holds_whatever_it_is() {
         let lines: Vec<String> = (0..40).map(|n| format!("fact {n}: µ and ×")).collect();
+        let long = vec!["µ".repeat(600), "second".to_owned()];
+        assert!(within(&long, LEAST_BUDGET).starts_with("µµµ"));
         for budget in 0..900 {
+            assert!(within(&long, budget).len() <= budget);
             let text = within(&lines, budget);
             assert!(text.len() <= budget);
             assert!(text.is_empty() || text.ends_with('\n'));
             for line in text.lines() {
-                assert!(line.starts_with("more: ") || lines.contains(&line.to_owned()), "{line}");
+                let cut = |l: &String| line.strip_suffix('…').is_some_and(|cut| l.starts_with(cut));
+                let known = lines.contains(&line.to_owned()) || lines.iter().any(cut);
+                assert!(line.starts_with("more: ") || known, "{line}");
             }
         }
         assert_eq!(within(&lines, 4096).lines().count(), 40);

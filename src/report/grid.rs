@@ -82,6 +82,22 @@ impl Grid {
             .collect()
     }
 
+    /// For a terminal too narrow for the table: each row's first cell on a line of its own, the
+    /// others below it, wrapped between cells. Ends with a newline unless there is no row.
+    pub fn stacked(&self, width: usize) -> String {
+        let mut out = String::new();
+        for row in &self.rows {
+            let Some((first, rest)) = row.split_first() else { continue };
+            out += &format!("{first}\n");
+            let rest: Vec<&str> =
+                rest.iter().map(String::as_str).filter(|c| !c.is_empty()).collect();
+            for line in super::text::wrap(&rest.join(", "), width.saturating_sub(4)) {
+                out += &format!("    {line}\n");
+            }
+        }
+        out
+    }
+
     /// As a Markdown table. Ends with a newline.
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -123,6 +139,16 @@ mod tests {
           kernel     time
           vecadd  59.7 µs
           a|b     1.20 ms
+        ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_each_row_over_several_lines() {
+        insta::assert_snapshot!(sample().stacked(20), @r"
+        vecadd
+            59.7 µs
+        a|b
+            1.20 ms
         ");
     }
 

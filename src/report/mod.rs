@@ -21,10 +21,12 @@ mod subject;
 mod terminal;
 mod text;
 
+pub use brief::LEAST_BUDGET;
 pub use document::{Document, Shown};
 pub use grid::{Align, Grid};
 pub use quantity::{bytes, duration, per_second, percent};
 pub use subject::Subject;
+pub use text::wrap;
 
 /// How a report may look.
 #[derive(Clone, Copy, Debug)]

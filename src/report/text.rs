@@ -31,7 +31,7 @@ fn parameters(name: &str) -> Option<usize> {
 
 /// Breaks at blanks so that no line has more than `room` columns, colours not counted; a longer
 /// word stays whole.
-pub(super) fn wrap(text: &str, room: usize) -> Vec<String> {
+pub fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split(' ') {

@@ -38,6 +38,14 @@ pub enum StoreError {
     /// No run of that name.
     #[error("there is no run `{0}`")]
     Unknown(String),
+    /// A folder that is there, and is no run's.
+    #[error("`{}` is a folder, but not that of a run: it holds no `run.json`", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// A run's folder directly below it.
+        inner: Option<PathBuf>,
+    },
     /// A prefix that fits several.
     #[error("`{name}` fits several runs: {}", fits.join(", "))]
     Ambiguous {
@@ -72,6 +80,17 @@ impl From<StoreError> for Failure {
             StoreError::BadId(_) => failure(Exit::Usage, "bad_run_id"),
             StoreError::Unknown(_) => {
                 failure(Exit::Usage, "unknown_run").hint("`rgpu runs list` shows the runs here")
+            }
+            StoreError::NoRun { inner, .. } => {
+                let failure = failure(Exit::Usage, "no_run_folder")
+                    .hint("a run folder is what `rgpu profile` leaves: artifacts/runs/<id>")
+                    .hint("`rgpu runs list` shows the runs here");
+                match inner {
+                    Some(inner) => {
+                        failure.hint(format!("there are runs in it, such as {}", inner.display()))
+                    }
+                    None => failure,
+                }
             }
             StoreError::Ambiguous { .. } => failure(Exit::Usage, "ambiguous_run"),
             StoreError::BadRecord { source, .. } => {
@@ -125,10 +144,13 @@ impl RunFolder {
     /// An existing run's folder.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`] when it holds no `run.json`.
+    /// [`StoreError::NoRun`] when it holds no `run.json`, [`StoreError::Unknown`] when there is no
+    /// such folder.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if path.join("run.json").is_file() {
             Ok(Self { path: path.to_owned() })
+        } else if path.is_dir() {
+            Err(StoreError::NoRun { path: path.to_owned(), inner: run_in(path) })
         } else {
             Err(StoreError::Unknown(path.display().to_string()))
         }
@@ -295,6 +317,12 @@ impl Recorder {
 
 fn append(path: &Path) -> Result<File, StoreError> {
     OpenOptions::new().create(true).append(true).open(path).map_err(io_error("open", path))
+}
+
+/// The run folder directly below `path` whose name sorts last: ids begin with the time.
+fn run_in(path: &Path) -> Option<PathBuf> {
+    let inner = fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    inner.filter(|inner| inner.join("run.json").is_file()).max()
 }
 
 pub(super) fn io_error(

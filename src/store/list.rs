@@ -73,9 +73,13 @@ impl Runs {
     /// Finds a run by path, id, unique prefix, `latest` or `latest~N`.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`], [`StoreError::Ambiguous`], I/O errors.
+    /// [`StoreError::Unknown`], [`StoreError::NoRun`], [`StoreError::Ambiguous`], I/O errors.
     pub fn find(&self, name: &str) -> Result<RunFolder, StoreError> {
-        let unknown = || StoreError::Unknown(name.to_owned());
+        // A folder of the current one has a name without a slash.
+        let unknown = || match RunFolder::open(Path::new(name)) {
+            Err(no_run @ StoreError::NoRun { .. }) => no_run,
+            _ => StoreError::Unknown(name.to_owned()),
+        };
         if name.contains('/')
             || name.contains(std::path::MAIN_SEPARATOR)
             || Path::new(name).join("run.json").is_file()

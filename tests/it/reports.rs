@@ -112,10 +112,14 @@ fn csv_has_one_row_for_each_launch_and_units_in_its_head() {
 #[test]
 fn a_brief_keeps_to_its_bytes() {
     let laptop = matmul();
-    for bytes in [0, 100, 600, 4096] {
+    for bytes in [256, 600, 4096] {
         let output = laptop.run(&format!("report matmul.ncu-repz --format brief --bytes {bytes}"));
         assert!(output.stdout.len() <= bytes, "{} of {bytes}", output.stdout.len());
+        assert!(output.stdout.starts_with(b"verdict: "), "{bytes}");
     }
+    let few = laptop.run("report matmul.ncu-repz --format brief --bytes 10");
+    assert_eq!(few.status.code(), Some(2));
+    assert!(few.stdout.is_empty() && String::from_utf8_lossy(&few.stderr).contains("256"));
     insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --format brief --bytes 1500"));
 }
 
@@ -171,4 +175,80 @@ fn a_file_above_the_limit_is_refused_packed_or_unpacked() {
     insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --max-size 10kB"));
     // It fits as it lies there and not unpacked.
     insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --max-size 200kB"));
+}
+
+/// The last part of a command's stderr or stdout, its status, and the JSON that stdout holds.
+fn failed(laptop: &Laptop, line: &str) -> (i32, String) {
+    let output = laptop.run(line);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap(), text)
+}
+
+#[test]
+fn a_file_that_is_not_there_is_the_same_usage_error_for_every_command() {
+    let laptop = matmul();
+    for line in [
+        "report nosuch.ncu-rep",
+        "compare nosuch.ncu-rep matmul.ncu-repz",
+        "schema profile --check nosuch.json",
+        "report 'matmul.*'",
+        "report matmul.ncu-rep",
+    ] {
+        let (status, text) = failed(&laptop, line);
+        assert_eq!(status, 2, "{line}: {text}");
+        assert!(text.contains("a file `") || text.contains("no file `"), "{line}: {text}");
+    }
+    let (_, text) = failed(&laptop, "report matmul.*");
+    assert!(text.contains("in quotes") && text.contains("matmul.ncu-repz"), "{text}");
+    let (_, text) = failed(&laptop, "report matmul.ncu-rep");
+    assert!(text.contains("did you mean `matmul.ncu-repz`?"), "{text}");
+}
+
+#[test]
+fn a_folder_that_is_no_runs_says_what_a_run_folder_is() {
+    let laptop = matmul();
+    std::fs::create_dir(laptop.project("things")).unwrap();
+    for line in ["report things", "report ./things", "runs show things", "compare things things"] {
+        let (status, text) = failed(&laptop, line);
+        assert_eq!(status, 2, "{line}: {text}");
+        assert!(text.contains("run.json") && text.contains("rgpu runs list"), "{line}: {text}");
+    }
+}
+
+#[test]
+fn json_is_one_document_on_stdout_and_no_other_format_goes_with_it() {
+    let laptop = matmul();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/profile.example.json");
+    laptop.write("bad.json", "{}");
+    for (line, status) in [
+        ("report matmul.ncu-repz --json --format table".to_owned(), 2),
+        ("report matmul.ncu-repz --json --format html".to_owned(), 2),
+        ("report matmul.ncu-repz --json --format json".to_owned(), 0),
+        ("report matmul.ncu-repz --json --out p.json".to_owned(), 0),
+        ("report matmul.ncu-repz --json --lint nvtx".to_owned(), 0),
+        ("compare matmul.ncu-repz matmul.ncu-repz --json".to_owned(), 0),
+        ("schema profile --json".to_owned(), 0),
+        (format!("schema profile --check {example} --json"), 0),
+        ("schema profile --check bad.json --json".to_owned(), 7),
+        ("runs list --json".to_owned(), 0),
+        ("runs clean --json".to_owned(), 0),
+    ] {
+        let output = laptop.run(&line);
+        assert_eq!(output.status.code(), Some(status), "{line}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str::<serde_json::Value>(&text)
+            .unwrap_or_else(|e| panic!("{line}: {e}: {text}"));
+    }
+}
+
+#[test]
+fn a_page_takes_the_place_of_a_page_of_ours_and_of_nothing_else() {
+    let laptop = matmul();
+    let made = |line: &str| laptop.run(line).status.code();
+    assert_eq!(made("report matmul.ncu-repz --format html"), Some(0));
+    assert_eq!(made("report matmul.ncu-repz --format html"), Some(0));
+    laptop.write("report.html", "<!doctype html><title>coverage</title>");
+    let (status, text) = failed(&laptop, "report matmul.ncu-repz --format html");
+    assert!(status == 2 && text.contains("--force"), "{text}");
+    assert_eq!(made("report matmul.ncu-repz --format html --force"), Some(0));
 }

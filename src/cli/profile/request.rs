@@ -167,7 +167,7 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
             "bad_option",
             format!("`--arch {arch}` is not an architecture"),
         )
-        .hint("write sm_90a, sm_100a …"));
+        .hint(format!("there are: {}", crate::kernel::known_arches())));
     }
     request.arch.clone_from(&args.arch);
     if let Some(timeout) = args.run.timeout {

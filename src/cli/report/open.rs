@@ -7,13 +7,13 @@ use serde::de::DeserializeOwned;
 
 use super::bar::ReadingBar;
 use crate::cli::app::App;
-use crate::cli::disasm;
+use crate::cli::{disasm, missing};
 use crate::error::{Exit, Failure, Result};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Beside, Comparison, Profile};
 use crate::report::Subject;
-use crate::store::{RunFolder, Runs};
+use crate::store::{RunFolder, Runs, StoreError};
 
 /// A profile with the documents beside it.
 #[derive(Debug)]
@@ -48,7 +48,10 @@ pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<Opene
         return file(app, path, what, max_bytes);
     }
     let found = Runs::new(&app.config.runs_dir.value).find(what);
-    saved(&found.map_err(|e| Failure::from(e).hint(format!("and there is no file `{what}`")))?)
+    saved(&found.map_err(|e| match e {
+        StoreError::Unknown(_) => missing::run_or_file(what),
+        other => other.into(),
+    })?)
 }
 
 /// A comparison that a run left, around the profile of what was held against the base.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Opened, ReportArgs};
+use super::{Opened, ReportArgs, owned};
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
@@ -35,13 +35,22 @@ pub(super) fn place(
     let style = Style { color: false, ..*style };
     let documents = (report.render)(&opened.subject(), &style);
     let paths = paths(args, opened, &documents);
+    if !args.force {
+        for (document, path) in documents.iter().zip(&paths) {
+            owned::check(path, &document.bytes)?;
+        }
+    }
     for (document, path) in documents.iter().zip(&paths) {
         atomic::write(path, &document.bytes).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "the report cannot be written")
                 .file(path.display())
                 .cause(e)
         })?;
-        app.print(&format!("{}\n", path.display()));
+    }
+    let written: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    match app.global.json {
+        true => app.print_json(&serde_json::json!({ "written": written }))?,
+        false => written.iter().for_each(|path| app.print(&format!("{path}\n"))),
     }
     match paths.first() {
         Some(main) if args.open => show(main),

@@ -13,9 +13,11 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
     });
     let name = page.bold(&profile.kernel.name);
     let (mode, remote) = (&profile.run.mode, &profile.run.remote);
-    page.line(&match gpu.or_else(|| profile.device.clone()) {
+    page.wrapped(&match gpu.or_else(|| profile.device.clone()) {
         // A report without its host says at least which GPU it is of, if it does.
         None if profile.host.is_none() => format!("{name}  {mode}"),
+        // Of a file, the place is a path: the user typed it, and it may be long.
+        Some(gpu) if profile.kernel.language == "report" => format!("{name}  {mode} on {gpu}"),
         Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
         None => {
             let cpu = profile.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");

@@ -16,6 +16,13 @@ impl Page<'_> {
         self.out.push('\n');
     }
 
+    /// A line of words; what does not fit goes on below, indented.
+    pub(super) fn wrapped(&mut self, text: &str) {
+        for (at, part) in wrap(text, self.style.width - 4).into_iter().enumerate() {
+            self.line(&format!("{}{part}", if at == 0 { "" } else { "    " }));
+        }
+    }
+
     /// A labelled line; what does not fit goes on under the text.
     pub(super) fn field(&mut self, label: &str, text: &str) {
         self.painted_field(label, text, "");

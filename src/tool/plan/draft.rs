@@ -171,7 +171,7 @@ impl From<PlanError> for Failure {
             PlanError::NoCompiler { device, .. } => {
                 let failure = Failure::new(Exit::Host, "no_compiler", what);
                 match device {
-                    true => failure.hint("install the CUDA toolkit there, or NVRTC here: `rgpu setup`"),
+                    true => failure.hint("install the CUDA toolkit there, or NVRTC here: `cargo xtask setup` in the source tree"),
                     false => failure.hint("a host entry needs nvcc and a C++ compiler there"),
                 }
             }

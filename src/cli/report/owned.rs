@@ -1,0 +1,103 @@
+//! Which files a report may take the place of: an earlier report of the same kind, and nothing else
+//! unless the user says so.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::error::{Exit, Failure, Result};
+
+/// Bytes of an existing file that are looked at.
+const HEAD: u64 = 4096;
+
+/// What a file holds, as far as its beginning tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// Nothing yet.
+    Empty,
+    /// A page of ours.
+    Page,
+    /// A JSON document of ours.
+    Document,
+    /// A Perfetto trace: a `TracePacket`, field 1 of its kind.
+    Trace,
+    /// Text that begins like no other kind.
+    Text,
+    /// Anything else.
+    Foreign,
+}
+
+/// Refuses to put `new` in the place of a file that holds something else.
+///
+/// # Errors
+/// A usage error that names `--force`.
+pub(super) fn check(path: &Path, new: &[u8]) -> Result<()> {
+    let mut old = Vec::new();
+    let opened = std::fs::File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut old));
+    // What is not there is no loss; what cannot be read fails as it is written.
+    if opened.is_err() {
+        return Ok(());
+    }
+    let head = &new[..new.len().min(HEAD as usize)];
+    if matches!(content(&old), Content::Empty) || content(&old) == content(head) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Usage, "foreign_file", "the file that is there is no such report")
+        .file(path.display())
+        .hint("write elsewhere with `--out PATH`, or over it with `--force`"))
+}
+
+fn content(head: &[u8]) -> Content {
+    // The cut may fall within a character.
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(e) if e.error_len().is_none() => {
+            std::str::from_utf8(&head[..e.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) if head.first() == Some(&0x0a) => return Content::Trace,
+        Err(_) => return Content::Foreign,
+    };
+    let begins = text.trim_start().get(..9).unwrap_or_default().to_ascii_lowercase();
+    match text {
+        "" => Content::Empty,
+        // Protobuf of short names may pass for text; texts of ours begin with no empty line.
+        text if text.starts_with('\n') && text.contains('\0') => Content::Trace,
+        text if begins == "<!doctype" || begins.starts_with("<html") => {
+            match text.contains("name=\"generator\" content=\"rgpu ") {
+                true => Content::Page,
+                false => Content::Foreign,
+            }
+        }
+        text if begins.starts_with(['{', '[']) => match text.contains("\"schema\": \"rgpu.") {
+            true => Content::Document,
+            false => Content::Foreign,
+        },
+        text if text.contains('\0') || begins.starts_with("#!") => Content::Foreign,
+        _ => Content::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_takes_the_place_of_its_own_kind_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        let page = b"<!doctype html>\n<meta name=\"generator\" content=\"rgpu 1.2\">".as_slice();
+        let allowed = |old: &[u8], new: &[u8]| {
+            std::fs::write(&path, old).unwrap();
+            check(&path, new).is_ok()
+        };
+        assert!(check(&path, page).is_ok(), "there is nothing yet");
+        assert!(allowed(b"", page) && allowed(page, page));
+        assert!(!allowed(b"<!doctype html>\n<title>coverage</title>", page));
+        assert!(!allowed(b"\x7fELF\0\0\xff", page) && !allowed(b"a note", page));
+        assert!(!allowed(page, b"vecadd  ncu on H200"));
+        assert!(allowed(b"softmax  ncu on H200", b"vecadd  ncu on H200"));
+        let document = b"{\n  \"schema\": \"rgpu.profile/1\"".as_slice();
+        assert!(allowed(document, document) && !allowed(b"{\"mine\": 1}", document));
+        let trace = b"\x0a\x10\x50\x01\x00\xff\xfe".as_slice();
+        assert!(allowed(trace, trace) && !allowed(b"PK\x03\x04\xff", trace));
+    }
+}
