@@ -33,17 +33,19 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let files = disasm::inputs(&meant(app, &args.what)?).map_err(|error| failure(&error))?;
     let writes = !args.list && args.view.is_none();
     let out = writes.then(|| out(app, args)).transpose()?;
-    let what = What {
+    let mut what = What {
         wanted: wanted(args)?,
         sass: writes,
         extract: args.extract,
         list_only: args.list,
         shown: Shown { control: args.control_codes, lines: args.line_info },
-        nvdisasm: if args.list { None } else { tool::chosen(app, args.tool)? },
         threads: args.block,
         out,
         ..What::default()
     };
+    if !args.list {
+        what.nvdisasm = tool::chosen(app, args, &files, &what)?;
+    }
     if let Some(view) = args.view {
         return view::print(app, &files, &what, view);
     }

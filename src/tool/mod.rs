@@ -27,6 +27,7 @@ mod sanitizer;
 mod sudo;
 
 pub use ncu::escaped;
+pub use nvdisasm::{LISTINGS, LISTINGS_STEP, ListingCall, listings};
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::draft::{BundleFile, Content, Draft, Expectations, Localized, PlanError};

@@ -8,6 +8,7 @@ mod browser;
 mod compare;
 mod deep;
 mod disasm;
+mod disasm_remote;
 mod documents;
 mod example;
 mod exec;

@@ -11,7 +11,7 @@ use crate::sshd::{Cutter, Sshd, free_port, keygen};
 const NCU: &str = "profile --kernel vecadd --mode ncu --remote box --accept-new --json";
 
 /// Makes the server known to the laptop as `box`, with the played tools on its path.
-fn know(laptop: &Laptop, sshd: &Sshd, port: u16) {
+pub(crate) fn know(laptop: &Laptop, sshd: &Sshd, port: u16) {
     let settings = format!(
         "[remote.box]\nurl = \"ssh://{}@127.0.0.1:{port}\"\nssh_config = {:?}\npath = [{:?}]\nenv = {{ RGPU_FAKE_HOST = {:?} }}\n",
         sshd.user,

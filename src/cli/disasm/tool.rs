@@ -1,46 +1,141 @@
-//! Where nvdisasm may be on this machine.
+//! Which nvdisasm serves: one on this machine, else one on a remote, else none.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::args::Tool;
+use super::args::{DisasmArgs, Tool, View};
 use crate::cli::app::App;
+use crate::cli::progress::Live;
+use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
-use crate::run::disasm::{Nvdisasm, find};
-use crate::run::set_up_compilers;
+use crate::remote::RemoteSpec;
+use crate::run::disasm::{Host, Nvdisasm, Question, What, find, questions};
+use crate::run::{Desk, Reporter, Said, set_up_compilers};
+use crate::store::{RunFolder, RunRecord, RunState, Runs};
 
-/// The tool that the user's choice means here.
-pub(super) fn chosen(app: &App, tool: Tool) -> Result<Option<Nvdisasm>> {
-    if tool == Tool::Rgpu {
+/// The tool that the user's choice means for these files: on the host of `--remote`, else here,
+/// else on the default remote.
+pub(super) fn chosen(
+    app: &App,
+    args: &DisasmArgs,
+    files: &[PathBuf],
+    what: &What,
+) -> Result<Option<Nvdisasm>> {
+    if args.tool == Tool::Rgpu || !matches!(args.view, None | Some(View::Sass)) {
         return Ok(None);
     }
-    let candidates = candidates(app);
-    let found = find(&candidates);
-    match (&found, tool) {
-        (None, Tool::Nvdisasm) => {
-            let looked: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
-            Err(Failure::new(Exit::Tool, "no_nvdisasm", "there is no nvdisasm on this machine")
-                .cause(match looked.is_empty() {
-                    true => "none on PATH, in CUDA_HOME or in .rgpu/cuda".to_owned(),
-                    false => format!("none of these answers: {}", looked.join(", ")),
-                })
-                .hint(
-                    "`pip install nvidia-cuda-nvdisasm` in a virtual environment brings it (5 MB)",
-                )
-                .hint("`--tool rgpu` shows all but the operands"))
+    if let Some(remote) = &args.remote {
+        let spec = session::spec(app, Some(remote))?;
+        let questions = questions(files, what);
+        if questions.is_empty() {
+            return Ok(None);
         }
-        (None, _) => {
-            app.say("no nvdisasm here: listings come without operands");
-            Ok(None)
-        }
-        _ => Ok(found),
+        return match ask(app, args, &spec, &questions)? {
+            None if args.tool == Tool::Nvdisasm => Err(no_tool(&format!("on `{}`", spec.name))
+                .hint(format!("`rgpu doctor {} --fresh` looks again", spec.name))),
+            None => {
+                app.say(&format!("no nvdisasm on `{}`: listings come without operands", spec.name));
+                Ok(None)
+            }
+            found => Ok(found),
+        };
     }
+    let candidates = candidates(app);
+    if let Some(tool) = find(&candidates) {
+        return Ok(Some(tool));
+    }
+    let default = session::spec(app, None).ok().filter(|spec| !session::is_local(spec));
+    let mut why = "no nvdisasm here".to_owned();
+    let questions = if default.is_some() { questions(files, what) } else { Vec::new() };
+    if let Some(spec) = default.filter(|_| !questions.is_empty()) {
+        match ask(app, args, &spec, &questions) {
+            Ok(Some(tool)) => return Ok(Some(tool)),
+            Ok(None) => why = format!("{why} or on `{}`", spec.name),
+            Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),
+            Err(failure) => {
+                why = format!("{why}, and `{}` does not serve: {}", spec.name, failure.what)
+            }
+        }
+    }
+    if args.tool == Tool::Nvdisasm {
+        let looked: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
+        return Err(no_tool("on this machine").cause(match looked.is_empty() {
+            true => why,
+            false => format!("none of these answers: {}", looked.join(", ")),
+        }));
+    }
+    app.say(&format!("{why}: listings come without operands"));
+    Ok(None)
 }
 
-/// Whatever nvdisasm there is, without a word where there is none.
+fn no_tool(place: &str) -> Failure {
+    Failure::new(Exit::Tool, "no_nvdisasm", format!("there is no nvdisasm {place}"))
+        .hint("`pip install nvidia-cuda-nvdisasm` in a virtual environment brings it (5 MB)")
+        .hint("`--tool rgpu` shows all but the operands")
+}
+
+/// Asks a host for everything that the files will need.
+fn ask(
+    app: &App,
+    args: &DisasmArgs,
+    spec: &RemoteSpec,
+    questions: &[Question],
+) -> Result<Option<Nvdisasm>> {
+    let now = jiff::Timestamp::now();
+    let id = Runs::fresh_id("disasm", now);
+    // The job's events and log are of no use once its listings are here.
+    let kept = tempfile::Builder::new().prefix("rgpu-disasm-").tempdir().map_err(|e| {
+        Failure::new(Exit::Disk, "disk", "a temporary folder cannot be made").cause(e)
+    })?;
+    let folder = RunFolder::create(kept.path(), &id, Some(&kept.path().join("run")))?;
+    let mut record = RunRecord {
+        schema: "rgpu.run/1".to_owned(),
+        id: id.clone(),
+        started: now.to_string(),
+        title: "disasm".to_owned(),
+        command: "disasm".to_owned(),
+        argv: app.argv.clone(),
+        mode: String::new(),
+        kernel: String::new(),
+        remote: spec.name.clone(),
+        address: spec.url.clone(),
+        labels: BTreeMap::new(),
+        jobs: Vec::new(),
+        state: RunState::Running,
+        exit: None,
+        program_exit: None,
+        seconds: 0.0,
+    };
+    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+    let voice = Voice { live, events: None, accept_new: args.accept_new, run: "" };
+    app.block_on(async {
+        let open = session::open(app, spec.clone(), voice).await?;
+        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+        let mut desk = Desk {
+            folder: &folder,
+            record: &mut record,
+            reporter: &mut reporter,
+            cancel,
+            input: None,
+        };
+        let host = Host {
+            spec,
+            cache: session::facts_cache(app, spec),
+            programs: &programs,
+            now_s: now.as_second(),
+        };
+        let asked = host.ask(&mut follow, questions, &mut desk).await;
+        let exit = asked.as_ref().err().map_or(0, |failure| failure.exit as u8);
+        reporter.say(&Said::Finished { exit });
+        follow.close().await;
+        asked
+    })
+}
+
+/// Whatever nvdisasm there is here, without a word where there is none.
 pub(super) fn found(app: &App) -> Option<Nvdisasm> {
     find(&candidates(app))
 }
-
 /// PATH, a toolkit's home, the project's own environment, a Python environment that is active.
 fn candidates(app: &App) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();

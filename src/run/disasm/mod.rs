@@ -1,8 +1,8 @@
 //! `rgpu disasm`: every file looked into, every kernel's facts told, every listing written.
 //!
 //! [`inputs`] says which files are meant, [`read`] reads one and writes what is asked of it, with
-//! nvdisasm for the operands where it is there (`nvdisasm`), and [`all`] does that for many on
-//! all cores. A file that cannot be read is told in its place in the document; the others are done
+//! nvdisasm for the operands where it is there (`nvdisasm`; `remote` where that is a host), and
+//! [`all`] does that for many on all cores. A file that cannot be read is told in its place in the document; the others are done
 //! all the same.
 
 mod diff;
@@ -11,6 +11,9 @@ mod names;
 mod nvdisasm;
 mod operands;
 mod read;
+mod remote;
+mod shards;
+mod turns;
 
 pub use diff::diff;
 pub use inputs::{InputError, Meant, inputs};
@@ -18,6 +21,7 @@ pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
 pub use read::{Wanted, What, image_bytes, listing, read};
+pub use remote::{AskHost, Host, Question, questions};
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -1,15 +1,31 @@
-//! nvdisasm on this machine, for the operands that rgpu does not read itself.
+//! nvdisasm, for the operands that rgpu does not read itself: on this machine, or on a host that
+//! has been asked for all listings at once (`remote`).
+//!
+//! It is a program for one file and one core. Several run at once, at most one a core whoever asks,
+//! and a large cubin is cut into lists of functions (`shards`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use super::remote::Brought;
+use super::shards;
+use super::turns::Turns;
 
 /// nvdisasm, found and answering.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Nvdisasm {
-    /// Where it lies.
-    pub path: PathBuf,
-    /// Its version, e.g. `13.5.37`.
-    pub version: String,
+    version: String,
+    place: Place,
+}
+
+/// Where it is.
+#[derive(Clone, Debug)]
+enum Place {
+    /// On this machine.
+    Here { path: PathBuf, turns: Arc<Turns> },
+    /// On a host: what it said to everything it was asked.
+    There { host: String, brought: Arc<Brought> },
 }
 
 /// Why nvdisasm gave no listing.
@@ -29,6 +45,12 @@ pub enum ToolError {
         /// The first lines of what it said.
         words: String,
     },
+    /// A listing that the host was not asked for.
+    #[error("`{host}` was not asked for this listing")]
+    NotAsked {
+        /// The host.
+        host: String,
+    },
 }
 
 /// The first of `candidates` that answers `--version`.
@@ -40,10 +62,7 @@ pub fn find(candidates: &[PathBuf]) -> Option<Nvdisasm> {
         let version = text.split_whitespace().rev().find_map(|w| {
             w.strip_prefix('V').filter(|v| v.starts_with(|c: char| c.is_ascii_digit()))
         })?;
-        output
-            .status
-            .success()
-            .then(|| Nvdisasm { path: path.clone(), version: version.to_owned() })
+        output.status.success().then(|| Nvdisasm::here(path.clone(), version.to_owned()))
     })
 }
 
@@ -54,10 +73,12 @@ const VERSION: usize = 20;
 const FLAGS: usize = 48;
 
 /// A copy in the newer layout's terms: nvdisasm 13 reads the older layout, but without its
-/// analysis of control flow. `None` where the file is in the newer layout already.
-fn modernized(cubin: &[u8]) -> Option<Vec<u8>> {
+/// analysis of control flow. `None` where the file is in the newer layout already, or the tool, by
+/// its version, is as old as the file.
+pub(super) fn modernized(cubin: &[u8], version: &str) -> Option<Vec<u8>> {
     const OLDER: u8 = 7;
-    if cubin.get(ABI_VERSION) != Some(&OLDER) {
+    let major: u32 = version.split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    if major < 13 || cubin.get(ABI_VERSION) != Some(&OLDER) {
         return None;
     }
     let mut copy = cubin.to_vec();
@@ -69,51 +90,98 @@ fn modernized(cubin: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Nvdisasm {
-    /// As summaries name it.
-    pub fn name(&self) -> String {
-        format!("nvdisasm {}", self.version)
+    fn here(path: PathBuf, version: String) -> Self {
+        Self { version, place: Place::Here { path, turns: Arc::new(Turns::one_a_core()) } }
     }
 
-    fn major(&self) -> u32 {
-        self.version.split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    /// What a host's has said.
+    pub(super) fn there(version: String, host: String, brought: Brought) -> Self {
+        Self { version, place: Place::There { host, brought: Arc::new(brought) } }
+    }
+
+    /// As summaries name it.
+    pub fn name(&self) -> String {
+        match &self.place {
+            Place::Here { .. } => format!("nvdisasm {}", self.version),
+            Place::There { host, .. } => format!("nvdisasm {} on {host}", self.version),
+        }
     }
 
     /// The listing of a cubin. `flags` go before the file; `symbols` are indices of functions in
     /// the symbol table, empty for all.
     ///
     /// # Errors
-    /// It cannot be run, or says why it failed.
+    /// It cannot be run, says why it failed, or is on a host that was not asked for this listing.
     pub fn listing(
         &self,
         cubin: &[u8],
         flags: &[&str],
         symbols: &[usize],
     ) -> Result<String, ToolError> {
-        let start = |source| ToolError::Start { program: self.path.display().to_string(), source };
-        let modern = if self.major() >= 13 { modernized(cubin) } else { None };
+        match &self.place {
+            Place::There { host, brought } => brought
+                .listing(cubin, flags, symbols)
+                .unwrap_or_else(|| Err(ToolError::NotAsked { host: host.clone() })),
+            Place::Here { path, turns } => {
+                let file = File::new(path, cubin, &self.version)?;
+                let calls = shards::cut(cubin, flags, symbols, turns.most());
+                let one = |words: &Vec<String>| turns.take(|| file.listing(path, words));
+                let mut texts = Vec::with_capacity(calls.len());
+                if let [words] = calls.as_slice() {
+                    texts.push(one(words)?);
+                } else {
+                    let one = &one;
+                    let all: Vec<Result<String, ToolError>> = std::thread::scope(|scope| {
+                        let running: Vec<_> =
+                            calls.iter().map(|words| scope.spawn(move || one(words))).collect();
+                        let ended = running.into_iter().map(std::thread::ScopedJoinHandle::join);
+                        ended.filter_map(std::result::Result::ok).collect()
+                    });
+                    for text in all {
+                        texts.push(text?);
+                    }
+                }
+                Ok(shards::join(texts))
+            }
+        }
+    }
+}
+
+/// A cubin where nvdisasm can read it.
+struct File(tempfile::NamedTempFile);
+
+impl File {
+    fn new(program: &Path, cubin: &[u8], version: &str) -> Result<Self, ToolError> {
+        let start = |source| ToolError::Start { program: program.display().to_string(), source };
+        let modern = modernized(cubin, version);
         let file =
             tempfile::Builder::new().prefix("rgpu-").suffix(".cubin").tempfile().map_err(start)?;
         std::fs::write(file.path(), modern.as_deref().unwrap_or(cubin)).map_err(start)?;
-        let mut command = Command::new(&self.path);
-        command.arg("-c").args(flags);
-        if !symbols.is_empty() {
-            let list: Vec<String> = symbols.iter().map(usize::to_string).collect();
-            command.arg("-fun").arg(list.join(","));
-        }
-        let output = command.arg(file.path()).stdin(Stdio::null()).output().map_err(start)?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(Self(file))
+    }
+
+    fn listing(&self, program: &Path, words: &[String]) -> Result<String, ToolError> {
+        let start = |source| ToolError::Start { program: program.display().to_string(), source };
+        let mut command = Command::new(program);
+        let command = command.args(words).arg(self.0.path()).stdin(Stdio::null());
+        let output = command.output().map_err(start)?;
+        let text = String::from_utf8(output.stdout)
+            .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
         if !output.status.success() || text.trim().is_empty() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let words = named(&words, file.path());
-            return Err(ToolError::Failed { words });
+            return Err(failed(&output.stderr, &self.0.path().display().to_string()));
         }
         Ok(text)
     }
 }
 
+/// What it said where it gave no listing; `file` is the name it knew the cubin by.
+pub(super) fn failed(stderr: &[u8], file: &str) -> ToolError {
+    ToolError::Failed { words: named(&String::from_utf8_lossy(stderr), file) }
+}
+
 /// The tool's own words without the name of the temporary file.
-fn named(words: &str, file: &Path) -> String {
-    let words = words.replace(&file.display().to_string(), "the cubin");
+fn named(words: &str, file: &str) -> String {
+    let words = words.replace(file, "the cubin");
     let words: Vec<&str> = words.lines().map(str::trim).filter(|l| !l.is_empty()).take(3).collect();
     match words.is_empty() {
         true => "it printed nothing".to_owned(),

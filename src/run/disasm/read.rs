@@ -271,14 +271,7 @@ fn of_cubin(
 pub fn listing(cubin: &Cubin, bytes: &[u8], what: &What) -> (String, String, Option<String>) {
     let mut problem = None;
     if let Some(tool) = &what.nvdisasm {
-        let flags: &[&str] = if what.shown.lines { &["-gi"] } else { &[] };
-        let symbols: Vec<usize> = match what.wanted.kernels.is_empty() {
-            true => Vec::new(),
-            false => {
-                let wanted = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name));
-                wanted.map(|k| k.symbol_index).collect()
-            }
-        };
+        let (flags, symbols) = asked(cubin, what);
         match tool.listing(bytes, flags, &symbols) {
             Ok(text) => {
                 let text = match what.shown.control {
@@ -293,6 +286,15 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], what: &What) -> (String, String, Opt
     let ours = format!("rgpu {}", env!("CARGO_PKG_VERSION"));
     let wanted = |section: &CodeSection| what.wanted.kernel(&section.name);
     (gpu_code::listing(cubin, bytes, what.shown, &wanted), ours, problem)
+}
+
+/// What nvdisasm is asked of a cubin: flags, and the functions wanted by the number of their
+/// symbol, empty for all.
+pub(super) fn asked(cubin: &Cubin, what: &What) -> (&'static [&'static str], Vec<usize>) {
+    let flags: &[&str] = if what.shown.lines { &["-gi"] } else { &[] };
+    let wanted = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name));
+    let symbols = wanted.map(|k| k.symbol_index);
+    (flags, if what.wanted.kernels.is_empty() { Vec::new() } else { symbols.collect() })
 }
 
 /// Writes a file of `image` into the output folder, where there is one.

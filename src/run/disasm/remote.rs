@@ -1,0 +1,262 @@
+//! nvdisasm on a host: everything that is to be asked is collected first, travels as one plan, and
+//! comes back as one file. Then it answers as one on this machine would ([`Nvdisasm::listing`]).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use rgpu_format::cubin;
+use rgpu_protocol::HostFacts;
+use sha2::{Digest, Sha256};
+
+use super::nvdisasm::{Nvdisasm, ToolError, failed, modernized};
+use super::read::{What, asked, image_bytes};
+use super::shards;
+use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::error::{Exit, Failure, Result};
+use crate::remote::{Follow, RemoteSpec};
+use crate::run::blobs::submission;
+use crate::run::job::{self, Desk};
+use crate::run::{FactsCache, Programs, outcome};
+use crate::tool::{self, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
+
+/// A listing that is wanted of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The cubin.
+    pub cubin: Vec<u8>,
+    /// Flags before the file.
+    pub flags: Vec<&'static str>,
+    /// Functions by the number of their symbol, empty for all.
+    pub symbols: Vec<usize>,
+}
+
+/// What is to be asked so that [`super::listing`] finds an answer for every wanted cubin of these
+/// files. What cannot be read is left out: it is told when the files are.
+pub fn questions(files: &[PathBuf], what: &What) -> Vec<Question> {
+    let mut all: Vec<Question> = Vec::new();
+    for (_, bytes) in files.iter().filter_map(|file| image_bytes(file, what).ok()).flatten() {
+        let Ok(cubin) = cubin::read(&bytes) else { continue };
+        let (flags, symbols) = asked(&cubin, what);
+        let nothing = symbols.is_empty() && !what.wanted.kernels.is_empty();
+        let question = Question { cubin: bytes, flags: flags.to_vec(), symbols };
+        if !nothing && !all.contains(&question) {
+            all.push(question);
+        }
+    }
+    all
+}
+
+/// A question's name among those answered.
+fn key(cubin: &[u8], flags: &[&str], symbols: &[usize]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update((cubin.len() as u64).to_le_bytes());
+    hash.update(cubin);
+    for flag in flags {
+        hash.update(flag.as_bytes());
+        hash.update([0]);
+    }
+    for symbol in symbols {
+        hash.update((*symbol as u64).to_le_bytes());
+    }
+    hash.finalize().into()
+}
+
+/// What one call of nvdisasm gave.
+#[derive(Debug)]
+struct Answer {
+    well: bool,
+    out: std::ops::Range<usize>,
+    err: std::ops::Range<usize>,
+}
+
+/// Everything that a host's nvdisasm said.
+#[derive(Debug, Default)]
+pub(super) struct Brought {
+    text: Vec<u8>,
+    answers: Vec<Answer>,
+    asked: Asked,
+}
+
+/// By question, the number of its cubin and the calls that answer it.
+type Asked = HashMap<[u8; 32], (usize, std::ops::Range<usize>)>;
+
+impl Brought {
+    /// The answer to a question; `None` where it was not asked.
+    pub(super) fn listing(
+        &self,
+        cubin: &[u8],
+        flags: &[&str],
+        symbols: &[usize],
+    ) -> Option<std::result::Result<String, ToolError>> {
+        let (number, calls) = self.asked.get(&key(cubin, flags, symbols))?;
+        let mut texts = Vec::with_capacity(calls.len());
+        for answer in self.answers.get(calls.clone())? {
+            let text = String::from_utf8_lossy(self.text.get(answer.out.clone())?);
+            if !answer.well || text.trim().is_empty() {
+                let file = format!("{number}.cubin");
+                return Some(Err(failed(self.text.get(answer.err.clone())?, &file)));
+            }
+            texts.push(text.into_owned());
+        }
+        Some(Ok(shards::join(texts)))
+    }
+
+    /// Takes the host's file apart. It is not trusted: sizes that do not fit end it.
+    fn read(text: Vec<u8>, asked: Asked, calls: usize) -> Option<Self> {
+        let mut answers = Vec::with_capacity(calls);
+        let mut at = 0_usize;
+        for number in 1..=calls {
+            let end = at + text.get(at..)?.iter().take(200).position(|b| *b == b'\n')?;
+            let line = std::str::from_utf8(text.get(at..end)?).ok()?;
+            let mut words = line.split_whitespace().map(|w| w.parse::<usize>().ok());
+            let mut next = || words.next().flatten();
+            let (its, exit, out, err) = (next()?, next()?, next()?, next()?);
+            let out = end + 1..(end + 1).checked_add(out)?;
+            let err = out.end..out.end.checked_add(err)?;
+            if its != number || err.end > text.len() {
+                return None;
+            }
+            at = err.end;
+            answers.push(Answer { well: exit == 0, out, err });
+        }
+        Some(Self { text, answers, asked })
+    }
+}
+
+/// A host that is asked for listings.
+pub struct AskHost<'a> {
+    /// The connection.
+    pub follow: &'a mut Follow,
+    /// What is known of it; where that is stale the failure's code is `facts_changed`.
+    pub facts: &'a HostFacts,
+    /// The job's name.
+    pub job: String,
+}
+
+impl AskHost<'_> {
+    /// Asks everything at once. `None` where the host has no nvdisasm that works.
+    ///
+    /// # Errors
+    /// The link, the host, our disk, a cancel. A cubin that nvdisasm refuses is no error here: it
+    /// is told where its listing is asked for.
+    pub async fn all(
+        self,
+        questions: &[Question],
+        desk: &mut Desk<'_>,
+    ) -> Result<Option<Nvdisasm>> {
+        let Some(version) = self.facts.tool("nvdisasm").map(|tool| tool.version.clone()) else {
+            return Ok(None);
+        };
+        let cores = usize::try_from(self.facts.agent.cpus).unwrap_or(1);
+        let (mut calls, mut asked) = (Vec::new(), HashMap::new());
+        let mut cubins = Vec::with_capacity(questions.len());
+        for (at, Question { cubin, flags, symbols }) in questions.iter().enumerate() {
+            cubins.push(modernized(cubin, &version).unwrap_or_else(|| cubin.clone()));
+            let first = calls.len();
+            let words = shards::cut(cubin, flags, symbols, cores);
+            calls.extend(words.into_iter().map(|words| ListingCall { words, cubin: at }));
+            asked.insert(key(cubin, flags, symbols), (at, first..calls.len()));
+        }
+        let Some(draft) = tool::listings(self.job.clone(), cubins, &calls, self.facts) else {
+            return Ok(None);
+        };
+        let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
+        job::submit(self.follow, &submission(bundle.plan, bundle.blobs), desk).await?;
+        let end = job::follow_to_end(self.follow, &self.job, &[], desk).await?;
+        let file = end.files.iter().find(|file| file.host_path == LISTINGS);
+        let Some(file) = file.filter(|_| end.step_ok(LISTINGS_STEP)) else {
+            return Err(outcome::failure(self.follow.remote(), &end));
+        };
+        let text = desk.folder.read(&file.artifact.path)?;
+        // It is taken apart here; the run keeps what is made of it.
+        let _ = std::fs::remove_file(desk.folder.path().join(&file.artifact.path));
+        let brought = Brought::read(text, asked, calls.len()).ok_or_else(|| {
+            let remote = self.follow.remote();
+            Failure::new(Exit::Tool, "bad_listings", "what nvdisasm wrote on the host is not whole")
+                .on(remote.name(), remote.transport())
+        })?;
+        let host = self.follow.remote().name().to_owned();
+        Ok(Some(Nvdisasm::there(version, host, brought)))
+    }
+}
+
+/// A host that is asked by a command of its own, not by a run that knows it already.
+pub struct Host<'a> {
+    /// The remote's definition.
+    pub spec: &'a RemoteSpec,
+    /// Its facts, kept from run to run.
+    pub cache: FactsCache,
+    /// Our programs for the host.
+    pub programs: &'a Programs,
+    /// Unix seconds.
+    pub now_s: i64,
+}
+
+impl Host<'_> {
+    /// Asks everything at once. `None` where the host has no nvdisasm that works.
+    ///
+    /// # Errors
+    /// As [`AskHost::all`].
+    pub async fn ask(
+        &self,
+        follow: &mut Follow,
+        questions: &[Question],
+        desk: &mut Desk<'_>,
+    ) -> Result<Option<Nvdisasm>> {
+        let mut known = self.cache.load(self.now_s);
+        // A host that changed since it was asked says so, once.
+        for sequence in 1..=2 {
+            let facts = match known.take() {
+                Some(facts) => facts,
+                None => {
+                    let Self { spec, cache, programs, now_s } = self;
+                    cache.ask(follow, spec, programs, *now_s, desk.reporter).await?
+                }
+            };
+            let job = JobName { run: desk.record.id.clone(), sequence }.job();
+            let asked = AskHost { follow, facts: &facts, job }.all(questions, desk).await;
+            match asked {
+                Err(failure) if failure.code == "facts_changed" => self.cache.forget(),
+                asked => return asked,
+            }
+        }
+        Err(Failure::new(Exit::Host, "facts_changed", "the host changes while it is asked"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn brought(text: &str, calls: usize) -> Option<Brought> {
+        let asked = HashMap::from([
+            (key(b"cubin", &["-gi"], &[]), (0, 0..1)),
+            (key(b"old", &[], &[]), (1, 1..2)),
+        ]);
+        Brought::read(text.as_bytes().to_vec(), asked, calls)
+    }
+
+    #[test]
+    fn answers_are_found_by_their_question() {
+        let text = "1 0 8 5\nlisting\nnoise2 1 0 17\n1.cubin: too old!";
+        let brought = brought(text, 2).unwrap();
+        assert_eq!(brought.listing(b"cubin", &["-gi"], &[]).unwrap().unwrap(), "listing\n");
+        assert!(brought.listing(b"cubin", &[], &[]).is_none());
+        let refused = brought.listing(b"old", &[], &[]).unwrap().unwrap_err();
+        assert_eq!(refused.to_string(), "the cubin: too old!");
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused() {
+        for text in [
+            "",
+            "1 0 9",
+            "1 0 9 0\nshort",
+            "2 0 0 0\n",
+            "1 0 18446744073709551615 1\n",
+            "1 -1 0 0\n",
+        ] {
+            assert!(brought(text, 1).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A large cubin as several calls of nvdisasm, each for a list of functions (`-fun`), and their
+//! texts as one.
+//!
+//! nvdisasm reads `-fun` as the sections that the functions lie in, writes sections in file order
+//! whatever the list's, and numbers labels (`.L_x_3`) over all that it writes. So a call names one
+//! function of each of its sections, and the joined text has its labels numbered anew, in the order
+//! of appearance: it is the same however many calls there were. Seen with 13.5.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use rgpu_format::cubin;
+
+/// Code below which a cubin is not cut: starting nvdisasm costs as much as 400 kB of code.
+const LEAST: u64 = 2 << 20;
+
+/// Code of one call at most, for the sake of memory: nvdisasm takes some 40 times as much.
+const MOST: u64 = 8 << 20;
+
+/// Flags whose texts can be joined: all that add lines or columns to a plain listing.
+const JOINABLE: &[&str] = &["-g", "-gi", "-gp", "-hex", "-ndf", "-plr", "-lrm", "count"];
+
+/// What begins each part of a listing.
+const PART: &str = "//--------------------- ";
+
+/// The words of each call, file excluded. `symbols` are the functions wanted, all where empty;
+/// `cores` how many calls can run at once.
+pub(super) fn cut(
+    cubin: &[u8],
+    flags: &[&str],
+    symbols: &[usize],
+    cores: usize,
+) -> Vec<Vec<String>> {
+    let call = |symbols: &[usize]| {
+        let mut words: Vec<String> =
+            std::iter::once(&"-c").chain(flags).map(|w| (*w).to_owned()).collect();
+        if !symbols.is_empty() {
+            let list: Vec<String> = symbols.iter().map(usize::to_string).collect();
+            words.extend(["-fun".to_owned(), list.join(",")]);
+        }
+        words
+    };
+    let joinable = cubin.len() as u64 >= LEAST && flags.iter().all(|f| JOINABLE.contains(f));
+    match joinable.then(|| lists(cubin, symbols, cores)).flatten() {
+        Some(lists) if lists.len() > 1 => lists.iter().map(|list| call(list)).collect(),
+        _ => vec![call(symbols)],
+    }
+}
+
+/// Lists of functions of about the same amount of code; `None` where a section has no function to
+/// name it by.
+fn lists(cubin: &[u8], symbols: &[usize], cores: usize) -> Option<Vec<Vec<usize>>> {
+    let cubin = cubin::read(cubin).ok()?;
+    let mut sections = Vec::new();
+    for section in &cubin.code {
+        let wanted = |f: &cubin::Function| symbols.is_empty() || symbols.contains(&f.symbol_index);
+        match section.functions.iter().find(|f| wanted(f)) {
+            Some(function) => sections.push((section.bytes, function.symbol_index)),
+            None if symbols.is_empty() => return None,
+            None => {}
+        }
+    }
+    let total: u64 = sections.iter().map(|(bytes, _)| bytes).sum();
+    if total < LEAST {
+        return None;
+    }
+    let cores = cores.max(1) as u64;
+    // As many for each core, and two at least, so that labels are numbered alike everywhere.
+    let parts = total.div_ceil(MOST).max((total / (LEAST / 2)).min(cores));
+    let share = total.div_ceil(parts.next_multiple_of(cores).max(2));
+    let (mut lists, mut held) = (vec![Vec::new()], 0);
+    for (bytes, symbol) in sections {
+        if held >= share {
+            lists.push(Vec::new());
+            held = 0;
+        }
+        held += bytes;
+        if let Some(list) = lists.last_mut() {
+            list.push(symbol);
+        }
+    }
+    Some(lists)
+}
+
+/// One text of those of several calls, in order.
+pub(super) fn join(mut texts: Vec<String>) -> String {
+    if texts.len() == 1 {
+        return texts.pop().unwrap_or_default();
+    }
+    let last = texts.len().saturating_sub(1);
+    let mut joined = String::with_capacity(texts.iter().map(String::len).sum());
+    let mut labels = Labels::default();
+    for (at, text) in texts.iter().enumerate() {
+        labels.next_text();
+        let mut keep = at == 0;
+        for line in text.split_inclusive('\n') {
+            if let Some(name) = line.strip_prefix(PART) {
+                // What comes behind the code is about the whole file.
+                keep = at == last || name.starts_with(".text");
+            }
+            if keep {
+                labels.line(line, &mut joined);
+            }
+        }
+    }
+    joined
+}
+
+/// New numbers of labels.
+#[derive(Default)]
+struct Labels {
+    /// By the number in the text at hand.
+    new: HashMap<u32, usize>,
+    next: usize,
+}
+
+impl Labels {
+    const PREFIX: &str = ".L_x_";
+
+    fn next_text(&mut self) {
+        self.new.clear();
+    }
+
+    /// Writes a line with its labels renumbered.
+    fn line(&mut self, line: &str, out: &mut String) {
+        let mut rest = line;
+        while let Some(at) = rest.find(Self::PREFIX) {
+            let (head, tail) = rest.split_at(at + Self::PREFIX.len());
+            out.push_str(head);
+            let digits = tail.len() - tail.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let (number, tail) = tail.split_at(digits);
+            rest = tail;
+            match number.parse() {
+                Ok(number) => {
+                    let next = &mut self.next;
+                    let new = self.new.entry(number).or_insert_with(|| {
+                        *next += 1;
+                        *next - 1
+                    });
+                    let _ = write!(out, "{new}");
+                }
+                Err(_) => out.push_str(number),
+            }
+        }
+        out.push_str(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_join_to_one_whose_labels_do_not_tell_how_many_there_were() {
+        let part = |name: &str, label: u32| {
+            format!("{PART}.text.{name} ---\n.L_x_{label}:\n BRA `(.L_x_{label}) ;\n")
+        };
+        let text = |parts: &[String]| {
+            format!("\t.target\tsm_90a\n{}{PART}SYMBOLS ---\n\t.type\n", parts.concat())
+        };
+        let whole = text(&[part("a", 0), part("b", 1), part("c", 2)]);
+        let two = join(vec![text(&[part("a", 7)]), text(&[part("b", 4), part("c", 0)])]);
+        assert_eq!(two, whole);
+        let three = [part("a", 0), part("b", 0), part("c", 0)].map(|p| text(&[p]));
+        assert_eq!(join(three.to_vec()), whole);
+    }
+
+    #[test]
+    fn what_is_small_or_no_plain_listing_stays_one_call() {
+        let words = cut(&[0; 100], &["-gi"], &[3, 4], 8);
+        assert_eq!(words, [["-c", "-gi", "-fun", "3,4"]]);
+        assert_eq!(cut(&vec![0; 9 << 20], &["-json"], &[], 8), [["-c", "-json"]]);
+        assert_eq!(cut(&vec![0; 9 << 20], &[], &[], 8), [["-c"]]);
+    }
+}

@@ -1,0 +1,158 @@
+//! `rgpu disasm` with nvdisasm on a host behind a real OpenSSH server, played from recordings.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::laptop::{Laptop, status, wait_for};
+use crate::over_ssh::know;
+use crate::sshd::Sshd;
+
+/// Recorded cubins with their recorded listings.
+const RECORDED: &str = "cubin/13.5/instructions";
+
+fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
+}
+
+/// A laptop with these fixtures in its project, and a host of which it knows as `box`.
+fn laptop(files: &[(&str, &str)]) -> (Laptop, Sshd) {
+    let laptop = Laptop::new();
+    for (from, to) in files {
+        let to = laptop.project(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(fixture(from), to).unwrap();
+    }
+    fs::create_dir_all(laptop.path("h200/bin")).unwrap();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+    fs::remove_dir_all(laptop.project("artifacts")).unwrap();
+    (laptop, sshd)
+}
+
+/// Puts an nvdisasm on the host: it knows the recorded cubins, and refuses all others in
+/// nvdisasm's own words.
+fn nvdisasm(laptop: &Laptop) {
+    let script = format!(
+        r#"#!/bin/sh
+if [ "$1" = --version ]; then echo 'Cuda compilation tools, release 13.5, V13.5.37'; exit; fi
+echo "$@" >> '{log}'
+for file; do :; done
+for cubin in '{recorded}'/*.cubin; do
+    cmp -s "$file" "$cubin" && exec cat "${{cubin%.cubin}}.sass"
+done
+echo "nvdisasm fatal   : CUDA architecture \"SM70\" is deprecated in $file" >&2
+exit 1
+"#,
+        log = laptop.path("calls").display(),
+        recorded = fixture(RECORDED).display(),
+    );
+    played(laptop, &script);
+}
+
+fn played(laptop: &Laptop, script: &str) {
+    let path = laptop.path("h200/bin/nvdisasm");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn summary(laptop: &Laptop) -> serde_json::Value {
+    let text = fs::read(laptop.project("artifacts/sass/summary.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+#[test]
+fn many_files_with_names_that_no_shell_should_see_are_one_job() {
+    let names = ["a b.cubin", "$(touch pwned).cubin", "-rf.cubin", "x;y'z\".cubin"];
+    let cubins = ["control.sm_80", "tensor.sm_80", "hopper.sm_90a", "tcgen05.sm_100a"];
+    let from = cubins.map(|c| format!("{RECORDED}/{c}.O3.cubin"));
+    let files: Vec<(&str, &str)> = from.iter().map(String::as_str).zip(names).collect();
+    let (laptop, _sshd) = laptop(&files);
+    nvdisasm(&laptop);
+    let output = laptop.run("disasm . --remote box --json");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
+    for (name, cubin) in names.iter().zip(cubins) {
+        let document = summary(&laptop);
+        let inputs = document["inputs"].as_array().unwrap();
+        let input = inputs.iter().find(|i| i["path"].as_str().unwrap().ends_with(name)).unwrap();
+        let image = &input["images"][0];
+        assert_eq!(image["tool"], "nvdisasm 13.5.37 on box");
+        let file = image["files"][0].as_str().unwrap();
+        let listing = fs::read_to_string(laptop.project("artifacts/sass").join(file)).unwrap();
+        let recorded = fixture(&format!("{RECORDED}/{cubin}.O3.sass"));
+        assert_eq!(listing, fs::read_to_string(recorded).unwrap());
+    }
+    // Each file was asked for once; a host and a run folder are left as they were.
+    assert_eq!(fs::read_to_string(laptop.path("calls")).unwrap().lines().count(), 4);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("pwned") && !laptop.project("artifacts/runs").exists(), "{said}");
+    // The default remote serves where this machine has none, without being named.
+    let config = laptop.path("config/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(config, format!("default_remote = \"box\"\n{text}")).unwrap();
+    let output = laptop.run("disasm -- -rf.cubin");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
+    assert_eq!(summary(&laptop)["inputs"][0]["images"][0]["tool"], "nvdisasm 13.5.37 on box");
+    assert_eq!(fs::read_to_string(laptop.path("calls")).unwrap().lines().count(), 5);
+}
+
+#[test]
+fn a_cubin_that_the_hosts_nvdisasm_refuses_is_listed_by_rgpu_and_the_others_are_not() {
+    let (laptop, _sshd) = laptop(&[
+        (&format!("{RECORDED}/tcgen05.sm_100a.O3.cubin"), "tensor.cubin"),
+        ("cubin/13.5/facts/sm_80.cubin", "old.cubin"),
+    ]);
+    nvdisasm(&laptop);
+    let output = laptop.run("disasm old.cubin tensor.cubin --remote box -q");
+    insta::assert_snapshot!(laptop.shown("disasm …", &output));
+    let inputs = &summary(&laptop)["inputs"];
+    let tool = |at: usize| inputs[at]["images"][0]["tool"].as_str().unwrap();
+    assert!(tool(0).starts_with("rgpu "));
+    assert_eq!(tool(1), "nvdisasm 13.5.37 on box");
+    assert_eq!(
+        inputs[0]["images"][0]["tool_problem"],
+        "nvdisasm fatal   : CUDA architecture \"SM70\" is deprecated in the cubin"
+    );
+}
+
+#[test]
+fn a_host_without_nvdisasm_leaves_the_listing_to_rgpu_and_says_so() {
+    let (laptop, _sshd) = laptop(&[("cubin/13.5/facts/sm_80.cubin", "k.cubin")]);
+    let output = laptop.run("disasm k.cubin --remote box");
+    assert_eq!(status(&output), 0);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no nvdisasm on `box`: listings come without operands"), "{said}");
+    assert!(fs::read_to_string(laptop.project("artifacts/sass/k.sm_80.sass")).is_ok());
+    let output = laptop.run("disasm k.cubin --remote box --tool nvdisasm --json");
+    assert_eq!(status(&output), 5);
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&error["schema"], &error["error"]["code"]),
+        (&"rgpu.error/1".into(), &"no_nvdisasm".into())
+    );
+}
+
+#[test]
+fn ctrl_c_ends_nvdisasm_on_the_host_and_leaves_no_listing() {
+    let (laptop, _sshd) = laptop(&[("cubin/13.5/facts/sm_80.cubin", "k.cubin")]);
+    played(
+        &laptop,
+        &format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'release 13.5, V13.5.37'\n\
+             touch '{}'\nexec sleep 1000\n",
+            laptop.path("started").display()
+        ),
+    );
+    let child = laptop.start("disasm k.cubin --remote box --json");
+    wait_for("nvdisasm", || laptop.path("started").exists().then_some(()));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", laptop.shown("disasm", &output));
+    laptop.wait_until_quiet();
+    let written = fs::read_dir(laptop.project("artifacts/sass"));
+    assert_eq!(written.map_or(0, Iterator::count), 0);
+    assert_eq!(fs::read_dir(laptop.path("tmp")).unwrap().count(), 0);
+}
