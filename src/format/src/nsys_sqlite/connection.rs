@@ -1,17 +1,21 @@
 //! The open file and its tables.
 
 use super::NsysSqliteError;
+use super::rows::TableRow;
+use super::shares::{self, Shared};
 use super::table::{self, Fields};
 use crate::nsys_row::{
     ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent, Strings,
 };
 use rusqlite::{Connection, OpenFlags};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// An open nsys export.
 #[derive(Debug)]
 pub struct NsysSqlite {
+    uri: String,
     connection: Connection,
     tables: HashSet<String>,
 }
@@ -23,20 +27,14 @@ impl NsysSqlite {
     /// [`NsysSqliteError::Open`] for anything that is no SQLite database,
     /// [`NsysSqliteError::NotNsys`] for one that nsys did not write.
     pub fn open(path: &Path) -> Result<NsysSqlite, NsysSqliteError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_URI
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
-            Connection::open_with_flags(uri(path), flags).map_err(NsysSqliteError::Open)?;
-        connection
-            .execute_batch("PRAGMA trusted_schema = OFF; PRAGMA query_only = ON;")
-            .map_err(NsysSqliteError::Open)?;
+        let uri = uri(path);
+        let connection = connect(&uri).map_err(NsysSqliteError::Open)?;
         let tables = table::names(&connection).map_err(NsysSqliteError::Open)?;
         let known = ["StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", Gpu::TABLE];
         if !known.iter().any(|name| tables.contains(*name)) {
             return Err(NsysSqliteError::NotNsys { tables: tables.len() });
         }
-        Ok(NsysSqlite { connection, tables })
+        Ok(NsysSqlite { uri, connection, tables })
     }
 
     /// Whether there is any row of GPU work: kernels, copies, fills or graphs. A report without
@@ -100,7 +98,7 @@ impl NsysSqlite {
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn gpus(&self) -> Result<Vec<Gpu>, NsysSqliteError> {
         let mut gpus = Vec::new();
-        self.each(Gpu::TABLE, &Gpu::COLUMNS, |f| gpus.push(Gpu::read(f)))?;
+        self.each(Gpu::TABLE, Gpu::COLUMNS, |f| gpus.push(Gpu::read(f)))?;
         Ok(gpus)
     }
 
@@ -110,7 +108,7 @@ impl NsysSqlite {
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn diagnostics(&self) -> Result<Vec<Diagnostic>, NsysSqliteError> {
         let mut all = Vec::new();
-        self.each(Diagnostic::TABLE, &Diagnostic::COLUMNS, |f| all.push(Diagnostic::read(f)))?;
+        self.each(Diagnostic::TABLE, Diagnostic::COLUMNS, |f| all.push(Diagnostic::read(f)))?;
         Ok(all)
     }
 
@@ -119,8 +117,8 @@ impl NsysSqlite {
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn kernels(&self, mut row: impl FnMut(Kernel)) -> Result<u64, NsysSqliteError> {
-        self.each(Kernel::TABLE, &Kernel::COLUMNS, |f| row(Kernel::read(f)))
+    pub fn kernels(&self, row: impl FnMut(Kernel)) -> Result<u64, NsysSqliteError> {
+        self.large(row)
     }
 
     /// Streams the first `most` kernels.
@@ -132,15 +130,20 @@ impl NsysSqlite {
         most: u64,
         mut row: impl FnMut(Kernel),
     ) -> Result<u64, NsysSqliteError> {
-        self.rows(Kernel::TABLE, &Kernel::COLUMNS, Some(most), |f| row(Kernel::read(f)))
+        if !self.tables.contains(Kernel::TABLE) {
+            return Ok(0);
+        }
+        let all = table::select(&self.connection, Kernel::TABLE, Kernel::COLUMNS)?;
+        let sql = format!("{all} LIMIT {}", i64::try_from(most).unwrap_or(i64::MAX));
+        table::stream(&self.connection, Kernel::TABLE, &sql, |f| row(Kernel::read(f)))
     }
 
     /// Streams what sums need of the kernels: a third of their columns, in a third of the time.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn kernel_runs(&self, mut row: impl FnMut(KernelRun)) -> Result<u64, NsysSqliteError> {
-        self.each(Kernel::TABLE, &KernelRun::COLUMNS, |f| row(KernelRun::read(f)))
+    pub fn kernel_runs(&self, row: impl FnMut(KernelRun)) -> Result<u64, NsysSqliteError> {
+        self.large(row)
     }
 
     /// About how many rows the streams of GPU work, API calls and NVTX events give together, for
@@ -155,72 +158,100 @@ impl NsysSqlite {
             NvtxEvent::TABLE,
         ];
         let present = streamed.iter().filter(|table| self.tables.contains(**table));
-        present.fold(0, |sum: u64, table| sum.saturating_add(table::about(&self.connection, table)))
+        let about = |table: &&str| {
+            let ids = table::row_ids(&self.connection, table);
+            ids.map_or(0, |ids| u64::try_from(*ids.end()).unwrap_or(0))
+        };
+        present.fold(0, |sum: u64, table| sum.saturating_add(about(table)))
     }
 
     /// Streams the copies.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn memcpys(&self, mut row: impl FnMut(Memcpy)) -> Result<u64, NsysSqliteError> {
-        self.each(Memcpy::TABLE, &Memcpy::COLUMNS, |f| row(Memcpy::read(f)))
+    pub fn memcpys(&self, row: impl FnMut(Memcpy)) -> Result<u64, NsysSqliteError> {
+        self.large(row)
     }
 
     /// Streams the fills.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn memsets(&self, mut row: impl FnMut(Memset)) -> Result<u64, NsysSqliteError> {
-        self.each(Memset::TABLE, &Memset::COLUMNS, |f| row(Memset::read(f)))
+    pub fn memsets(&self, row: impl FnMut(Memset)) -> Result<u64, NsysSqliteError> {
+        self.large(row)
     }
 
     /// Streams the graphs that were traced as a whole.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn graph_launches(&self, mut row: impl FnMut(GraphLaunch)) -> Result<u64, NsysSqliteError> {
-        self.each(GraphLaunch::TABLE, &GraphLaunch::COLUMNS, |f| row(GraphLaunch::read(f)))
+    pub fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<u64, NsysSqliteError> {
+        self.large(row)
     }
 
     /// Streams the API calls.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn api_calls(&self, mut row: impl FnMut(ApiCall)) -> Result<u64, NsysSqliteError> {
-        self.each(ApiCall::TABLE, &ApiCall::COLUMNS, |f| row(ApiCall::read(f)))
+    pub fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<u64, NsysSqliteError> {
+        self.large(row)
     }
 
     /// Streams the NVTX events.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
-    pub fn nvtx_events(&self, mut row: impl FnMut(NvtxEvent)) -> Result<u64, NsysSqliteError> {
-        self.each(NvtxEvent::TABLE, &NvtxEvent::COLUMNS, |f| row(NvtxEvent::read(f)))
+    pub fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<u64, NsysSqliteError> {
+        self.large(row)
     }
 
-    /// Rows of a table; a table that is not there has none.
+    /// Rows of a small table; a table that is not there has none.
     fn each(
         &self,
         table: &'static str,
         columns: &[&str],
         row: impl FnMut(&Fields<'_, '_>),
     ) -> Result<u64, NsysSqliteError> {
-        self.rows(table, columns, None, row)
-    }
-
-    /// The same, `most` rows at most.
-    fn rows(
-        &self,
-        table: &'static str,
-        columns: &[&str],
-        most: Option<u64>,
-        row: impl FnMut(&Fields<'_, '_>),
-    ) -> Result<u64, NsysSqliteError> {
         if !self.tables.contains(table) {
             return Ok(0);
         }
-        table::stream(&self.connection, table, columns, most, row)
+        let sql = table::select(&self.connection, table, columns)?;
+        table::stream(&self.connection, table, &sql, row)
     }
+
+    /// Rows of a table that may be large, then read by several threads; `row` sees them in the
+    /// file's order, on the caller's thread.
+    fn large<T: TableRow>(&self, mut row: impl FnMut(T)) -> Result<u64, NsysSqliteError> {
+        let table = T::TABLE;
+        if !self.tables.contains(table) {
+            return Ok(0);
+        }
+        let sql = table::select(&self.connection, table, T::COLUMNS)?;
+        let readers = shares::readers();
+        let ids = table::row_ids(&self.connection, table);
+        let wide = |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE;
+        if let Some(ids) = ids.filter(|ids| readers > 1 && wide(ids)) {
+            let sql = format!("{sql} WHERE {} BETWEEN ?1 AND ?2", table::ROW_ID);
+            let shared = Shared { uri: &self.uri, table, sql: &sql, ids };
+            if let Some(outcome) = shared.stream(readers, &mut row) {
+                return outcome;
+            }
+        }
+        table::stream(&self.connection, table, &sql, |f| row(T::read(f)))
+    }
+}
+
+/// Tables whose row ids span less are read in a few milliseconds: threads would not pay.
+const LARGE: u64 = 1 << 15;
+
+/// One more connection, which changes nothing and trusts nothing.
+pub(super) fn connect(uri: &str) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(uri, flags)?;
+    connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA query_only = ON;")?;
+    Ok(connection)
 }
 
 /// The URI of a path, with everything escaped that could end the path early.

@@ -22,6 +22,7 @@
 
 mod connection;
 mod rows;
+mod shares;
 mod table;
 
 pub use connection::NsysSqlite;

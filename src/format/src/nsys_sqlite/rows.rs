@@ -6,9 +6,23 @@ use crate::nsys_row::{
     NvtxKind,
 };
 
-impl Kernel {
-    pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
-    pub(super) const COLUMNS: [&str; 24] = [
+/// A kind of row: its table, the columns it is made of, and how.
+pub(super) trait TableRow: Send + Sized {
+    const TABLE: &'static str;
+    const COLUMNS: &'static [&'static str];
+
+    /// Makes it from the columns, in their order.
+    fn read(f: &Fields<'_, '_>) -> Self;
+
+    /// Bytes that it holds beside itself.
+    fn texts(&self) -> usize {
+        0
+    }
+}
+
+impl TableRow for Kernel {
+    const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_KERNEL";
+    const COLUMNS: &'static [&'static str] = &[
         "start",
         "end",
         "deviceId",
@@ -35,7 +49,7 @@ impl Kernel {
         "graphNodeId",
     ];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> Kernel {
+    fn read(f: &Fields<'_, '_>) -> Kernel {
         Kernel {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
@@ -59,8 +73,9 @@ impl Kernel {
     }
 }
 
-impl KernelRun {
-    pub(super) const COLUMNS: [&str; 8] = [
+impl TableRow for KernelRun {
+    const TABLE: &'static str = Kernel::TABLE;
+    const COLUMNS: &'static [&'static str] = &[
         "start",
         "end",
         "deviceId",
@@ -71,7 +86,7 @@ impl KernelRun {
         "shortName",
     ];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> KernelRun {
+    fn read(f: &Fields<'_, '_>) -> KernelRun {
         KernelRun {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
@@ -85,12 +100,20 @@ impl KernelRun {
     }
 }
 
-impl Memcpy {
-    pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
-    pub(super) const COLUMNS: [&str; 8] =
-        ["start", "end", "bytes", "copyKind", "deviceId", "streamId", "correlationId", "globalPid"];
+impl TableRow for Memcpy {
+    const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_MEMCPY";
+    const COLUMNS: &'static [&'static str] = &[
+        "start",
+        "end",
+        "bytes",
+        "copyKind",
+        "deviceId",
+        "streamId",
+        "correlationId",
+        "globalPid",
+    ];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> Memcpy {
+    fn read(f: &Fields<'_, '_>) -> Memcpy {
         Memcpy {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
@@ -104,12 +127,12 @@ impl Memcpy {
     }
 }
 
-impl Memset {
-    pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
-    pub(super) const COLUMNS: [&str; 8] =
-        ["start", "end", "bytes", "value", "deviceId", "streamId", "correlationId", "globalPid"];
+impl TableRow for Memset {
+    const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_MEMSET";
+    const COLUMNS: &'static [&'static str] =
+        &["start", "end", "bytes", "value", "deviceId", "streamId", "correlationId", "globalPid"];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> Memset {
+    fn read(f: &Fields<'_, '_>) -> Memset {
         Memset {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
@@ -123,12 +146,12 @@ impl Memset {
     }
 }
 
-impl ApiCall {
-    pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
-    pub(super) const COLUMNS: [&str; 6] =
-        ["start", "end", "globalTid", "correlationId", "nameId", "returnValue"];
+impl TableRow for ApiCall {
+    const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_RUNTIME";
+    const COLUMNS: &'static [&'static str] =
+        &["start", "end", "globalTid", "correlationId", "nameId", "returnValue"];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> ApiCall {
+    fn read(f: &Fields<'_, '_>) -> ApiCall {
         ApiCall {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
@@ -140,12 +163,12 @@ impl ApiCall {
     }
 }
 
-impl GraphLaunch {
-    pub(super) const TABLE: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
-    pub(super) const COLUMNS: [&str; 6] =
-        ["start", "end", "streamId", "correlationId", "globalPid", "graphId"];
+impl TableRow for GraphLaunch {
+    const TABLE: &'static str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
+    const COLUMNS: &'static [&'static str] =
+        &["start", "end", "streamId", "correlationId", "globalPid", "graphId"];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> GraphLaunch {
+    fn read(f: &Fields<'_, '_>) -> GraphLaunch {
         GraphLaunch {
             start_ns: f.int(0).unwrap_or(0),
             end_ns: f.int(1).unwrap_or(0),
@@ -157,9 +180,9 @@ impl GraphLaunch {
     }
 }
 
-impl NvtxEvent {
-    pub(super) const TABLE: &str = "NVTX_EVENTS";
-    pub(super) const COLUMNS: [&str; 10] = [
+impl TableRow for NvtxEvent {
+    const TABLE: &'static str = "NVTX_EVENTS";
+    const COLUMNS: &'static [&'static str] = &[
         "eventType",
         "start",
         "end",
@@ -172,12 +195,12 @@ impl NvtxEvent {
         "category",
     ];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> NvtxEvent {
+    fn read(f: &Fields<'_, '_>) -> NvtxEvent {
         NvtxEvent {
             kind: NvtxKind::from_number(f.int(0).unwrap_or(0)),
             start_ns: f.int(1).unwrap_or(0),
             end_ns: f.int(2),
-            text: f.text(3),
+            text: f.text(3).map(cut),
             text_id: f.int(4),
             domain: f.int(5),
             global_tid: f.int(6),
@@ -186,11 +209,27 @@ impl NvtxEvent {
             category: f.int(9),
         }
     }
+
+    fn texts(&self) -> usize {
+        self.text.as_ref().map_or(0, String::len)
+    }
 }
 
-impl Gpu {
-    pub(super) const TABLE: &str = "TARGET_INFO_GPU";
-    pub(super) const COLUMNS: [&str; 11] = [
+/// Longer names are cut: many rows of a hostile file may share the pages of one long text.
+const MAX_NAME: usize = 1 << 16;
+
+fn cut(mut text: String) -> String {
+    if text.len() > MAX_NAME {
+        let at = (0..=MAX_NAME).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(at.unwrap_or(0));
+        text.shrink_to_fit();
+    }
+    text
+}
+
+impl TableRow for Gpu {
+    const TABLE: &'static str = "TARGET_INFO_GPU";
+    const COLUMNS: &'static [&'static str] = &[
         "id",
         "name",
         "uuid",
@@ -204,7 +243,7 @@ impl Gpu {
         "l2CacheSize",
     ];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> Gpu {
+    fn read(f: &Fields<'_, '_>) -> Gpu {
         Gpu {
             id: f.small(0),
             name: f.text(1),
@@ -220,11 +259,11 @@ impl Gpu {
     }
 }
 
-impl Diagnostic {
-    pub(super) const TABLE: &str = "DIAGNOSTIC_EVENT";
-    pub(super) const COLUMNS: [&str; 3] = ["timestamp", "severity", "text"];
+impl TableRow for Diagnostic {
+    const TABLE: &'static str = "DIAGNOSTIC_EVENT";
+    const COLUMNS: &'static [&'static str] = &["timestamp", "severity", "text"];
 
-    pub(super) fn read(f: &Fields<'_, '_>) -> Diagnostic {
+    fn read(f: &Fields<'_, '_>) -> Diagnostic {
         Diagnostic { at_ns: f.int(0), severity: f.int(1), text: f.text(2).unwrap_or_default() }
     }
 }

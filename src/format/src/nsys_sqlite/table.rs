@@ -4,6 +4,7 @@ use super::NsysSqliteError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 /// Names of the ordinary tables; views and virtual tables are left out.
 pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
@@ -13,31 +14,19 @@ pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>
     names.collect()
 }
 
-/// Reads `columns` of `table` row by row, in the file's order, `most` rows at most. A column that
-/// the table lacks reads as `None`.
+/// Reads what `sql` selects of `table` row by row; the number of rows comes back.
 pub(super) fn stream(
     connection: &Connection,
     table: &'static str,
-    columns: &[&str],
-    most: Option<u64>,
+    sql: &str,
     mut each: impl FnMut(&Fields<'_, '_>),
 ) -> Result<u64, NsysSqliteError> {
     let mut rows = 0;
     let mut run = || -> rusqlite::Result<()> {
-        let present = columns_of(connection, table)?;
-        let wanted: Vec<String> = columns
-            .iter()
-            .map(|c| if present.contains(*c) { format!("\"{c}\"") } else { "NULL".to_owned() })
-            .collect();
-        // An index that holds all that is wanted would give another order.
-        let mut sql = format!("SELECT {} FROM \"{table}\" NOT INDEXED", wanted.join(", "));
-        if let Some(most) = most {
-            sql += &format!(" LIMIT {}", i64::try_from(most).unwrap_or(i64::MAX));
-        }
-        let mut statement = connection.prepare(&sql)?;
+        let mut statement = connection.prepare(sql)?;
         let mut cursor = statement.query([])?;
         while let Some(row) = cursor.next()? {
-            each(&Fields { row });
+            each(&Fields::of(row));
             rows += 1;
         }
         Ok(())
@@ -49,12 +38,42 @@ pub(super) fn stream(
     }
 }
 
-/// About how many rows a table has: its greatest row id, which is found without a look at the
-/// rows. 0 where it has none.
-pub(super) fn about(connection: &Connection, table: &str) -> u64 {
-    let sql = format!("SELECT max(rowid) FROM \"{table}\"");
-    let greatest = connection.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0));
-    greatest.ok().flatten().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0)
+/// The statement for `columns` of `table`, in the file's order. A column that the table lacks reads
+/// as `None`.
+pub(super) fn select(
+    connection: &Connection,
+    table: &'static str,
+    columns: &[&str],
+) -> Result<String, NsysSqliteError> {
+    let present = columns_of(connection, table).map_err(|cause| NsysSqliteError::Table {
+        table,
+        rows: 0,
+        cause,
+    })?;
+    let wanted: Vec<String> = columns
+        .iter()
+        .map(|c| if present.contains(*c) { format!("\"{c}\"") } else { "NULL".to_owned() })
+        .collect();
+    // An index that holds all that is wanted would give another order.
+    Ok(format!("SELECT {} FROM \"{table}\" NOT INDEXED", wanted.join(", ")))
+}
+
+/// How a condition names the row id of a table.
+pub(super) const ROW_ID: &str = "_rowid_";
+
+/// The least and the greatest row id; nothing where the table has no rows, no row ids, or a column
+/// of that name.
+pub(super) fn row_ids(connection: &Connection, table: &str) -> Option<RangeInclusive<i64>> {
+    let columns = columns_of(connection, table).ok()?;
+    if columns.iter().any(|column| column.eq_ignore_ascii_case(ROW_ID)) {
+        return None;
+    }
+    // One look at each end of the tree; asked for both at once, SQLite walks all of it.
+    let end = |which: &str| {
+        let sql = format!("SELECT {which}({ROW_ID}) FROM \"{table}\"");
+        connection.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0)).ok().flatten()
+    };
+    Some(end("min")?..=end("max")?)
 }
 
 /// The stored columns; computed ones are not listed by this pragma.
@@ -69,7 +88,11 @@ pub(super) struct Fields<'r, 's> {
     row: &'r Row<'s>,
 }
 
-impl Fields<'_, '_> {
+impl<'r, 's> Fields<'r, 's> {
+    pub(super) fn of(row: &'r Row<'s>) -> Self {
+        Fields { row }
+    }
+
     fn value(&self, column: usize) -> ValueRef<'_> {
         self.row.get_ref(column).unwrap_or(ValueRef::Null)
     }

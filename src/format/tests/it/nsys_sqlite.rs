@@ -198,3 +198,42 @@ fn damaged_real_exports_never_panic() {
         damage::flip_bits(&data, 300, read);
     }
 }
+
+#[test]
+fn a_table_read_by_several_threads_comes_whole_and_in_the_files_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = format!(
+        "{NEW} DELETE FROM NVTX_EVENTS; DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME;
+         WITH RECURSIVE n(c) AS (SELECT 1 UNION ALL SELECT c + 1 FROM n WHERE c < 70000)
+         INSERT INTO NVTX_EVENTS (_rowid_, start, eventType, text)
+         SELECT c * 3 - 100000, 70000 - c, 59, 'range ' || c FROM n;
+         INSERT INTO NVTX_EVENTS (_rowid_, start, eventType, text)
+         VALUES (1000000000000, -1, 59, printf('%.*c', 100000, 'n'));
+         WITH RECURSIVE n(c) AS (SELECT 1 UNION ALL SELECT c + 1 FROM n WHERE c < 40000)
+         INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end) SELECT c % 1000, 7 FROM n;"
+    );
+    let path = database(folder.path(), &sql);
+    let file = NsysSqlite::open(&path).unwrap();
+    let mut events = Vec::new();
+    assert_eq!(file.nvtx_events(|e| events.push(e)).unwrap(), 70_001);
+    let long = events.pop().unwrap();
+    assert_eq!(long.text.map(|text| text.len()), Some(1 << 16), "longer names are cut");
+    for (event, c) in events.iter().zip(1..) {
+        assert_eq!((event.start_ns, event.text.clone()), (70_000 - c, Some(format!("range {c}"))));
+    }
+    let mut calls = Vec::new();
+    assert_eq!(file.api_calls(|c| calls.push(c.start_ns)).unwrap(), 40_000);
+    assert!(calls.iter().zip(1..).all(|(start, c)| *start == c % 1000));
+    // With its last pages wiped out: the rows before come first, then one error.
+    drop(file);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let whole = bytes.len() - bytes.len() / 20;
+    bytes[whole..].fill(0);
+    std::fs::write(&path, &bytes).unwrap();
+    let file = NsysSqlite::open(&path).unwrap();
+    let mut before = 0;
+    let error = file.api_calls(|_| before += 1).unwrap_err();
+    assert!(before > 10_000, "{before}");
+    let told = matches!(error, NsysSqliteError::Table { rows, .. } if rows == before);
+    assert!(told, "{error}");
+}
