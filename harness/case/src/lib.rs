@@ -5,6 +5,8 @@
 //! numbers only and the GPU host never parses a formula. The runner (`rgpu-runner`) reads it and
 //! answers with one [`CaseReport`].
 //!
+//! What both sides make of samples of time stands in [`stats`], so that both mean the same.
+//!
 //! The crate has no dependency but serde, because it is compiled into the plain CLI, into the
 //! runner for old hosts, and mirrored by the Python templates.
 //!
@@ -17,6 +19,7 @@ mod data;
 mod dtype;
 mod pair;
 mod report;
+pub mod stats;
 
 pub use case::{
     CASE_ABI, Case, ClockPolicy, Entry, HostFunction, Policies, Reference, TimingPlan, Tolerance,

@@ -43,6 +43,18 @@ impl<'a> HostSet<'a> {
         }
         Ok(HostSet { set, args })
     }
+
+    /// Whether the tensors of both are alike in size, place and contents, so that one copy in device
+    /// memory serves both.
+    pub(crate) fn same_tensors(&self, other: &HostSet<'_>) -> bool {
+        self.args.len() == other.args.len()
+            && self.args.iter().zip(&other.args).all(|(a, b)| {
+                a.arg.role == b.arg.role
+                    && a.bytes() == b.bytes()
+                    && a.initial.as_ref().map(HostBuffer::bytes)
+                        == b.initial.as_ref().map(HostBuffer::bytes)
+            })
+    }
 }
 
 impl HostArg<'_> {

@@ -5,7 +5,7 @@
 //! one binary starts on hosts with and without a driver.
 //!
 //! The order of things: [`cli`] and [`input`] parse; [`data`] fills inputs with [`generate`];
-//! [`jobs`] do the work through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`stats`]
+//! [`jobs`] do the work through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`rgpu_case::stats`]
 //! judge; [`journal`] writes the `CaseReport`, under the [`ranges`] that tools see.
 //! Apart from all that, [`nvrtc`] compiles a kernel where there is no nvcc.
 //!
@@ -32,7 +32,6 @@ mod nvrtc;
 mod poison;
 mod ranges;
 mod sampling;
-mod stats;
 
 use cli::{Args, Asked};
 use fault::{Fault, Outcome};

@@ -1,6 +1,6 @@
 //! When to stop sampling, which samples count, and what they say.
 
-use crate::stats::{Summary, median};
+use rgpu_case::stats::{Summary, median};
 use rgpu_case::{ClockReading, Timing, TimingPlan, TimingSource};
 use std::time::{Duration, Instant};
 

@@ -2,11 +2,8 @@
 //!
 //! Times of a kernel are neither normal nor symmetric, so no distribution is assumed.
 //!
-//! - **A median** has its order-statistic interval: of `n` samples the number below the true median
-//!   is binomial with p = 1/2, so `[x(k), x(n+1-k)]` covers it with probability
-//!   `1 - 2 P(Bin(n, 1/2) < k)`; `k` is the largest that keeps 95 % (Conover, *Practical
-//!   Nonparametric Statistics*, §3.2). Five samples, the fewest that are used, give their whole
-//!   range, which covers 93.75 %.
+//! - **A median** has its order-statistic interval ([`rgpu_case::stats`]). Five samples, the fewest
+//!   that are used, give their whole range, which covers 93.75 %.
 //! - **A ratio of two medians** measured apart has the interval that MOVER recovers from those of
 //!   the two (Zou & Donner, *Construction of confidence limits about effect measures: a general
 //!   approach*, Statistics in Medicine 27, 2008), on logarithms: the distances from estimate to
@@ -19,6 +16,8 @@
 //! The verdict is FASTER or SLOWER when the whole interval lies beyond the threshold, SAME when it
 //! lies within, else AMBIGUOUS. No sampling at random: the same input gives the same verdict.
 
+use rgpu_case::stats::Summary;
+
 use crate::model::comparison::{SideTime, TimeVerdict};
 
 /// Fewest launches that give an interval.
@@ -26,35 +25,10 @@ pub(super) const FEWEST: usize = 5;
 
 /// The median of samples and its 95 % interval; `None` for no samples.
 pub(super) fn side_time(samples: &[f64]) -> Option<SideTime> {
-    let mut sorted: Vec<f64> = samples.iter().copied().filter(|x| x.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let middle = n / 2;
-    let median_ns = match n {
-        0 => return None,
-        n if n % 2 == 1 => sorted[middle],
-        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
-    };
-    let rank = interval_rank(n);
-    let ci95_ns = (n >= FEWEST).then(|| [sorted[rank - 1], sorted[n - rank]]);
-    Some(SideTime { median_ns, ci95_ns, samples: n as u64 })
-}
-
-/// The rank `k`, from 1, of the interval's lower end.
-fn interval_rank(n: usize) -> usize {
-    // Terms are summed as logarithms: 2^-n underflows from n = 1075 on.
-    let mut log_term = -(n as f64) * std::f64::consts::LN_2;
-    let mut below = log_term.exp();
-    let mut rank = 1;
-    for k in 1..=n / 2 {
-        if 2.0 * below > 0.05 {
-            break;
-        }
-        rank = k;
-        log_term += ((n - k + 1) as f64).ln() - (k as f64).ln();
-        below += log_term.exp();
-    }
-    rank
+    let finite: Vec<f64> = samples.iter().copied().filter(|x| x.is_finite()).collect();
+    let summary = Summary::of(&finite)?;
+    let ci95_ns = (finite.len() >= FEWEST).then_some(summary.ci95);
+    Some(SideTime { median_ns: summary.median, ci95_ns, samples: finite.len() as u64 })
 }
 
 /// The speedup `a / b` with its interval, where both medians have one.
@@ -110,14 +84,6 @@ mod tests {
 
     fn side(median_ns: f64, low: f64, high: f64) -> SideTime {
         SideTime { median_ns, ci95_ns: Some([low, high]), samples: 30 }
-    }
-
-    /// Ranks from tables of the sign test (Conover).
-    #[test]
-    fn ranks_agree_with_published_tables() {
-        for (n, rank) in [(5, 1), (6, 1), (9, 2), (10, 2), (15, 4), (20, 6), (30, 10), (50, 18)] {
-            assert_eq!(interval_rank(n), rank, "n = {n}");
-        }
     }
 
     #[test]

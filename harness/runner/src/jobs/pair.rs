@@ -3,8 +3,14 @@
 //! One process holds both entries in one context, so that clocks, temperature, memory and driver
 //! are the same for both, call by call. Each call is flushed and timed as under `time`. A round's
 //! ratio `sqrt(a1 a2 / (b1 b2))` is free of a drift that is steady over the round; the median over
-//! the rounds has the order-statistic interval of [`crate::stats`], and sampling goes on until that
+//! the rounds has the order-statistic interval of [`rgpu_case::stats`], and sampling goes on until that
 //! is narrow enough.
+//!
+//! What is left of a place in the order must not fall on one side. So every other round is b, a, a,
+//! b, which gives each side each place and each predecessor equally often; the first round of a
+//! batch is led in by an untimed call, since the GPU was idle before it; and where the tensors of
+//! both Cases are alike, both work on the same memory: on two copies of it the same binary differs
+//! by up to 0.6 % (H200, softmax), by nothing but where they lie.
 
 use super::Session;
 use super::session::DeviceSet;
@@ -17,7 +23,7 @@ use crate::file;
 use crate::input::Input;
 use crate::journal::say;
 use crate::sampling::{Sampling, describe};
-use crate::stats::Summary;
+use rgpu_case::stats::Summary;
 use rgpu_case::{
     CASE_ABI, CaseReport, ClockReading, DataSet, DataSetReport, ErrorClass, Job, Paired, Phase,
     Timing, TimingPlan, TimingSource,
@@ -27,6 +33,8 @@ use std::time::{Duration, Instant};
 
 /// Calls of a round.
 const ROUND: usize = 4;
+/// The sides of the calls of a round, for even and for odd rounds.
+const ORDER: [[usize; ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
 /// More rounds than this only make the report long.
 const MOST_ROUNDS: usize = 2_500;
 
@@ -60,10 +68,18 @@ pub(crate) fn run(
         })?;
         let setup = session.journal.enter(Phase::Setup, Some(set))?;
         let hosts = (session.fill(set)?, HostSet::fill(twin, theirs.seed, &other.input.folder)?);
-        let devices = (
-            DeviceSet::new(&session.gpu, &hosts.0, 0)?,
-            DeviceSet::new(&session.gpu, &hosts.1, 0)?,
-        );
+        let first = DeviceSet::new(&session.gpu, &hosts.0, 0)?;
+        let second = match hosts.0.same_tensors(&hosts.1) {
+            true => first.shared_with(&hosts.1),
+            false => {
+                session.journal.gap(
+                    "the arguments of the two kernels are unlike, so that each has memory of its \
+                     own: where that lies may weigh on their ratio by some tenths of a percent",
+                );
+                DeviceSet::new(&session.gpu, &hosts.1, 0)?
+            }
+        };
+        let devices = (first, second);
         devices.0.fill_inputs()?;
         devices.1.fill_inputs()?;
         let (prepared_a, prepare_a) = bind(session, &targets.0, &devices.0)?;
@@ -132,15 +148,18 @@ fn sample(
         if calls == 0 {
             break;
         }
+        let order = order(rounds.taken(), batch);
+        lead_in(works, &order)?;
         let (calls, reading) = match clock {
-            Clock::Events => by_events(session, works, &events[..batch * ROUND])?,
-            Clock::Host => by_host_clock(session, works, batch)?,
+            Clock::Events => by_events(session, works, &order, &events)?,
+            Clock::Host => by_host_clock(session, works, &order)?,
         };
         let mut taken = [Vec::new(), Vec::new()];
-        for call in calls.chunks_exact(ROUND) {
-            taken[0].extend([call[0], call[3]]);
-            taken[1].extend([call[1], call[2]]);
-            rounds.push([call[0], call[1], call[2], call[3]]);
+        for (side, call) in order.iter().zip(&calls) {
+            taken[*side].push(*call);
+        }
+        for (a, b) in taken[0].chunks_exact(2).zip(taken[1].chunks_exact(2)) {
+            rounds.push([a[0], a[1]], [b[0], b[1]]);
         }
         let [first, second] = &mut samplings;
         first.push(&taken[0], reading.clone());
@@ -154,14 +173,29 @@ fn sample(
     Ok(paired.map(|paired| (first, second, paired)))
 }
 
-/// Enqueues whole rounds and reads their events afterwards.
+/// The side of each call of `rounds` rounds, of which `taken` came before.
+fn order(taken: usize, rounds: usize) -> Vec<usize> {
+    (taken..taken + rounds).flat_map(|round| ORDER[round % ORDER.len()]).collect()
+}
+
+/// Enqueues an untimed call of the side that would have come before: as within a batch.
+fn lead_in(works: [&Work<'_>; 2], order: &[usize]) -> Outcome<()> {
+    let Some(first) = order.first() else { return Ok(()) };
+    let before = works[1 - first];
+    before.before_sample()?;
+    before.prepared.launch()
+}
+
+/// Enqueues whole rounds and reads their events afterwards; there is a pair of events for each call.
 fn by_events(
     session: &Session<'_>,
     works: [&Work<'_>; 2],
+    order: &[usize],
     events: &[(Event<'_>, Event<'_>)],
 ) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
-    for ((start, end), side) in events.iter().zip([0, 1, 1, 0].into_iter().cycle()) {
-        let work: &Work<'_> = works[side];
+    let events = &events[..order.len()];
+    for ((start, end), side) in events.iter().zip(order) {
+        let work: &Work<'_> = works[*side];
         work.before_sample()?;
         start.record()?;
         work.prepared.launch()?;
@@ -179,12 +213,12 @@ fn by_events(
 fn by_host_clock(
     session: &Session<'_>,
     works: [&Work<'_>; 2],
-    rounds: usize,
+    order: &[usize],
 ) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
-    let mut calls = Vec::with_capacity(rounds * ROUND);
+    let mut calls = Vec::with_capacity(order.len());
     let mut reading = None;
-    for side in [0, 1, 1, 0].into_iter().cycle().take(rounds * ROUND) {
-        let work: &Work<'_> = works[side];
+    for side in order {
+        let work: &Work<'_> = works[*side];
         work.before_sample()?;
         session.gpu.synchronize()?;
         let start = Instant::now();
@@ -224,8 +258,14 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    fn push(&mut self, [a1, b1, b2, a2]: [f64; ROUND]) {
-        self.ratios.push((a1 * a2 / (b1 * b2)).sqrt());
+    /// Rounds so far.
+    fn taken(&self) -> usize {
+        self.ratios.len()
+    }
+
+    /// Adds a round: the calls of either side, in whichever order.
+    fn push(&mut self, a: [f64; 2], b: [f64; 2]) {
+        self.ratios.push((a[0] * a[1] / (b[0] * b[1])).sqrt());
     }
 
     fn converged(&self) -> bool {
@@ -293,14 +333,45 @@ mod tests {
         for i in 0..count {
             // A drift of 1 % a call weighs on both sides of a round alike.
             let drift = |call: usize| 1.01_f64.powi((i * ROUND + call) as i32);
-            rounds.push([
-                100.0 * ratio * drift(0),
-                100.0 * drift(1),
-                100.0 * drift(2),
-                100.0 * ratio * drift(3),
-            ]);
+            let mut calls = [Vec::new(), Vec::new()];
+            for (call, side) in order(i, 1).into_iter().enumerate() {
+                calls[side].push(100.0 * [ratio, 1.0][side] * drift(call));
+            }
+            let [a, b] = calls.map(|calls| [calls[0], calls[1]]);
+            rounds.push(a, b);
         }
         rounds
+    }
+
+    #[test]
+    fn each_side_has_each_place_and_each_predecessor_equally_often() {
+        // Two rounds as they follow each other without end, and each batch behind its lead-in.
+        let order = order(0, 2);
+        let count = |fits: &dyn Fn(usize) -> bool| {
+            let mut found = [0, 0];
+            (0..order.len()).filter(|at| fits(*at)).for_each(|at| found[order[at]] += 1);
+            found
+        };
+        let before = |at: usize| order[(at + order.len() - 1) % order.len()];
+        for place in 0..ROUND {
+            assert_eq!(count(&|at| at % ROUND == place), [1, 1], "place {place}");
+        }
+        let same = count(&|at| before(at) == order[at]);
+        let other = count(&|at| before(at) != order[at]);
+        assert_eq!((same[0], other[0]), (same[1], other[1]));
+        // The mean place of either side is the same: a steady drift cancels in every round.
+        for round in ORDER {
+            let places = |side| (0..ROUND).filter(|p| round[*p] == side).sum::<usize>();
+            assert_eq!(places(0), places(1));
+        }
+    }
+
+    #[test]
+    fn a_batch_goes_on_with_the_order_where_the_last_one_ended() {
+        let whole = order(0, 7);
+        let parts: Vec<usize> = [order(0, 1), order(1, 3), order(4, 3)].concat();
+        assert_eq!(whole, parts);
+        assert_eq!(whole[..8], [0, 1, 1, 0, 1, 0, 0, 1]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::nvml::Nvml;
 use crate::poison::Poison;
 use rgpu_case::{DataSet, Entry, ErrorClass, Launch, Phase, Role};
 use std::ffi::c_void;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// An open device and what the Case wants with it.
@@ -158,9 +159,9 @@ impl Prepared<'_> {
 pub(crate) struct DeviceSet<'a> {
     pub(crate) host: &'a HostSet<'a>,
     /// One per argument; absent for scalars.
-    buffers: Vec<Option<Buffer<'a>>>,
+    buffers: Rc<[Option<Buffer<'a>>]>,
     /// First contents of `inout` tensors, for restoring without a copy from the host.
-    pristine: Vec<Option<Buffer<'a>>>,
+    pristine: Rc<[Option<Buffer<'a>>]>,
 }
 
 impl<'a> DeviceSet<'a> {
@@ -186,13 +187,18 @@ impl<'a> DeviceSet<'a> {
             buffers.push(tensor);
             pristine.push(kept);
         }
-        Ok(DeviceSet { host, buffers, pristine })
+        Ok(DeviceSet { host, buffers: buffers.into(), pristine: pristine.into() })
+    }
+
+    /// The same device memory for another data set of the same contents.
+    pub(crate) fn shared_with(&self, host: &'a HostSet<'a>) -> DeviceSet<'a> {
+        DeviceSet { host, buffers: Rc::clone(&self.buffers), pristine: Rc::clone(&self.pristine) }
     }
 
     /// Fills inputs and leaves outputs as the driver gave them: poison is a write, after which
     /// initcheck takes the outputs for initialised.
     pub(crate) fn fill_inputs(&self) -> Outcome<()> {
-        for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
+        for (arg, buffer) in self.host.args.iter().zip(self.buffers.iter()) {
             if let (Some(buffer), Some(initial)) = (buffer, &arg.initial) {
                 buffer.upload(initial.bytes())?;
             }
@@ -202,7 +208,7 @@ impl<'a> DeviceSet<'a> {
 
     /// Fills inputs and poisons outputs.
     pub(crate) fn fill(&self, poison: Poison) -> Outcome<()> {
-        for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
+        for (arg, buffer) in self.host.args.iter().zip(self.buffers.iter()) {
             match (buffer, &arg.initial) {
                 (Some(buffer), Some(initial)) => buffer.upload(initial.bytes())?,
                 (Some(buffer), None) => buffer.upload(arg.before_launch(poison)?.bytes())?,
@@ -214,7 +220,7 @@ impl<'a> DeviceSet<'a> {
 
     /// Enqueues the copies that give `inout` tensors their first contents again.
     pub(crate) fn restore(&self) -> Outcome<()> {
-        for (buffer, pristine) in self.buffers.iter().zip(&self.pristine) {
+        for (buffer, pristine) in self.buffers.iter().zip(self.pristine.iter()) {
             if let (Some(buffer), Some(pristine)) = (buffer, pristine) {
                 buffer.copy_from(pristine)?;
             }

@@ -13,7 +13,7 @@ use crate::fault::Outcome;
 use crate::journal::say;
 use crate::judge;
 use crate::sampling::{Sampling, describe};
-use crate::stats::median;
+use rgpu_case::stats::median;
 use rgpu_case::{ClockReading, DataSet, Phase, Timing, TimingSource};
 use std::time::{Duration, Instant};
 

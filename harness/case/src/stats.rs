@@ -1,22 +1,28 @@
-//! Statistics of samples: median, its interval, spread.
+//! Statistics of samples: median, its interval, spread. The runner stops sampling by them, and
+//! `rgpu` compares by them: both must mean the same.
 //!
 //! Times of a GPU kernel are neither normal nor symmetric, so nothing here assumes a distribution.
 //! The interval comes from order statistics: the number of samples below the true median is
 //! binomial with p = 1/2, so `[x(k), x(n+1-k)]` covers it with probability
-//! `1 - 2 P(Bin(n, 1/2) < k)`; `k` is the largest that keeps 95 %.
+//! `1 - 2 P(Bin(n, 1/2) < k)`; `k` is the largest that keeps 95 % (Conover, *Practical
+//! Nonparametric Statistics*, §3.2).
 
 /// What a set of samples says.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Summary {
-    pub(crate) median: f64,
-    pub(crate) ci95: [f64; 2],
-    pub(crate) min: f64,
-    pub(crate) mad: f64,
+pub struct Summary {
+    /// The median.
+    pub median: f64,
+    /// Its interval at 95 %; of fewer than 6 samples their whole range, which covers less.
+    pub ci95: [f64; 2],
+    /// The least sample.
+    pub min: f64,
+    /// The median distance from the median.
+    pub mad: f64,
 }
 
 impl Summary {
-    /// `None` for no samples.
-    pub(crate) fn of(samples: &[f64]) -> Option<Summary> {
+    /// What samples in any order say; `None` for no samples.
+    pub fn of(samples: &[f64]) -> Option<Summary> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let median = median_of_sorted(&sorted)?;
@@ -32,7 +38,7 @@ impl Summary {
     }
 
     /// Half the interval's width as a fraction of the median.
-    pub(crate) fn relative_half_width(&self) -> f64 {
+    pub fn relative_half_width(&self) -> f64 {
         match self.median > 0.0 {
             true => (self.ci95[1] - self.ci95[0]) / 2.0 / self.median,
             false => f64::INFINITY,
@@ -41,7 +47,7 @@ impl Summary {
 }
 
 /// The median of unsorted values.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     median_of_sorted(&sorted)
@@ -82,7 +88,9 @@ mod tests {
     /// Ranks from tables of the sign test (Conover, "Practical Nonparametric Statistics").
     #[test]
     fn ranks_agree_with_published_tables() {
-        for (n, rank) in [(6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6), (30, 10), (50, 18)] {
+        for (n, rank) in
+            [(5, 1), (6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6), (30, 10), (50, 18)]
+        {
             assert_eq!(interval_rank(n), rank, "n = {n}");
         }
     }
