@@ -185,6 +185,7 @@ async fn try_mode(
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
+        nvdisasm: &[],
         now_s: jiff::Timestamp::now().as_second(),
         detach: false,
         resume: false,

@@ -134,6 +134,7 @@ fn carry_out(
             project: &app.config.project,
             thresholds: &app.config.thresholds.value,
             source_folder: &source_folder,
+            nvdisasm: &disasm::nvdisasm(app),
             now_s: jiff::Timestamp::now().as_second(),
             detach: args.run.detach && resume == Resume::No,
             resume: resume == Resume::Yes,
@@ -174,10 +175,9 @@ fn finish(
             }
             return Ok(0);
         }
-        Ok(Ended::Profile(mut profile, mut beside, failure)) => {
+        Ok(Ended::Profile(mut profile, beside, failure)) => {
             profile.run.seconds = record.seconds;
-            if let Some(hotspots) = &mut beside.hotspots {
-                disasm::operands(app, hotspots, &|from| folder.path().join(from));
+            if let Some(hotspots) = &beside.hotspots {
                 folder.write_json("hotspots.json", hotspots)?;
             }
             if let Some(trace) = &beside.trace {

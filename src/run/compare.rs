@@ -6,13 +6,14 @@
 //! it is not there.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rgpu_case::CaseReport;
 use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
 
 use super::assemble::{self, Parts};
 use super::blobs::submission;
+use super::disasm::{self, Built};
 use super::facts::FactsCache;
 use super::job::{self, Desk, HostFile, JobEnd};
 use super::local_build;
@@ -51,6 +52,8 @@ pub struct CompareRun<'a> {
     pub source_folder: &'a Path,
     /// The user's own thresholds of the rules.
     pub thresholds: &'a Thresholds,
+    /// Where this machine may have nvdisasm, for hosts without one.
+    pub nvdisasm: &'a [PathBuf],
     /// Unix seconds.
     pub now_s: i64,
     /// Hashes files, each once a run.
@@ -159,7 +162,17 @@ impl CompareRun<'_> {
                 }
             }
         }
-        finish(sides, facts, desk)
+        let folders: Vec<RunFolder> = sides.iter().map(|side| side.folder.clone()).collect();
+        let mut made = finish(sides, facts.clone(), desk)?;
+        let mut built = Vec::new();
+        for ((profile, beside), folder) in made.profiles.iter_mut().zip(&folders) {
+            built.push(Built::new(folder, &profile.artifacts, beside.hotspots.as_mut()));
+        }
+        let listings = disasm::fill(follow, desk, &facts, self.nvdisasm, &mut built).await;
+        for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
+            profile.artifacts.extend(listings);
+        }
+        Ok(made)
     }
 
     async fn ask(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<HostFacts> {

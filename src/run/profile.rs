@@ -7,12 +7,13 @@
 //! to see what is there before it can select goes on in the same way (`selection`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rgpu_protocol::{Digest, HostFacts};
 
 use super::assemble::{self, Parts};
 use super::blobs::submission;
+use super::disasm::{self, Built};
 use super::facts::FactsCache;
 use super::job::{self, Desk, JobEnd};
 use super::programs::Programs;
@@ -47,6 +48,8 @@ pub struct ProfileRun<'a> {
     pub thresholds: &'a Thresholds,
     /// Where the kernel lies: its repository's state is recorded.
     pub source_folder: &'a Path,
+    /// Where this machine may have nvdisasm, for hosts without one.
+    pub nvdisasm: &'a [PathBuf],
     /// Unix seconds.
     pub now_s: i64,
     /// Leave once the job is submitted.
@@ -152,7 +155,11 @@ impl ProfileRun<'_> {
         {
             return Err(failure.clone());
         }
-        let (profile, beside) = assemble::profile(parts, &self.request, facts, desk.record);
+        let known = facts.clone();
+        let (mut profile, mut beside) = assemble::profile(parts, &self.request, facts, desk.record);
+        let built = Built::new(desk.folder, &profile.artifacts, beside.hotspots.as_mut());
+        let listings = disasm::fill(follow, desk, &known, self.nvdisasm, &mut [built]).await;
+        profile.artifacts.extend(listings.into_iter().flatten());
         Ok(Ended::Profile(Box::new(profile), Box::new(beside), failure))
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
 use crate::over_ssh::know;
 use crate::sshd::Sshd;
@@ -155,4 +156,39 @@ fn ctrl_c_ends_nvdisasm_on_the_host_and_leaves_no_listing() {
     let written = fs::read_dir(laptop.project("artifacts/sass"));
     assert_eq!(written.map_or(0, Iterator::count), 0);
     assert_eq!(fs::read_dir(laptop.path("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_profile_has_the_sass_of_its_kernel_from_the_hosts_nvdisasm() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    let answer = fixture("ncu/2025.3.1/full-tiled-matmul/nvdisasm.sass");
+    let version = "[ \"$1\" = --version ] && exec echo 'release 13.0, V13.0.85'";
+    played(&laptop, &format!("#!/bin/sh\n{version}\nexec cat '{}'\n", answer.display()));
+    const LINE: &str = "profile --kernel tiled-matmul --mode ncu --remote box --accept-new -q";
+    let output = laptop.run(LINE);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(LINE, &output));
+    let summary = laptop.latest_json("sass/summary.json");
+    let image = &summary["inputs"][0]["images"][0];
+    assert_eq!(image["tool"], "nvdisasm 13.0.85 on box");
+    let file = format!("sass/{}", image["files"][0].as_str().unwrap());
+    let listing = fs::read_to_string(laptop.latest().join(&file)).unwrap();
+    assert_eq!(listing, fs::read_to_string(&answer).unwrap());
+    let profile = laptop.latest_json("profile.json");
+    let artifacts = profile["artifacts"].as_array().unwrap();
+    assert!(artifacts.iter().any(|a| a["kind"] == "sass" && a["path"] == file.as_str()));
+    let spots = laptop.latest_json("hotspots.json").to_string();
+    assert!(spots.contains("FFMA R") && !laptop.latest().join("raw/sass").exists(), "{spots}");
+    // What goes wrong there costs operands, and nothing else.
+    played(&laptop, &format!("#!/bin/sh\n{version}\necho broken >&2; exit 1\n"));
+    let output = laptop.run(LINE);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(LINE, &output));
+    let summary = laptop.latest_json("sass/summary.json");
+    let image = &summary["inputs"][0]["images"][0];
+    assert_eq!(image["tool_problem"], "broken");
+    assert!(
+        laptop.latest().join(format!("sass/{}", image["files"][0].as_str().unwrap())).is_file()
+    );
 }

@@ -141,6 +141,7 @@ fn carry_out(
             project: &app.config.project,
             source_folder: &source_folder,
             thresholds: &app.config.thresholds.value,
+            nvdisasm: &crate::cli::disasm::nvdisasm(app),
             now_s: jiff::Timestamp::now().as_second(),
             packer: Packer::new(DEFAULT_LIMIT),
         };

@@ -137,7 +137,7 @@ pub(super) fn found(app: &App) -> Option<Nvdisasm> {
     find(&candidates(app))
 }
 /// PATH, a toolkit's home, the project's own environment, a Python environment that is active.
-fn candidates(app: &App) -> Vec<PathBuf> {
+pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     all.extend(homes.map(|home| PathBuf::from(home).join("bin/nvdisasm")));

@@ -6,6 +6,7 @@
 //! all the same.
 
 mod diff;
+mod fill;
 mod inputs;
 mod names;
 mod nvdisasm;
@@ -16,6 +17,7 @@ mod shards;
 mod turns;
 
 pub use diff::diff;
+pub use fill::{Built, fill, listings};
 pub use inputs::{InputError, Meant, inputs};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};

@@ -11,6 +11,7 @@ use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Source};
 
 use super::nvdisasm::{Nvdisasm, ToolError};
+use super::remote::Question;
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 
@@ -74,6 +75,22 @@ pub fn operands(
         }
     }
     Ok(joined)
+}
+
+/// What [`operands`] will ask nvdisasm of the report at `path`; nothing where it cannot be read.
+pub(super) fn questions(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<Question> {
+    let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
+    let Ok((report, _)) = NcuReport::read(&bytes, &Limits::default()) else { return Vec::new() };
+    let mut all = Vec::new();
+    for source in &report.sources() {
+        let Ok(cubin) = cubin::read(source.cubin) else { continue };
+        let symbols = symbols(hotspots, from, source, &cubin);
+        if !symbols.is_empty() {
+            let question = Question { cubin: source.cubin.to_vec(), flags: Vec::new(), symbols };
+            all.push(question);
+        }
+    }
+    all
 }
 
 /// The functions to disassemble, by the number of their symbol: those whose sections have hot
