@@ -169,7 +169,9 @@ impl AskHost<'_> {
         };
         let text = desk.folder.read(&file.artifact.path)?;
         // It is taken apart here; the run keeps what is made of it.
-        let _ = std::fs::remove_file(desk.folder.path().join(&file.artifact.path));
+        let path = desk.folder.path().join(&file.artifact.path);
+        let _ = std::fs::remove_file(&path);
+        let _ = path.parent().map(std::fs::remove_dir);
         let brought = Brought::read(text, asked, calls.len()).ok_or_else(|| {
             let remote = self.follow.remote();
             Failure::new(Exit::Tool, "bad_listings", "what nvdisasm wrote on the host is not whole")
