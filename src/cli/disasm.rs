@@ -4,6 +4,9 @@
 mod args;
 mod diff;
 mod hot;
+mod known;
+mod place;
+mod progress;
 mod show;
 mod tool;
 mod view;
@@ -17,11 +20,14 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 use super::app::{App, Status};
+use super::missing;
+use args::{Format, View};
+
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
 use crate::model::disasm::{Disasm, Status as Ended};
 use crate::run::disasm::{self, InputError, Meant, Wanted, What};
-use crate::store::{Runs, atomic};
+use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
@@ -32,44 +38,93 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return hot::run(app, args);
     }
     let files = disasm::inputs(&meant(app, &args.what)?).map_err(|error| failure(&error))?;
-    let writes = !args.list && args.view.is_none();
-    let out = writes.then(|| out(app, args)).transpose()?;
+    if let Some(view) = args.view {
+        fits(view, args.format)?;
+        let mut what = What {
+            wanted: wanted(args)?,
+            shown: shown(args),
+            lives: view::lives(view),
+            ..What::default()
+        };
+        if matches!(view, View::Sass | View::Source | View::Live) {
+            what.nvdisasm = tool::chosen(app, args, &files, &what)?;
+        }
+        return view::run(app, args, &files, &what, view);
+    }
+    if args.format.is_some() {
+        return Err(misplaced());
+    }
+    listings(app, args, &files)
+}
+
+/// Listings and facts of every file, or with `--list` what is there.
+fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     let mut what = What {
         wanted: wanted(args)?,
-        sass: writes,
+        sass: !args.list,
+        by_kernel: args.per_kernel,
         extract: args.extract,
         list_only: args.list,
-        shown: Shown { control: args.control_codes, lines: args.line_info },
+        shown: shown(args),
         threads: args.block,
-        out,
+        out: (!args.list).then(|| out(app, args)),
         ..What::default()
     };
     if !args.list {
-        what.nvdisasm = tool::chosen(app, args, &files, &what)?;
+        what.nvdisasm = tool::chosen(app, args, files, &what)?;
     }
-    if let Some(view) = args.view {
-        return view::print(app, &files, &what, view);
-    }
-    let done = |input: &crate::model::disasm::Input| {
+    let bar = progress::FilesBar::new(app, files.len());
+    let mut document = disasm::all(files, &what, &|input| {
+        bar.done();
         if app.global.verbose > 0 {
             app.say(&format!("{}: {} images", input.path, input.images.len()));
         }
-    };
-    let document = disasm::all(&files, &what, &done);
-    if let Some(out) = &what.out {
+    });
+    drop(bar);
+    let all_failed = document.inputs.iter().all(|i| i.status == Ended::Failed);
+    let images = || document.inputs.iter().flat_map(|i| &i.images);
+    let none = images().all(|i| i.kernels.is_empty() && i.entries.is_empty());
+    let none = none && !args.list;
+    if !args.kernel_name.is_empty() && none || !args.arch.is_empty() && images().next().is_none() {
+        if let Some(failure) = known::unmatched(args, files) {
+            document.inputs.retain(|i| i.errors != [disasm::OTHER_ARCHES]);
+            show::errors(app, &document);
+            return Err(failure);
+        }
+    }
+    // A failed command leaves what an earlier one wrote.
+    let out = what.out.as_ref().filter(|_| !all_failed);
+    if let Some(out) = out {
         save(out, &document)?;
     }
     if app.global.json {
         app.print_json(&document)?;
     } else {
         show::table(app, &document, args.list);
-        if let Some(out) = &what.out {
+        if let Some(out) = out {
             app.say(&format!("listings and summary.json: {}", out.display()));
         }
     }
     show::errors(app, &document);
     let failed = document.inputs.iter().any(|i| i.status != Ended::Ok);
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
+}
+
+fn shown(args: &DisasmArgs) -> Shown {
+    Shown { control: args.control_codes, lines: args.line_info }
+}
+
+/// Whether a view can be written in a format.
+fn fits(view: View, format: Option<Format>) -> Result<()> {
+    match (view, format) {
+        (View::Cfg, Some(Format::Dot | Format::Svg)) | (_, None) => Ok(()),
+        (_, Some(_)) => Err(misplaced()),
+    }
+}
+
+fn misplaced() -> Failure {
+    let words = "only control flow is drawn";
+    Failure::new(Exit::Usage, "usage", words).hint("rgpu disasm k.cubin --view cfg --format svg")
 }
 
 /// The filters.
@@ -89,8 +144,9 @@ fn meant(app: &App, names: &[String]) -> Result<Vec<Meant>> {
             all.push(Meant::Path(path.to_owned()));
         } else {
             let found = Runs::new(&app.config.runs_dir.value).find(what);
-            let found = found.map_err(|e| {
-                Failure::from(e).hint(format!("and there is no file or folder `{what}`"))
+            let found = found.map_err(|e| match e {
+                StoreError::Unknown(_) => missing::run_or_file(what),
+                other => other.into(),
             })?;
             all.push(Meant::Run(found.path().to_owned()));
         }
@@ -100,7 +156,7 @@ fn meant(app: &App, names: &[String]) -> Result<Vec<Meant>> {
 
 fn failure(error: &InputError) -> Failure {
     let (code, hint) = match error {
-        InputError::Missing { .. } => ("no_input", "a pattern must match something"),
+        InputError::Missing { path } => return missing::run_or_file(&path.display().to_string()),
         InputError::Empty { .. } => (
             "no_gpu_code",
             "what is read: cubin, fatbin, PTX, ELF objects and libraries, .a, .whl and .zip",
@@ -127,22 +183,21 @@ fn pattern(typed: &str) -> Result<Regex> {
     })
 }
 
-/// The output folder, made.
-fn out(app: &App, args: &DisasmArgs) -> Result<PathBuf> {
+/// The output folder; made when something is written.
+fn out(app: &App, args: &DisasmArgs) -> PathBuf {
     let default = || {
         let artifacts = app.config.runs_dir.value.parent().map(Path::to_owned);
         artifacts.unwrap_or_else(|| app.cwd.join("artifacts")).join("sass")
     };
-    let folder = args.out.clone().unwrap_or_else(default);
-    std::fs::create_dir_all(&folder).map_err(|e| {
-        Failure::new(Exit::Disk, "no_folder", "the output folder cannot be made")
-            .file(folder.display())
-            .cause(e)
-    })?;
-    Ok(folder)
+    args.out.clone().unwrap_or_else(default)
 }
 
 fn save(out: &Path, document: &Disasm) -> Result<()> {
+    std::fs::create_dir_all(out).map_err(|e| {
+        Failure::new(Exit::Disk, "no_folder", "the output folder cannot be made")
+            .file(out.display())
+            .cause(e)
+    })?;
     let path = out.join("summary.json");
     let mut text = serde_json::to_string_pretty(document).map_err(|e| {
         Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(e)

@@ -50,6 +50,10 @@ pub(super) enum SchemaName {
     Plan,
     /// summary.json of disasm
     Disasm,
+    /// What disasm --view gives under --json
+    Code,
+    /// What disasm --diff gives under --json
+    DisasmDiff,
     /// A failure under --json
     Error,
 }
@@ -65,6 +69,8 @@ impl SchemaName {
             Self::Trace => schemars::schema_for!(crate::model::Trace),
             Self::Compare => schemars::schema_for!(crate::model::Comparison),
             Self::Disasm => schemars::schema_for!(crate::model::disasm::Disasm),
+            Self::Code => schemars::schema_for!(crate::model::code::Code),
+            Self::DisasmDiff => schemars::schema_for!(crate::model::disasm::Diff),
             Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Error => schemars::schema_for!(ErrorDocument),

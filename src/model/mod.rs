@@ -8,6 +8,7 @@
 //! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
 
 pub mod beside;
+pub mod code;
 pub mod comparison;
 pub mod disasm;
 pub mod finding;

@@ -6,6 +6,7 @@
 
 mod brief;
 mod busy;
+pub mod code;
 pub mod comparison;
 mod csv;
 mod document;

@@ -45,6 +45,7 @@ const REGISTRIES: &[(&str, &str, &[&str])] = &[
         "REPORTS",
         &[
             "busy",
+            "code",
             "comparison",
             "document",
             "grid",

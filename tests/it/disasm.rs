@@ -208,3 +208,89 @@ fn a_local_nvdisasm_makes_hot_instructions_read_as_on_ncus_source_page() {
     }
     assert_eq!(held, 147);
 }
+
+#[test]
+fn filters_that_leave_nothing_name_what_is_there() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
+    let mut shown = String::new();
+    for line in [
+        "disasm inlined.cubin --tool rgpu -k secnd",
+        "disasm inlined.cubin --tool rgpu -k nobody --json",
+        "disasm inlined.cubin --tool rgpu --arch sm_80",
+        "disasm inlined.cubin --arch foo",
+        "disasm inlined.cubin --block 0",
+        "disasm nothing.cubin",
+    ] {
+        shown += &laptop.show(line);
+    }
+    insta::assert_snapshot!(shown);
+    assert!(!laptop.project("artifacts").exists());
+}
+
+#[test]
+fn a_command_that_reads_nothing_leaves_an_earlier_summary_alone() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_80.cubin", "good.cubin")]);
+    laptop.write("bad.cubin", "no cubin at all\n");
+    assert_eq!(status(&laptop.run("disasm good.cubin --tool rgpu")), 0);
+    let output = laptop.run("disasm bad.cubin --tool rgpu");
+    assert_eq!(status(&output), 7);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("listings"));
+    assert_eq!(summary(&laptop)["inputs"][0]["status"], "ok");
+}
+
+#[test]
+fn each_kernel_has_a_listing_of_its_own_where_that_is_asked() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_90a.cubin", "facts.cubin")]);
+    assert_eq!(status(&laptop.run("disasm facts.cubin --per-kernel --tool rgpu")), 0);
+    let files = &summary(&laptop)["inputs"][0]["images"][0]["files"];
+    let files: Vec<&str> = files.as_array().unwrap().iter().filter_map(|f| f.as_str()).collect();
+    assert!(files.contains(&"facts.sm_90a.spilling.sass"), "{files:?}");
+    let text = fs::read_to_string(laptop.project("artifacts/sass/facts.sm_90a.spilling.sass"));
+    assert_eq!(text.unwrap().matches(".section\t.text.").count(), 1);
+}
+
+#[test]
+fn every_view_is_one_json_document_of_the_published_schema() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
+    for view in ["sass", "ptx", "source", "mix", "cfg"] {
+        let output = laptop.run(&format!("disasm inlined.cubin --tool rgpu --view {view} --json"));
+        assert_eq!(status(&output), 0, "{view}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&document["schema"], &document["view"]), (&"rgpu.code/1".into(), &view.into()));
+        laptop.write("code.json", &text);
+        assert_eq!(status(&laptop.run("schema code --check code.json")), 0, "{view}");
+    }
+}
+
+#[test]
+fn life_ranges_are_nvdisasms_and_without_it_the_error_says_how_to_get_it() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
+    let bin = played(
+        &laptop,
+        &format!(
+            "case $1 in --version) echo 'release 13.5, V13.5.37';; *) cat {};; esac",
+            fixture("cubin/13.5/inlined/nvdisasm.lives.txt").display()
+        ),
+    );
+    let line = "disasm inlined.cubin -k first --view live";
+    let mut command = laptop.rgpu(words(line));
+    let output = command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).output().unwrap();
+    let none = laptop.show("disasm inlined.cubin --tool rgpu --view live --json");
+    insta::assert_snapshot!(laptop.shown(line, &output) + &none);
+}
+
+#[test]
+fn control_flow_is_drawn_by_the_ending_of_the_file() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
+    let output = laptop.run("disasm inlined.cubin --view cfg --out pictures/cfg.svg");
+    assert_eq!((status(&output), &*output.stdout), (0, &b"pictures/cfg.svg\n"[..]));
+    let svg = fs::read_to_string(laptop.project("pictures/cfg.svg")).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    let blocks = laptop.run("disasm inlined.cubin --view cfg --json");
+    let blocks: serde_json::Value = serde_json::from_slice(&blocks.stdout).unwrap();
+    let kernels = blocks["images"][0]["kernels"].as_array().unwrap();
+    let count: usize = kernels.iter().map(|k| k["blocks"].as_array().unwrap().len()).sum();
+    assert_eq!(svg.matches("<rect").count(), count);
+    assert_eq!(status(&laptop.run("disasm inlined.cubin --view mix --format svg")), 2);
+}

@@ -14,8 +14,12 @@ fn schema(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Checks the documents of every run folder under `project`.
+/// Checks the documents of every run folder under `project`, and those of `rgpu disasm`.
 pub(crate) fn keep_to_their_schemas(project: &Path) {
+    let summaries = walkdir::WalkDir::new(project).into_iter().flatten();
+    for summary in summaries.filter(|e| e.path().ends_with("sass/summary.json")) {
+        keeps("disasm", summary.path());
+    }
     let runs = walkdir::WalkDir::new(project).into_iter().flatten();
     for run in runs.filter(|entry| entry.file_name() == "run.json") {
         let folder = run.path().parent().unwrap();
@@ -27,13 +31,18 @@ pub(crate) fn keep_to_their_schemas(project: &Path) {
             if serde_json::from_slice::<serde_json::Value>(&text).is_err() {
                 continue;
             }
-            let checked = Command::new(env!("CARGO_BIN_EXE_rgpu"))
-                .args(["schema", schema, "--check"])
-                .arg(entry.path())
-                .output()
-                .unwrap();
-            let words = String::from_utf8_lossy(&checked.stdout);
-            assert!(checked.status.success(), "`{name}` breaks its schema:\n{words}");
+            keeps(schema, &entry.path());
         }
     }
+}
+
+fn keeps(schema: &str, document: &Path) {
+    let checked = Command::new(env!("CARGO_BIN_EXE_rgpu"))
+        .args(["schema", schema, "--check"])
+        .arg(document)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&checked.stdout);
+    let name = document.file_name().unwrap_or_default().to_string_lossy();
+    assert!(checked.status.success(), "`{name}` breaks its schema:\n{words}");
 }

@@ -10,7 +10,18 @@ use std::process::Command;
 
 /// The documents that rgpu writes; `rgpu schema` knows the same names.
 const NAMES: &[&str] = &[
-    "profile", "run", "env", "inputs", "hotspots", "trace", "regions", "compare", "disasm", "plan",
+    "profile",
+    "run",
+    "env",
+    "inputs",
+    "hotspots",
+    "trace",
+    "regions",
+    "compare",
+    "disasm",
+    "code",
+    "disasm-diff",
+    "plan",
     "error",
 ];
 

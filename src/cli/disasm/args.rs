@@ -11,12 +11,13 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(value_name = "FILE|DIR|RUN", required = true)]
     pub what: Vec<String>,
 
-    /// Where listings, extracted files and summary.json go [default: artifacts/sass]
-    #[arg(long, value_name = "DIR")]
+    /// Folder for listings, extracted files and summary.json [default: artifacts/sass]; with --view
+    /// or --format, the file that is written
+    #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 
     /// Only code for this architecture, e.g. sm_90a; repeatable
-    #[arg(long, value_name = "ARCH")]
+    #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub arch: Vec<String>,
 
     /// Only kernels of this name, or matching regex:RE; mangled or not; repeatable
@@ -27,21 +28,29 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long)]
     pub extract: bool,
 
+    /// Write one listing for each kernel, not one for each file and architecture
+    #[arg(long, conflicts_with_all = ["list", "view", "format", "diff", "hot"])]
+    pub per_kernel: bool,
+
     /// Only list what is there: nothing is decompressed, nothing written
-    #[arg(long, conflicts_with_all = ["extract", "view", "out"])]
+    #[arg(long, conflicts_with_all = ["extract", "view", "out", "format"])]
     pub list: bool,
 
     /// Print this on stdout instead of writing files
     #[arg(long, value_enum, value_name = "VIEW")]
     pub view: Option<View>,
 
+    /// How --view cfg is drawn [default: by the ending of --out, else dot]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<Format>,
+
     /// Say what changed from the first input to the second: resources, spills, instructions
-    #[arg(long, conflicts_with_all = ["list", "view", "extract", "out"])]
+    #[arg(long, conflicts_with_all = ["list", "view", "extract", "out", "format"])]
     pub diff: bool,
 
     /// Print the instructions of a run, or of an .ncu-rep, with the samples that fell on each and
     /// what its warps waited for
-    #[arg(long, conflicts_with_all = ["list", "view", "extract", "out", "diff", "tool", "arch", "control_codes", "line_info", "block"])]
+    #[arg(long, conflicts_with_all = ["list", "view", "extract", "diff", "tool", "arch", "control_codes", "line_info", "block"])]
     pub hot: bool,
 
     /// With --diff: end with status 1 where anything differs
@@ -71,7 +80,7 @@ pub(in crate::cli) struct DisasmArgs {
     pub accept_new: bool,
 
     /// Threads of a block to tell the occupancy for, where the kernel does not fix them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub block: Option<u32>,
 }
 
@@ -86,8 +95,52 @@ pub(in crate::cli) enum View {
     Source,
     /// Instructions counted by class
     Mix,
-    /// Basic blocks as a Graphviz graph
+    /// Basic blocks and the ways between, as Graphviz or SVG
     Cfg,
+    /// Which registers live at each instruction (needs nvdisasm)
+    Live,
+}
+
+impl View {
+    /// As it is typed.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            View::Sass => "sass",
+            View::Ptx => "ptx",
+            View::Source => "source",
+            View::Mix => "mix",
+            View::Cfg => "cfg",
+            View::Live => "live",
+        }
+    }
+}
+
+/// How a view is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Format {
+    /// Graphviz
+    Dot,
+    /// A picture
+    Svg,
+}
+
+/// Numbers of architectures that code may be for.
+const KNOWN: &[u32] = &[
+    50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121,
+];
+
+/// An architecture as typed: `sm_90a`, `compute_90`, or `90a`.
+fn arch(typed: &str) -> Result<String, String> {
+    let plain = typed.strip_prefix("sm_").or_else(|| typed.strip_prefix("compute_"));
+    let plain = plain.unwrap_or(typed);
+    let number = plain.strip_suffix(['a', 'f']).unwrap_or(plain).parse();
+    match number {
+        Ok(number) if KNOWN.contains(&number) => Ok(typed.to_owned()),
+        _ => {
+            let known: Vec<String> = KNOWN.iter().map(|n| format!("sm_{n}")).collect();
+            Err(format!("known are {}, with a or f behind from sm_90 on", known.join(" ")))
+        }
+    }
 }
 
 /// Who writes listings.

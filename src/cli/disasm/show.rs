@@ -107,6 +107,15 @@ fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
     ]
 }
 
+/// Why nvdisasm gave no operands for an architecture, and what helps where that is known.
+pub(super) fn problem_of(arch: &str, problem: &str) -> String {
+    let help = match problem.contains("is deprecated") {
+        true => "\n  this nvdisasm is too new for it: one of CUDA 12 still reads sm_50 to sm_72",
+        false => "",
+    };
+    format!("{arch}: nvdisasm did not serve, the listing has no operands: {problem}{help}")
+}
+
 /// Each input's errors, and why nvdisasm did not serve, on stderr.
 pub(super) fn errors(app: &App, document: &Disasm) {
     for input in &document.inputs {
@@ -120,10 +129,7 @@ pub(super) fn errors(app: &App, document: &Disasm) {
         }
         for image in &input.images {
             if let Some(problem) = &image.tool_problem {
-                let line = format!(
-                    "`{}` {}: nvdisasm did not serve, the listing has no operands: {problem}",
-                    input.path, image.arch
-                );
+                let line = format!("`{}` {}", input.path, problem_of(&image.arch, problem));
                 app.say(&safe(line.as_bytes()));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::args::{DisasmArgs, Tool, View};
+use super::args::{DisasmArgs, Tool};
 use crate::cli::app::App;
 use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
@@ -21,7 +21,7 @@ pub(super) fn chosen(
     files: &[PathBuf],
     what: &What,
 ) -> Result<Option<Nvdisasm>> {
-    if args.tool == Tool::Rgpu || !matches!(args.view, None | Some(View::Sass)) {
+    if args.tool == Tool::Rgpu {
         return Ok(None);
     }
     if let Some(remote) = &args.remote {

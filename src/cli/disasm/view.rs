@@ -1,163 +1,219 @@
-//! `--view`: one thing of the files, on stdout.
+//! `--view`: one thing of the files, on stdout or in a file; and under `--json` the document that it
+//! is made of.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::PathBuf;
 
-use rgpu_format::cubin::{self, Cubin, Table, lines};
+use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ptx;
-use rgpu_format::sass::{self, Columns};
+use rgpu_format::sass;
 
-use super::args::View;
+use super::args::{DisasmArgs, Format, View};
+use super::{known, place};
 use crate::cli::app::{App, Status};
-use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
-use crate::import::gpu_code;
-use crate::report::{Align, Grid};
-use crate::run::disasm::{What, image_bytes, listing};
+use crate::model::code::{Code, CodeImage, SCHEMA};
+use crate::report::code::{Beside, dot, live, mix, source, svg};
+use crate::run::disasm::{CodeError, Lifespans, Places, What, code, image_bytes, listing};
 
-/// Prints the view of every image of every file.
-pub(super) fn print(app: &App, files: &[PathBuf], what: &What, view: View) -> Result<Status> {
-    let (mut failed, mut shown) = (false, false);
-    for file in files {
-        let images = match image_bytes(file, what) {
-            Ok(images) => images,
-            Err(error) => {
-                app.complain(&format!("`{}`: {error}", file.display()));
-                failed = true;
-                continue;
+/// Whether a view is of life ranges.
+pub(super) fn lives(view: View) -> Lifespans {
+    if view == View::Live { Lifespans::Needed } else { Lifespans::Unasked }
+}
+
+/// Whether a view tells where instructions come from.
+fn places(view: View) -> Places {
+    match view {
+        View::Sass | View::Source => Places::Wanted,
+        View::Ptx | View::Mix | View::Cfg | View::Live => Places::Unasked,
+    }
+}
+
+/// Shows the view of every image of every file.
+pub(super) fn run(
+    app: &App,
+    args: &DisasmArgs,
+    files: &[PathBuf],
+    what: &What,
+    view: View,
+) -> Result<Status> {
+    let json = app.global.json;
+    let mut texts = Vec::new();
+    let mut document = gather(
+        app,
+        files,
+        view.name(),
+        &mut |file, cubin, bytes| {
+            let image =
+                code(file, cubin, bytes, what, places(view)).map_err(|e| failure(&e, view))?;
+            if view == View::Sass && !json && !image.kernels.is_empty() {
+                // nvdisasm's own text, with all that it says around the instructions.
+                let (text, tool, problem) = listing(cubin, bytes, what);
+                if let Some(problem) = problem {
+                    app.say(&super::show::problem_of(&image.arch, &problem));
+                }
+                app.say(&format!("{}: listed by {tool}", cubin.sm));
+                texts.push(text);
             }
+            Ok(image)
+        },
+        what,
+    )?;
+    document.images.iter_mut().for_each(|image| keep(image, view));
+    document.images.retain(|image| match view {
+        View::Ptx => image.ptx.is_some(),
+        View::Source => {
+            image.kernels.iter().flat_map(|k| &k.instructions).any(|i| !i.at.is_empty())
+        }
+        _ => !image.kernels.is_empty(),
+    });
+    let failed = !document.errors.is_empty();
+    if document.images.is_empty() && !failed {
+        return Err(nothing(args, files, view));
+    }
+    if json {
+        app.print_json(&document)?;
+        return Ok(status(failed));
+    }
+    let images = &document.images;
+    let text = match (view, format(args)) {
+        (View::Sass, _) => texts.join("\n"),
+        (View::Ptx, _) => images.iter().filter_map(|i| i.ptx.as_deref()).collect(),
+        (View::Cfg, Some(Format::Svg)) => svg(images),
+        (View::Cfg, _) => images.iter().map(dot).collect(),
+        (View::Mix, _) => images.iter().map(|i| mix(i, app.style().width, &class_of)).collect(),
+        (View::Source, _) => {
+            let beside = if args.control_codes { Beside::Control } else { Beside::Nothing };
+            images.iter().filter_map(|i| source(i, beside)).collect()
+        }
+        (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
+    };
+    if !text.is_empty() {
+        place::text(app, args.out.as_deref(), &text)?;
+    }
+    Ok(status(failed))
+}
+
+fn status(failed: bool) -> Status {
+    if failed { Exit::Artifact as u8 } else { 0 }
+}
+
+/// What `--format`, or else the ending of `--out`, asks for.
+pub(super) fn format(args: &DisasmArgs) -> Option<Format> {
+    let ending = || match args.out.as_ref()?.extension()?.to_str()? {
+        "svg" => Some(Format::Svg),
+        "dot" | "gv" => Some(Format::Dot),
+        _ => None,
+    };
+    args.format.or_else(ending)
+}
+
+/// How one cubin becomes an image.
+type Reader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<CodeImage> + 'r;
+
+/// The code of every image, PTX images as they are. What cannot be read is said, and kept.
+pub(super) fn gather(
+    app: &App,
+    files: &[PathBuf],
+    view: &str,
+    read: &mut Reader<'_>,
+    what: &What,
+) -> Result<Code> {
+    let mut document = Code {
+        schema: SCHEMA.to_owned(),
+        rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+        view: view.to_owned(),
+        ..Code::default()
+    };
+    for file in files {
+        let shown = file.display();
+        let (images, mut errors) = match image_bytes(file, what) {
+            Ok(found) => found,
+            Err(error) => (Vec::new(), vec![error]),
         };
         for (place, bytes) in images {
-            let text = if cubin::is_cubin(&bytes) {
+            if cubin::is_cubin(&bytes) {
                 match cubin::read(&bytes) {
-                    Ok(cubin) => of_cubin(app, &cubin, &bytes, what, view),
-                    Err(error) => {
-                        app.complain(&format!("`{}` {place}: {error}", file.display()));
-                        failed = true;
-                        continue;
+                    Ok(cubin) => {
+                        let image = read(file, &cubin, &bytes)?;
+                        document.images.push(CodeImage { place, ..image });
                     }
+                    Err(error) if place.is_empty() => errors.push(error.to_string()),
+                    Err(error) => errors.push(format!("{place}: {error}")),
                 }
-            } else if view == View::Ptx && ptx::is_ptx(&bytes) {
-                Some(String::from_utf8_lossy(&bytes).into_owned())
-            } else {
-                None
-            };
-            let Some(text) = text.filter(|t| !t.is_empty()) else { continue };
-            shown = true;
-            if app.terminal.stdout_tty {
-                app.print(&safe(text.as_bytes()));
-            } else {
-                app.print(&text);
+            } else if let Some(module) =
+                ptx::is_ptx(&bytes).then(|| String::from_utf8_lossy(&bytes))
+            {
+                document.images.push(CodeImage {
+                    path: shown.to_string(),
+                    place,
+                    arch: ptx::read(&module).map(|p| p.target).unwrap_or_default(),
+                    ptx: Some(module.into_owned()),
+                    ..CodeImage::default()
+                });
             }
         }
+        for error in errors {
+            let error = format!("`{shown}`: {}", error);
+            app.complain(&error);
+            document.errors.push(error);
+        }
     }
-    if !shown && !failed {
-        let hint = match view {
-            View::Ptx => "PTX is in fatbins and in cubins built with -lineinfo",
-            View::Source => "source lines are in cubins built with -lineinfo or -G",
-            _ => "--arch and -k may leave nothing; `--list` shows what is there",
-        };
-        return Err(
-            Failure::new(Exit::Artifact, "nothing_to_show", "there is nothing to show").hint(hint)
-        );
-    }
-    Ok(if failed { Exit::Artifact as u8 } else { 0 })
+    Ok(document)
 }
 
-fn of_cubin(app: &App, cubin: &Cubin, file: &[u8], what: &What, view: View) -> Option<String> {
-    let wanted = |section: &cubin::CodeSection| what.wanted.kernel(&section.name);
-    let nothing = !cubin.code.iter().any(wanted);
-    match view {
-        _ if nothing => None,
-        View::Sass => {
-            let (text, tool, problem) = listing(cubin, file, what);
-            if let Some(problem) = problem {
-                app.say(&format!("nvdisasm did not serve: {problem}"));
-            }
-            app.say(&format!("{}: listed by {tool}", cubin.sm));
-            Some(text)
+/// Leaves what the view shows.
+fn keep(image: &mut CodeImage, view: View) {
+    if view != View::Ptx && view != View::Source {
+        (image.ptx, image.sources) = (None, Vec::new());
+    }
+    if view == View::Source {
+        image.ptx = None;
+    }
+    if view == View::Ptx {
+        (image.kernels, image.tool) = (Vec::new(), None);
+    }
+    if matches!(view, View::Mix | View::Cfg) {
+        image.tool = None;
+    }
+    for kernel in &mut image.kernels {
+        if matches!(view, View::Mix | View::Cfg) {
+            kernel.instructions.clear();
         }
-        View::Ptx => cubin.ptx.clone(),
-        View::Source => source(cubin, file, what),
-        View::Mix => Some(mix(app, cubin, file, what)),
-        View::Cfg => Some(gpu_code::graph(cubin, file, &wanted)),
+        if view != View::Mix {
+            kernel.classes.clear();
+            kernel.mnemonics.clear();
+        }
+        if view != View::Cfg {
+            kernel.blocks.clear();
+        }
     }
 }
 
-/// Classes of each kernel, most frequent first.
-fn mix(app: &App, cubin: &Cubin, file: &[u8], what: &What) -> String {
-    let mut text = String::new();
-    for section in cubin.code.iter().filter(|s| what.wanted.kernel(&s.name)) {
-        let code = gpu_code::instructions(section, file);
-        let code = sass::trimmed(&code, cubin.sm.number);
-        let mix = sass::mix(code, cubin.sm.number);
-        let name = rgpu_format::demangle::demangle(&section.name);
-        let name = name.as_deref().unwrap_or(&section.name);
-        let _ = writeln!(text, "{name} ({}): {} instructions", cubin.sm, mix.instructions);
-        let mut grid = Grid::new(&[
-            ("class", Align::Left),
-            ("count", Align::Right),
-            ("share", Align::Right),
-            ("instructions", Align::Left),
-        ]);
-        for class in &mix.classes {
-            let names = mix.mnemonics.iter().filter(|(m, _)| sass::Class::of(*m) == class.class);
-            let names: Vec<String> = names.map(|(m, n)| format!("{m} {n}")).collect();
-            let share = class.count as f64 / mix.instructions.max(1) as f64 * 100.0;
-            grid.row([
-                class.class.name().to_owned(),
-                class.count.to_string(),
-                format!("{share:.1} %"),
-                names.join(", "),
-            ]);
-        }
-        text.push_str(&grid.plain(app.style().width, 2));
-    }
-    text
+fn class_of(name: &str) -> String {
+    sass::Class::named(name).name().to_owned()
 }
 
-/// Each source line, with its text where the file is there, and the instructions it became.
-fn source(cubin: &Cubin, file: &[u8], what: &What) -> Option<String> {
-    let table = lines(file, Table::Source).ok().filter(|t| !t.is_empty())?;
-    let mut text = String::new();
-    let mut files: BTreeMap<String, Option<Vec<String>>> = BTreeMap::new();
-    for section in cubin.code.iter().filter(|s| what.wanted.kernel(&s.name)) {
-        let Some(symbol) = section.functions.iter().find(|f| f.offset == 0) else { continue };
-        let Some(of_section) = table.function(&symbol.name, symbol.symbol_index) else { continue };
-        let code = gpu_code::instructions(section, file);
-        let code = sass::trimmed(&code, cubin.sm.number);
-        // Listed as one, so that labels mean the same everywhere.
-        let columns = Columns { control: what.shown.control, bits: false };
-        let body = sass::listing(code, cubin.sm.number, columns, &BTreeMap::new());
-        let mut by_line: BTreeMap<(String, u32), Vec<&str>> = BTreeMap::new();
-        let (mut at, mut labels) = (0, Vec::new());
-        for line in body.lines() {
-            if line.ends_with(':') {
-                labels.push(line);
-            } else if let Some(instruction) = code.get(at) {
-                at += 1;
-                let place = of_section.at(instruction.offset);
-                let Some(place) = place.first() else { continue };
-                let lines = by_line.entry((place.file.to_owned(), place.line)).or_default();
-                lines.append(&mut labels);
-                lines.push(line);
-            }
-        }
-        let name = rgpu_format::demangle::demangle(&section.name);
-        let _ = writeln!(text, "{} ({})", name.as_deref().unwrap_or(&section.name), cubin.sm);
-        for ((file, line), code) in by_line {
-            let lines = files.entry(file.clone()).or_insert_with(|| {
-                let text = std::fs::read_to_string(&file).ok()?;
-                Some(text.lines().map(str::to_owned).collect())
-            });
-            let at = (line as usize).saturating_sub(1);
-            let source = lines.as_ref().and_then(|l| l.get(at)).map_or("", |l| l.trim_end());
-            let _ = writeln!(text, "{file}:{line}: {source}");
-            for line in code {
-                let _ = writeln!(text, "{line}");
-            }
-        }
+/// Why a cubin's code cannot be shown.
+pub(super) fn failure(error: &CodeError, view: View) -> Failure {
+    let words = format!("`--view {}` cannot be shown", view.name());
+    let code = match error {
+        CodeError::NoTool => "no_nvdisasm",
+        CodeError::Tool(_) | CodeError::NoLives => "nvdisasm",
+    };
+    Failure::new(Exit::Tool, code, words)
+        .cause(error)
+        .hint("`rgpu setup nvdisasm` brings it (5 MB)")
+}
+
+/// Nothing was left to show.
+fn nothing(args: &DisasmArgs, files: &[PathBuf], view: View) -> Failure {
+    if let Some(failure) = known::unmatched(args, files) {
+        return failure;
     }
-    Some(text)
+    let hint = match view {
+        View::Ptx => "PTX is in fatbins and in cubins built with -lineinfo",
+        View::Source => "source lines are in cubins built with -lineinfo or -G",
+        _ => "`--list` shows what is there",
+    };
+    Failure::new(Exit::Artifact, "nothing_to_show", "there is nothing to show").hint(hint)
 }

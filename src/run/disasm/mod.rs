@@ -2,9 +2,11 @@
 //!
 //! [`inputs`] says which files are meant, [`read`] reads one and writes what is asked of it, with
 //! nvdisasm for the operands where it is there (`nvdisasm`; `remote` where that is a host), and
-//! [`all`] does that for many on all cores. A file that cannot be read is told in its place in the document; the others are done
-//! all the same.
+//! [`all`] does that for many on all cores. [`code`] gives a cubin instruction by instruction, for
+//! views. A file that cannot be read is told in its place in the document; the others are done all
+//! the same.
 
+mod code;
 mod diff;
 mod fill;
 mod inputs;
@@ -14,15 +16,17 @@ mod operands;
 mod read;
 mod remote;
 mod shards;
+mod sources;
 mod turns;
 
+pub use code::{CodeError, Lifespans, Places, code};
 pub use diff::diff;
 pub use fill::{Built, fill, listings};
 pub use inputs::{InputError, Meant, inputs};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
-pub use read::{Wanted, What, image_bytes, listing, read};
+pub use read::{OTHER_ARCHES, Placed, Wanted, What, image_bytes, listing, read};
 pub use remote::{AskHost, Host, Question, questions};
 
 use std::path::PathBuf;

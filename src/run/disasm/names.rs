@@ -4,17 +4,24 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Mutex;
 
+/// Most characters of a part: templates have names of thousands.
+const LONGEST: usize = 100;
+
 /// Gives every file a name of its own.
 #[derive(Debug, Default)]
 pub struct Names(Mutex<HashSet<String>>);
 
 impl Names {
-    /// A name such as `vecadd.sm_90a.sass`, or `vecadd.sm_90a-2.sass` where that is taken.
-    pub fn fresh(&self, input: &Path, arch: &str, extension: &str) -> String {
+    /// A name such as `vecadd.sm_90a.sass`, or `vecadd.sm_90a-2.sass` where that is taken; of one
+    /// `part`, a kernel, `vecadd.sm_90a.saxpy.sass`. Names that differ in case alone count as taken:
+    /// some file systems take them for one.
+    pub fn fresh(&self, input: &Path, arch: &str, part: Option<&str>, extension: &str) -> String {
         let stem = input.file_stem().map_or("code".into(), |s| s.to_string_lossy());
         // What builds leave is often named for its architecture.
         let named = stem.split('.').any(|part| part == arch);
         let base = if named { stem.into_owned() } else { format!("{stem}.{arch}") };
+        let part: Option<String> = part.map(|part| part.chars().take(LONGEST).collect());
+        let base = part.map_or(base.clone(), |part| format!("{base}.{part}"));
         // Names come from files, architectures from what may be hostile bytes.
         let base: String = base
             .chars()
@@ -24,7 +31,7 @@ impl Names {
         let Ok(mut taken) = self.0.lock() else { return format!("{base}.{extension}") };
         let mut name = format!("{base}.{extension}");
         let mut number = 2;
-        while !taken.insert(name.clone()) {
+        while !taken.insert(name.to_lowercase()) {
             name = format!("{base}-{number}.{extension}");
             number += 1;
         }
@@ -39,12 +46,17 @@ mod tests {
     #[test]
     fn two_inputs_of_one_stem_get_two_names() {
         let names = Names::default();
-        let name = |path: &str, arch: &str| names.fresh(Path::new(path), arch, "sass");
+        let name = |path: &str, arch: &str| names.fresh(Path::new(path), arch, None, "sass");
         assert_eq!(name("a/k.cubin", "sm_90a"), "k.sm_90a.sass");
         assert_eq!(name("b/k.cubin", "sm_90a"), "k.sm_90a-2.sass");
         assert_eq!(name("k.sm_80.cubin", "sm_80"), "k.sm_80.sass");
         assert_eq!(name("k.sm_80.O3.cubin", "sm_80"), "k.sm_80.O3.sass");
         assert_eq!(name("sm_100a.cubin", "sm_100a"), "sm_100a.sass");
         assert_eq!(name("x/..", "../e"), "code..._e.sass");
+        assert_eq!(name("K.cubin", "sm_90a"), "K.sm_90a-3.sass");
+        let part = |part: &str| names.fresh(Path::new("k.cubin"), "sm_90a", Some(part), "sass");
+        assert_eq!(part("sum<float, (int)4>"), "k.sm_90a.sum_float___int_4_.sass");
+        assert_eq!(part("sum<float, (int)4>"), "k.sm_90a.sum_float___int_4_-2.sass");
+        assert_eq!(part(&"x".repeat(3000)).len(), "k.sm_90a..sass".len() + 100);
     }
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use rgpu_format::container::{self, Image as Found, Kind, Limits, Place};
 use rgpu_format::cubin::{self, CodeSection, Cubin};
-use rgpu_format::demangle::demangle;
+use rgpu_format::demangle::{self, demangle};
 use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ptx;
 
+use super::code::Lifespans;
 use super::names::Names;
 use super::nvdisasm::Nvdisasm;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
@@ -34,12 +35,16 @@ pub struct What {
     pub out: Option<PathBuf>,
     /// Listings are written.
     pub sass: bool,
+    /// Each kernel has a listing of its own.
+    pub by_kernel: bool,
     /// Cubins and PTX are written.
     pub extract: bool,
     /// Headers only: nothing is decompressed, no kernel is looked at.
     pub list_only: bool,
     /// Columns of listings.
     pub shown: Shown,
+    /// Life ranges of registers, in views.
+    pub lives: Lifespans,
     /// The tool that knows operands, where there is one.
     pub nvdisasm: Option<Nvdisasm>,
     /// Threads of a block that occupancy is told for, where the kernel does not say.
@@ -67,6 +72,9 @@ impl Wanted {
     }
 }
 
+/// What is said of an input whose code is all for other architectures.
+pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
+
 /// Reads one file. Never fails: what went wrong stands in the result.
 pub fn read(path: &Path, what: &What) -> Input {
     let mut input = Input { path: path.display().to_string(), ..Input::default() };
@@ -92,7 +100,7 @@ pub fn read(path: &Path, what: &What) -> Input {
     if input.errors.is_empty() && input.images.is_empty() {
         let filtered = !what.wanted.arches.is_empty();
         input.errors.push(match filtered {
-            true => "no GPU code for the architectures asked".to_owned(),
+            true => OTHER_ARCHES.to_owned(),
             false => "no GPU code in it".to_owned(),
         });
     }
@@ -104,11 +112,14 @@ pub fn read(path: &Path, what: &What) -> Input {
     input
 }
 
-/// The bytes of every wanted image of a file, for views: place, bytes.
+/// The bytes of an image, with its place in the file.
+pub type Placed = (String, Vec<u8>);
+
+/// Every wanted image of a file, for views, and the errors of parts.
 ///
 /// # Errors
-/// The file cannot be read or holds nothing of interest; errors of parts are left out.
-pub fn image_bytes(path: &Path, what: &What) -> Result<Vec<(String, Vec<u8>)>, String> {
+/// The file cannot be read or holds nothing of interest.
+pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>), String> {
     let data = std::fs::read(path).map_err(|e| format!("the file cannot be read: {e}"))?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     let walked = container::walk(&data, &what.limits, &mut |place, found| {
@@ -121,13 +132,13 @@ pub fn image_bytes(path: &Path, what: &What) -> Result<Vec<(String, Vec<u8>)>, S
             all.push((place.to_string(), bytes.into_owned()));
             Ok(())
         });
-        errors.extend(bytes.err());
+        errors.extend(bytes.err().map(|error| match place.to_string() {
+            here if here.is_empty() => error,
+            place => format!("{place}: {error}"),
+        }));
     });
     walked.map_err(|e| e.to_string())?;
-    match errors.into_iter().next() {
-        Some(error) if all.is_empty() => Err(error),
-        _ => Ok(all),
-    }
+    Ok((all, errors))
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -261,9 +272,37 @@ fn of_cubin(
         let (text, tool, problem) = listing(&cubin, bytes, what);
         image.tool = Some(tool);
         image.tool_problem = problem;
-        write(&mut image, path, "sass", text.as_bytes(), what)?;
+        if what.by_kernel {
+            for (kernel, text) in by_kernel(&text) {
+                let name = demangle(kernel);
+                let name = demangle::short(name.as_deref().unwrap_or(kernel)).to_owned();
+                write_part(&mut image, path, Some(&name), "sass", text.as_bytes(), what)?;
+            }
+        } else {
+            write(&mut image, path, "sass", text.as_bytes(), what)?;
+        }
     }
     Ok(Some(image))
+}
+
+/// The parts of a listing, one for each section of code, with the section's name.
+fn by_kernel(listing: &str) -> Vec<(&str, String)> {
+    const SECTION: &str = "\t.section\t.text.";
+    let mut parts: Vec<(&str, String)> = Vec::new();
+    for line in listing.lines() {
+        if let Some(rest) = line.strip_prefix(SECTION) {
+            let name = rest.split(',').next().unwrap_or_default().trim_matches('"');
+            parts.push((name, String::new()));
+        }
+        if let Some((_, text)) = parts.last_mut() {
+            // The heading of the next section stands before it.
+            if !line.starts_with("//----") {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    parts
 }
 
 /// The listing, by nvdisasm where it can, else our own. Returns the text, which tool wrote it, and
@@ -291,7 +330,12 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], what: &What) -> (String, String, Opt
 /// What nvdisasm is asked of a cubin: flags, and the functions wanted by the number of their
 /// symbol, empty for all.
 pub(super) fn asked(cubin: &Cubin, what: &What) -> (&'static [&'static str], Vec<usize>) {
-    let flags: &[&str] = if what.shown.lines { &["-gi"] } else { &[] };
+    let flags: &[&str] = match (what.lives, what.shown.lines) {
+        // The tool does not take both.
+        (Lifespans::Welcome | Lifespans::Needed, _) => &["-plr"],
+        (Lifespans::Unasked, true) => &["-gi"],
+        (Lifespans::Unasked, false) => &[],
+    };
     let wanted = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name));
     let symbols = wanted.map(|k| k.symbol_index);
     (flags, if what.wanted.kernels.is_empty() { Vec::new() } else { symbols.collect() })
@@ -305,8 +349,21 @@ fn write(
     bytes: &[u8],
     what: &What,
 ) -> Result<(), String> {
+    write_part(image, path, None, extension, bytes, what)
+}
+
+/// The same of one `part` of the image, which its name tells.
+fn write_part(
+    image: &mut Image,
+    path: &Path,
+    part: Option<&str>,
+    extension: &str,
+    bytes: &[u8],
+    what: &What,
+) -> Result<(), String> {
     let Some(out) = &what.out else { return Ok(()) };
-    let name = what.names.fresh(path, &image.arch, extension);
+    let name = what.names.fresh(path, &image.arch, part, extension);
+    std::fs::create_dir_all(out).map_err(|e| format!("`{}` not made: {e}", out.display()))?;
     atomic::write(&out.join(&name), bytes).map_err(|e| format!("`{name}` not written: {e}"))?;
     image.files.push(name);
     Ok(())

@@ -34,7 +34,8 @@ pub struct Question {
 /// files. What cannot be read is left out: it is told when the files are.
 pub fn questions(files: &[PathBuf], what: &What) -> Vec<Question> {
     let mut all: Vec<Question> = Vec::new();
-    for (_, bytes) in files.iter().filter_map(|file| image_bytes(file, what).ok()).flatten() {
+    let read = files.iter().filter_map(|file| image_bytes(file, what).ok());
+    for (_, bytes) in read.flat_map(|(images, _)| images) {
         let Ok(cubin) = cubin::read(&bytes) else { continue };
         let (flags, symbols) = asked(&cubin, what);
         let nothing = symbols.is_empty() && !what.wanted.kernels.is_empty();

@@ -109,6 +109,11 @@ impl Class {
         }
     }
 
+    /// The class of an instruction by its name as text; numbers in a name's place are unknown.
+    pub fn named(name: &str) -> Class {
+        if name.starts_with("op_0x") { Class::Unknown } else { by_name(name) }
+    }
+
     /// The class of an instruction by its name.
     pub fn of(mnemonic: Mnemonic) -> Class {
         match mnemonic {

@@ -32,6 +32,7 @@ mod listing;
 mod mix;
 mod mnemonic;
 mod table;
+pub mod text;
 
 pub use class::{Access, Class};
 pub use flow::{Block, blocks, trimmed};

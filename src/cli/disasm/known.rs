@@ -1,0 +1,85 @@
+//! What is there where a filter left nothing.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use rgpu_format::demangle::short;
+
+use super::args::DisasmArgs;
+use crate::error::{Exit, Failure, nearest};
+use crate::run::disasm::{self, What};
+
+/// Names told at most.
+const SHOWN: usize = 5;
+
+/// The failure of `--arch` and `-k` that let nothing through although something is there; `None`
+/// where they are not why.
+pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure> {
+    if args.arch.is_empty() && args.kernel_name.is_empty() {
+        return None;
+    }
+    let document = disasm::all(files, &What::default(), &|_| {});
+    let images = || document.inputs.iter().flat_map(|i| &i.images);
+    let of_arch = |arch: &str| {
+        let plain = |a: &str| a.trim_start_matches("sm_").trim_start_matches("compute_").to_owned();
+        args.arch.is_empty() || args.arch.iter().any(|a| plain(a) == plain(arch))
+    };
+    let arches: BTreeSet<&str> =
+        images().map(|i| i.arch.as_str()).filter(|a| !a.is_empty()).collect();
+    if !arches.iter().any(|arch| of_arch(arch)) {
+        let there: Vec<&str> = arches.into_iter().collect();
+        let words = format!("there is no code for {}", quoted(&args.arch));
+        let failure = Failure::new(Exit::Artifact, "no_arch", words);
+        return Some(match there.is_empty() {
+            true => failure,
+            false => failure.hint(format!("there is code for {}", there.join(", "))),
+        });
+    }
+    let of = images().filter(|i| of_arch(&i.arch));
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    for image in of {
+        let kernels = image.kernels.iter().map(|k| k.name.as_deref().unwrap_or(&k.symbol));
+        names.extend(kernels.map(|name| bare(name).to_owned()));
+        let entries = image.entries.iter();
+        names.extend(entries.map(|e| {
+            bare(&rgpu_format::demangle::demangle(e).unwrap_or_else(|| e.clone())).to_owned()
+        }));
+    }
+    if args.kernel_name.is_empty() || names.is_empty() {
+        return None;
+    }
+    let near: BTreeSet<&str> = args
+        .kernel_name
+        .iter()
+        .filter(|typed| !typed.starts_with("regex:"))
+        .flat_map(|typed| nearest(typed, names.iter().map(String::as_str)))
+        .collect();
+    let words = format!("no kernel is named {}", quoted(&args.kernel_name));
+    let failure = Failure::new(Exit::Artifact, "no_kernel", words);
+    let hint = match near.is_empty() {
+        false => format!("did you mean {}?", backticked(near.into_iter().take(SHOWN))),
+        true => {
+            let more = names.len().saturating_sub(SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("there are {}{more}", backticked(names.iter().map(String::as_str).take(SHOWN)))
+        }
+    };
+    Some(failure.hint(hint))
+}
+
+/// A kernel's name as `-k` takes it: without return type, template arguments and parameters.
+fn bare(name: &str) -> &str {
+    let name = short(name);
+    let name = name.strip_prefix("(anonymous namespace)::").unwrap_or(name);
+    let end = name.find(['<', '(']).unwrap_or(name.len());
+    name.get(..end).map_or(name, |name| name.rsplit(' ').next().unwrap_or(name))
+}
+
+fn quoted(all: &[String]) -> String {
+    backticked(all.iter().map(String::as_str))
+}
+
+fn backticked<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let all: Vec<String> = all.map(|name| format!("`{name}`")).collect();
+    all.join(", ")
+}

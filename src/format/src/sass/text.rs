@@ -1,0 +1,264 @@
+//! Reader of the text that nvdisasm prints: instructions with their operands, and the life of
+//! registers where it was asked for (`-plr`).
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `\t.section\t.text.K,"ax",@progbits` | the code of `K` begins; names may repeat |
+//! | `.L_x_3:` | a label, of what follows |
+//! | `/*00a0*/   @P0 BRA 0x40 ;` | an instruction at offset 0xa0 of its section |
+//! | `… // \|  # 0 1 2  \| # 0  \|` | which registers the columns of `-plr` are of; a number's last digit stands in its column |
+//! | `… // \|  3 : ^ v  \|      \|` | how many are live, and of each: `^` written, `v` read, `x` both, `:` kept |
+//!
+//! Lines that are none of these are passed over. Source: the output of nvdisasm 12.8, 13.1 and 13.5;
+//! the count in front of each row of `-plr` is that of its marks, in every row of our own kernels.
+
+use std::collections::BTreeMap;
+
+/// A file of registers, as `-plr` heads its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum File {
+    /// `R0` …
+    General,
+    /// `P0` …
+    Predicate,
+    /// `UR0` …
+    Uniform,
+    /// `UP0` …
+    UniformPredicate,
+}
+
+impl File {
+    fn of(head: &str) -> Option<File> {
+        match head.trim() {
+            "GPR" => Some(File::General),
+            "PRED" => Some(File::Predicate),
+            "UGPR" => Some(File::Uniform),
+            "UPRED" => Some(File::UniformPredicate),
+            _ => None,
+        }
+    }
+
+    /// What stands before a register's number.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            File::General => "R",
+            File::Predicate => "P",
+            File::Uniform => "UR",
+            File::UniformPredicate => "UP",
+        }
+    }
+}
+
+/// What an instruction does to a register that lives there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Neither reads nor writes it; it is needed later.
+    Kept,
+    /// Writes it.
+    Written,
+    /// Reads it.
+    Read,
+    /// Reads it and writes it.
+    Both,
+}
+
+/// A register that lives at an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Live {
+    /// Its file.
+    pub file: File,
+    /// Its number.
+    pub number: u16,
+    /// What the instruction does to it.
+    pub mark: Mark,
+}
+
+/// One instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextLine<'t> {
+    /// Bytes from the section's start.
+    pub offset: u64,
+    /// Guard, name, modifiers and operands.
+    pub text: &'t str,
+    /// Registers that live here, by file and number; empty unless asked for.
+    pub live: Vec<Live>,
+}
+
+/// The code of one section.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextSection<'t> {
+    /// What stands behind `.text.`.
+    pub name: &'t str,
+    /// Its instructions, in order.
+    pub lines: Vec<TextLine<'t>>,
+    /// Where its labels stand.
+    pub labels: BTreeMap<&'t str, u64>,
+    /// Columns of registers were there.
+    pub has_lives: bool,
+}
+
+impl TextSection<'_> {
+    /// An instruction's text with offsets in place of labels: ``BRA `(.L_x_3)`` is `BRA 0x40`.
+    pub fn resolved(&self, text: &str) -> String {
+        let plain = || text.to_owned();
+        let Some((head, rest)) = text.split_once("`(") else { return plain() };
+        let Some((label, tail)) = rest.split_once(')') else { return plain() };
+        self.labels.get(label).map_or_else(plain, |offset| format!("{head}{offset:#x}{tail}"))
+    }
+}
+
+/// Reads a listing; what is no listing has no sections.
+pub fn read(listing: &str) -> Vec<TextSection<'_>> {
+    let mut sections: Vec<TextSection<'_>> = Vec::new();
+    let mut waiting: Vec<&str> = Vec::new();
+    let mut columns = Columns::default();
+    for line in listing.lines() {
+        let (code, lives) = match line.rsplit_once("// |") {
+            Some((code, lives)) => (code.trim(), Some(lives)),
+            None => (line.trim(), None),
+        };
+        if let Some(rest) = code.strip_prefix(".section") {
+            let name = rest.trim_start().split(',').next().unwrap_or_default().trim_matches('"');
+            waiting.clear();
+            columns = Columns::default();
+            sections.push(TextSection {
+                name: name.strip_prefix(".text.").unwrap_or_default(),
+                ..TextSection::default()
+            });
+            continue;
+        }
+        let Some(section) = sections.last_mut() else { continue };
+        if let Some((offset, text)) = instruction(code) {
+            section.labels.extend(waiting.drain(..).map(|label| (label, offset)));
+            let live = lives.map(|lives| columns.live(lives)).unwrap_or_default();
+            section.lines.push(TextLine { offset, text, live });
+        } else if let Some(label) = code.strip_suffix(':') {
+            waiting.push(label);
+        } else if let Some(lives) = lives.filter(|_| code.is_empty()) {
+            columns.head(lives);
+            section.has_lives |= !columns.registers.is_empty();
+        }
+    }
+    sections
+}
+
+/// Offset and text of `/*00a0*/   @P0 BRA 0x40 ;`.
+fn instruction(line: &str) -> Option<(u64, &str)> {
+    let (offset, text) = line.strip_prefix("/*")?.split_once("*/")?;
+    let offset = u64::from_str_radix(offset, 16).ok()?;
+    // Where instructions come in pairs, braces stand around them.
+    let text = text.trim().trim_start_matches('{').split(';').next()?;
+    Some((offset, text.trim())).filter(|(_, text)| !text.is_empty())
+}
+
+/// Which column of a row is which register.
+#[derive(Default)]
+struct Columns {
+    files: Vec<Option<File>>,
+    /// Column in the row, register.
+    registers: Vec<(usize, File, u16)>,
+}
+
+impl Columns {
+    /// Takes a row of the head: names of files, or numbers of registers.
+    fn head(&mut self, row: &str) {
+        let cells = cells(row);
+        if cells.iter().any(|(_, cell)| File::of(cell).is_some()) {
+            self.files = cells.iter().map(|(_, cell)| File::of(cell)).collect();
+            self.registers.clear();
+        } else if cells.iter().any(|(_, cell)| cell.trim_start().starts_with("# ")) {
+            self.registers.clear();
+            for ((start, cell), file) in cells.iter().zip(&self.files) {
+                let Some(file) = file else { continue };
+                for (end, number) in numbers(cell) {
+                    self.registers.push((start + end, *file, number));
+                }
+            }
+        }
+    }
+
+    fn live(&self, row: &str) -> Vec<Live> {
+        let bytes = row.as_bytes();
+        let mark = |at: usize| match bytes.get(at)? {
+            b':' => Some(Mark::Kept),
+            b'^' => Some(Mark::Written),
+            b'v' => Some(Mark::Read),
+            b'x' => Some(Mark::Both),
+            _ => None,
+        };
+        let all = self.registers.iter();
+        all.filter_map(|&(at, file, number)| Some(Live { file, number, mark: mark(at)? })).collect()
+    }
+}
+
+/// The parts between bars, with where they begin.
+fn cells(row: &str) -> Vec<(usize, &str)> {
+    let mut start = 0;
+    row.split('|')
+        .map(|cell| {
+            let here = start;
+            start += cell.len() + 1;
+            (here, cell)
+        })
+        .collect()
+}
+
+/// The numbers of a head's cell, each with the place of its last digit.
+fn numbers(cell: &str) -> Vec<(usize, u16)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    for part in cell.split(' ') {
+        if let Ok(number) = part.parse() {
+            found.push((at + part.len() - 1, number));
+        }
+        at += part.len() + 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_become_offsets_and_sections_keep_their_instructions_apart() {
+        let listing = "\t.section\t.text.a,\"ax\",@progbits\na:\n.text.a:\n\
+             /*0000*/   @!P0 BRA `(.L_x_1) ;\n.L_x_1:\n/*0010*/   EXIT ;\n\
+             \t.section\t.text.b,\"ax\",@progbits\n/*0000*/   BRA `(.L_x_1) ;\n";
+        let sections = read(listing);
+        let text = |s: usize, n: usize| sections[s].resolved(sections[s].lines[n].text);
+        assert_eq!((sections[0].name, sections[1].name), ("a", "b"));
+        assert_eq!((text(0, 0), text(0, 1)), ("@!P0 BRA 0x10".to_owned(), "EXIT".to_owned()));
+        assert_eq!(text(1, 0), "BRA `(.L_x_1)");
+        assert_eq!(sections[0].labels["a"], 0);
+    }
+
+    #[test]
+    fn the_columns_of_lives_are_told_by_the_last_digit_of_their_heads() {
+        let listing = "\t.section\t.text.a,\"ax\",@progbits\n\
+            \t// +----+\n\
+            \t// |     GPR          |  UGPR  |\n\
+            \t// |  # 9 10 100 101  | # 0 1  |\n\
+            \t/*0000*/  IADD3 R9, R10, R100, RZ ; \t// |  3 ^  v   :      | 1   x  |\n";
+        let sections = read(listing);
+        assert!(sections[0].has_lives);
+        let live: Vec<_> =
+            sections[0].lines[0].live.iter().map(|l| (l.file, l.number, l.mark)).collect();
+        assert_eq!(
+            live,
+            [
+                (File::General, 9, Mark::Written),
+                (File::General, 10, Mark::Read),
+                (File::General, 100, Mark::Kept),
+                (File::Uniform, 1, Mark::Both),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_listing_has_no_sections() {
+        assert!(read("nvdisasm fatal   : not a cubin").is_empty());
+        assert!(read("").is_empty());
+        assert!(read("/*0000*/ EXIT ; // |").is_empty());
+    }
+}

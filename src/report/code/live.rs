@@ -1,0 +1,109 @@
+//! Life ranges of registers: how many live at each instruction, and which.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::model::code::{CodeImage, CodeKernel, LifeRange};
+
+/// Values named as the longest.
+const LONGEST: usize = 5;
+
+/// A map of every kernel: a row for each instruction, a column for each general register, `^` where
+/// it is written, `v` where it is read, `x` where both, `:` where it only has to be kept. `None`
+/// where no life is known.
+pub fn live(image: &CodeImage) -> Option<String> {
+    let known = image.kernels.iter().filter(|k| k.instructions.iter().any(|i| i.live.is_some()));
+    let kernels: Vec<String> = known.map(|kernel| of_kernel(kernel, &image.arch)).collect();
+    (!kernels.is_empty()).then(|| kernels.join("\n"))
+}
+
+fn of_kernel(kernel: &CodeKernel, arch: &str) -> String {
+    let mut text = format!("{} ({arch}): ", kernel.shown());
+    let lives = || kernel.instructions.iter().filter_map(|i| Some((i.live?, i.offset)));
+    let (most, at) = lives()
+        .map(|(live, offset)| (live.registers, offset))
+        .fold((0, 0), |best, one| if one.0 > best.0 { one } else { best });
+    let of = kernel.registers.map_or(String::new(), |n| format!(" of {n}"));
+    let _ = writeln!(text, "at most {most}{of} registers live, at {at:04x}");
+    let general = |range: &&LifeRange| number(&range.register).is_some();
+    longest(&mut text, kernel, at);
+    let width = kernel.ranges.iter().filter_map(|r| number(&r.register)).max().map_or(0, |n| n + 1);
+    let uniform = lives().any(|(live, _)| live.uniform > 0);
+    let uniform_predicates = lives().any(|(live, _)| live.uniform_predicates > 0);
+    let heads = |on: bool, head: &str| if on { format!(" {head:>3}") } else { String::new() };
+    let before = format!(
+        "  {:>6} {:>4} {:>3}{}{}  ",
+        "offset",
+        "R",
+        "P",
+        heads(uniform, "UR"),
+        heads(uniform_predicates, "UP")
+    );
+    let tens: String = (0..width).map(|n| if n % 10 == 0 { tens(n) } else { ' ' }).collect();
+    let units: String = (0..width).map(|n| digit(n % 10)).collect();
+    let _ = writeln!(text, "{}{}", " ".repeat(before.len()), tens.trim_end());
+    let _ = writeln!(text, "{before}{units}");
+    let mut rows: BTreeMap<u64, Vec<char>> = BTreeMap::new();
+    for instruction in &kernel.instructions {
+        rows.insert(instruction.offset, vec!['.'; width]);
+    }
+    for range in kernel.ranges.iter().filter(general) {
+        let Some(column) = number(&range.register) else { continue };
+        let mut set = |offset: u64, mark: char| {
+            let cell = rows.get_mut(&offset).and_then(|row| row.get_mut(column));
+            if let Some(cell) = cell {
+                *cell = if *cell == '^' && mark == 'v' { 'x' } else { mark };
+            }
+        };
+        let held = kernel.instructions.iter().map(|i| i.offset);
+        held.filter(|at| (range.from..=range.to).contains(at)).for_each(|at| set(at, ':'));
+        range.writes.iter().for_each(|at| set(*at, '^'));
+        range.reads.iter().for_each(|at| set(*at, 'v'));
+    }
+    for instruction in &kernel.instructions {
+        let live = instruction.live.unwrap_or_default();
+        let map: String = rows.remove(&instruction.offset).into_iter().flatten().collect();
+        let count = |on: bool, n: u32| if on { format!(" {n:>3}") } else { String::new() };
+        let _ = writeln!(
+            text,
+            "{} {:>6} {:>4} {:>3}{}{}  {map}  {}",
+            if live.registers == most { ">" } else { " " },
+            format!("{:04x}", instruction.offset),
+            live.registers,
+            live.predicates,
+            count(uniform, live.uniform),
+            count(uniform_predicates, live.uniform_predicates),
+            instruction.text
+        );
+    }
+    text
+}
+
+/// Values that have to be kept longest where most live.
+fn longest(text: &mut String, kernel: &CodeKernel, at: u64) {
+    let mut here: Vec<&LifeRange> = kernel
+        .ranges
+        .iter()
+        .filter(|r| number(&r.register).is_some() && (r.from..=r.to).contains(&at))
+        .collect();
+    here.sort_by_key(|r| std::cmp::Reverse(r.to - r.from));
+    let one = |r: &&LifeRange| format!("{} {:04x}-{:04x}", r.register, r.from, r.to);
+    let named: Vec<String> = here.iter().take(LONGEST).map(one).collect();
+    if !named.is_empty() {
+        let _ = writeln!(text, "  longest of them: {}", named.join(", "));
+    }
+}
+
+/// The number of a general register.
+fn number(register: &str) -> Option<usize> {
+    register.strip_prefix('R')?.parse().ok()
+}
+
+fn digit(n: usize) -> char {
+    char::from_digit((n % 10) as u32, 10).unwrap_or(' ')
+}
+
+/// The tens of a column's number; hundreds go on counting: 10 for the 100th is `A`.
+fn tens(n: usize) -> char {
+    char::from_digit((n / 10) as u32, 36).map_or(' ', |c| c.to_ascii_uppercase())
+}

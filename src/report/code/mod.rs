@@ -1,0 +1,16 @@
+//! The code of kernels made readable: what `rgpu disasm --view` prints, control flow as Graphviz and
+//! SVG, and one page with source, PTX and SASS side by side. Pure functions of a
+//! [`Code`](crate::model::code::Code).
+
+mod dot;
+mod layers;
+mod live;
+mod mix;
+mod source;
+mod svg;
+
+pub use dot::dot;
+pub use live::live;
+pub use mix::mix;
+pub use source::{Beside, source};
+pub use svg::svg;
