@@ -24,8 +24,10 @@ pub fn import(log: &RangeLog, from: &str) -> Imported {
     let mut regions: Vec<(u64, Region)> = Vec::new();
     let mut by_path: HashMap<Vec<String>, usize> = HashMap::new();
     for range in &log.ranges {
+        let domain = |at: usize| range.domains.get(at).unwrap_or(&range.domain);
+        let named = range.path.iter().enumerate();
         let path: Vec<String> =
-            range.path.iter().map(|name| part(Some(&range.domain), Some(name))).collect();
+            named.map(|(at, name)| part(Some(domain(at)), Some(name))).collect();
         let index = *by_path.entry(path.clone()).or_insert_with(|| {
             let region = Region {
                 path,

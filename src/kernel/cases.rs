@@ -1,5 +1,7 @@
 //! A spec and a choice of sizes → data sets: every expression evaluated, every limit checked.
 
+use std::collections::BTreeMap;
+
 use rgpu_case::{Arg, DataSet, Group, Init, Launch, Number, Role};
 
 use super::expr::{Division, Expr, Scope};
@@ -62,6 +64,13 @@ impl KernelSpec {
                 KernelError::Value { key: key.to_owned(), case: case.name.clone(), source }
             }),
         };
+        let mut region_flops = BTreeMap::new();
+        for (region, expr) in &self.work.regions {
+            let key = format!("work.regions.{region}");
+            if let Some(flops) = work(&key, &Some(expr.clone()))? {
+                region_flops.insert(region.clone(), flops);
+            }
+        }
         Ok(DataSet {
             name: case.name.clone(),
             vars: self.sizes.vars.clone(),
@@ -70,6 +79,7 @@ impl KernelSpec {
             reference_launch,
             flops: work("work.flops", &self.work.flops)?,
             bytes: work("work.bytes", &self.work.bytes)?,
+            region_flops,
         })
     }
 }

@@ -148,7 +148,7 @@ impl From<KernelError> for Failure {
             }
             KernelError::Language { file, .. } => failure("unknown_language")
                 .file(file.display())
-                .hint("this version runs `cuda` kernels; any program can be profiled with `rgpu profile -- PROGRAM`"),
+                .hint("this version runs `cuda` and `python` kernels; any program can be profiled with `rgpu profile -- PROGRAM`"),
             KernelError::NotInferred { file, instead, .. } => {
                 let failure = failure("spec_not_inferred");
                 match instead {

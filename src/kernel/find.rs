@@ -70,12 +70,6 @@ pub fn find(what: &str, places: &Places) -> Result<Loaded, KernelError> {
     }
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => return load_toml(path),
-        Some("py") => {
-            return Err(KernelError::Language {
-                language: "python".to_owned(),
-                file: path.to_owned(),
-            });
-        }
         Some(extension) => {
             if let Some(language) = language_of(extension) {
                 return load_source(language, path);

@@ -15,6 +15,7 @@ pub mod expr;
 pub mod find;
 pub mod language;
 mod mode;
+mod python;
 mod read;
 pub mod sizes;
 mod source;
@@ -29,8 +30,8 @@ pub use read::read;
 pub use sizes::Selection;
 pub use source::{SourceTree, is_private};
 pub use spec::{
-    ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue,
-    Sizes, Work,
+    ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, ModelSpec, NamedCase, PythonFunction,
+    ReferenceSpec, ScalarValue, Sizes, Work,
 };
 
 /// Whether `text` may name a kernel or a case: 1 to 80 letters, digits, `.`, `_`, `-`, beginning

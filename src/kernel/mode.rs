@@ -23,12 +23,22 @@ pub enum Mode {
     Verify,
     /// A time line first, then hardware counters of the kernels that hold the time.
     Deep,
+    /// Operators and kernels of a Python kernel, by torch's own profiler.
+    Torch,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 7] =
-        [Self::Ncu, Self::Nsys, Self::Sanitizer, Self::Bench, Self::Nvtx, Self::Verify, Self::Deep];
+    pub const ALL: [Self; 8] = [
+        Self::Ncu,
+        Self::Nsys,
+        Self::Sanitizer,
+        Self::Bench,
+        Self::Nvtx,
+        Self::Verify,
+        Self::Deep,
+        Self::Torch,
+    ];
 
     /// The word on the command line and in kernel.toml.
     pub fn name(self) -> &'static str {
@@ -40,6 +50,7 @@ impl Mode {
             Self::Nvtx => "nvtx",
             Self::Verify => "verify",
             Self::Deep => "deep",
+            Self::Torch => "torch",
         }
     }
 }
@@ -53,7 +64,7 @@ impl fmt::Display for Mode {
 /// A word that is no mode.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "unknown mode `{0}`; there are `ncu`, `nsys`, `sanitizer`, `bench`, `nvtx`, `verify`, `deep`"
+    "unknown mode `{0}`; there are `ncu`, `nsys`, `sanitizer`, `bench`, `nvtx`, `verify`, `deep`, `torch`"
 )]
 pub struct UnknownMode(pub String);
 

@@ -11,10 +11,10 @@ use super::spec::{
     ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue,
     Sizes, Work,
 };
-use super::{KernelError, LANGUAGES, Mode};
+use super::{KernelError, LANGUAGES, Mode, python};
 
 /// The keys of the document.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "name",
     "language",
     "source",
@@ -27,6 +27,8 @@ const KEYS: [&str; 12] = [
     "sizes",
     "reference",
     "work",
+    "files",
+    "model",
 ];
 
 /// Reads the `text` of the kernel.toml `file`. Files that it names must exist.
@@ -43,9 +45,9 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
 
     let name = top.required("name")?;
-    let language = language(&top.required("language")?, file)?;
+    let language = language(&top.required("language")?)?;
     let source = existing_file(&top.required("source")?, &folder, "source")?;
-    let entry = entry(&top.required("entry")?)?;
+    let entry = entry(&top.required("entry")?, language)?;
     let mode = top.optional("mode").map(|item| mode(&item)).transpose()?;
     let arch = strings(top.optional("arch"), architecture)?;
     let flags = strings(top.optional("flags"), |item| Ok(item.text()?.to_owned()))?;
@@ -59,6 +61,10 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         (Some(item), Entry::Host) => {
             return Err(item.error("a host entry launches by itself: it takes no `[launch]`"));
         }
+        (Some(item), Entry::Python(_)) => {
+            return Err(item.error("a Python entry launches by itself: it takes no `[launch]`"));
+        }
+        (None, Entry::Python(_)) => None,
         (None, Entry::Device(_)) => {
             return Err(top.error("`[launch]` is missing: a device entry needs `grid` and `block`"));
         }
@@ -70,12 +76,23 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         ));
     }
     let reference = match top.optional("reference") {
-        Some(item) => Some(reference(&item, &folder, &entry, &sizes)?),
+        Some(item) => Some(match &entry {
+            Entry::Python(_) => python::reference(&item, &folder, &source, args.is_empty())?,
+            _ => reference(&item, &folder, &entry, &sizes)?,
+        }),
         None => None,
     };
     let work = match top.optional("work") {
         Some(item) => work(&item, &sizes.vars)?,
         None => Work::default(),
+    };
+    let extra_files = strings(top.optional("files"), |item| existing_file(item, &folder, "files"))?;
+    let model = match top.optional("model") {
+        Some(item) if !matches!(entry, Entry::Python(_)) => {
+            return Err(item.error("only a Python kernel has a `[model]`"));
+        }
+        Some(item) => Some(python::model(&item)?),
+        None => None,
     };
     let spec = KernelSpec {
         name: checked_name(&name)?,
@@ -92,6 +109,8 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
         sizes,
         reference,
         work,
+        extra_files,
+        model,
     };
     Ok(spec)
 }
@@ -119,7 +138,7 @@ fn checked_name(item: &Item<'_>) -> Result<String, KernelError> {
     }
 }
 
-fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
+pub(super) fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
     let text = item.text()?;
     match super::is_identifier(text) {
         true => Ok(text.to_owned()),
@@ -127,11 +146,8 @@ fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
     }
 }
 
-fn language(item: &Item<'_>, file: &Path) -> Result<&'static str, KernelError> {
+fn language(item: &Item<'_>) -> Result<&'static str, KernelError> {
     let text = item.text()?;
-    if text == "python" {
-        return Err(KernelError::Language { language: text.to_owned(), file: file.to_owned() });
-    }
     let names: Vec<&'static str> = LANGUAGES.iter().map(|language| language.name()).collect();
     one_of(item, "language", &names)?;
     // `one_of` lets only members pass.
@@ -144,7 +160,7 @@ fn mode(item: &Item<'_>) -> Result<Mode, KernelError> {
     text.parse().map_err(|error: super::mode::UnknownMode| item.error(error.to_string()))
 }
 
-fn existing_file(
+pub(super) fn existing_file(
     item: &Item<'_>,
     folder: &Path,
     key: &'static str,
@@ -157,7 +173,10 @@ fn existing_file(
     }
 }
 
-fn entry(item: &Item<'_>) -> Result<Entry, KernelError> {
+fn entry(item: &Item<'_>, language: &str) -> Result<Entry, KernelError> {
+    if language == "python" {
+        return python::entry(item).map(Entry::Python);
+    }
     let table = item.table(&["device", "host", "python"])?;
     let (device, host) = (table.optional("device"), table.optional("host"));
     let python = table.optional("python");
@@ -174,7 +193,7 @@ fn entry(item: &Item<'_>) -> Result<Entry, KernelError> {
     }
 }
 
-fn strings<T>(
+pub(super) fn strings<T>(
     item: Option<Item<'_>>,
     read: impl Fn(&Item<'_>) -> Result<T, KernelError>,
 ) -> Result<Vec<T>, KernelError> {
@@ -504,7 +523,7 @@ fn reference_launch(
     }
 }
 
-fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {
+pub(super) fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {
     let table = item.table(&["abs", "rel", "mismatch_fraction"])?;
     let part = |key: &'static str, most: f64| match table.optional(key) {
         None => Ok(0.0),
@@ -522,11 +541,16 @@ fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {
 }
 
 fn work(item: &Item<'_>, vars: &[String]) -> Result<Work, KernelError> {
-    let table = item.table(&["flops", "bytes"])?;
+    let table = item.table(&["flops", "bytes", "regions"])?;
     let part = |key| match table.optional(key) {
         Some(item) => expr(&item, Grammar::Work, vars).map(Some),
         None => Ok(None),
     };
-    let work = Work { flops: part("flops")?, bytes: part("bytes")? };
-    Ok(work)
+    let mut regions = Vec::new();
+    if let Some(item) = table.optional("regions") {
+        for (name, item) in item.entries()? {
+            regions.push((name.to_owned(), expr(&item, Grammar::Work, vars)?));
+        }
+    }
+    Ok(Work { flops: part("flops")?, bytes: part("bytes")?, regions })
 }

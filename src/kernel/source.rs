@@ -1,5 +1,6 @@
-//! The files that compiling a kernel needs: its source, its reference, and what they include by
-//! quoted paths, laid out so that relative includes keep working.
+//! The files that compiling or running a kernel needs: its source, its reference, and what they
+//! include by quoted paths or import from beside them, laid out so that relative includes and
+//! imports keep working.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -21,7 +22,8 @@ pub struct SourceTree {
 }
 
 impl KernelSpec {
-    /// Reads the source and the reference, and follows their quoted includes.
+    /// Reads the source, the reference and what `files` names, and follows their quoted includes
+    /// and imports.
     ///
     /// # Errors
     /// [`KernelError::Unreadable`] for a source that cannot be read. An include that is not there
@@ -29,9 +31,11 @@ impl KernelSpec {
     pub fn sources(&self) -> Result<SourceTree, KernelError> {
         let source = lexical(&self.source);
         let reference = self.reference.as_ref().map(|reference| lexical(&reference.source));
+        let extra = self.extra_files.iter().map(|path| (lexical(path), Some("files")));
         let mut found: Vec<PathBuf> = Vec::new();
         let mut open: Vec<(PathBuf, Option<&'static str>)> = vec![(source.clone(), Some("source"))];
         open.extend(reference.clone().map(|path| (path, Some("reference.source"))));
+        open.extend(extra);
         while let Some((path, named_by)) = open.pop() {
             if found.contains(&path) || found.len() >= MAX_FILES {
                 continue;
@@ -48,7 +52,12 @@ impl KernelSpec {
             }
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             let text = String::from_utf8_lossy(&bytes);
-            open.extend(includes(&text).map(|name| (lexical(&folder.join(name)), None)));
+            if path.extension().is_some_and(|extension| extension == "py") {
+                let modules = super::python::imports(&folder, &text).into_iter();
+                open.extend(modules.map(|path| (lexical(&path), None)));
+            } else {
+                open.extend(includes(&text).map(|name| (lexical(&folder.join(name)), None)));
+            }
             found.push(path);
         }
         let root = common_folder(&found);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_case::{Dtype, Init, Number, Role, Tolerance};
+use rgpu_case::{Dtype, Init, Number, Role, Setting, Tolerance};
 
 use super::Mode;
 use super::expr::Expr;
@@ -38,6 +38,10 @@ pub struct KernelSpec {
     pub reference: Option<ReferenceSpec>,
     /// What the problem needs at least.
     pub work: Work,
+    /// Further files that the source reads when it runs.
+    pub extra_files: Vec<PathBuf>,
+    /// The model that a Python kernel runs.
+    pub model: Option<ModelSpec>,
 }
 
 /// What is launched.
@@ -47,6 +51,32 @@ pub enum Entry {
     Device(String),
     /// The functions of the host-entry ABI (`harness/runner/include/rgpu.h`).
     Host,
+    /// A Python callable.
+    Python(PythonFunction),
+}
+
+/// A Python callable, and how the harness calls it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PythonFunction {
+    /// Its name in the source.
+    pub function: String,
+    /// A callable that makes what the function takes as `model`.
+    pub prepare: Option<String>,
+    /// New data for every timed call.
+    pub fresh: bool,
+}
+
+/// `[model]`: what a Python kernel's `prepare` builds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSpec {
+    /// Its name: that of the architecture, most often.
+    pub name: String,
+    /// Which of its kind.
+    pub variant: String,
+    /// The dtype of its weights, in torch's words.
+    pub dtype: String,
+    /// Further keys, which `prepare` takes as parameters of their names.
+    pub settings: Vec<(String, Setting)>,
 }
 
 /// One parameter.
@@ -111,10 +141,10 @@ pub struct NamedCase {
     pub groups: Vec<Vec<i64>>,
 }
 
-/// `[reference]`: a C function on host memory.
+/// `[reference]`: a C function on host memory, or a Python callable beside a Python entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReferenceSpec {
-    /// The C file.
+    /// The C or Python file.
     pub source: PathBuf,
     /// The function.
     pub function: String,
@@ -144,6 +174,8 @@ pub struct Work {
     pub flops: Option<Expr>,
     /// Bytes moved.
     pub bytes: Option<Expr>,
+    /// Floating-point operations inside NVTX regions, by the region's name (`LLM@prefill`).
+    pub regions: Vec<(String, Expr)>,
 }
 
 impl KernelSpec {
@@ -152,7 +184,13 @@ impl KernelSpec {
         match &self.entry {
             Entry::Device(function) => function,
             Entry::Host => "rgpu_launch",
+            Entry::Python(python) => &python.function,
         }
+    }
+
+    /// Whether the entry is Python's.
+    pub fn is_python(&self) -> bool {
+        matches!(self.entry, Entry::Python(_))
     }
 
     /// Every file of the user that a run of this kernel reads, absolute or relative as found:
@@ -161,6 +199,7 @@ impl KernelSpec {
         let mut files: Vec<PathBuf> = self.file.iter().cloned().collect();
         files.push(self.source.clone());
         files.extend(self.reference.iter().map(|reference| reference.source.clone()));
+        files.extend(self.extra_files.iter().cloned());
         files.extend(self.data_files().map(|(_, from)| from));
         files
     }

@@ -210,9 +210,37 @@ fn beside_a_host_entry_a_reference_on_the_gpu_launches_by_itself() {
 }
 
 #[test]
-fn python_kernels_are_refused_in_one_sentence() {
-    let error = changed("language = \"cuda\"", "language = \"python\"").unwrap_err();
-    assert!(failure(error).contains("kernels in `python` cannot be run by this version"));
+fn a_python_kernel_names_callables_and_its_model() {
+    let text = |name: &str| {
+        let folder = places().project.join("kernels").join(name);
+        (folder.join("kernel.toml"), std::fs::read_to_string(folder.join("kernel.toml")).unwrap())
+    };
+    let (file, decoder) = text("decoder-gqa");
+    let spec = read(&file, &decoder).unwrap();
+    let Entry::Python(python) = &spec.entry else { panic!("{:?}", spec.entry) };
+    assert_eq!((python.function.as_str(), python.prepare.as_deref()), ("generate", Some("build")));
+    let model = spec.model.as_ref().unwrap();
+    assert_eq!((model.name.as_str(), model.dtype.as_str()), ("decoder", "float32"));
+    assert!(model.settings.contains(&("kv_heads".into(), rgpu_case::Setting::Number(2.into()))));
+    let set = &spec.cases(&Selection::Default).unwrap()[0];
+    let stages: f64 = set.region_flops.values().sum();
+    assert!((stages - set.flops.unwrap()).abs() < 1.0, "the stages are all of it");
+    let tree = spec.sources().unwrap();
+    assert_eq!(tree.source, "decoder.py");
+
+    let refused = |from: &str, to: &str| {
+        assert!(decoder.contains(from), "{from}");
+        failure(read(&file, &decoder.replacen(from, to, 1)).unwrap_err())
+    };
+    let all = [
+        refused("{ python = \"generate\", prepare = \"build\" }", "{ device = \"generate\" }"),
+        refused("prepare = \"build\"", "prepare = 1"),
+        refused("name = \"decoder\"\nvariant", "variant"),
+        refused("layers = 6", "layers = [6]"),
+        refused("[reference]", "[launch]\ngrid = [1]\nblock = [1]\n[reference]"),
+        refused("[reference]", "[reference]\nsource = \"gone.py\""),
+    ];
+    insta::assert_snapshot!(all.join("\n"));
 }
 
 #[test]

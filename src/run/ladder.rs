@@ -11,6 +11,7 @@ pub(super) static RUNGS: &[&str] = &[
     "ncu.launch",
     "nsys.full",
     "nsys.cuda",
+    "torch",
     "nsys.nvtx",
     "ncu.times",
     "cupti",

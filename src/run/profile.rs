@@ -78,7 +78,9 @@ impl ProfileRun<'_> {
     /// # Errors
     /// Whatever left nothing to profile: the link, the host, the build, our disk, a cancel.
     pub async fn run(mut self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Ended> {
-        let mut facts = match self.cache.load(self.now_s) {
+        let known = self.cache.load(self.now_s);
+        let mut from_cache = known.is_some();
+        let mut facts = match known {
             Some(facts) => facts,
             None => {
                 self.cache.ask(follow, self.spec, self.programs, self.now_s, desk.reporter).await?
@@ -101,8 +103,28 @@ impl ProfileRun<'_> {
                         Next::End => break,
                     }
                 }
+                // An environment of Python is entered and left more often than facts are asked.
+                Err(failure) if failure.code == "no_torch" && from_cache => {
+                    from_cache = false;
+                    self.cache.forget();
+                    facts = self
+                        .cache
+                        .ask(follow, self.spec, self.programs, self.now_s, desk.reporter)
+                        .await?;
+                    desk.folder.write_json(
+                        "env.json",
+                        &EnvRecord::new(Some(facts.clone()), self.source_folder),
+                    )?;
+                    continue;
+                }
                 draft => draft?,
             };
+            for file in &draft.files {
+                // What calls a Python kernel is there to be read, and run by hand.
+                if let (tool::HARNESS, tool::Content::Bytes(text)) = (&*file.path, &file.content) {
+                    desk.folder.write(tool::HARNESS, text)?;
+                }
+            }
             for note in &draft.expect.notes {
                 desk.reporter.say(&Said::Note { text: note });
             }

@@ -33,6 +33,7 @@ pub use plan::build::{Compiler, compilers};
 pub use plan::draft::{BundleFile, Content, Draft, Expectations, Localized, PlanError};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
+pub use plan::harness::HARNESS;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::RegionPattern;
 pub use plan::price::Cost;

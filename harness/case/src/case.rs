@@ -1,7 +1,8 @@
 //! The Case itself: entry, reference, tolerance, timing plan.
 
-use crate::DataSet;
+use crate::{DataSet, Number};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Version of the Case, the report and the host-entry ABI; they change together.
 pub const CASE_ABI: u32 = 1;
@@ -52,6 +53,43 @@ pub enum Entry {
         /// The `.so`.
         library: String,
     },
+    /// A Python callable: for the generated `harness.py`, which reads the same Case; the runner
+    /// refuses it.
+    Python(PythonEntry),
+}
+
+/// A Python callable that works on tensors of torch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PythonEntry {
+    /// The source.
+    pub file: String,
+    /// The callable. Each of its parameters gets the argument, size variable or extra (`model`,
+    /// `data`, `seed`, `device`) of its name.
+    pub function: String,
+    /// Called once for each data set before anything else; what it returns is `model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<String>,
+    /// New contents for every timed call.
+    #[serde(default)]
+    pub fresh: bool,
+    /// Whether a size is a tuple over the groups, even of one group.
+    #[serde(default)]
+    pub grouped: bool,
+    /// The keys of `[model]`, for parameters of these names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub model: BTreeMap<String, Setting>,
+}
+
+/// The value of a key of `[model]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A text.
+    Text(String),
 }
 
 /// What the outputs are compared with.
@@ -84,6 +122,13 @@ pub enum Reference {
         check: HostFunction,
         /// Small data sets for that check.
         small: Vec<DataSet>,
+    },
+    /// A Python callable, for an [`Entry::Python`].
+    Python {
+        /// Its source.
+        file: String,
+        /// The callable; parameters as the entry's.
+        function: String,
     },
 }
 

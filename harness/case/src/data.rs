@@ -2,6 +2,7 @@
 
 use crate::{Dtype, Tolerance};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One problem size ("case" in `--problem-sizes`): all data that one launch works on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct DataSet {
     /// Bytes that one launch must move at least, summed over groups; absent when not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
+    /// Floating-point operations inside each NVTX region that has a count of its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub region_flops: BTreeMap<String, f64>,
 }
 
 impl DataSet {
@@ -164,6 +168,12 @@ pub enum Number {
     Int(i64),
     /// Any finite number.
     Float(f64),
+}
+
+impl From<i64> for Number {
+    fn from(value: i64) -> Self {
+        Number::Int(value)
+    }
 }
 
 impl Number {

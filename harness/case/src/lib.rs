@@ -22,7 +22,8 @@ mod report;
 pub mod stats;
 
 pub use case::{
-    CASE_ABI, Case, ClockPolicy, Entry, HostFunction, Policies, Reference, TimingPlan, Tolerance,
+    CASE_ABI, Case, ClockPolicy, Entry, HostFunction, Policies, PythonEntry, Reference, Setting,
+    TimingPlan, Tolerance,
 };
 pub use codec::Value;
 pub use data::{Arg, DataSet, Group, Init, Launch, Number, Role};
@@ -30,6 +31,6 @@ pub use dtype::{Dtype, UnknownDtype};
 pub use pair::Paired;
 pub use report::{
     CaseReport, Checked, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
-    GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, Phase, RunError, Timing,
-    TimingSource, WarningKind,
+    GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, ModelReport, Phase, RunError,
+    Timing, TimingSource, WarningKind,
 };

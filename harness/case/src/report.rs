@@ -17,6 +17,9 @@ pub struct CaseReport {
     pub kernel: String,
     /// What was asked.
     pub job: Job,
+    /// The model that a Python kernel prepared; absent where it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelReport>,
     /// One per data set that was begun, in the Case's order.
     #[serde(default)]
     pub data_sets: Vec<DataSetReport>,
@@ -32,6 +35,17 @@ pub struct CaseReport {
     /// Why the job stopped; absent when it ended well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
+}
+
+/// What is known of a model once it is built.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelReport {
+    /// Parameters counted, shared ones once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<u64>,
+    /// The dtype that most parameters have, in torch's words without `torch.`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
 }
 
 /// What the runner was asked to do.
@@ -50,6 +64,8 @@ pub enum Job {
     Cpu,
     /// Measure against another Case, timed calls interleaved.
     Pair,
+    /// As `once`, under torch's own profiler; Python entries only.
+    Torch,
 }
 
 impl Job {
@@ -62,6 +78,7 @@ impl Job {
             Job::Guard => "guard",
             Job::Cpu => "cpu",
             Job::Pair => "pair",
+            Job::Torch => "torch",
         }
     }
 }
@@ -182,6 +199,9 @@ pub struct Timing {
     pub overhead_ns: Option<f64>,
     /// Whether L2 was flushed before each sample.
     pub l2_flushed: bool,
+    /// How many timed calls had their outputs compared with the reference; absent where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<u64>,
     /// Readings while samples ran.
     #[serde(default)]
     pub clocks: Vec<ClockReading>,

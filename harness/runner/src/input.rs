@@ -43,6 +43,13 @@ fn check(case: &Case) -> Outcome<()> {
     if case.data_sets.is_empty() {
         return Err(bad_case("the case has no data set"));
     }
+    if matches!(case.entry, Entry::Python(_))
+        || matches!(case.reference, Some(Reference::Python { .. }))
+    {
+        return Err(bad_case(
+            "a Python entry or reference is for `harness.py`, not for the runner",
+        ));
+    }
     let device_entry = matches!(case.entry, Entry::Device { .. });
     for (i, data) in case.data_sets.iter().enumerate() {
         if case.data_sets[..i].iter().any(|other| other.name == data.name) {

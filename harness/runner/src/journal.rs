@@ -46,6 +46,7 @@ impl Journal {
             runner: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: String::new(),
             job,
+            model: None,
             data_sets: Vec::new(),
             device: None,
             warnings: Vec::new(),

@@ -92,6 +92,7 @@ fn work(args: &Args, journal: &Journal) -> Outcome<()> {
         Job::Once => jobs::once::run(&session),
         Job::Guard => jobs::guard::run(&session),
         Job::Cpu | Job::Pair => Ok(()), // done above
+        Job::Torch => Err(fault::bad_case("`torch` is a job of `harness.py`, not of the runner")),
     }
 }
 

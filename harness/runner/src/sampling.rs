@@ -109,6 +109,7 @@ impl<'a> Sampling<'a> {
             converged,
             overhead_ns,
             l2_flushed,
+            verified: None,
             clocks: self.readings,
         })
     }

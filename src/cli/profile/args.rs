@@ -91,6 +91,8 @@ pub(in crate::cli) enum Mode {
     Verify,
     /// Nsight Systems first, then Nsight Compute on the kernels that hold the time
     Deep,
+    /// torch's own profiler, for Python kernels: operators and their kernels
+    Torch,
 }
 
 impl Mode {
@@ -103,6 +105,7 @@ impl Mode {
             Self::Nvtx => Way::Nvtx,
             Self::Verify => Way::Verify,
             Self::Deep => Way::Deep,
+            Self::Torch => Way::Torch,
         }
     }
 }

@@ -111,7 +111,7 @@ fn program(app: &App, args: &ProfileArgs) -> Result<Asked> {
         )
         .hint("a program of the host is named by its absolute path, or by its name alone"));
     }
-    if matches!(mode, Mode::Bench | Mode::Verify) {
+    if matches!(mode, Mode::Bench | Mode::Verify | Mode::Torch) {
         return Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
             .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer or nvtx"));
     }

@@ -2,7 +2,8 @@
 //!
 //! JSON lines. The first is `{"rgpu_ranges":1,"clock":"unix_ns","pid":…}`; each other one is a
 //! range that has ended: `{"domain":"rgpu","path":["timed","n=1024"],"start_ns":…,"end_ns":…}` in
-//! nanoseconds since 1970. Inner ranges come before the outer ones that hold them, so in a log that
+//! nanoseconds since 1970, with `"domains":["rgpu",…]` beside the path where a name has another
+//! domain. Inner ranges come before the outer ones that hold them, so in a log that
 //! was cut off the outermost ranges may be missing.
 
 use serde::Deserialize;
@@ -26,6 +27,9 @@ pub struct LoggedRange {
     pub domain: String,
     /// Names, outermost first.
     pub path: Vec<String>,
+    /// The domain of each name, where they are not all in [`LoggedRange::domain`].
+    #[serde(default)]
+    pub domains: Vec<String>,
     /// Start.
     pub start_ns: u64,
     /// End.

@@ -90,6 +90,8 @@ impl Language for Cuda {
             },
             reference: None,
             work: Work::default(),
+            extra_files: Vec::new(),
+            model: None,
         };
         let assumptions = assumptions(&spec, function, length, block);
         Ok((spec, assumptions))

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{KernelError, KernelSpec};
 
 mod cuda;
+mod python;
 
 /// A language of kernels.
 pub trait Language: Sync {
@@ -28,4 +29,4 @@ pub trait Language: Sync {
 }
 
 /// Every language.
-pub static LANGUAGES: &[&dyn Language] = &[&cuda::Cuda];
+pub static LANGUAGES: &[&dyn Language] = &[&cuda::Cuda, &python::Python];

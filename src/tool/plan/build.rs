@@ -48,6 +48,8 @@ pub(super) fn module(spec: &KernelSpec) -> String {
     match spec.entry {
         Entry::Device(_) => format!("{BUILD}/{stem}.cubin"),
         Entry::Host => format!("{BUILD}/lib{stem}.so"),
+        // Nothing is built before it runs.
+        Entry::Python(_) => String::new(),
     }
 }
 
@@ -74,6 +76,7 @@ pub(super) fn built(spec: &KernelSpec) -> Vec<String> {
     match spec.entry {
         Entry::Device(_) => vec![module(spec), format!("{BUILD}/{stem}.ptx")],
         Entry::Host => vec![module(spec)],
+        Entry::Python(_) => Vec::new(),
     }
 }
 
@@ -126,7 +129,9 @@ fn nvcc_rung(spec: &KernelSpec, sources: &SourceTree, arch: &str, nvcc: &str) ->
     let mut argv: Vec<Word> = vec![nvcc.into()];
     match spec.entry {
         Entry::Device(_) => argv.push("-cubin".into()),
-        Entry::Host => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Word::from)),
+        Entry::Host | Entry::Python(_) => {
+            argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Word::from));
+        }
     }
     argv.extend([format!("-arch={arch}").into(), "-lineinfo".into(), "--keep".into()]);
     argv.extend(["-I../include".into(), "-o".into()]);
@@ -139,7 +144,7 @@ fn nvcc_rung(spec: &KernelSpec, sources: &SourceTree, arch: &str, nvcc: &str) ->
             vec![artifact(&module, "cubin"), artifact(format!("{BUILD}/{stem}*.ptx"), "ptx")]
         }
         // The library holds the code; what --keep left beside it is easier to read.
-        Entry::Host => vec![
+        Entry::Host | Entry::Python(_) => vec![
             artifact(&module, "library"),
             artifact(format!("{BUILD}/{stem}*.cubin"), "cubin"),
             artifact(format!("{BUILD}/{stem}*.ptx"), "ptx"),

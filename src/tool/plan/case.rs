@@ -1,15 +1,21 @@
 //! The Case of a request: what the runner allocates, launches and checks.
 
-use rgpu_case::{CASE_ABI, Case, DataSet, Entry as CaseEntry, HostFunction, Reference, Tolerance};
+use std::collections::BTreeMap;
+
+use rgpu_case::{
+    CASE_ABI, Case, DataSet, Entry as CaseEntry, HostFunction, PythonEntry, Reference, Setting,
+    Tolerance,
+};
 
 use super::build;
 use super::request::Request;
-use crate::kernel::{Entry, KernelSpec};
+use crate::kernel::{Entry, KernelSpec, ModelSpec, SourceTree};
 
 /// All paths are relative to the job's folder, where the Case lies.
 pub(super) fn case_of(
     request: &Request,
     spec: &KernelSpec,
+    sources: &SourceTree,
     data_sets: Vec<DataSet>,
     small: Vec<DataSet>,
     seed: u64,
@@ -20,6 +26,10 @@ pub(super) fn case_of(
             library: build::REFERENCE.to_owned(),
             function: reference.function.clone(),
         };
+        if spec.is_python() {
+            let file = sources.reference.as_deref().unwrap_or(&sources.source);
+            return Reference::Python { file: in_job(file), function: reference.function.clone() };
+        }
         match &reference.device {
             None => Reference::HostLibrary(check),
             Some(device) if matches!(spec.entry, Entry::Host) => Reference::DeviceFunction {
@@ -42,6 +52,14 @@ pub(super) fn case_of(
         entry: match &spec.entry {
             Entry::Device(function) => CaseEntry::Device { module, function: function.clone() },
             Entry::Host => CaseEntry::Host { library: module },
+            Entry::Python(python) => CaseEntry::Python(PythonEntry {
+                file: in_job(&sources.source),
+                function: python.function.clone(),
+                prepare: python.prepare.clone(),
+                fresh: python.fresh,
+                grouped: spec.sizes.groups,
+                model: spec.model.as_ref().map(settings).unwrap_or_default(),
+            }),
         },
         data_sets,
         reference,
@@ -50,4 +68,17 @@ pub(super) fn case_of(
         timing: request.timing.clone(),
         policies: request.policies.clone(),
     }
+}
+
+/// Where a source lies in the job's folder.
+fn in_job(source: &str) -> String {
+    format!("src/{source}")
+}
+
+/// `[model]` as parameters of `prepare`.
+fn settings(model: &ModelSpec) -> BTreeMap<String, Setting> {
+    let text = |name: &str, text: &str| (name.to_owned(), Setting::Text(text.to_owned()));
+    let named = [text("name", &model.name), text("variant", &model.variant)];
+    let dtype = (!model.dtype.is_empty()).then(|| text("dtype", &model.dtype));
+    named.into_iter().chain(dtype).chain(model.settings.iter().cloned()).collect()
 }

@@ -109,6 +109,22 @@ pub enum PlanError {
         /// The host's architecture.
         arch: String,
     },
+    /// The host lacks what Python kernels need.
+    #[error("{}", no_python(.package, .python.as_deref()))]
+    NoPython {
+        /// `python3` or the package.
+        package: &'static str,
+        /// The Python that was found.
+        python: Option<String>,
+        /// The remote.
+        remote: String,
+    },
+    /// Mode `torch` was asked for something that no harness of ours runs.
+    #[error("mode `torch` needs a Python kernel")]
+    TorchNeedsPython,
+    /// A Python kernel cannot share a process with another kernel.
+    #[error("kernels in Python cannot be timed interleaved with another")]
+    PairOfPython,
     /// Nothing on the host compiles, and nothing was built elsewhere.
     #[error("the host has no compiler for `{source_name}`")]
     NoCompiler {
@@ -161,6 +177,13 @@ pub enum PlanError {
     },
 }
 
+fn no_python(package: &str, python: Option<&str>) -> String {
+    match python {
+        None => "the host has no Python, which this kernel needs".to_owned(),
+        Some(python) => format!("`{python}` of the host has no {package}, which this kernel needs"),
+    }
+}
+
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let what = error.to_string();
@@ -168,6 +191,20 @@ impl From<PlanError> for Failure {
             PlanError::NoRunner { arch } => Failure::new(Exit::Config, "no_runner", what).hint(format!(
                 "`cargo xtask dist` builds the binaries for GPU hosts; a release has them under libexec/rgpu/{arch}"
             )),
+            PlanError::NoPython { python, remote, .. } => {
+                let failure = Failure::new(Exit::Host, "no_torch", what);
+                let failure = match (remote.as_str(), python) {
+                    ("local", Some(python)) => failure
+                        .hint(format!("install it: `{python} -m pip install torch`, or start rgpu in an environment that has it")),
+                    (_, Some(python)) => failure.hint(format!("install it there: `{python} -m pip install torch`")),
+                    (_, None) => failure.hint("install python3 and torch there"),
+                };
+                failure.hint(format!("another Python of the host: its folder under `path` of [remote.{remote}] in your settings"))
+            }
+            PlanError::TorchNeedsPython => Failure::new(Exit::Usage, "usage", what)
+                .hint("`rgpu kernels list` shows which are; `--mode nsys` traces any program"),
+            PlanError::PairOfPython => Failure::new(Exit::Usage, "usage", what)
+                .hint("profile each, then compare the runs: `rgpu compare RUN RUN`"),
             PlanError::NoCompiler { device, .. } => {
                 let failure = Failure::new(Exit::Host, "no_compiler", what);
                 match device {

@@ -6,7 +6,7 @@ use rgpu_protocol::plan::{OnFailure, Rung, Success, Word};
 
 use super::CASE_SANITIZER;
 use super::draft::PlanError;
-use super::ladder::{artifact, runner_words};
+use super::ladder::artifact;
 use super::planner::{Planner, plain_rung};
 use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
@@ -37,11 +37,10 @@ impl Planner<'_> {
                     ..RungRecord::default()
                 }),
             }
-            if kernel {
-                let (mut argv, artifacts) = runner_words("guard", &[], &format!("guard-{name}"));
-                if let Some(case) = argv.get_mut(1) {
-                    *case = Word::in_job(CASE_SANITIZER);
-                }
+            // torch's own allocator lies between a Python kernel and canaries of ours.
+            if kernel && !self.jobs.is_python() {
+                let report = format!("guard-{name}");
+                let (argv, artifacts) = self.jobs.words("guard", CASE_SANITIZER, &[], &report);
                 let mut rung = plain_rung("guard", argv, artifacts);
                 // 10: it found something, which is what it is for.
                 rung.success.exit = vec![0, 10];
@@ -71,16 +70,17 @@ impl Planner<'_> {
         match &self.request.target {
             Target::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());
-                let (mut words, own) = runner_words("once", &[], &name);
-                if let Some(case) = words.get_mut(1) {
-                    *case = Word::in_job(CASE_SANITIZER);
-                }
+                let (words, own) = self.jobs.words("once", CASE_SANITIZER, &[], &name);
                 argv.extend(words);
                 artifacts.extend(own);
             }
             Target::Program(program) => argv.extend(program.argv.iter().cloned()),
         }
         let mut rung = plain_rung("sanitizer", argv, artifacts);
+        if self.jobs.is_python() {
+            // Each tensor in an allocation of its own, whose ends the tool knows.
+            rung.env.insert("PYTORCH_NO_CUDA_MEMORY_CACHING".to_owned(), Word::text("1"));
+        }
         rung.success =
             Success { exit: Vec::new(), files: Vec::new(), prints: vec![sanitizer::summary(tool)] };
         rung.diagnosis = table(sanitizer::ROWS, Ways::default());

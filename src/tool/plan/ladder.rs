@@ -7,9 +7,10 @@ use rgpu_protocol::plan::{ArtifactSpec, Rung, Success, Word};
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
+use super::harness::Jobs;
 use super::request::{Part, Request, Survey, Target, Toolbox, path_of};
 use super::rows::{Row, Ways, table};
-use super::{CASE, CASE_PLAIN, COLLECTOR, RAW, RUNNER};
+use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
 use crate::tool::ncu::{self, Collect};
 use crate::tool::nsys::{self, Trace};
@@ -19,6 +20,7 @@ pub(super) struct Ladder<'a> {
     pub(super) request: &'a Request,
     pub(super) facts: &'a HostFacts,
     pub(super) toolbox: &'a Toolbox,
+    jobs: Jobs<'a>,
     /// Rungs that cannot work here, with the reason.
     pub(super) left_out: Vec<RungRecord>,
     rungs: Vec<Rung>,
@@ -37,7 +39,8 @@ pub(super) fn step_of(request: &Request) -> String {
 
 impl<'a> Ladder<'a> {
     pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
-        Self { request, facts, toolbox, left_out: Vec::new(), rungs: Vec::new() }
+        let jobs = Jobs::of(request, facts);
+        Self { request, facts, toolbox, jobs, left_out: Vec::new(), rungs: Vec::new() }
     }
 
     /// The rungs on a host with a GPU.
@@ -63,6 +66,20 @@ impl<'a> Ladder<'a> {
         match mode {
             Mode::Ncu => {
                 self.ncu()?;
+                self.nsys(&[Trace::Cuda])?;
+                self.torch();
+                self.collector();
+                self.plain();
+            }
+            Mode::Nsys if self.jobs.is_python() => {
+                self.nsys(&[Trace::Full, Trace::Cuda])?;
+                self.torch();
+                self.nsys(&[Trace::Nvtx])?;
+                self.collector();
+                self.plain();
+            }
+            Mode::Torch => {
+                self.torch();
                 self.nsys(&[Trace::Cuda])?;
                 self.collector();
                 self.plain();
@@ -92,12 +109,15 @@ impl<'a> Ladder<'a> {
             Mode::Sanitizer => Some("sanitizer"),
             Mode::Bench => Some("events"),
             Mode::Verify => Some("verify"),
-            Mode::Nvtx => None,
+            Mode::Nvtx | Mode::Torch => None,
         };
         self.leave_out(best.unwrap_or_default(), best.is_some(), "no_gpu");
+        if self.request.mode == Mode::Torch {
+            self.torch();
+        }
         self.collector();
         let (argv, artifacts) = match self.request.target {
-            Target::Kernel { .. } => logged_words("cpu", &[], "cpu"),
+            Target::Kernel { .. } => self.jobs.logged("cpu", &[], "cpu"),
             Target::Program(_) => (self.target("cpu"), Vec::new()),
         };
         let mut rung = self.rung("cpu", argv, artifacts);
@@ -148,14 +168,14 @@ impl<'a> Ladder<'a> {
     /// The program that a tool looks at, and the files it leaves.
     fn target(&self, job: &str) -> Vec<Word> {
         match &self.request.target {
-            Target::Kernel { .. } => runner_words(job, &[], job).0,
+            Target::Kernel { .. } => self.jobs.usual(job, &[], job).0,
             Target::Program(program) => program.argv.clone(),
         }
     }
 
     fn own_artifacts(&self, job: &str) -> Vec<ArtifactSpec> {
         match &self.request.target {
-            Target::Kernel { .. } => runner_words(job, &[], job).1,
+            Target::Kernel { .. } => self.jobs.usual(job, &[], job).1,
             Target::Program(_) => Vec::new(),
         }
     }
@@ -313,9 +333,31 @@ impl<'a> Ladder<'a> {
         // Without a range there is no log: the program has none, or never loaded the collector.
         rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
         rung.loses = match job {
+            "cpu" if self.jobs.is_python() => {
+                "everything of the GPU: it runs on the CPU".to_owned()
+            }
             "cpu" => "everything of the GPU: the reference runs on the CPU".to_owned(),
             _ => "everything of the GPU: only NVTX ranges, in host time".to_owned(),
         };
+        self.rungs.push(rung);
+    }
+
+    /// A Python kernel under torch's own profiler, which needs no tool on the host.
+    fn torch(&mut self) {
+        if !self.jobs.is_python() {
+            return;
+        }
+        let trace = format!("{RAW}/torch.trace.json");
+        let (mut argv, mut artifacts) = self.jobs.usual("torch", &[], "torch");
+        argv.extend(["--trace".into(), Word::in_job(&trace)]);
+        artifacts.push(artifact(&trace, "torch_trace"));
+        let mut rung = self.rung("torch", argv, artifacts);
+        rung.success.files = vec![trace];
+        rung.loses = match self.request.mode {
+            Mode::Ncu => "hardware counters: operators and times of kernels remain",
+            _ => "calls of other libraries: torch's profiler sees torch and its kernels",
+        }
+        .to_owned();
         self.rungs.push(rung);
     }
 
@@ -331,7 +373,7 @@ impl<'a> Ladder<'a> {
                         "all but the kernel's time by the host's clock",
                     ),
                 ] {
-                    let (argv, artifacts) = logged_words("time", flags, STEP);
+                    let (argv, artifacts) = self.jobs.logged("time", flags, STEP);
                     let mut rung = self.rung(id, argv, artifacts);
                     rung.loses = loses.to_owned();
                     self.rungs.push(rung);
@@ -361,28 +403,4 @@ fn rows_of(id: &str) -> &'static [Row] {
 
 pub(super) fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
     ArtifactSpec { path: path.into(), kind: kind.to_owned() }
-}
-
-/// The runner doing `job`, its report called after `name`; with the report as an artifact.
-pub(super) fn runner_words(
-    job: &str,
-    flags: &[&str],
-    name: &str,
-) -> (Vec<Word>, Vec<ArtifactSpec>) {
-    // Only these compare with the reference: a missing one must not stop the others.
-    let case = if matches!(job, "verify" | "cpu") { CASE } else { CASE_PLAIN };
-    let report = format!("{RAW}/{name}.json");
-    let mut argv = vec![Word::in_job(RUNNER), Word::in_job(case), job.into()];
-    argv.extend(["--out".into(), Word::in_job(&report)]);
-    argv.extend(flags.iter().map(|flag| Word::from(*flag)));
-    (argv, vec![artifact(report, "case_report")])
-}
-
-/// The same with the runner's own log of its ranges: where no tool records them.
-fn logged_words(job: &str, flags: &[&str], name: &str) -> (Vec<Word>, Vec<ArtifactSpec>) {
-    let (mut argv, mut artifacts) = runner_words(job, flags, name);
-    let ranges = format!("{RAW}/{name}.ranges.jsonl");
-    argv.extend(["--ranges".into(), Word::in_job(&ranges)]);
-    artifacts.push(artifact(ranges, "ranges"));
-    (argv, artifacts)
 }

@@ -8,11 +8,14 @@
 //! |---|---|
 //! | `case.json`, `case-plain.json`, `case-sanitizer.json` | Cases: with the reference, without, and without warm-up |
 //! | `src/…`, `include/rgpu.h`, `data/…` | sources, our header, input files |
+//! | `harness.py` | in place of Cases and runner, for a Python kernel |
 //! | `bin/` | the runner and the collector |
 //! | `build/` | what was compiled |
 //! | `raw/` | what tools and runner leave: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
 
 use rgpu_protocol::HostFacts;
+
+use crate::kernel::Mode;
 
 pub(crate) mod arch;
 pub(crate) mod build;
@@ -21,6 +24,7 @@ pub(crate) mod draft;
 pub(crate) mod facts;
 mod faults;
 pub(crate) mod filter;
+pub(crate) mod harness;
 mod ladder;
 pub(crate) mod pair;
 pub(crate) mod pattern;
@@ -70,6 +74,11 @@ pub fn plan(
     job: &JobName,
 ) -> Result<Draft, PlanError> {
     check(request)?;
+    if request.mode == Mode::Torch
+        && !matches!(&request.target, Target::Kernel { spec, .. } if spec.is_python())
+    {
+        return Err(PlanError::TorchNeedsPython);
+    }
     let gpu = arch::chosen_gpu(request, facts)?.is_some();
     let mut draft = match &request.target {
         Target::Program(program) => {
@@ -86,9 +95,14 @@ pub fn plan(
             let target = KernelTarget {
                 spec,
                 sources,
-                case: case::case_of(request, spec, data_sets.clone(), small, *seed),
-                arch: arch::target_arch(request, facts)?,
+                case: case::case_of(request, spec, sources, data_sets.clone(), small, *seed),
+                // Python compiles for what it runs on.
+                arch: match spec.is_python() {
+                    true => String::new(),
+                    false => arch::target_arch(request, facts)?,
+                },
             };
+            harness::check(request, facts)?;
             Planner::new(request, facts, toolbox, gpu).kernel(&target)?
         }
     };

@@ -9,6 +9,7 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Plan, Rung, Step, Word};
 
 use super::draft::{Draft, Expectations, PlanError};
+use super::harness::Jobs;
 use super::ladder::{self, artifact};
 use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
@@ -39,6 +40,11 @@ pub fn pair(
     toolbox: &Toolbox,
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
+    if let [Some(a), Some(b)] = requests
+        && (Jobs::of(a, facts).is_python() || Jobs::of(b, facts).is_python())
+    {
+        return Err(PlanError::PairOfPython);
+    }
     let mut expect = [None, None];
     let mut parts: Vec<Draft> = Vec::new();
     for ((request, side), expect) in requests.iter().zip(SIDES).zip(&mut expect) {

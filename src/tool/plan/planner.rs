@@ -9,7 +9,8 @@ use rgpu_protocol::plan::{
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::{BundleFile, Draft, Expectations, PlanError};
-use super::ladder::{self, Ladder, artifact, runner_words};
+use super::harness::{self, Jobs};
+use super::ladder::{self, Ladder, artifact};
 use super::request::{Part, Request, Survey, Toolbox, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
 use super::{arch, build, reason};
@@ -30,6 +31,7 @@ pub(super) struct Planner<'a> {
     pub(super) facts: &'a HostFacts,
     toolbox: &'a Toolbox,
     gpu: bool,
+    pub(super) jobs: Jobs<'a>,
     pub(super) steps: Vec<Step>,
     files: Vec<BundleFile>,
     pub(super) expect: Expectations,
@@ -47,6 +49,7 @@ impl<'a> Planner<'a> {
             facts,
             toolbox,
             gpu,
+            jobs: Jobs::of(request, facts),
             steps: Vec::new(),
             files: Vec::new(),
             expect: Expectations::default(),
@@ -63,7 +66,7 @@ impl<'a> Planner<'a> {
         self.expect.built = build::built(spec);
         self.expect.sources = build::localized(target.sources);
         self.bring_sources(target);
-        if !again {
+        if !again && !self.jobs.is_python() {
             self.build(target)?;
         }
         let title = match self.request.part {
@@ -144,7 +147,9 @@ impl<'a> Planner<'a> {
         self.files.extend(
             sources.map(|(there, here)| BundleFile::copy(format!("src/{there}"), here.clone())),
         );
-        self.files.push(BundleFile::text("include/rgpu.h", HEADER));
+        if !self.jobs.is_python() {
+            self.files.push(BundleFile::text("include/rgpu.h", HEADER));
+        }
     }
 
     fn bring_runner(&mut self) -> Result<(), PlanError> {
@@ -158,9 +163,13 @@ impl<'a> Planner<'a> {
     }
 
     fn bring_harness(&mut self, target: &KernelTarget<'_>) -> Result<(), PlanError> {
-        self.bring_runner()?;
         let data = target.spec.data_files();
         self.files.extend(data.map(|(there, here)| BundleFile::copy(there, here)));
+        if self.jobs.is_python() {
+            self.files.push(harness::file(&target.case));
+            return Ok(());
+        }
+        self.bring_runner()?;
         let plain = Case { reference: None, ..target.case.clone() };
         self.case(CASE, &target.case);
         self.case(CASE_PLAIN, &plain);
@@ -268,18 +277,17 @@ impl<'a> Planner<'a> {
     }
 
     fn verify(&mut self, name: &str) {
-        let checked = self.has_step("reference");
-        let (mut argv, artifacts) = runner_words("verify", &[], "verify");
-        if !checked && let Some(case) = argv.get_mut(1) {
-            *case = Word::in_job(CASE_PLAIN);
-        }
+        let built = self.has_step("reference");
+        let checked = built || self.jobs.is_python();
+        let case = if checked { CASE } else { CASE_PLAIN };
+        let (argv, artifacts) = self.jobs.words("verify", case, &[], "verify");
         let title = match checked {
             true => format!("check {name} against its reference"),
             false => format!("run {name} twice and compare"),
         };
         let rungs = vec![plain_rung("verify", argv, artifacts)];
         let step = self.step("verify", title, true, rungs);
-        if checked {
+        if built {
             // A reference that did not compile leaves the results unchecked, and the rest goes on.
             step.needs = vec!["reference".to_owned()];
         }
@@ -300,7 +308,7 @@ impl<'a> Planner<'a> {
             ),
         ] {
             let flags: Vec<&str> = flags.iter().copied().chain(clock).collect();
-            let (argv, artifacts) = runner_words("time", &flags, "time");
+            let (argv, artifacts) = self.jobs.usual("time", &flags, "time");
             let mut rung = plain_rung(id, argv, artifacts);
             rung.loses = loses.to_owned();
             rungs.push(rung);
@@ -342,6 +350,7 @@ impl<'a> Planner<'a> {
             false if matches!(self.request.target, super::request::Target::Program(_)) => {
                 "run the program without a GPU".to_owned()
             }
+            false if self.jobs.is_python() => "run it on the CPU".to_owned(),
             false => "run the reference on the CPU".to_owned(),
         };
         let gpu = self.gpu;
@@ -369,7 +378,7 @@ impl<'a> Planner<'a> {
     }
 
     fn on_cpu(&mut self, target: &KernelTarget<'_>, again: bool) {
-        let runnable = self.has_step("reference") || again;
+        let runnable = self.has_step("reference") || again || self.jobs.is_python();
         if runnable && let Ok(()) = self.profile(Vec::new()) {
             return;
         }

@@ -76,6 +76,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
         kernel: case.kernel.clone(),
         job,
+        model: None,
         data_sets: case
             .data_sets
             .iter()
@@ -150,7 +151,7 @@ fn results(case: &Case, set: &DataSet, job: Job, wrong: bool, guard_finds: bool)
             let findings = if guard_finds { vec![finding] } else { Vec::new() };
             report.guard = Some(GuardReport { launches: 2, findings });
         }
-        Job::Once => {}
+        Job::Once | Job::Torch => {}
     }
     report
 }
@@ -208,6 +209,7 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         converged: true,
         overhead_ns: Some(1_000.0),
         l2_flushed: true,
+        verified: None,
         clocks: Vec::new(),
     }
 }

@@ -309,6 +309,7 @@ fn write_other(
         runner: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: other.input.case.kernel.clone(),
         job: Job::Pair,
+        model: None,
         data_sets,
         device: Some(session.gpu.facts.clone()),
         warnings: session.journal.warnings(),

@@ -79,6 +79,8 @@ impl<'a> Session<'a> {
                 Target::Device(module.function(function)?)
             }
             Entry::Host { library } => Target::Host(EntryLibrary::open(library, folder)?),
+            // `input::read` lets none pass.
+            Entry::Python(_) => return Err(bad_case("the runner runs no Python")),
         })
     }
 

@@ -42,6 +42,8 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
             session.journal.gap("the kernel has no reference: its values were not checked");
             Expected::Nothing
         }
+        // `input::read` lets no reference in Python pass.
+        Some(Reference::Python { .. }) => Expected::Nothing,
         Some(Reference::HostLibrary(function)) => {
             Expected::Host(ReferenceLibrary::open(function, folder)?)
         }
