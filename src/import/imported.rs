@@ -1,5 +1,7 @@
 //! What an importer returns, and how it joins the profile.
 
+use std::collections::BTreeMap;
+
 use super::case_report::RunnerFailure;
 use crate::model::launch::Launch;
 use crate::model::profile::{CaseResult, Gap, Profile};
@@ -56,6 +58,43 @@ pub struct Refusal {
 }
 
 impl Imported {
+    /// Keeps the launches that `keep` says, and numbers them on from 0; regions and hot spots
+    /// follow. Regions of which nothing is left go. Returns how many launches were dropped.
+    pub fn keep_launches(&mut self, keep: impl Fn(&Launch) -> bool) -> usize {
+        let all = self.launches.len();
+        // The numbers that launches have now, by those they had.
+        let mut numbers = BTreeMap::new();
+        for launch in std::mem::take(&mut self.launches) {
+            if keep(&launch) {
+                let id = u32::try_from(self.launches.len()).unwrap_or(u32::MAX);
+                numbers.insert(launch.id, id);
+                self.launches.push(Launch { id, ..launch });
+            }
+        }
+        if self.launches.len() == all {
+            return 0;
+        }
+        let kept = &self.launches;
+        self.regions.retain_mut(|region| {
+            let had = region.launches.len() + region.ranges.len();
+            region.launches.retain_mut(|id| renumber(&numbers, id));
+            region.ranges.retain_mut(|range| renumber(&numbers, &mut range.launch));
+            let has = region.launches.len() + region.ranges.len();
+            if has < had && region.ranges.is_empty() {
+                let inside = region.launches.iter().filter_map(|id| kept.get(*id as usize));
+                let inside: Vec<Launch> = inside.cloned().collect();
+                region.kernels = kernel_sums(&inside);
+                let known: Option<f64> = inside.iter().map(|launch| launch.duration_ns).sum();
+                region.gpu_ns = known.map(|ns| ns.max(0.0).round() as u64);
+            }
+            has > 0 || had == 0
+        });
+        if let Some(spots) = &mut self.beside.hotspots {
+            spots.launches.retain_mut(|spots| renumber(&numbers, &mut spots.launch));
+        }
+        all - self.launches.len()
+    }
+
     /// Adds everything but cases, refusals and the runner's failure to `profile` and the documents
     /// beside it.
     ///
@@ -100,6 +139,17 @@ impl Imported {
                 profile.warnings.push(warning);
             }
         }
+    }
+}
+
+/// Gives a launch's number as it is now; whether the launch is still there.
+fn renumber(numbers: &BTreeMap<u32, u32>, id: &mut u32) -> bool {
+    match numbers.get(id) {
+        Some(now) => {
+            *id = *now;
+            true
+        }
+        None => false,
     }
 }
 

@@ -10,6 +10,7 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 use super::job::{HostFile, JobEnd, cancelled};
 use super::outcome;
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
+use super::region_filter::keep_regions;
 use crate::analysis::{self, Thresholds};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;
@@ -277,6 +278,10 @@ impl Parts {
         let ranges = artifact.kind == "ncu_rep" && measured_ranges(&file.rung, request);
         if ranges {
             keep_timed(&mut imported, request);
+        } else if artifact.kind == "ncu_rep" {
+            let dropped =
+                keep_regions(&mut imported, &request.regions, super::selection::ours(request));
+            imported.gaps.extend(dropped);
         }
         let refusal = imported.refusals.drain(..).next();
         if let Some(failure) = imported.runner_failure.take() {

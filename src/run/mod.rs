@@ -22,6 +22,7 @@ mod profile;
 mod programs;
 mod provenance;
 mod range_results;
+mod region_filter;
 mod regions;
 mod resume;
 mod said;

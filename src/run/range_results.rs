@@ -3,8 +3,6 @@
 //! The importer makes a launch of each, so that rules and reports read it as any other. Here its
 //! metrics also go to the region that it is of.
 
-use std::collections::BTreeMap;
-
 use super::regions::is_timed;
 use crate::import::Imported;
 use crate::model::{Launch, Profile, Region};
@@ -26,24 +24,7 @@ pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
         launch.region.first().is_some_and(|part| part.starts_with(&ours))
             && !is_timed(&launch.region)
     };
-    // The numbers that launches have now, by those they had.
-    let mut numbers = BTreeMap::new();
-    for launch in std::mem::take(&mut imported.launches) {
-        if other(&launch) {
-            continue;
-        }
-        let id = u32::try_from(imported.launches.len()).unwrap_or(u32::MAX);
-        numbers.insert(launch.id, id);
-        imported.launches.push(Launch { id, ..launch });
-    }
-    for region in &mut imported.regions {
-        region.launches =
-            region.launches.iter().filter_map(|id| numbers.get(id).copied()).collect();
-        region.ranges.retain(|range| numbers.contains_key(&range.launch));
-        for range in &mut region.ranges {
-            range.launch = numbers.get(&range.launch).copied().unwrap_or_default();
-        }
-    }
+    imported.keep_launches(|launch| !other(launch));
     imported.regions.retain(|region| {
         let path = Launch { region: region.path.clone(), ..Launch::default() };
         !other(&path)

@@ -439,7 +439,7 @@ pub(super) enum Next {
 }
 
 /// Whether the runner's own ranges stand around the user's.
-fn ours(request: &Request) -> Ours {
+pub(super) fn ours(request: &Request) -> Ours {
     match request.target {
         Target::Kernel { .. } => Ours::Around,
         Target::Program(_) => Ours::None,

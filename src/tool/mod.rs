@@ -35,7 +35,7 @@ pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
 pub use plan::harness::HARNESS;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
-pub use plan::pattern::RegionPattern;
+pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::Cost;
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, reason};

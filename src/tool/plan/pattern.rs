@@ -113,7 +113,7 @@ impl RegionPattern {
                 let Some(first) = region.path.len().checked_sub(names.len()) else { return false };
                 let own = &region.path[first..];
                 own.iter().zip(names).all(|(part, name)| {
-                    let (of, bare) = split_part(part);
+                    let (of, bare) = domain_and_name(part);
                     name.is_match(bare) && domain.as_ref().is_none_or(|domain| domain.is_match(of))
                 })
             }
@@ -122,13 +122,13 @@ impl RegionPattern {
 }
 
 /// The domain of a path part (empty: the default one) and its name.
-pub(super) fn split_part(part: &str) -> (&str, &str) {
+pub fn domain_and_name(part: &str) -> (&str, &str) {
     part.split_once('@').unwrap_or(("", part))
 }
 
 /// Whether a part is of our own harness.
 pub(super) fn is_ours(part: &str) -> bool {
-    split_part(part).0 == OUR_DOMAIN
+    domain_and_name(part).0 == OUR_DOMAIN
 }
 
 fn has_wildcard(text: &str) -> bool {

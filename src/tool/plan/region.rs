@@ -2,7 +2,7 @@
 //! that ncu and nsys want.
 
 use super::draft::PlanError;
-use super::pattern::{is_ours, split_part};
+use super::pattern::{domain_and_name, is_ours};
 
 /// The domain of the ranges that our own harness pushes.
 pub const OUR_DOMAIN: &str = "rgpu";
@@ -113,7 +113,7 @@ impl SeenRegion {
         let mut domain = "";
         let mut shown = Vec::with_capacity(self.path.len());
         for part in &self.path {
-            let (own, name) = split_part(part);
+            let (own, name) = domain_and_name(part);
             shown.push(if own == domain { name } else { part }.replace("::", "\\::"));
             domain = own;
         }
@@ -123,8 +123,8 @@ impl SeenRegion {
     /// ncu's filter expressions for exactly this path. Ranges of different domains nest apart for
     /// ncu: the domain of the innermost one counts.
     pub fn for_ncu(&self) -> Vec<String> {
-        let domain = self.path.last().map_or("", |part| split_part(part).0);
-        let parts = self.path.iter().map(|part| split_part(part));
+        let domain = self.path.last().map_or("", |part| domain_and_name(part).0);
+        let parts = self.path.iter().map(|part| domain_and_name(part));
         let names: Vec<String> =
             parts.filter(|(of, _)| *of == domain).map(|(_, name)| escape(name)).collect();
         let prefix = if domain.is_empty() { String::new() } else { format!("{}@", escape(domain)) };

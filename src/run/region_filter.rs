@@ -1,0 +1,139 @@
+//! Launches that ncu let through although nobody asked for their region.
+//!
+//! ncu's filter for a range `A` of a thread is `A/`: A anywhere on the stack of its domain. So a
+//! launch inside `X::A` comes along with those of `A`, and no expression of ncu's says both "A lies
+//! at the bottom" and "whatever stands above it". Each result carries the ranges that were open, so
+//! what does not belong is dropped as it is read.
+
+use crate::import::Imported;
+use crate::model::profile::Gap;
+use crate::model::{Launch, Region};
+use crate::tool::{Ours, RangeKind, SeenRegion, domain_and_name};
+
+/// Drops launches in none of `regions`, of which there may be none: then nothing was filtered.
+/// What was dropped, in words.
+pub(super) fn keep_regions(
+    imported: &mut Imported,
+    regions: &[SeenRegion],
+    ours: Ours,
+) -> Option<Gap> {
+    if regions.is_empty() {
+        return None;
+    }
+    let rows = imported.regions.clone();
+    let dropped = imported.keep_launches(|launch| {
+        let own = SeenRegion::of(&launch.region, RangeKind::Either, ours);
+        // Without a word of its ranges ncu's own filter is all there is.
+        own.is_none_or(|own| {
+            regions.iter().any(|region| holds(region, &own) || started(region, launch, &rows))
+        })
+    });
+    if dropped == 0 {
+        return None;
+    }
+    let names = regions.iter().map(SeenRegion::display).collect::<Vec<_>>().join("`, `");
+    let s = if dropped == 1 { "launch" } else { "launches" };
+    Some(Gap {
+        code: "foreign_region".to_owned(),
+        text: format!(
+            "{dropped} {s} of ranges that only end like `{names}` left out: ncu takes a range of \
+             that name wherever it is nested"
+        ),
+    })
+}
+
+/// Whether `inner` lies in `region`. ncu keeps a stack for each domain and does not say how those
+/// of several domains nest, so the region's innermost domain alone is looked at, as in its filter.
+fn holds(region: &SeenRegion, inner: &SeenRegion) -> bool {
+    let domain = region.path.last().map_or("", |part| domain_and_name(part).0);
+    let of = |path: &SeenRegion| -> Vec<String> {
+        path.path.iter().filter(|part| domain_and_name(part).0 == domain).cloned().collect()
+    };
+    let (wanted, found) = (of(region), of(inner));
+    match (region.kind, wanted.as_slice()) {
+        // It may be open beside the nesting.
+        (RangeKind::StartEnd | RangeKind::Either, [only]) => found.contains(only),
+        _ => found.starts_with(&wanted),
+    }
+}
+
+/// Whether a range that was started apart from the nesting was open at the launch.
+fn started(region: &SeenRegion, launch: &Launch, rows: &[Region]) -> bool {
+    region.kind != RangeKind::PushPop
+        && rows.iter().any(|row| {
+            row.kind == "start_end" && row.path == region.path && row.launches.contains(&launch.id)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::{IMPORTERS, Source};
+
+    fn recorded(name: &str) -> Imported {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures/ncu/2025.3.1")
+            .join(name)
+            .join("report.ncu-repz");
+        let importer = IMPORTERS.iter().find(|i| i.kind == "ncu_rep").unwrap();
+        (importer.import)(&Source::new(&path, "raw/report.ncu-rep")).unwrap()
+    }
+
+    fn region(path: &[&str], kind: RangeKind) -> SeenRegion {
+        SeenRegion { path: path.iter().map(|part| (*part).to_owned()).collect(), kind }
+    }
+
+    fn paths(imported: &Imported) -> Vec<String> {
+        imported.launches.iter().map(|launch| launch.region.join("::")).collect()
+    }
+
+    /// A report of launches in `A`, `A::A1` and `B`, as ncu gives it for `A1/` and `B/`.
+    #[test]
+    fn a_range_of_the_same_name_inside_another_is_left_out_and_counted() {
+        let mut imported = recorded("regions");
+        let before = paths(&imported);
+        let nested = before.iter().filter(|path| *path == "A::A1").count();
+        assert!(nested > 0);
+        let asked = [region(&["A1"], RangeKind::PushPop), region(&["B"], RangeKind::PushPop)];
+        let gap = keep_regions(&mut imported, &asked, Ours::None).unwrap();
+        assert_eq!(gap.code, "foreign_region");
+        assert!(paths(&imported).iter().all(|path| path == "B"), "{:?}", paths(&imported));
+        let dropped = before.len() - imported.launches.len();
+        assert!(gap.text.starts_with(&format!("{dropped} launches")), "{}", gap.text);
+        // Numbers, regions and sums follow.
+        let ids: Vec<u32> = imported.launches.iter().map(|launch| launch.id).collect();
+        assert_eq!(ids, (0..ids.len() as u32).collect::<Vec<_>>());
+        // A range that was started around everything stays, with what is left inside it.
+        let rows: Vec<&str> = imported.regions.iter().map(|r| r.path[0].as_str()).collect();
+        assert_eq!(rows, ["rgpu@whole", "B"]);
+        for row in &imported.regions {
+            assert_eq!(row.launches, ids);
+            assert_eq!(row.kernels.iter().map(|k| k.launches).sum::<u64>(), ids.len() as u64);
+        }
+        let spots = imported.beside.hotspots.iter().flat_map(|h| &h.launches);
+        assert!(spots.into_iter().all(|spots| ids.contains(&spots.launch)));
+    }
+
+    #[test]
+    fn what_was_asked_for_stays_with_all_that_lies_inside_it() {
+        for asked in [region(&["A"], RangeKind::PushPop), region(&["A"], RangeKind::Either)] {
+            let mut imported = recorded("regions-include");
+            let before = paths(&imported);
+            assert_eq!(keep_regions(&mut imported, &[asked], Ours::None), None);
+            assert_eq!(paths(&imported), before);
+            assert!(before.contains(&"A::A1".to_owned()), "{before:?}");
+        }
+        assert_eq!(keep_regions(&mut recorded("regions"), &[], Ours::None), None);
+    }
+
+    #[test]
+    fn stacks_of_other_domains_say_nothing_of_a_region() {
+        let of = |path: &[&str]| region(path, RangeKind::Either);
+        let asked = region(&["A", "d@B"], RangeKind::PushPop);
+        assert!(holds(&asked, &of(&["A", "C", "d@B", "d@D"])));
+        assert!(holds(&asked, &of(&["d@B"])));
+        assert!(!holds(&asked, &of(&["A", "d@X", "d@B"])));
+        assert!(holds(&region(&["S"], RangeKind::StartEnd), &of(&["A", "S"])));
+        assert!(!holds(&region(&["S"], RangeKind::PushPop), &of(&["A", "S"])));
+    }
+}
