@@ -22,6 +22,8 @@ pub mod kernel;
 
 pub mod tool;
 
+pub mod exec;
+
 pub mod bundle;
 pub mod remote;
 pub mod store;

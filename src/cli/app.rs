@@ -141,7 +141,8 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
                 failure = failure
                     .hint("a kernel is named by `--kernel NAME`, a program stands after `--`");
             } else if typed("exec") {
-                failure = failure.hint("the command stands after `--`: rgpu exec -- ls -la");
+                failure =
+                    failure.hint("arguments and commands stand after `--`: rgpu exec -- ls -la");
             }
             Err(failure)
         }

@@ -37,7 +37,7 @@ pub(super) struct GlobalArgs {
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
     Profile(Box<profile::ProfileArgs>),
-    Exec(exec::ExecArgs),
+    Exec(Box<exec::ExecArgs>),
     #[command(subcommand)]
     Remote(remote::RemoteCommand),
     Doctor(doctor::DoctorArgs),

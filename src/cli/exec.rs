@@ -1,76 +1,35 @@
-//! `rgpu exec`: a command on a GPU host, with its own output and its own status.
+//! `rgpu exec`: a file, a piece of code or a command on a GPU host, with its own output and its own
+//! status.
 
-use std::collections::BTreeMap;
+mod args;
+mod make;
+mod pull;
+mod source;
+
 use std::io::Read;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::app::{App, Status};
-use super::profile::{bytes, duration};
+use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
+use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
-use crate::run::{Desk, ExecRequest, ProgramEnd, Reporter, Said, exec, exec_again};
+use crate::run::{
+    Desk, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, exec, exec_again,
+};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
+pub(super) use args::ExecArgs;
+use source::Source;
 
 /// What `rgpu exec` itself ends with when it, not the program, fails.
 const OWN_FAILURE: u8 = 125;
 
-/// Run a command on the GPU host
-///
-/// Ends with the command's own status; 124 when its time limit ran out, 125 when rgpu itself
-/// failed, 128+n when signal n ended it.
-#[derive(Args, Clone, Debug)]
-pub(super) struct ExecArgs {
-    /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port
-    #[arg(long, short, value_name = "REMOTE")]
-    pub remote: Option<String>,
-
-    /// Time it may take, e.g. 90s, 10m
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
-    pub timeout: Duration,
-
-    /// Set a variable for it
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
-    pub env: Vec<(String, String)>,
-
-    /// Accept the key of a host never seen before
-    #[arg(long)]
-    pub accept_new: bool,
-
-    /// The run's name; refused when taken
-    #[arg(long, value_name = "NAME")]
-    pub run_id: Option<String>,
-
-    /// This run's own folder, absent or empty
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-
-    /// Write everything the run says as JSON lines
-    #[arg(long, value_name = "FILE|-")]
-    pub events: Option<String>,
-
-    /// Output kept of each stream, e.g. 100MB
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub log_limit: Option<u64>,
-
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND", num_args = 1..)]
-    pub command: Vec<String>,
-}
-
-fn variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !name.contains('\0') => {
-            Ok((name.to_owned(), value.to_owned()))
-        }
-        _ => Err("write NAME=VALUE".to_owned()),
-    }
-}
+/// How long a program may run, unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What `--json` prints in the end.
 #[derive(Serialize)]
@@ -82,6 +41,8 @@ struct ExecResult<'a> {
     signal: Option<i32>,
     timed_out: bool,
     seconds: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pulled: Vec<String>,
 }
 
 /// Runs the command.
@@ -100,23 +61,29 @@ pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
 
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let begun = Instant::now();
-    let spec = session::spec(app, args.remote.as_deref())?;
-    let program = args.command.first().map_or("", |c| c.rsplit('/').next().unwrap_or(c));
+    let source = Source::read(app, args)?;
+    if args.mode.is_some() {
+        return profiled(app, args, &source, None);
+    }
+    profile::first_given(&args.profile())?;
+    let spec = session::spec(app, args.place.remote.as_deref())?;
+    let name = source.name(args);
     let now = jiff::Timestamp::now();
-    let id = args.run_id.clone().unwrap_or_else(|| Runs::fresh_id(&format!("exec-{program}"), now));
-    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.out.as_deref())?;
+    let id =
+        args.run.run_id.clone().unwrap_or_else(|| Runs::fresh_id(&format!("exec-{name}"), now));
+    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
     let mut record = RunRecord {
         schema: "rgpu.run/1".to_owned(),
         id: id.clone(),
         started: now.to_string(),
-        title: format!("exec {program}"),
+        title: format!("exec {name}"),
         command: "exec".to_owned(),
         argv: app.argv.clone(),
         mode: String::new(),
         kernel: String::new(),
         remote: spec.name.clone(),
         address: spec.url.clone(),
-        labels: BTreeMap::new(),
+        labels: args.run.label.iter().cloned().collect(),
         jobs: Vec::new(),
         state: RunState::Running,
         exit: None,
@@ -125,37 +92,154 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     };
     folder.save(&record)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    let request = ExecRequest {
-        argv: args.command.clone(),
-        env: args.env.iter().cloned().collect(),
-        timeout: args.timeout,
-        stdin: true,
-        log_bytes: args.log_limit,
-    };
-    let live = match (app.global.json, args.events.as_deref()) {
+    if let Some(snippet) = &source.snippet {
+        folder.write(&format!("source/{}", snippet.name), &snippet.text)?;
+    }
+    let live = match (app.global.json, args.run.events.as_deref()) {
         (true, _) => Live::Hidden,
         // The events have stdout: the command's own output goes beside them.
         (false, Some("-")) => Live::Beside,
         (false, _) => Live::Through,
     };
-    let voice =
-        Voice { live, events: args.events.as_deref(), accept_new: args.accept_new, run: &id };
+    let voice = Voice {
+        live,
+        events: args.run.events.as_deref(),
+        accept_new: args.place.accept_new,
+        run: &id,
+    };
     let ended = app.block_on(async {
-        let mut open = session::open(app, spec, voice).await?;
-        let mut desk = Desk {
-            folder: &folder,
-            record: &mut record,
-            reporter: &mut open.reporter,
-            cancel: open.cancel.clone(),
-            input: Some(standard_input()),
-        };
-        let ended = exec(&mut open.follow, &request, &mut desk).await;
+        // The compiler works while the connection is made.
+        let (mut open, built) = session::open_beside(app, spec, voice, |mut reporter| {
+            let (source, folder) = (&source, &folder);
+            async move { make::compile(app, source.package.as_ref(), folder, &mut reporter).await }
+        })
+        .await?;
+        let ended = carry(app, args, &source, &folder, &mut record, &mut open, built).await;
         let ended = as_by_sigpipe(&open, ended);
         say_end(&mut open, &ended);
         open.follow.close().await;
         ended
     });
     finish(app, &folder, record, ended, begun, args)
+}
+
+/// Makes the program for this host, and runs it there.
+async fn carry(
+    app: &App,
+    args: &ExecArgs,
+    source: &Source,
+    folder: &RunFolder,
+    record: &mut RunRecord,
+    open: &mut session::Open,
+    built: make::Built,
+) -> Result<ExecEnd> {
+    let cache = session::facts_cache(app, &open.spec);
+    let now_s = jiff::Timestamp::now().as_second();
+    let mut packer = Packer::new(DEFAULT_LIMIT);
+    // Kept facts may be of before the host's last boot: then it says so, and is asked again.
+    for fresh in [false, true] {
+        let facts = match (source.asks(args), cache.load(now_s).filter(|_| !fresh)) {
+            (false, _) => None,
+            (true, Some(facts)) => Some(facts),
+            (true, None) => {
+                let open = &mut *open;
+                let (spec, programs) = (open.spec.clone(), open.programs.clone());
+                let follow = &mut open.follow;
+                Some(cache.ask(follow, &spec, &programs, now_s, &mut open.reporter).await?)
+            }
+        };
+        let request = ExecRequest {
+            program: make::program(args, source, facts.as_ref(), built.clone())?,
+            env: args.env.iter().cloned().collect(),
+            secrets: source.secrets.clone(),
+            timeout: args.run.timeout.unwrap_or(TIMEOUT),
+            stdin: source.stdin,
+            log_bytes: args.run.log_limit,
+            pull: args.pull.clone(),
+            gpu: make::gpus(args, facts.as_ref())?,
+            queue: args.run.queue_timeout,
+            facts: facts.as_ref().map(rgpu_protocol::HostFacts::key),
+            detach: args.run.detach,
+        };
+        let mut desk = Desk {
+            folder,
+            record,
+            reporter: &mut open.reporter,
+            cancel: open.cancel.clone(),
+            input: source.stdin.then(standard_input),
+        };
+        match exec(&mut open.follow, &request, &mut packer, &mut desk).await {
+            Err(failure) if failure.code == "facts_changed" && !fresh => cache.forget(),
+            ended => return ended,
+        }
+    }
+    Err(Failure::new(Exit::Host, "facts_changed", "the host changes all the time"))
+}
+
+/// The program under a profiler: begun, or taken up.
+fn profiled(
+    app: &App,
+    args: &ExecArgs,
+    source: &Source,
+    again: Option<(RunFolder, RunRecord)>,
+) -> Result<Status> {
+    let profile_args = args.profile();
+    let spec = session::spec(app, args.place.remote.as_deref())?;
+    let mode = args.mode.map_or(crate::kernel::Mode::Ncu, profile::Mode::way);
+    let scratch = tempfile::tempdir().map_err(|e| {
+        Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
+    })?;
+    let words = RunFolder::create(scratch.path(), "build", None)?;
+    let voice =
+        Voice { live: Live::Beside, events: None, accept_new: args.place.accept_new, run: "" };
+    let (facts, built) = app.block_on(async {
+        let now_s = jiff::Timestamp::now().as_second();
+        let cache = session::facts_cache(app, &spec);
+        let compile = |mut reporter: crate::run::Shared| {
+            let words = &words;
+            async move { make::compile(app, source.package.as_ref(), words, &mut reporter).await }
+        };
+        if let Some(facts) = cache.load(now_s) {
+            return Ok((facts, session::beside(app, voice, compile).await?));
+        }
+        let (mut open, built) = session::open_beside(app, spec.clone(), voice, compile).await?;
+        let programs = open.programs.clone();
+        let follow = &mut open.follow;
+        let facts = cache.ask(follow, &spec, &programs, now_s, &mut open.reporter).await?;
+        open.follow.close().await;
+        Ok((facts, built))
+    })?;
+    let mut program = make::program(args, source, Some(&facts), built)?;
+    program.env.extend(args.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
+    refuse_with_a_mode(args)?;
+    let inputs = InputsRecord {
+        schema: "rgpu.inputs/1".to_owned(),
+        seed: 1,
+        cases: Vec::new(),
+        files: Vec::new(),
+    };
+    let asked = profile::of_program(app, &profile_args, mode, program, inputs)?;
+    match again {
+        None => profile::run_asked(app, &profile_args, asked, "exec"),
+        Some((folder, record)) => profile::attach_asked(app, &profile_args, asked, folder, record),
+    }
+}
+
+/// What a profile has no place for.
+fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
+    let given = [
+        ("--env-file", !args.env_file.is_empty()),
+        ("--pull", !args.pull.is_empty()),
+        ("--gpus", args.gpus.is_some_and(|n| n != 1)),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            format!("`{flag}` cannot be used with `--mode`"),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Takes up a command whose rgpu went away.
@@ -167,6 +251,10 @@ pub(super) fn attach(
     events: Option<&str>,
 ) -> Result<Status> {
     let begun = Instant::now();
+    if args.mode.is_some() {
+        let source = Source::read(app, args)?;
+        return profiled(app, args, &source, Some((folder.clone(), record)));
+    }
     let spec = session::spec(app, Some(&record.remote))?;
     let id = record.id.clone();
     let live = if app.global.json { Live::Hidden } else { Live::Through };
@@ -190,41 +278,60 @@ pub(super) fn attach(
 }
 
 /// A program whose output nobody reads any more was stopped as a closed pipe stops one.
-fn as_by_sigpipe(open: &session::Open, ended: Result<ProgramEnd>) -> Result<ProgramEnd> {
+fn as_by_sigpipe(open: &session::Open, ended: Result<ExecEnd>) -> Result<ExecEnd> {
     const SIGPIPE: i32 = 13;
     match ended {
         Err(f) if f.exit == Exit::Cancelled && open.cancel.output_unread() => {
-            Ok(ProgramEnd::Signal(SIGPIPE))
+            Ok(ExecEnd { end: Some(ProgramEnd::Signal(SIGPIPE)), pulled: Vec::new() })
         }
         ended => ended,
     }
 }
 
-fn say_end(open: &mut session::Open, ended: &Result<ProgramEnd>) {
-    let exit = ended.as_ref().map_or_else(|f| f.exit as u8, |end| end.status());
+fn say_end(open: &mut session::Open, ended: &Result<ExecEnd>) {
+    let exit = ended.as_ref().map_or_else(|f| f.exit as u8, status_of);
     open.reporter.say(&Said::Finished { exit });
+}
+
+fn status_of(ended: &ExecEnd) -> u8 {
+    ended.end.map_or(0, ProgramEnd::status)
 }
 
 fn finish(
     app: &App,
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Result<ProgramEnd>,
+    ended: Result<ExecEnd>,
     begun: Instant,
     args: &ExecArgs,
 ) -> Result<Status> {
     record.seconds += begun.elapsed().as_secs_f64();
+    let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     record.state = match &ended {
+        Ok(ExecEnd { end: None, .. }) => RunState::Detached,
         Ok(_) => RunState::Done,
+        // The link stayed cut, or waiting stopped: the job may go on, and can be taken up.
+        Err(f) if matches!(f.exit, Exit::Cancelled | Exit::Host) && open_job => RunState::Running,
         Err(f) if f.exit == Exit::Cancelled => RunState::Cancelled,
         Err(_) => RunState::Failed,
     };
-    record.exit = Some(ended.as_ref().map_or_else(|f| f.exit as u8, |end| end.status()));
-    if let Ok(end) = &ended {
+    record.exit = Some(ended.as_ref().map_or_else(|f| f.exit as u8, status_of));
+    if let Ok(ExecEnd { end: Some(end), .. }) = &ended {
         record.program_exit = Some(i32::from(end.status()));
     }
     folder.save(&record)?;
-    let end = ended?;
+    let ended = ended?;
+    let pulled = pull::place(app, args, folder, &ended.pulled)?;
+    let Some(end) = ended.end else {
+        app.say(&format!(
+            "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
+            record.id, record.id
+        ));
+        if app.global.json {
+            app.print_json(&record)?;
+        }
+        return Ok(0);
+    };
     if app.global.json {
         app.print_json(&ExecResult {
             schema: "rgpu.exec/1",
@@ -234,13 +341,14 @@ fn finish(
             signal: if let ProgramEnd::Signal(n) = end { Some(n) } else { None },
             timed_out: end == ProgramEnd::TimedOut,
             seconds: record.seconds,
+            pulled,
         })?;
     }
     if end == ProgramEnd::TimedOut {
-        let program = args.command.first().map_or("", String::as_str);
+        let name = record.title.strip_prefix("exec ").unwrap_or_default();
         app.say(&format!(
-            "error: `{program}` was stopped after {} s\n  help: give it longer with `--timeout`",
-            args.timeout.as_secs()
+            "error: `{name}` was stopped after {} s\n  help: give it longer with `--timeout`",
+            args.run.timeout.unwrap_or(TIMEOUT).as_secs()
         ));
     }
     Ok(end.status())

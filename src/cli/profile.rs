@@ -9,7 +9,8 @@ mod show;
 use std::time::Instant;
 
 pub(super) use args::{
-    Mode, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes, duration,
+    DeepArgs, Mode, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes,
+    duration,
 };
 pub(super) use preset::expand as expand_preset;
 
@@ -23,10 +24,18 @@ use crate::model::Profile;
 use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
-pub(super) use request::{Asked, resolve};
+pub(super) use belongs::first_given;
+pub(super) use request::{Asked, gpu_choice, of_program, resolve};
 
 /// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
+    one_owner_of_stdout(app, args)?;
+    let asked = request::resolve(app, args)?;
+    run_asked(app, args, asked, "profile")
+}
+
+/// `--events -` and `--json` cannot both have it.
+fn one_owner_of_stdout(app: &App, args: &ProfileArgs) -> Result<()> {
     if args.run.events.as_deref() == Some("-") && app.global.json {
         return Err(Failure::new(
             Exit::Usage,
@@ -35,7 +44,17 @@ pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
         )
         .hint("write the events to a file: `--events FILE`"));
     }
-    let asked = request::resolve(app, args)?;
+    Ok(())
+}
+
+/// Profiles what was resolved, for the command of this name.
+pub(super) fn run_asked(
+    app: &App,
+    args: &ProfileArgs,
+    asked: Asked,
+    command: &str,
+) -> Result<Status> {
+    one_owner_of_stdout(app, args)?;
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
@@ -56,8 +75,8 @@ pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
         schema: "rgpu.run/1".to_owned(),
         id,
         started: now.to_string(),
-        title: format!("profile {} ({mode})", asked.name),
-        command: "profile".to_owned(),
+        title: format!("{command} {} ({mode})", asked.name),
+        command: command.to_owned(),
         argv: app.argv.clone(),
         mode: mode.name().to_owned(),
         kernel: asked.name.clone(),
@@ -93,6 +112,17 @@ pub(super) fn attach(
     record: RunRecord,
 ) -> Result<Status> {
     let asked = request::resolve(app, args)?;
+    attach_asked(app, args, asked, folder, record)
+}
+
+/// Takes up a run of what was resolved.
+pub(super) fn attach_asked(
+    app: &App,
+    args: &ProfileArgs,
+    asked: Asked,
+    folder: RunFolder,
+    record: RunRecord,
+) -> Result<Status> {
     carry_out(app, args, asked, folder, record, Resume::Yes)
 }
 

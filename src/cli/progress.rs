@@ -81,7 +81,8 @@ impl Progress {
         if self.phase == text {
             return;
         }
-        if !self.quiet && !self.terminal.stderr_tty {
+        // The stderr of `exec` is the program's.
+        if !self.quiet && !self.terminal.stderr_tty && self.live != Live::Through {
             talk(&format!("{text}\n"));
         }
         self.bar.set_style(spinner());
@@ -121,7 +122,9 @@ impl Progress {
                 silence.last_line = line.chars().take(120).collect();
             }
         }
-        let to_stdout = self.live == Live::Through && stream == Stream::Stdout;
+        // What is prepared before the program talks beside it.
+        let program = step == crate::run::EXEC_STEP;
+        let to_stdout = self.live == Live::Through && stream == Stream::Stdout && program;
         match self.live {
             Live::Hidden => {}
             Live::Through | Live::Beside => self.bar.suspend(|| {
@@ -237,6 +240,7 @@ impl Reporter for Progress {
             }
             Said::Connecting {} => self.bar.set_message("connecting"),
             Said::Asking {} => self.phase("asking the host what it has".to_owned()),
+            Said::Compiling { what } => self.phase(format!("compiling {what}")),
             Said::Uploading { sent, total } => self.transfer("uploading", *sent, *total),
             Said::Fetching { got, total, .. } => self.transfer("fetching", *got, *total),
             Said::Job { event, .. } => self.event(event),

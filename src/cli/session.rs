@@ -92,6 +92,18 @@ pub(super) struct Voice<'a> {
 
 /// Connects to a remote; Ctrl-C is heard from here on.
 pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<Open> {
+    let (open, ()) = open_beside(app, spec, voice, |_| async { Ok(()) }).await?;
+    Ok(open)
+}
+
+/// Connects to a remote, and does something on this machine at the same time. What fails there
+/// ends it.
+pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
+    app: &App,
+    spec: RemoteSpec,
+    voice: Voice<'_>,
+    work: impl FnOnce(Shared) -> F,
+) -> Result<(Open, T)> {
     let programs = programs(app, std::env::consts::ARCH)?;
     let (canceller, cancel) = channel();
     listen_for_signals(canceller.clone())?;
@@ -117,13 +129,35 @@ pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Resul
     };
     let begun = Instant::now();
     let mut stop = cancel.clone();
-    let follow = tokio::select! {
-        follow = Follow::connect(Arc::clone(&remote), options) => follow.on(&*remote)?,
+    let connect = async {
+        let follow = Follow::connect(Arc::clone(&remote), options).await.on(&*remote)?;
+        let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        reporter.clone().say(&Said::Connected { ms });
+        Ok::<_, Failure>(follow)
+    };
+    let both = async { tokio::try_join!(connect, work(reporter.clone())) };
+    let (follow, done) = tokio::select! {
+        both = both => both?,
         () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
-    let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    reporter.say(&Said::Connected { ms });
-    Ok(Open { spec, follow, reporter, cancel, programs })
+    Ok((Open { spec, follow, reporter, cancel, programs }, done))
+}
+
+/// Does something on this machine that Ctrl-C stops.
+pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
+    app: &App,
+    voice: Voice<'_>,
+    work: impl FnOnce(Shared) -> F,
+) -> Result<T> {
+    let (canceller, mut cancel) = channel();
+    listen_for_signals(canceller.clone())?;
+    let (mut reporter, _) = reporter(app, voice, canceller)?;
+    let done = tokio::select! {
+        done = work(reporter.clone()) => done,
+        () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
+    };
+    reporter.say(&Said::Finished { exit: 0 });
+    done
 }
 
 /// The terminal's reporter with its bar, and the one of `--events`.

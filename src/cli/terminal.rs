@@ -78,6 +78,20 @@ pub(super) fn safe(bytes: &[u8]) -> String {
     out
 }
 
+/// The text without SGR sequences.
+pub(super) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let len = sgr_len(rest).unwrap_or_else(|| {
+            out.push(c);
+            c.len_utf8()
+        });
+        rest = &rest[len..];
+    }
+    out
+}
+
 /// Length of the SGR sequence at the start of `text`.
 fn sgr_len(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("\u{1b}[")?;

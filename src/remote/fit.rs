@@ -3,6 +3,7 @@
 
 use goblin::elf::header::{EM_AARCH64, EM_X86_64};
 use goblin::elf::{Elf, header};
+use rgpu_protocol::probe::AgentFacts;
 
 use super::RemoteError;
 
@@ -13,6 +14,18 @@ pub(super) struct Needs {
     machine: &'static str,
     /// The newest glibc symbol version it names; `None`: it is linked without glibc.
     glibc: Option<(u32, u32)>,
+}
+
+/// Why a program of this machine cannot run on a host; `None`: it can, as far as is known.
+pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
+    let needs = match Needs::read(program) {
+        Ok(needs) => needs,
+        Err(why) => return Some(why),
+    };
+    match needs.check(&format!("Linux {} glibc {}", host.arch, host.glibc)) {
+        Err(RemoteError::Unfit { why }) => Some(why.replace("this agent", "the program")),
+        _ => None,
+    }
 }
 
 impl Needs {

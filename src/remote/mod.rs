@@ -31,6 +31,7 @@ pub mod upload;
 pub use client::{JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::Wanted;
+pub use fit::unfit;
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
 pub use spec::RemoteSpec;

@@ -1,32 +1,49 @@
-//! A bare command on a host: one step, no tool, the program's own status.
+//! A program on a host: what prepares it, then one step, no tool, the program's own status.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::job::{self, Desk, JobEnd, cancelled};
+use super::blobs::submission;
+use super::job::{self, Desk, HostFile, JobEnd, cancelled};
 use super::{outcome, resume};
+use crate::bundle::Packer;
 use crate::error::Result;
-use crate::remote::{BlobSource, Follow, Submission};
-use rgpu_protocol::plan::{ArtifactSpec, Limits, OnFailure, Stdin, Success};
-use rgpu_protocol::{Digest, Outcome, Plan, Rung, RungRecord, Step};
+use crate::exec::HERE;
+use crate::remote::{Follow, OnRemote, Wanted};
+use crate::tool::{Draft, Expectations, Program};
+use rgpu_protocol::plan::{
+    ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, Stdin, Success, Word,
+};
+use rgpu_protocol::{Outcome, Plan, Rung, RungRecord, Step};
 
 /// The step's name.
-const STEP: &str = "exec";
+pub const STEP: &str = "exec";
 
 /// What to execute.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ExecRequest {
-    /// Program and arguments.
-    pub argv: Vec<String>,
-    /// Environment.
+    /// The program, its files, and the steps before it.
+    pub program: Program,
+    /// Environment of all steps.
     pub env: BTreeMap<String, String>,
+    /// The same, for values that nobody may see.
+    pub secrets: BTreeMap<String, String>,
     /// Most time it may take.
     pub timeout: Duration,
     /// Whether this process's standard input is sent.
     pub stdin: bool,
     /// Bytes kept of each stream.
     pub log_bytes: Option<u64>,
+    /// Files of its working folder to bring back.
+    pub pull: Vec<String>,
+    /// The GPUs to hold while it runs.
+    pub gpu: Option<GpuRequest>,
+    /// Time to wait for them.
+    pub queue: Option<Duration>,
+    /// The facts that the program was made from.
+    pub facts: Option<String>,
+    /// Go away once it is submitted.
+    pub detach: bool,
 }
 
 /// How the program ended.
@@ -52,85 +69,118 @@ impl ProgramEnd {
     }
 }
 
-/// The plan of a bare command.
-fn plan(request: &ExecRequest, job: String) -> Plan {
+/// What came of it.
+#[derive(Debug)]
+pub struct ExecEnd {
+    /// How the program ended; `None`: it was left to itself.
+    pub end: Option<ProgramEnd>,
+    /// What was pulled.
+    pub pulled: Vec<HostFile>,
+}
+
+/// The kind of files that were pulled.
+const PULLED: &str = "pulled";
+
+/// The plan with the files that go with it.
+pub fn draft(request: &ExecRequest, job: String) -> Draft {
     let mut limits = Limits::default();
     if let Some(bytes) = request.log_bytes {
         limits.log_bytes = bytes;
     }
-    let name = request.argv.first().map_or("", String::as_str);
-    Plan {
-        job,
-        title: format!("exec {name}"),
-        facts: None,
-        files: Vec::new(),
-        steps: vec![Step {
+    if let Some(queue) = request.queue {
+        limits.queue_s = queue.as_secs();
+    }
+    let program = &request.program;
+    let pulled = |pattern: &String| ArtifactSpec {
+        path: format!("{HERE}/{}", pattern.trim_start_matches("./")),
+        kind: PULLED.to_owned(),
+    };
+    let step = Step {
+        id: STEP.to_owned(),
+        title: format!("running {}", program.name),
+        gpu: request.gpu.is_some(),
+        needs: Vec::new(),
+        on_failure: OnFailure::Stop,
+        timeout_s: request.timeout.as_secs().max(1),
+        stdin: if request.stdin { Stdin::Client } else { Stdin::Null },
+        rungs: vec![Rung {
             id: STEP.to_owned(),
-            title: format!("running {name}"),
-            gpu: false,
             needs: Vec::new(),
-            on_failure: OnFailure::Stop,
-            timeout_s: request.timeout.as_secs().max(1),
-            stdin: if request.stdin { Stdin::Client } else { Stdin::Null },
-            rungs: vec![Rung {
-                id: STEP.to_owned(),
-                needs: Vec::new(),
-                argv: request.argv.iter().cloned().map(Into::into).collect(),
-                env: BTreeMap::new(),
-                cwd: String::new(),
-                // Its status is the answer, whatever it is.
-                success: Success { exit: Vec::new(), ..Success::default() },
-                diagnosis: Vec::new(),
-                artifacts: Vec::<ArtifactSpec>::new(),
-                loses: String::new(),
-            }],
+            argv: program.argv.clone(),
+            env: program.env.clone(),
+            cwd: program.cwd.clone(),
+            // Its status is the answer, whatever it is.
+            success: Success { exit: Vec::new(), ..Success::default() },
+            diagnosis: Vec::new(),
+            artifacts: request.pull.iter().map(pulled).collect(),
+            loses: String::new(),
         }],
-        gpu: None,
-        env: request.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())).collect(),
-        secrets: Vec::new(),
+    };
+    let plan = Plan {
+        job,
+        title: format!("exec {}", program.name),
+        facts: request.facts.clone(),
+        files: Vec::new(),
+        steps: program.prepare.iter().cloned().chain([step]).collect(),
+        gpu: request.gpu.clone(),
+        env: request.env.iter().map(|(k, v)| (k.clone(), Word::text(v.as_str()))).collect(),
+        secrets: request.secrets.keys().cloned().collect(),
         limits,
-    }
+    };
+    Draft { plan, files: program.files.clone(), expect: Expectations::default() }
 }
 
-/// A plan without files has no blobs.
-struct NoBlobs;
-
-impl BlobSource for NoBlobs {
-    fn open(&self, _: &Digest) -> std::io::Result<Vec<u8>> {
-        Err(std::io::ErrorKind::NotFound.into())
-    }
-}
-
-/// Runs the command to its end.
+/// Runs the program to its end.
 ///
 /// # Errors
-/// The link, the host, a command that could not be started, our disk, or the user cancelled.
+/// The link, the host, a step before it that failed, a program that could not be started, our
+/// disk, or the user cancelled.
 pub async fn exec(
     follow: &mut Follow,
     request: &ExecRequest,
+    packer: &mut Packer,
     desk: &mut Desk<'_>,
-) -> Result<ProgramEnd> {
+) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);
-    let plan = plan(request, job.clone());
-    desk.folder.write_json("plan-1.json", &plan)?;
-    let submission = Submission { plan, blobs: Arc::new(NoBlobs), secrets: BTreeMap::new() };
+    let bundle = packer.pack(draft(request, job.clone()))?;
+    desk.folder.write_json("plan-1.json", &bundle.plan)?;
+    let sent = sent(&bundle.plan.files);
+    let mut submission = submission(bundle.plan, bundle.blobs);
+    submission.secrets.clone_from(&request.secrets);
     job::submit(follow, &submission, desk).await?;
-    let end = job::follow_to_end(follow, &job, &[], desk).await?;
-    program_end(follow, &end)
+    if request.detach {
+        follow.detach().await.on(follow.remote())?;
+        return Ok(ExecEnd { end: None, pulled: Vec::new() });
+    }
+    let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
+    let end = job::follow_choosing(follow, &job, &[], desk, &changed).await?;
+    Ok(ExecEnd { end: Some(program_end(follow, &end)?), pulled: pulled(end) })
 }
 
-/// Takes up a command that was submitted before.
+/// Takes up a program that was submitted before.
 ///
 /// # Errors
 /// As [`exec`].
-pub async fn exec_again(follow: &mut Follow, desk: &mut Desk<'_>) -> Result<ProgramEnd> {
+pub async fn exec_again(follow: &mut Follow, desk: &mut Desk<'_>) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);
     let known = resume::known(desk.folder, desk.record, &job)?.unwrap_or_default();
     if !known.ended() {
         job::take_up(follow, &job, known.last_seq(), &known.had).await?;
     }
-    let end = job::follow_to_end(follow, &job, &known.events, desk).await?;
-    program_end(follow, &end)
+    let plan: Option<Plan> = serde_json::from_slice(&desk.folder.read("plan-1.json")?).ok();
+    let sent = sent(&plan.map(|plan| plan.files).unwrap_or_default());
+    let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
+    let end = job::follow_choosing(follow, &job, &known.events, desk, &changed).await?;
+    Ok(ExecEnd { end: Some(program_end(follow, &end)?), pulled: pulled(end) })
+}
+
+/// What the host was sent: a pattern may fit it, and it need not come back.
+fn sent(files: &[InputFile]) -> BTreeSet<(String, rgpu_protocol::Digest)> {
+    files.iter().map(|file| (file.path.clone(), file.digest.clone())).collect()
+}
+
+fn pulled(end: JobEnd) -> Vec<HostFile> {
+    end.files.into_iter().filter(|file| file.artifact.kind == PULLED).collect()
 }
 
 /// How the program of an ended job ended.

@@ -147,6 +147,17 @@ pub(super) async fn follow_to_end(
     before: &[Event],
     desk: &mut Desk<'_>,
 ) -> Result<JobEnd> {
+    follow_choosing(follow, job, before, desk, &|_| true).await
+}
+
+/// As [`follow_to_end`], bringing only the files that are `wanted`.
+pub(super) async fn follow_choosing(
+    follow: &mut Follow,
+    job: &str,
+    before: &[Event],
+    desk: &mut Desk<'_>,
+    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+) -> Result<JobEnd> {
     let mut end = JobEnd { job: job.to_owned(), ..JobEnd::default() };
     let mut announced = Vec::new();
     for event in before {
@@ -204,6 +215,7 @@ pub(super) async fn follow_to_end(
         line.outcome.clone_from(&end.outcome);
     }
     desk.folder.save(desk.record)?;
+    announced.retain(|file| wanted(&file.wanted));
     fetch(follow, &mut end, announced, desk).await?;
     Ok(end)
 }

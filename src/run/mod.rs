@@ -8,6 +8,7 @@
 mod assemble;
 mod blobs;
 mod cancel;
+mod cargo_build;
 mod compare;
 mod deep;
 pub mod disasm;
@@ -30,10 +31,13 @@ mod selection;
 
 pub use assemble::publish_cubins;
 pub use cancel::{Cancel, Canceller, channel};
+pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, Sides};
-pub use exec::{ExecRequest, ProgramEnd, exec, exec_again};
+pub use exec::{
+    ExecEnd, ExecRequest, ProgramEnd, STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
+};
 pub use facts::FactsCache;
-pub use job::{Desk, JobEnd};
+pub use job::{Desk, HostFile, JobEnd};
 pub use ladder::{is_below, rungs};
 pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};

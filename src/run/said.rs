@@ -32,6 +32,11 @@ pub enum Said<'a> {
     },
     /// The host is asked what it has.
     Asking {},
+    /// Something is compiled on this machine.
+    Compiling {
+        /// What.
+        what: &'a str,
+    },
     /// A plan is sent.
     Planned {
         /// The job.

@@ -236,6 +236,8 @@ impl RunFolder {
         let name = host_path.rsplit('/').next().unwrap_or(host_path);
         Ok(match kind {
             "cubin" | "ptx" | "sass" => format!("{kind}/{name}"),
+            // What `exec --pull` asked for, as it lies in the program's working folder.
+            "pulled" => format!("pulled/{}", host_path.strip_prefix("here/").unwrap_or(host_path)),
             _ => {
                 let inner = ["raw/", "out/"].iter().find_map(|p| host_path.strip_prefix(p));
                 format!("raw/{}", inner.unwrap_or(host_path))

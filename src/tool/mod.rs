@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
+mod cargo;
 mod cc;
 mod cuobjdump;
 mod cupti;
@@ -28,8 +29,10 @@ mod sudo;
 
 pub use ncu::escaped;
 pub use nvdisasm::{LISTINGS, LISTINGS_STEP, ListingCall, listings};
+pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
+pub use plan::compiled::{compile_once, compiler_rows};
 pub use plan::draft::{BundleFile, Content, Draft, Expectations, Localized, PlanError};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
@@ -74,6 +77,7 @@ pub static TOOLS: &[&dyn Tool] = &[
     &cuobjdump::Cuobjdump,
     &cupti::Cupti,
     &python::Python,
+    &cargo::Cargo,
     &sudo::Sudo,
 ];
 

@@ -13,6 +13,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("kernel", &["model"]),
     ("tool", &["kernel", "model"]),
+    ("exec", &["tool"]),
     ("bundle", &["kernel", "tool", "model"]),
     ("remote", &["bundle"]),
     ("store", &["bundle"]),
@@ -24,15 +25,15 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "run",
         &[
-            "config", "kernel", "tool", "bundle", "remote", "store", "import", "analysis",
+            "config", "kernel", "tool", "exec", "bundle", "remote", "store", "import", "analysis",
             "report", "redact", "model",
         ],
     ),
     (
         "cli",
         &[
-            "config", "kernel", "tool", "bundle", "remote", "store", "run", "import", "analysis",
-            "report", "redact", "model",
+            "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "import",
+            "analysis", "report", "redact", "model",
         ],
     ),
 ];
@@ -59,6 +60,7 @@ const REGISTRIES: &[(&str, &str, &[&str])] = &[
     ("src/analysis/lint", "LINTS", &["tests"]),
     ("src/tool", "TOOLS", &["plan"]),
     ("src/kernel/language", "LANGUAGES", &[]),
+    ("src/exec/language", "LANGUAGES", &[]),
 ];
 
 fn root() -> PathBuf {

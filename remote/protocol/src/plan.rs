@@ -226,6 +226,9 @@ pub struct ArtifactSpec {
 pub struct GpuRequest {
     /// Which one.
     pub choice: GpuChoice,
+    /// How many of those that fit, all at once.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: u32,
     /// Run although processes of others are on it.
     #[serde(default)]
     pub share: bool,
@@ -235,6 +238,14 @@ pub struct GpuRequest {
     /// `--query-compute-apps` CSV); empty: foreign processes cannot be told.
     #[serde(default)]
     pub processes: Vec<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// A GPU as [`GpuRequest`] lists it.

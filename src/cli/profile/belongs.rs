@@ -13,13 +13,34 @@ const REGIONS: &[Mode] = &[Mode::Ncu, Mode::Deep, Mode::Nsys, Mode::Nvtx];
 const SANITIZER: &[Mode] = &[Mode::Sanitizer];
 const DEEP: &[Mode] = &[Mode::Deep];
 
-/// Checks every flag against the mode and what is profiled.
+/// A flag with the modes it belongs to.
+type Flag = (&'static str, &'static [Mode]);
+
+/// The first flag given that belongs to some mode, as a usage error: nothing is profiled.
 ///
 /// # Errors
-/// A usage error that names the flag and the modes it belongs to.
-pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
+/// When there is one.
+pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
+    match given(args).first() {
+        Some((flag, modes)) => {
+            let failure = Failure::new(
+                Exit::Usage,
+                "usage",
+                format!("`{flag}` means nothing without `--mode`"),
+            );
+            Err(match modes.first() {
+                Some(first) => failure.hint(format!("add `--mode {first}`")),
+                None => failure,
+            })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The flags of single modes that were given.
+fn given(args: &ProfileArgs) -> Vec<Flag> {
     let (ncu, nsys, sanitizer, deep) = (&args.ncu, &args.nsys, &args.sanitizer, &args.deep);
-    let given: &[(&str, bool, &[Mode])] = &[
+    let all: &[(&'static str, bool, &'static [Mode])] = &[
         ("--regions", !ncu.regions.is_empty(), REGIONS),
         ("--set", ncu.set.is_some(), NCU),
         ("--section", !ncu.section.is_empty(), NCU),
@@ -45,8 +66,17 @@ pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
         ("--budget", !deep.budget.is_empty(), DEEP),
         ("--light", deep.light, DEEP),
     ];
-    let foreign = given.iter().find(|(_, given, modes)| *given && !modes.contains(&mode));
-    if let Some((flag, _, modes)) = foreign {
+    all.iter().filter(|(_, given, _)| *given).map(|(flag, _, modes)| (*flag, *modes)).collect()
+}
+
+/// Checks every flag against the mode and what is profiled.
+///
+/// # Errors
+/// A usage error that names the flag and the modes it belongs to.
+pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
+    let given = given(args);
+    let foreign = given.iter().find(|(_, modes)| !modes.contains(&mode));
+    if let Some((flag, modes)) = foreign {
         let names: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         let plural = if names.len() == 1 { "mode" } else { "modes" };
         let failure = Failure::new(

@@ -29,18 +29,19 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
         return Err(failure.hint("presets are `[preset.NAME]` tables of rgpu.toml"));
     };
     // Right after the subcommand: whatever is typed comes later.
-    let at = argv.iter().position(|a| a == "profile").map_or(argv.len(), |at| at + 1);
+    let at =
+        argv.iter().position(|a| a == "profile" || a == "exec").map_or(argv.len(), |at| at + 1);
     let mut out: Vec<OsString> = argv[..at].to_vec();
     out.extend(flags(&name, table)?.into_iter().map(OsString::from));
     out.extend_from_slice(&argv[at..]);
     Ok(out)
 }
 
-/// The preset that a `profile` command line names.
+/// The preset that a `profile` or `exec` command line names.
 fn named(argv: &[OsString]) -> Option<String> {
     let words: Vec<&str> =
         argv.iter().take_while(|a| *a != "--").filter_map(|a| a.to_str()).collect();
-    if !words.contains(&"profile") {
+    if !words.contains(&"profile") && !words.contains(&"exec") {
         return None;
     }
     words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("--preset") {
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_profile_command_names_a_preset() {
+    fn only_a_command_that_profiles_names_a_preset() {
         let argv = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(
             named(&argv(&["rgpu", "profile", "--preset", "quick"])).as_deref(),
@@ -103,6 +104,6 @@ mod tests {
         );
         assert_eq!(named(&argv(&["rgpu", "profile", "--preset=quick"])).as_deref(), Some("quick"));
         assert_eq!(named(&argv(&["rgpu", "profile", "--", "--preset", "x"])), None);
-        assert_eq!(named(&argv(&["rgpu", "exec", "--preset", "x"])), None);
+        assert_eq!(named(&argv(&["rgpu", "report", "--preset", "x"])), None);
     }
 }

@@ -111,22 +111,46 @@ fn program(app: &App, args: &ProfileArgs) -> Result<Asked> {
         )
         .hint("a program of the host is named by its absolute path, or by its name alone"));
     }
-    if matches!(mode, Mode::Bench | Mode::Verify | Mode::Torch) {
-        return Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
-            .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer or nvtx"));
-    }
+    needs_no_kernel(mode)?;
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
         seed: args.seed,
         cases: Vec::new(),
         files: if is_file { vec![digest(&here)?] } else { Vec::new() },
     };
-    let target = Target::Program(Program { name: name.clone(), argv, files });
-    let mut request = options(args, mode, target)?;
+    let program = Program { name, argv, files, ..Program::default() };
+    let asked = of_program(app, args, mode, program, inputs)?;
+    Ok(Asked { assumptions, ..asked })
+}
+
+/// A program that is made already, under a profiler.
+///
+/// # Errors
+/// Options that cannot be parsed, or that the mode would not look at.
+pub(in crate::cli) fn of_program(
+    app: &App,
+    args: &ProfileArgs,
+    mode: Mode,
+    program: Program,
+    inputs: InputsRecord,
+) -> Result<Asked> {
+    needs_no_kernel(mode)?;
+    let name = program.name.clone();
+    let mut request = options(args, mode, Target::Program(program))?;
     if request.sanitizer.tools.is_empty() {
         request.sanitizer.tools = vec![SanitizerTool::Memcheck];
     }
-    Ok(Asked { request, name, assumptions, inputs, folder: app.cwd.clone() })
+    Ok(Asked { request, name, assumptions: Vec::new(), inputs, folder: app.cwd.clone() })
+}
+
+fn needs_no_kernel(mode: Mode) -> Result<()> {
+    match mode {
+        Mode::Bench | Mode::Verify | Mode::Torch => {
+            Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
+                .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer or nvtx"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn inputs(spec: &KernelSpec, data_sets: &[DataSet], seed: u64) -> Result<InputsRecord> {
@@ -254,7 +278,7 @@ fn split(flag: &str, text: Option<&str>) -> Result<Vec<String>> {
 }
 
 /// `any`, an index, a UUID, or part of a name.
-fn gpu_choice(text: &str) -> GpuChoice {
+pub(in crate::cli) fn gpu_choice(text: &str) -> GpuChoice {
     match text {
         "any" => GpuChoice::Any,
         text if text.starts_with("GPU-") || text.starts_with("MIG-") => {

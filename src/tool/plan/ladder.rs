@@ -186,12 +186,19 @@ impl<'a> Ladder<'a> {
             Target::Kernel { .. } => vec![0],
             Target::Program(_) => Vec::new(),
         };
+        let (env, cwd) = match &self.request.target {
+            Target::Program(program) if !program.cwd.is_empty() => {
+                (program.env.clone(), program.cwd.clone())
+            }
+            Target::Program(program) => (program.env.clone(), RAW.to_owned()),
+            Target::Kernel { .. } => (BTreeMap::new(), RAW.to_owned()),
+        };
         Rung {
             id: id.to_owned(),
             needs: Vec::new(),
             argv,
-            env: BTreeMap::new(),
-            cwd: RAW.to_owned(),
+            env,
+            cwd,
             success: Success { exit, ..Success::default() },
             diagnosis: Vec::new(),
             artifacts,
@@ -302,7 +309,7 @@ impl<'a> Ladder<'a> {
             ];
             artifacts.extend(self.own_artifacts("once"));
             let mut rung = self.rung(id(trace), argv, artifacts);
-            rung.env = env.into_iter().map(|(k, v)| (k.to_owned(), Word::from(v))).collect();
+            rung.env.extend(env.into_iter().map(|(k, v)| (k.to_owned(), Word::from(v))));
             rung.success.files = vec![report];
             rung.loses = match (trace, self.request.mode) {
                 (_, Mode::Ncu) => "hardware counters: times of kernels, copies and ranges remain",
@@ -326,7 +333,7 @@ impl<'a> Ladder<'a> {
         let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), "nvtx_log")];
         artifacts.extend(self.own_artifacts(job));
         let mut rung = self.rung("nvtx", self.target(job), artifacts);
-        rung.env = BTreeMap::from([
+        rung.env.extend([
             ("NVTX_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR)),
             ("RGPU_NVTX_LOG".to_owned(), Word::in_job(format!("{RAW}/nvtx.jsonl"))),
         ]);

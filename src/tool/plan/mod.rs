@@ -20,6 +20,7 @@ use crate::kernel::Mode;
 pub(crate) mod arch;
 pub(crate) mod build;
 mod case;
+pub(crate) mod compiled;
 pub(crate) mod draft;
 pub(crate) mod facts;
 mod faults;
@@ -83,7 +84,7 @@ pub fn plan(
     let mut draft = match &request.target {
         Target::Program(program) => {
             let name = program.name.clone();
-            let mut draft = Planner::new(request, facts, toolbox, gpu).program()?;
+            let mut draft = Planner::new(request, facts, toolbox, gpu).program(program)?;
             draft.plan.title = format!("profile {name} ({})", request.mode);
             draft.files.extend(program.files.iter().cloned());
             draft

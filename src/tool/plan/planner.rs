@@ -11,7 +11,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::{BundleFile, Draft, Expectations, PlanError};
 use super::harness::{self, Jobs};
 use super::ladder::{self, Ladder, artifact};
-use super::request::{Part, Request, Survey, Toolbox, path_of};
+use super::request::{Part, Program, Request, Survey, Toolbox, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
 use super::{arch, build, reason};
 use crate::kernel::{KernelSpec, Mode, SourceTree};
@@ -88,7 +88,12 @@ impl<'a> Planner<'a> {
 
     /// # Errors
     /// [`PlanError`] when no rung is left.
-    pub(super) fn program(mut self) -> Result<Draft, PlanError> {
+    pub(super) fn program(mut self, program: &Program) -> Result<Draft, PlanError> {
+        self.steps.extend(program.prepare.iter().cloned());
+        if !program.cwd.is_empty() {
+            // Tools write here, and only make files.
+            self.files.push(BundleFile::text(format!("{RAW}/.made"), ""));
+        }
         if self.request.mode == Mode::Sanitizer && self.gpu {
             self.sanitize()?;
         } else {
@@ -104,6 +109,7 @@ impl<'a> Planner<'a> {
         let request = self.request;
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
             choice: request.gpu.clone(),
+            count: 1,
             share: request.share_gpu,
             // Of a mixed host, only the GPUs that run the code compiled for this one.
             known: self
@@ -118,10 +124,7 @@ impl<'a> Planner<'a> {
                 })
                 .collect(),
             processes: path_of(self.facts, "nvidia-smi")
-                .map(|path| {
-                    let words = std::iter::once(path).chain(nvidia_smi::PROCESSES);
-                    words.map(str::to_owned).collect()
-                })
+                .map(nvidia_smi::gpu_processes)
                 .unwrap_or_default(),
         });
         let plan = Plan {

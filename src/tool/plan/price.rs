@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn more_sections_cost_more_and_metrics_share_passes() {
-        let program = Program { name: "app".into(), argv: Vec::new(), files: Vec::new() };
+        let program = Program { name: "app".into(), ..Program::default() };
         let mut request = Request::new(Mode::Deep, Target::Program(program));
         let passes = |request: &Request| Cost::of(request, "full").passes;
         assert_eq!(passes(&request), 38);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use rgpu_case::{DataSet, Policies, TimingPlan};
-use rgpu_protocol::plan::{InputFile, Word};
+use rgpu_protocol::plan::{InputFile, Step, Word};
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
@@ -158,7 +158,7 @@ pub enum Target {
 }
 
 /// A program and what travels with it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     /// What the user sees it called.
     pub name: String,
@@ -166,6 +166,12 @@ pub struct Program {
     pub argv: Vec<Word>,
     /// Files to bring along.
     pub files: Vec<BundleFile>,
+    /// Its own environment, over that of all steps.
+    pub env: BTreeMap<String, Word>,
+    /// Its working folder in the job's; empty: where the tools leave their files.
+    pub cwd: String,
+    /// Steps before it: what compiles it, or what makes its Python environment.
+    pub prepare: Vec<Step>,
 }
 
 /// Options of Nsight Compute. Unset fields take rgpu's defaults.

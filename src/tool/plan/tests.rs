@@ -31,7 +31,7 @@ fn request(mode: Mode, kernel: &str) -> Request {
 
 fn program(mode: Mode) -> Request {
     let argv = vec![Word::text("./app"), Word::text("--steps"), Word::text("2")];
-    Request::new(mode, Target::Program(Program { name: "app".into(), argv, files: Vec::new() }))
+    Request::new(mode, Target::Program(Program { name: "app".into(), argv, ..Program::default() }))
 }
 
 fn toolbox() -> Toolbox {

@@ -201,7 +201,7 @@ mod tests {
             name: name.into(),
         };
         let known = vec![gpu(0, "GPU-aa1", "NVIDIA H200"), gpu(1, "GPU-ab2", "NVIDIA L4")];
-        GpuRequest { choice, share: false, known, processes: Vec::new() }
+        GpuRequest { choice, count: 1, share: false, known, processes: Vec::new() }
     }
 
     #[test]

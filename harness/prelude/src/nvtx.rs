@@ -1,0 +1,160 @@
+//! NVTX ranges without NVIDIA's headers: the program's side of version 3 of the interface.
+//!
+//! A tool that wants ranges names a library in `NVTX_INJECTION64_PATH`. At the first call it is
+//! opened and its `InitializeInjectionNvtx2` is given a function that hands out two tables: one
+//! through which it learns where each module's functions are stored, one for the version. It stores
+//! its own functions there; a place that stays empty makes the call do nothing. Source of numbers
+//! and layouts: `nvtxTypes.h` of NVTX 3.0 to 3.4.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Places of functions in a module: more than any module has.
+const PLACES: usize = 17;
+
+/// Modules with how many functions each has, number 0 included: core, CUDA, OpenCL, CUDA runtime,
+/// core 2 (domains), synchronisation.
+const MODULES: [(c_int, usize); 6] = [(1, 16), (2, 9), (3, 15), (4, 7), (5, 16), (6, 7)];
+
+/// `nvtxRangePushA` and `nvtxRangePop` of the core module.
+const RANGE_PUSH: usize = 9;
+const RANGE_POP: usize = 11;
+
+/// The functions of every module, as a tool stores them.
+static FUNCTIONS: [[AtomicPtr<c_void>; PLACES]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; MODULES.len()];
+
+/// For every module, where its functions are.
+static TABLES: [[AtomicPtr<c_void>; PLACES]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; MODULES.len()];
+
+static START: Once = Once::new();
+
+#[repr(C)]
+struct Callbacks {
+    size: usize,
+    module: unsafe extern "C" fn(c_int, *mut *const c_void, *mut c_uint) -> c_int,
+}
+
+#[repr(C)]
+struct VersionInfo {
+    size: usize,
+    version: u32,
+    reserved: u32,
+    set: unsafe extern "C" fn(u32),
+}
+
+static CALLBACKS: Callbacks = Callbacks { size: size_of::<Callbacks>(), module: module_table };
+static VERSION: VersionInfo =
+    VersionInfo { size: size_of::<VersionInfo>(), version: 3, reserved: 0, set: set_version };
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+unsafe extern "C" fn set_version(_: u32) {}
+
+unsafe extern "C" fn module_table(
+    module: c_int,
+    table: *mut *const c_void,
+    count: *mut c_uint,
+) -> c_int {
+    let Some(at) = MODULES.iter().position(|(number, _)| *number == module) else { return 0 };
+    let places = MODULES[at].1;
+    for place in 1..places {
+        let function = &raw const FUNCTIONS[at][place];
+        TABLES[at][place].store(function.cast_mut().cast(), Ordering::Relaxed);
+    }
+    // SAFETY: the tool gives the places of its two results, each of which may be null.
+    unsafe {
+        if !table.is_null() {
+            *table = (&raw const TABLES[at]).cast();
+        }
+        if !count.is_null() {
+            *count = places as c_uint;
+        }
+    }
+    1
+}
+
+unsafe extern "C" fn export_table(number: u32) -> *const c_void {
+    match number {
+        1 => (&raw const CALLBACKS).cast(),
+        3 => (&raw const VERSION).cast(),
+        _ => std::ptr::null(),
+    }
+}
+
+/// Opens the tool's library, if one is named.
+fn start() {
+    type Initialize = unsafe extern "C" fn(unsafe extern "C" fn(u32) -> *const c_void) -> c_int;
+    let Some(path) = std::env::var_os("NVTX_INJECTION64_PATH") else { return };
+    let Ok(path) = CString::new(path.into_encoded_bytes()) else { return };
+    const LAZY: c_int = 1;
+    // SAFETY: the library is the one that the tool which started this process names; its function
+    // has this signature in every version of the interface.
+    unsafe {
+        let library = dlopen(path.as_ptr(), LAZY);
+        if library.is_null() {
+            return;
+        }
+        let name: &CStr = c"InitializeInjectionNvtx2";
+        let initialize = dlsym(library, name.as_ptr());
+        if initialize.is_null() {
+            return;
+        }
+        let initialize: Initialize = std::mem::transmute(initialize);
+        if initialize(export_table) == 0 {
+            FUNCTIONS
+                .iter()
+                .flatten()
+                .for_each(|f| f.store(std::ptr::null_mut(), Ordering::Release));
+        }
+    }
+}
+
+fn function(place: usize) -> Option<*mut c_void> {
+    START.call_once(start);
+    let function = FUNCTIONS[0][place].load(Ordering::Acquire);
+    (!function.is_null()).then_some(function)
+}
+
+/// A range on this thread that ends when it is dropped.
+#[must_use = "the range ends when this is dropped"]
+#[derive(Debug)]
+pub struct Range(std::marker::PhantomData<*const ()>);
+
+/// Begins a range on this thread: `let _range = range("load");`.
+pub fn range(name: impl AsRef<str>) -> Range {
+    push(name.as_ref());
+    Range(std::marker::PhantomData)
+}
+
+/// Begins a range on this thread; [`pop`] ends it.
+pub fn push(name: &str) {
+    let Some(function) = function(RANGE_PUSH) else { return };
+    let name = CString::new(name.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: the tool stored a function of this signature in this place.
+    unsafe {
+        let function: unsafe extern "C" fn(*const c_char) -> c_int = std::mem::transmute(function);
+        function(name.as_ptr());
+    }
+}
+
+/// Ends the range of this thread that began last.
+pub fn pop() {
+    let Some(function) = function(RANGE_POP) else { return };
+    // SAFETY: the tool stored a function of this signature in this place.
+    unsafe {
+        let function: unsafe extern "C" fn() -> c_int = std::mem::transmute(function);
+        function();
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        pop();
+    }
+}

@@ -1,0 +1,163 @@
+//! From what was read here to the program on a host: compiled where it must be, with what the
+//! host has.
+
+use std::path::PathBuf;
+
+use rgpu_protocol::HostFacts;
+use rgpu_protocol::event::Stream;
+use rgpu_protocol::plan::{GpuRequest, KnownGpu};
+
+use super::ExecArgs;
+use super::source::Source;
+use crate::cli::app::App;
+use crate::error::{Exit, Failure, Result};
+use crate::exec::{Package, Shop};
+use crate::remote::unfit;
+use crate::run::{CargoBuild, CargoCache, Reporter, Said};
+use crate::store::RunFolder;
+use crate::tool::Program;
+
+/// The step under which the compiler's words are kept.
+const BUILD: &str = "build";
+
+/// A program that was compiled here, or why there is none.
+pub(super) type Built = Result<PathBuf, String>;
+
+/// Compiles the package, unless that was done before.
+///
+/// # Errors
+/// It does not compile: the compiler's words have been passed on.
+pub(super) async fn compile(
+    app: &App,
+    package: Option<&Package>,
+    folder: &RunFolder,
+    reporter: &mut dyn Reporter,
+) -> Result<Built> {
+    let Some(package) = package else { return Ok(Err("it is not compiled here".to_owned())) };
+    let cache = CargoCache::new(&app.cache, app.terminal.stderr_color);
+    if let Some(found) = cache.find(package) {
+        return Ok(Ok(found));
+    }
+    reporter.say(&Said::Compiling { what: &package.title });
+    match cache.build(package).await? {
+        CargoBuild::NoCargo => Ok(Err("there is no cargo on this machine".to_owned())),
+        CargoBuild::Program(program, words) => {
+            tell(folder, reporter, &words)?;
+            Ok(Ok(program))
+        }
+        CargoBuild::Refused(words) => {
+            tell(folder, reporter, &words)?;
+            Err(refused(package, folder, &words))
+        }
+    }
+}
+
+fn tell(folder: &RunFolder, reporter: &mut dyn Reporter, words: &[u8]) -> Result<()> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let stream = Stream::Stderr;
+    folder.recorder()?.output(BUILD, stream, words)?;
+    reporter.say(&Said::Output { step: BUILD, stream, len: words.len(), bytes: words });
+    Ok(())
+}
+
+fn refused(package: &Package, folder: &RunFolder, words: &[u8]) -> Failure {
+    let text = String::from_utf8_lossy(words);
+    let has = |word: &str| text.contains(word);
+    let (code, what, hint) = if has("could not compile") {
+        ("does_not_compile", "does not compile", "the compiler's messages are above")
+    } else if has("failed to parse manifest") {
+        ("bad_manifest", "has a manifest that cargo does not take", "cargo's messages are above")
+    } else if ["resolve host", "download", "timed out", "network", "spurious"]
+        .iter()
+        .any(|w| has(w))
+    {
+        ("offline", "needs crates that cannot be fetched", "is this machine offline?")
+    } else {
+        (
+            "dependency",
+            "asks for what cargo cannot resolve",
+            "look at `[dependencies]` at its head; cargo's messages are above",
+        )
+    };
+    let first = text.lines().find(|line| line.contains("error")).unwrap_or_default().to_owned();
+    Failure::new(Exit::Kernel, code, format!("`{}` {what}", package.title))
+        .cause(crate::cli::terminal::plain(&first))
+        .step(BUILD)
+        .log(folder.path().join(RunFolder::log_name(BUILD, Stream::Stderr)))
+        .hint(hint)
+}
+
+/// The program on this host.
+///
+/// # Errors
+/// What the language refuses, or nothing can compile.
+pub(super) fn program(
+    args: &ExecArgs,
+    source: &Source,
+    facts: Option<&HostFacts>,
+    built: Built,
+) -> Result<Program> {
+    let timeout_s = args.run.timeout.map_or(super::TIMEOUT, |t| t).as_secs().max(60);
+    let mut program = match &source.snippet {
+        None => source.command(args),
+        Some(snippet) => {
+            // A program of ours must fit the host's system.
+            let built = built.and_then(|path| match facts {
+                Some(facts) => {
+                    let bytes = std::fs::read(&path).map_err(|e| e.to_string())?;
+                    unfit(&bytes, &facts.agent).map_or(Ok(path), Err)
+                }
+                None => Ok(path),
+            });
+            let shop =
+                Shop { facts, built, mounts: &source.mounts, args: &args.command, timeout_s };
+            snippet.language.program(snippet, &shop)?
+        }
+    };
+    // The snippet is part of a mount, or lies beside it; what it brings itself goes first.
+    let brought: Vec<String> = program.files.iter().map(|file| file.path.clone()).collect();
+    let mounted = source.mounts.files.iter().filter(|file| !brought.contains(&file.path));
+    program.files.extend(mounted.cloned());
+    if args.gpus == Some(0) {
+        program.env.insert("CUDA_VISIBLE_DEVICES".to_owned(), "".into());
+    }
+    Ok(program)
+}
+
+/// The GPUs to hold.
+///
+/// # Errors
+/// The host has fewer.
+pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<GpuRequest>> {
+    let wanted = match (args.gpus, &args.place.gpu) {
+        (Some(0), _) | (None, None) => return Ok(None),
+        (Some(n), _) => n,
+        (None, Some(_)) => 1,
+    };
+    let known: Vec<KnownGpu> = facts
+        .into_iter()
+        .flat_map(|facts| &facts.gpus)
+        .map(|gpu| KnownGpu { index: gpu.index, uuid: gpu.uuid.clone(), name: gpu.name.clone() })
+        .collect();
+    if known.len() < wanted as usize {
+        return Err(Failure::new(
+            Exit::Host,
+            "no_such_gpu",
+            format!("the host has {} GPUs, {wanted} are wanted", known.len()),
+        )
+        .hint("`rgpu remote check` lists them"));
+    }
+    let choice = args.place.gpu.as_deref().map(crate::cli::profile::gpu_choice);
+    Ok(Some(GpuRequest {
+        choice: choice.unwrap_or_default(),
+        count: wanted,
+        share: args.place.share_gpu,
+        known,
+        processes: facts
+            .and_then(|facts| facts.tool("nvidia-smi"))
+            .map(|tool| crate::tool::gpu_processes(&tool.path))
+            .unwrap_or_default(),
+    }))
+}

@@ -1,0 +1,138 @@
+//! What the command line asks to execute, read from files and standard input once.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Read};
+
+use super::ExecArgs;
+use crate::cli::app::App;
+use crate::error::{Exit, Failure, Result};
+use crate::exec::{
+    ExecError, HERE, Input, MOST_BYTES, Mount, Package, Snapshot, Snippet, read_env_file, snapshot,
+};
+use crate::tool::Program;
+
+/// Everything that is here, and nothing of the host yet.
+pub(super) struct Source {
+    /// The file or code; `None`: a bare command.
+    pub(super) snippet: Option<Snippet>,
+    /// What cargo compiles of it.
+    pub(super) package: Option<Package>,
+    /// What the mounts hold.
+    pub(super) mounts: Snapshot,
+    /// Variables whose values nobody may see.
+    pub(super) secrets: BTreeMap<String, String>,
+    /// Whether standard input is the program's.
+    pub(super) stdin: bool,
+}
+
+impl Source {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// A usage error unless it is exactly one of file, code, standard input and command; files
+    /// that cannot be read or understood.
+    pub(super) fn read(app: &App, args: &ExecArgs) -> Result<Self> {
+        let input = match (&args.file, &args.code) {
+            (Some(file), _) if file == "-" => Some(Input::Stdin(standard_input()?)),
+            (Some(file), _) => Some(Input::File(file.into())),
+            (None, Some(code)) => Some(Input::Code(code.clone())),
+            (None, None) if args.command.is_empty() => {
+                return Err(Failure::new(Exit::Usage, "usage", "nothing to execute")
+                    .hint("a file: rgpu exec snippet.py")
+                    .hint("a command, after `--`: rgpu exec -- nvidia-smi -L")
+                    .hint("code: rgpu exec --lang py --code 'print(1)', or - for standard input"));
+            }
+            (None, None) => None,
+        };
+        if input.is_none() && args.lang.is_some() {
+            return Err(Failure::new(
+                Exit::Usage,
+                "usage",
+                "`--lang` means nothing for a bare command",
+            )
+            .hint("with code: rgpu exec --lang py --code 'print(1)'"));
+        }
+        let stdin = !matches!(input, Some(Input::Stdin(_)));
+        let mut snippet = None;
+        if let Some(input) = input {
+            snippet = Some(Snippet::read(input, args.lang.as_deref(), &app.cwd)?);
+        }
+        let package = match &snippet {
+            Some(snippet) => snippet.language.package(snippet)?,
+            None => None,
+        };
+        let mut secrets = BTreeMap::new();
+        for file in &args.env_file {
+            secrets.extend(read_env_file(&app.cwd.join(file))?);
+        }
+        Ok(Self { snippet, package, mounts: mounts(app, args)?, secrets, stdin })
+    }
+
+    /// Whether the program depends on the host.
+    pub(super) fn asks(&self, args: &ExecArgs) -> bool {
+        args.gpus.is_some_and(|n| n > 0)
+            || self.snippet.as_ref().is_some_and(|snippet| snippet.language.asks())
+    }
+
+    /// What the run is called.
+    pub(super) fn name(&self, args: &ExecArgs) -> String {
+        match &self.snippet {
+            Some(snippet) => snippet.name.clone(),
+            None => {
+                args.command.first().map_or("", |c| c.rsplit('/').next().unwrap_or(c)).to_owned()
+            }
+        }
+    }
+
+    /// A bare command as a program.
+    pub(super) fn command(&self, args: &ExecArgs) -> Program {
+        let here = !self.mounts.files.is_empty() || !args.pull.is_empty();
+        Program {
+            name: self.name(args),
+            argv: args.command.iter().cloned().map(Into::into).collect(),
+            // Without a mount or a pull, what it leaves there is nobody's business.
+            cwd: if here { HERE.to_owned() } else { String::new() },
+            ..Program::default()
+        }
+    }
+}
+
+fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
+    if args.mount.is_empty() {
+        return Ok(Snapshot::default());
+    }
+    let mut mounts = Vec::new();
+    for (at, text) in args.mount.iter().enumerate() {
+        mounts.push(Mount::parse(text, at == 0, &app.cwd)?);
+    }
+    let taken = snapshot(&mounts, args.mount_limit.unwrap_or(MOST_BYTES))?;
+    for left in taken.left_out.iter().take(5) {
+        app.say(&format!("not sent: `{}`: {}", left.path, left.why));
+    }
+    if let Some(more) = taken.left_out.len().checked_sub(5).filter(|n| *n > 0) {
+        app.say(&format!("not sent: {more} more like these"));
+    }
+    if taken.files.is_empty() {
+        let text = args.mount.join(" ");
+        return Err(ExecError::Mount {
+            text,
+            problem: "there is nothing in it to send".to_owned(),
+        }
+        .into());
+    }
+    Ok(taken)
+}
+
+/// All of standard input.
+fn standard_input() -> Result<Vec<u8>> {
+    let mut input = std::io::stdin().lock();
+    if input.is_terminal() {
+        return Err(Failure::new(Exit::Usage, "usage", "standard input is a terminal")
+            .hint("pipe the code into it: cat x.py | rgpu exec -"));
+    }
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes).map_err(|e| {
+        Failure::new(Exit::Config, "missing_source", "standard input cannot be read").cause(e)
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,104 @@
+//! `--env-file`: variables whose values are nobody's business. They travel in one unlogged message,
+//! stand in no argv and no run folder, and are masked in what the program prints.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::ExecError;
+
+/// Reads `NAME=VALUE` lines: comments, `export `, and quotes as a shell has them; nothing is
+/// substituted. A later line wins.
+///
+/// # Errors
+/// [`ExecError::Unreadable`], [`ExecError::EnvFile`] with the line.
+pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ExecError::Unreadable { path: path.to_owned(), source })?;
+    let mut all = BTreeMap::new();
+    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let failed = |problem| ExecError::EnvFile { path: path.to_owned(), line: at + 1, problem };
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = line.split_once('=').ok_or_else(|| failed("there is no `=`"))?;
+        let name = name.trim();
+        let start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !start || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(failed("that is no name of a variable"));
+        }
+        all.insert(name.to_owned(), unquote(value.trim()).map_err(failed)?);
+    }
+    Ok(all)
+}
+
+fn unquote(value: &str) -> Result<String, &'static str> {
+    let (quote, rest) = match value.chars().next() {
+        Some(quote @ ('"' | '\'')) => (quote, &value[1..]),
+        // A comment may follow, after a space.
+        _ => {
+            let end = value.find(" #").unwrap_or(value.len());
+            return Ok(value[..end].trim_end().to_owned());
+        }
+    };
+    let mut out = String::new();
+    let mut chars = rest.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            c if c == quote => {
+                let after = chars.as_str().trim_start();
+                return match after.is_empty() || after.starts_with('#') {
+                    true => Ok(out),
+                    false => Err("something follows the closing quote"),
+                };
+            }
+            '\\' if quote == '"' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('t') => out.push('\t'),
+                Some(c @ ('"' | '\\' | '$' | '`')) => out.push(c),
+                Some(c) => out.extend(['\\', c]),
+                None => break,
+            },
+            c => out.push(c),
+        }
+    }
+    Err("a quote is not closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<BTreeMap<String, String>, ExecError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".env");
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn names_comments_quotes_and_exports_are_read_as_a_shell_would() {
+        let env = of(
+            "# a comment\nA=1\nexport B = two words # said\nC='$A #'\r\nD=\"x\\n\\\"y\"\nE=\nA=2\n",
+        )
+        .unwrap();
+        let list: Vec<(&str, &str)> = env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let expected = [("A", "2"), ("B", "two words"), ("C", "$A #"), ("D", "x\n\"y"), ("E", "")];
+        assert_eq!(list, expected);
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named_and_its_value_is_not_shown() {
+        for (text, line, word) in [
+            ("A=1\nhunter2\n", 2, "no `=`"),
+            ("1A=hunter2\n", 1, "no name"),
+            ("A='hunter2\n", 1, "not closed"),
+            ("A='x' hunter2\n", 1, "follows"),
+        ] {
+            let said = of(text).unwrap_err().to_string();
+            assert!(said.contains(&format!("line {line} ")) && said.contains(word), "{said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+    }
+}

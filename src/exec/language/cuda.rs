@@ -1,0 +1,125 @@
+//! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host, once for each text and host.
+
+use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
+
+use super::super::{ExecError, HERE, Snippet};
+use super::{Language, Shop, has_line};
+use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
+
+/// Where the program is made.
+const BUILT: &str = "build/program";
+
+/// CUDA C++.
+pub(super) struct Cuda;
+
+impl Language for Cuda {
+    fn name(&self) -> &'static str {
+        "CUDA C++"
+    }
+
+    fn words(&self) -> &'static [&'static str] {
+        &["cu", "cuda", "cpp", "cc", "cxx", "c++"]
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        text.contains("__global__") || has_line(text, &["#include", "#pragma"])
+    }
+
+    fn asks(&self) -> bool {
+        true
+    }
+
+    fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError> {
+        let text = String::from_utf8_lossy(&snippet.text);
+        if !has_main(&text) {
+            return Err(ExecError::NoMain { name: snippet.name.clone() });
+        }
+        let facts = shop.facts;
+        let nvcc = facts.and_then(|f| f.tool("nvcc")).ok_or_else(|| ExecError::NoCompiler {
+            problem: format!("the host has no nvcc to compile `{}`", snippet.name),
+            hint: "install the CUDA toolkit there, or name its `bin` in the remote's `path`"
+                .to_owned(),
+        })?;
+        let mut flags = vec!["-O3".to_owned(), "-std=c++17".into(), "-lineinfo".into()];
+        if let Some(gpu) = facts.and_then(|f| f.gpus.first()) {
+            // The letter lets a kernel use what only this generation has.
+            let suffix = if gpu.sm >= 90 { "a" } else { "" };
+            flags.push(format!("-arch=sm_{}{suffix}", gpu.sm));
+        }
+        let mounted = snippet.path.as_ref().and_then(|path| shop.mounts.place_of(path));
+        let place = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
+        let (folder, name) = place.rsplit_once('/').unwrap_or(("", &place));
+        let mut argv = vec![Word::text(nvcc.path.as_str())];
+        // nvcc wants its own idea of what a file holds.
+        argv.extend(["-x", "cu"].map(Word::from));
+        argv.extend(flags.into_iter().map(Word::from));
+        argv.extend([Word::text("-I"), Word::in_job(HERE), Word::text("-o"), Word::in_job(BUILT)]);
+        argv.push(Word::text(name));
+        let files = vec![BundleFile::text(place.clone(), snippet.text.clone())];
+        // A mount may bring headers: then what it is made from is not known, and it is made anew.
+        let inputs = shop.mounts.files.is_empty().then_some([snippet.text.as_slice()]);
+        let (argv, helper) = compile_once(argv, BUILT, inputs.as_ref().map(|i| i.as_slice()));
+        let step = Step {
+            id: "build".to_owned(),
+            title: format!("compile {}", snippet.name),
+            gpu: false,
+            needs: Vec::new(),
+            on_failure: OnFailure::Stop,
+            timeout_s: shop.timeout_s,
+            stdin: Default::default(),
+            rungs: vec![Rung {
+                id: "build.nvcc".to_owned(),
+                needs: Vec::new(),
+                argv,
+                env: Default::default(),
+                cwd: folder.to_owned(),
+                success: Success { files: vec![BUILT.to_owned()], ..Success::default() },
+                diagnosis: compiler_rows(),
+                artifacts: Vec::new(),
+                loses: String::new(),
+            }],
+        };
+        let mut argv = vec![Word::in_job(BUILT)];
+        argv.extend(shop.args.iter().cloned().map(Word::from));
+        Ok(Program {
+            name: snippet.name.clone(),
+            argv,
+            files: files.into_iter().chain(helper).collect(),
+            cwd: HERE.to_owned(),
+            prepare: vec![step],
+            ..Program::default()
+        })
+    }
+}
+
+/// Whether a `main` is defined: the word, then a parenthesis, at the start of a line but for a
+/// type. What a preprocessor would hide is not looked into.
+fn has_main(text: &str) -> bool {
+    text.match_indices("main").any(|(at, word)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].trim_start();
+        let line = text[..at].rsplit('\n').next().unwrap_or_default().trim_start();
+        before.is_none_or(|c| c.is_whitespace())
+            && after.starts_with('(')
+            && !line.starts_with("//")
+            && !line.starts_with('*')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_is_found_where_one_is_defined() {
+        for yes in
+            ["int main() {}", "int\nmain (int argc, char** argv)\n{}", "auto main() -> int {}"]
+        {
+            assert!(has_main(yes), "{yes}");
+        }
+        for no in ["__global__ void domain(int) {}", "// int main()", "int mainly() {}", "x.main()"]
+        {
+            assert!(!has_main(no), "{no}");
+        }
+    }
+}

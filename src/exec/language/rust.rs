@@ -1,0 +1,115 @@
+//! Rust: one file, with its dependencies at its head where it has any, compiled on this machine and
+//! sent as a program; compiled on the host where this machine's glibc is too new for it.
+
+use std::collections::BTreeMap;
+
+use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
+
+use super::super::{ExecError, HERE, Package, Snippet};
+use super::{Language, Shop, has_line, interpreter};
+use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
+
+/// Where the program lies in the job's folder.
+const BUILT: &str = "build/program";
+
+/// Rust.
+pub(super) struct Rust;
+
+impl Language for Rust {
+    fn name(&self) -> &'static str {
+        "Rust"
+    }
+
+    fn words(&self) -> &'static [&'static str] {
+        &["rs", "rust"]
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        match interpreter(text) {
+            Some(name) => matches!(name, "cargo" | "rust-script"),
+            None => has_line(text, &["fn main()", "use std::", "use rgpu_prelude", "---"]),
+        }
+    }
+
+    fn asks(&self) -> bool {
+        true
+    }
+
+    fn package(&self, snippet: &Snippet) -> Result<Option<Package>, ExecError> {
+        Package::new(snippet).map(Some)
+    }
+
+    fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError> {
+        let mut argv = vec![Word::in_job(BUILT)];
+        argv.extend(shop.args.iter().cloned().map(Word::from));
+        let mut program = Program {
+            name: snippet.name.clone(),
+            argv,
+            cwd: HERE.to_owned(),
+            env: libraries(shop),
+            ..Program::default()
+        };
+        match &shop.built {
+            Ok(built) => program.files.push(BundleFile::copy(BUILT, built).executable()),
+            Err(why) => on_host(snippet, shop, why, &mut program)?,
+        }
+        Ok(program)
+    }
+}
+
+/// cudarc opens NVRTC by its name alone: the folder where the host's lies.
+fn libraries(shop: &Shop<'_>) -> BTreeMap<String, Word> {
+    let nvrtc = shop.facts.and_then(|facts| facts.tool("nvrtc"));
+    let folder = nvrtc.and_then(|tool| tool.path.rsplit_once('/')).map(|(folder, _)| folder);
+    folder.map(|f| ("LD_LIBRARY_PATH".to_owned(), Word::text(f))).into_iter().collect()
+}
+
+/// The steps that compile it there.
+fn on_host(
+    snippet: &Snippet,
+    shop: &Shop<'_>,
+    why: &str,
+    program: &mut Program,
+) -> Result<(), ExecError> {
+    let cargo = shop.facts.and_then(|f| f.tool("cargo")).ok_or_else(|| ExecError::NoCompiler {
+        problem: format!("`{}` cannot be compiled: {why}, and the host has no cargo", snippet.name),
+        hint: "install Rust there (rustup), or compile here on a system as old as the host's"
+            .to_owned(),
+    })?;
+    let package = Package::new(snippet)?;
+    let files = package.files.iter().chain([&package.lock]).filter(|f| !f.text.is_empty());
+    program
+        .files
+        .extend(files.map(|f| BundleFile::text(format!("rust/{}", f.path), f.text.clone())));
+    let manifest = format!("rust/{}/Cargo.toml", package.name);
+    let made = format!("$RGPU_JOB_FOLDER/../../../rust-target/debug/{}", package.name);
+    // The target folder is the host's own, so that dependencies are compiled once there.
+    let script = format!(
+        "CARGO_TARGET_DIR=\"$RGPU_JOB_FOLDER/../../../rust-target\" \"$1\" build --quiet --manifest-path \"$2\" && cp \"{made}\" \"$3\""
+    );
+    let mut argv: Vec<Word> = vec!["sh".into(), "-c".into(), script.into(), "sh".into()];
+    argv.extend([cargo.path.as_str().into(), Word::in_job(manifest), Word::in_job(BUILT)]);
+    let (argv, helper) = compile_once(argv, BUILT, Some(&[package.key.as_bytes()]));
+    program.files.extend(helper);
+    program.prepare.push(Step {
+        id: "build".to_owned(),
+        title: format!("compile {} on the host", snippet.name),
+        gpu: false,
+        needs: Vec::new(),
+        on_failure: OnFailure::Stop,
+        timeout_s: shop.timeout_s,
+        stdin: Default::default(),
+        rungs: vec![Rung {
+            id: "build.cargo".to_owned(),
+            needs: Vec::new(),
+            argv,
+            env: BTreeMap::new(),
+            cwd: String::new(),
+            success: Success { files: vec![BUILT.to_owned()], ..Success::default() },
+            diagnosis: compiler_rows(),
+            artifacts: Vec::new(),
+            loses: String::new(),
+        }],
+    });
+    Ok(())
+}

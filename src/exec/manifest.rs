@@ -1,0 +1,231 @@
+//! The manifest that a Rust file may carry at its head, as `cargo script` has it:
+//!
+//! ```text
+//! #!/usr/bin/env cargo
+//! ---
+//! [dependencies]
+//! rand = "0.9"
+//! ---
+//! fn main() {}
+//! ```
+//!
+//! Compilers that run today take no such head, so it is replaced by empty lines: every message
+//! keeps its line.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+/// A Rust file without its head.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Split {
+    /// The embedded manifest; empty where there is none.
+    pub(super) manifest: Table,
+    /// The source, each line where it was.
+    pub(super) source: String,
+}
+
+/// Tables that a manifest of one file cannot have.
+const REFUSED: &[&str] = &[
+    "workspace",
+    "lib",
+    "bin",
+    "example",
+    "test",
+    "bench",
+    "build-dependencies",
+    "patch",
+    "replace",
+];
+
+/// Keys of `[package]` that it cannot have, since they name files.
+const REFUSED_KEYS: &[&str] =
+    &["build", "links", "workspace", "autobins", "autoexamples", "autotests", "autobenches"];
+
+/// Takes a file apart.
+///
+/// # Errors
+/// In words: a head that does not end, or that is no manifest of one file.
+pub(super) fn split(text: &str) -> Result<Split, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let whole = || Split { manifest: Table::new(), source: text.to_owned() };
+    let mut lines = text.split_inclusive('\n').enumerate().peekable();
+    if let Some((_, first)) = lines.peek()
+        && first.starts_with("#!")
+        && !first.starts_with("#![")
+    {
+        lines.next();
+    }
+    while lines.next_if(|(_, line)| line.trim().is_empty()).is_some() {}
+    let Some((begun, fence)) = lines.next() else { return Ok(whole()) };
+    let dashes = fence.bytes().take_while(|b| *b == b'-').count();
+    if dashes < 3 {
+        return Ok(whole());
+    }
+    let kind = fence[dashes..].trim();
+    if !matches!(kind, "" | "cargo") {
+        return Err(format!("line {}: a head of the kind `{kind}`; `cargo` is known", begun + 1));
+    }
+    let fence = &fence[..dashes];
+    let mut inner = String::new();
+    let mut ended = None;
+    for (at, line) in lines.by_ref() {
+        if line.trim_end() == fence {
+            ended = Some(at);
+            break;
+        }
+        inner.push_str(line);
+    }
+    let Some(ended) = ended else {
+        return Err(format!("the `{fence}` of line {} has no `{fence}` that ends it", begun + 1));
+    };
+    let manifest: Table = toml::from_str(&inner).map_err(|error| {
+        let line = error.span().map_or(0, |span| inner[..span.start].matches('\n').count());
+        let problem = error.message().lines().next().unwrap_or_default();
+        format!("line {}: {problem}", begun + 2 + line)
+    })?;
+    check(&manifest)?;
+    let source = text
+        .split_inclusive('\n')
+        .enumerate()
+        .map(|(at, line)| if (begun..=ended).contains(&at) { "\n" } else { line })
+        .collect();
+    Ok(Split { manifest, source })
+}
+
+fn check(manifest: &Table) -> Result<(), String> {
+    if let Some(key) = manifest.keys().find(|key| REFUSED.contains(&key.as_str())) {
+        return Err(format!("`[{key}]` means nothing for a single file"));
+    }
+    match manifest.get("package") {
+        Some(Value::Table(package)) => {
+            match package.keys().find(|key| REFUSED_KEYS.contains(&key.as_str())) {
+                Some(key) => Err(format!("`package.{key}` means nothing for a single file")),
+                None => Ok(()),
+            }
+        }
+        Some(_) => Err("`package` is no table".to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// The manifest of the package that the file becomes.
+pub(super) struct Whole<'a> {
+    /// The embedded manifest.
+    pub(super) embedded: Table,
+    /// The name of package and program.
+    pub(super) name: &'a str,
+    /// The source file, relative to the manifest.
+    pub(super) source: &'a str,
+    /// What the file uses without saying where it is from, as manifest values.
+    pub(super) ours: Vec<(&'static str, Value)>,
+    /// Where the file lies: paths of dependencies begin there.
+    pub(super) folder: &'a Path,
+}
+
+impl Whole<'_> {
+    /// As text.
+    pub(super) fn render(self) -> String {
+        let mut root = self.embedded;
+        let text = |text: &str| Value::String(text.to_owned());
+        within(&mut root, "package", |package| {
+            package.insert("name".to_owned(), text(self.name));
+            package.insert("version".to_owned(), text("0.0.0"));
+            package.insert("publish".to_owned(), Value::Boolean(false));
+            package.insert("autobins".to_owned(), Value::Boolean(false));
+            package.entry("edition").or_insert_with(|| text("2024"));
+        });
+        let bin = Table::from_iter([
+            ("name".to_owned(), text(self.name)),
+            ("path".to_owned(), text(self.source)),
+        ]);
+        root.insert("bin".to_owned(), Value::Array(vec![Value::Table(bin)]));
+        // It belongs to no workspace, wherever the cache may lie.
+        root.insert("workspace".to_owned(), Value::Table(Table::new()));
+        within(&mut root, "dependencies", |dependencies| {
+            for (_, dependency) in dependencies.iter_mut() {
+                if let Some(Value::String(path)) = dependency.get_mut("path") {
+                    *path = self.folder.join(&path).display().to_string();
+                }
+            }
+            for (name, value) in self.ours {
+                dependencies.entry(name).or_insert(value);
+            }
+        });
+        within(&mut root, "profile", |profile| {
+            within(profile, "dev", |dev| {
+                // Lines for a backtrace, and a program that is quick to send.
+                dev.entry("debug").or_insert_with(|| text("line-tables-only"));
+                within(dev, "package", |package| {
+                    within(package, "*", |others| {
+                        others.entry("opt-level").or_insert(Value::Integer(1));
+                        others.entry("debug").or_insert(Value::Boolean(false));
+                    });
+                });
+            });
+        });
+        toml::to_string(&root).unwrap_or_default()
+    }
+}
+
+/// Edits the table of this name, which is made where it is not there or is something else.
+fn within(parent: &mut Table, name: &str, edit: impl FnOnce(&mut Table)) {
+    let mut inner = match parent.remove(name) {
+        Some(Value::Table(table)) => table,
+        _ => Table::new(),
+    };
+    edit(&mut inner);
+    parent.insert(name.to_owned(), Value::Table(inner));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_becomes_a_manifest_and_the_source_keeps_its_lines() {
+        let text =
+            "#!/usr/bin/env cargo\n---cargo\n[dependencies]\nrand = \"0.9\"\n---\nfn main() {}\n";
+        let split = split(text).unwrap();
+        assert_eq!(split.manifest["dependencies"]["rand"].as_str(), Some("0.9"));
+        assert_eq!(split.source, "#!/usr/bin/env cargo\n\n\n\n\nfn main() {}\n");
+        for plain in ["fn main() {}\n", "#![allow(unused)]\n\nfn main() {}\n", "", "// ---\n"] {
+            assert_eq!(super::split(plain).unwrap().source, plain);
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_wrong_names_its_line() {
+        for (text, words) in [
+            ("---\n[dependencies]\nfn main() {}\n", "of line 1 has no `---`"),
+            ("\n---\n[dependencies\n---\n", "line 3:"),
+            ("---python\n---\n", "line 1: a head of the kind `python`"),
+            ("---\n[workspace]\n---\n", "`[workspace]` means nothing"),
+            ("---\npackage.build = \"b.rs\"\n---\n", "`package.build` means nothing"),
+        ] {
+            let said = split(text).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_package_keeps_what_the_file_says_and_adds_the_rest() {
+        let embedded: Table = toml::from_str(
+            "package.edition = \"2021\"\nprofile.dev.opt-level = 3\n[dependencies]\nmine = { path = \"../mine\" }\n",
+        )
+        .unwrap();
+        let whole = Whole {
+            embedded,
+            name: "s1",
+            source: "x.rs",
+            ours: vec![("rgpu_prelude", Value::String("1".into()))],
+            folder: Path::new("/home/me/work"),
+        };
+        let made: Table = toml::from_str(&whole.render()).unwrap();
+        assert_eq!(made["package"]["edition"].as_str(), Some("2021"));
+        assert_eq!(made["profile"]["dev"]["opt-level"].as_integer(), Some(3));
+        assert_eq!(made["dependencies"]["mine"]["path"].as_str(), Some("/home/me/work/../mine"));
+        assert_eq!(made["dependencies"]["rgpu_prelude"].as_str(), Some("1"));
+        assert_eq!(made["bin"][0]["path"].as_str(), Some("x.rs"));
+    }
+}

@@ -1,0 +1,375 @@
+//! `--mount`: folders that travel, as they are at this moment.
+//!
+//! What `.gitignore` and `.rgpuignore` name stays here, and so do files that hold secrets unless
+//! they are named themselves, sockets and other things that are no files, and links that lead out
+//! of the folder. Small files are taken into memory, so that a change during the upload makes no
+//! mixture; a big one that changes is an error.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use ignore::WalkBuilder;
+use rgpu_protocol::plan::valid_relative_path;
+
+use super::{ExecError, HERE};
+use crate::tool::{BundleFile, Content};
+
+/// Bytes that all mounts together may hold, unless told otherwise.
+pub const MOST_BYTES: u64 = 256 << 20;
+
+/// Files that all mounts together may hold.
+const MOST_FILES: usize = 50_000;
+
+/// After this many files over a limit no more are counted.
+const MOST_COUNTED: usize = 500_000;
+
+/// A file up to this size is taken into memory, as long as all of them stay below [`MOST_HELD`].
+const SMALL: u64 = 1 << 20;
+const MOST_HELD: u64 = 64 << 20;
+
+/// A folder or file to bring along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// On this machine.
+    pub from: PathBuf,
+    /// Where it goes, relative to the working folder; empty: the working folder itself.
+    pub to: String,
+}
+
+impl Mount {
+    /// `SRC` or `SRC:DEST`. The first mount becomes the working folder, so it has no `DEST`.
+    ///
+    /// # Errors
+    /// [`ExecError::Mount`].
+    pub fn parse(text: &str, first: bool, cwd: &Path) -> Result<Self, ExecError> {
+        let failed =
+            |problem: &str| ExecError::Mount { text: text.to_owned(), problem: problem.to_owned() };
+        // A name that holds a colon is still a name, when it is there.
+        let (from, to) = match text.rsplit_once(':') {
+            Some((from, to)) if !cwd.join(text).exists() => (from, Some(to)),
+            _ => (text, None),
+        };
+        let full = cwd.join(from);
+        let found = fs::metadata(&full)
+            .map_err(|e| failed(&format!("`{from}` cannot be looked at: {e}")))?;
+        if !found.is_dir() && !found.is_file() {
+            return Err(failed("that is neither a folder nor a file"));
+        }
+        let from = fs::canonicalize(&full).map_err(|e| failed(&e.to_string()))?;
+        let name = from.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let to = match to {
+            // A root of the host's is not ours to write: it is a folder beside the others.
+            Some(to) => to.trim_start_matches('/').trim_end_matches('/').to_owned(),
+            None if first && found.is_dir() => String::new(),
+            None => name.to_owned(),
+        };
+        if !to.is_empty() && !valid_relative_path(&to) {
+            return Err(failed("the place must lie below the working folder"));
+        }
+        Ok(Self { from, to })
+    }
+}
+
+/// Something of a mount that does not travel, and why the user may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Relative to the mount.
+    pub path: String,
+    /// In words.
+    pub why: &'static str,
+}
+
+/// What the mounts hold.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Files for the job's folder.
+    pub files: Vec<BundleFile>,
+    /// What stays here though no ignore file says so.
+    pub left_out: Vec<LeftOut>,
+    /// The folder that became the working folder.
+    pub root: Option<PathBuf>,
+}
+
+impl Snapshot {
+    /// Where a file of this machine lies in the job's folder, if the first mount holds it.
+    pub fn place_of(&self, path: &Path) -> Option<String> {
+        let path = fs::canonicalize(path).ok()?;
+        let inner = path.strip_prefix(self.root.as_ref()?).ok()?.to_str()?;
+        valid_relative_path(inner).then(|| format!("{HERE}/{inner}"))
+    }
+}
+
+/// Takes the mounts as they are now.
+///
+/// # Errors
+/// [`ExecError::TooBig`], [`ExecError::Unreadable`].
+pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut left_out = Vec::new();
+    let mut over = false;
+    for mount in mounts {
+        for file in walk(mount, &mut left_out)? {
+            found.insert(file.to.clone(), file);
+            over |= found.len() > MOST_FILES;
+            if over && found.len() >= MOST_COUNTED {
+                break;
+            }
+        }
+    }
+    let bytes: u64 = found.values().map(|file| file.size).sum();
+    if bytes > limit || over {
+        let files: Vec<&Found> = found.values().collect();
+        return Err(too_big(&files, bytes, limit));
+    }
+    let mut held = 0;
+    let mut files = Vec::with_capacity(found.len());
+    for file in found.into_values() {
+        let mut out = BundleFile::copy(format!("{HERE}/{}", file.to), &file.from);
+        if file.size <= SMALL && held + file.size <= MOST_HELD {
+            match fs::read(&file.from) {
+                Ok(bytes) => {
+                    held += bytes.len() as u64;
+                    out.content = Content::Bytes(bytes);
+                }
+                Err(_) => {
+                    left_out.push(LeftOut { path: file.to, why: "it cannot be read" });
+                    continue;
+                }
+            }
+        }
+        out.executable = file.executable;
+        files.push(out);
+    }
+    let root = mounts.first().filter(|m| m.to.is_empty()).map(|m| m.from.clone());
+    Ok(Snapshot { files, left_out, root })
+}
+
+/// A file that travels.
+struct Found {
+    from: PathBuf,
+    to: String,
+    size: u64,
+    executable: bool,
+}
+
+fn walk(mount: &Mount, left_out: &mut Vec<LeftOut>) -> Result<Vec<Found>, ExecError> {
+    let root = &mount.from;
+    let unreadable = |source| ExecError::Unreadable { path: root.clone(), source };
+    let meta = fs::metadata(root).map_err(unreadable)?;
+    if meta.is_file() {
+        return Ok(vec![found(root, mount.to.clone(), &meta)]);
+    }
+    let mut walk = WalkBuilder::new(root);
+    walk.hidden(false)
+        .ignore(false)
+        .git_ignore(true)
+        .git_exclude(true)
+        .git_global(false)
+        .require_git(false)
+        .parents(true)
+        .follow_links(false)
+        .add_custom_ignore_filename(".rgpuignore")
+        .filter_entry(|entry| entry.depth() == 0 || !stays(&entry.file_name().to_string_lossy()));
+    let mut files = Vec::new();
+    for entry in walk.build() {
+        let Ok(entry) = entry else { continue };
+        let Some(kind) = entry.file_type() else { continue };
+        let path = entry.path();
+        let Ok(inner) = path.strip_prefix(root) else { continue };
+        if kind.is_dir() {
+            continue;
+        }
+        let shown = inner.display().to_string();
+        let mut leave = |why| left_out.push(LeftOut { path: shown.clone(), why });
+        let Some(inner) = inner.to_str().filter(|inner| valid_relative_path(inner)) else {
+            leave("its name cannot be written on every system");
+            continue;
+        };
+        let from = match kind.is_symlink() {
+            false => path.to_owned(),
+            true => match link_target(root, path) {
+                Ok(target) => target,
+                Err(why) => {
+                    leave(why);
+                    continue;
+                }
+            },
+        };
+        match fs::metadata(&from) {
+            Ok(meta) if meta.is_file() => files.push(found(&from, join(&mount.to, inner), &meta)),
+            Ok(_) => leave("it is no file"),
+            Err(_) => leave("it cannot be read"),
+        }
+        if files.len() >= MOST_COUNTED {
+            break;
+        }
+    }
+    Ok(files)
+}
+
+fn found(from: &Path, to: String, meta: &fs::Metadata) -> Found {
+    let executable = meta.permissions().mode() & 0o111 != 0;
+    Found { from: from.to_owned(), to, size: meta.len(), executable }
+}
+
+fn join(to: &str, inner: &str) -> String {
+    if to.is_empty() { inner.to_owned() } else { format!("{to}/{inner}") }
+}
+
+/// The file that a link leads to, when it lies in the same folder and may travel.
+fn link_target(root: &Path, link: &Path) -> Result<PathBuf, &'static str> {
+    let target = fs::canonicalize(link).map_err(|_| "it is a link that leads nowhere")?;
+    let Ok(inner) = target.strip_prefix(root) else {
+        return Err("it is a link that leads out of the folder");
+    };
+    let hidden = inner.components().any(|part| match part {
+        Component::Normal(name) => stays(&name.to_string_lossy()),
+        _ => true,
+    });
+    match target.is_dir() {
+        _ if hidden => Err("it is a link to what stays here"),
+        true => Err("it is a link to a folder"),
+        false => Ok(target),
+    }
+}
+
+/// Names that never travel on their own: secrets, and what is of no use elsewhere.
+fn stays(name: &str) -> bool {
+    let key = |start: &str| name.strip_prefix(start).is_some_and(|rest| !rest.contains('.'));
+    matches!(name, ".git" | ".ssh" | ".aws" | ".netrc" | "__pycache__" | ".venv")
+        || name.starts_with(".env")
+        || name.ends_with(".pem")
+        || key("id_")
+}
+
+/// The refusal, with the folders and files that hold the most.
+fn too_big(files: &[&Found], bytes: u64, limit: u64) -> ExecError {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for file in files {
+        if let Some((top, _)) = file.to.split_once('/') {
+            *sums.entry(top).or_default() += file.size;
+        }
+    }
+    let mut biggest: Vec<(String, u64)> =
+        sums.into_iter().map(|(top, size)| (format!("{top}/"), size)).collect();
+    biggest.extend(files.iter().map(|file| (file.to.clone(), file.size)));
+    biggest.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
+    biggest.truncate(5);
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let (what, limit) = match bytes > limit {
+        true => (mib(bytes), mib(limit)),
+        false => (format!("{} files", files.len()), format!("{MOST_FILES} files")),
+    };
+    let biggest = biggest.into_iter().map(|(name, size)| format!("{name} ({})", mib(size)));
+    ExecError::TooBig { what, limit, biggest: biggest.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    fn names(snapshot: &Snapshot) -> Vec<&str> {
+        snapshot.files.iter().map(|f| f.path.as_str()).collect()
+    }
+
+    fn take(dir: &Path) -> Snapshot {
+        let mount = Mount::parse(".", true, dir).unwrap();
+        snapshot(&[mount], MOST_BYTES).unwrap()
+    }
+
+    #[test]
+    fn ignored_files_and_secrets_stay_here() {
+        let dir = tree(&[
+            (".gitignore", "*.log\n/big/\n"),
+            (".rgpuignore", "notes/\n!keep.log\n"),
+            ("a.py", ""),
+            ("x.log", ""),
+            ("keep.log", ""),
+            ("big/data", ""),
+            ("notes/n", ""),
+            ("pkg/mod.py", ""),
+            ("pkg/id_mapping.py", ""),
+            (".env.gpu", "TOKEN=x"),
+            ("id_ed25519", "key"),
+            ("cert.pem", "key"),
+            (".git/config", ""),
+            ("__pycache__/a.pyc", ""),
+        ]);
+        let expected = [
+            "here/.gitignore",
+            "here/.rgpuignore",
+            "here/a.py",
+            "here/keep.log",
+            "here/pkg/id_mapping.py",
+            "here/pkg/mod.py",
+        ];
+        assert_eq!(names(&take(dir.path())), expected);
+        // What is named itself travels.
+        let mount = Mount::parse(".env.gpu", false, dir.path()).unwrap();
+        assert_eq!(names(&snapshot(&[mount], MOST_BYTES).unwrap()), ["here/.env.gpu"]);
+    }
+
+    #[test]
+    fn sockets_and_links_that_lead_out_are_left_and_links_inside_are_followed() {
+        let dir = tree(&[("a", "A"), ("d/x", "X")]);
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+        };
+        link("a", "same");
+        link("/etc/passwd", "out");
+        link("nowhere", "dangling");
+        link("d", "folder");
+        link(".", "loop");
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("sock")).unwrap();
+        let taken = take(dir.path());
+        assert_eq!(names(&taken), ["here/a", "here/d/x", "here/same"]);
+        let mut why: Vec<_> = taken.left_out.iter().map(|l| (l.path.as_str(), l.why)).collect();
+        why.sort_unstable();
+        assert_eq!(
+            why,
+            [
+                ("dangling", "it is a link that leads nowhere"),
+                ("folder", "it is a link to a folder"),
+                ("loop", "it is a link to a folder"),
+                ("out", "it is a link that leads out of the folder"),
+                ("sock", "it is no file"),
+            ]
+        );
+    }
+
+    #[test]
+    fn too_much_is_refused_and_the_biggest_are_named() {
+        let dir = tree(&[("small", "x"), ("data/one", &"x".repeat(3000)), ("data/two", "yy")]);
+        let mount = Mount::parse(".", true, dir.path()).unwrap();
+        let error = snapshot(&[mount], 2000).unwrap_err();
+        let text = crate::error::Failure::from(error).to_string();
+        assert!(text.contains("data/ (0.0 MiB), data/one (0.0 MiB)"), "{text}");
+        assert!(text.contains(".rgpuignore"), "{text}");
+    }
+
+    #[test]
+    fn mounts_say_where_they_go() {
+        let dir = tree(&[("lib/a", ""), ("b:c/x", ""), ("file", "")]);
+        let to = |text, first| Mount::parse(text, first, dir.path()).map(|m| m.to);
+        assert_eq!(to("lib", true).unwrap(), "");
+        assert_eq!(to("lib", false).unwrap(), "lib");
+        assert_eq!(to("lib:deep/er/", false).unwrap(), "deep/er");
+        assert_eq!(to("b:c", true).unwrap(), "");
+        assert_eq!(to("file", true).unwrap(), "file");
+        for bad in ["lib:../x", "nothing", "lib:a//b", "/dev/null"] {
+            assert!(to(bad, false).is_err(), "{bad}");
+        }
+    }
+}

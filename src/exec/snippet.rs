@@ -1,0 +1,130 @@
+//! What to execute, when it is not a bare command: a file, the text of `--code`, standard input.
+
+use std::path::{Path, PathBuf};
+
+use super::ExecError;
+use super::language::{Language, by_name, by_text, by_word};
+
+/// Where a snippet comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file of this machine, as typed.
+    File(PathBuf),
+    /// The text of `--code`.
+    Code(String),
+    /// What was read from standard input.
+    Stdin(Vec<u8>),
+}
+
+/// A source text in a known language.
+#[derive(Clone)]
+pub struct Snippet {
+    /// Its file's name, made up where it has none; what compilers call it.
+    pub name: String,
+    /// What is in it.
+    pub text: Vec<u8>,
+    /// The file on this machine.
+    pub path: Option<PathBuf>,
+    /// Its language.
+    pub language: &'static dyn Language,
+}
+
+impl std::fmt::Debug for Snippet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snippet({}, {})", self.name, self.language.name())
+    }
+}
+
+impl Snippet {
+    /// Reads it, and tells its language by `lang`, its name or its text.
+    ///
+    /// # Errors
+    /// [`ExecError`] for what cannot be read, is empty, or is in no language.
+    pub fn read(input: Input, lang: Option<&str>, cwd: &Path) -> Result<Self, ExecError> {
+        let (text, path, what) = match input {
+            Input::File(path) => {
+                let full = cwd.join(&path);
+                let text = std::fs::read(&full)
+                    .map_err(|source| ExecError::Unreadable { path: path.clone(), source })?;
+                (text, Some(path), "")
+            }
+            Input::Code(code) => (code.into_bytes(), None, "the text of `--code`"),
+            Input::Stdin(text) => (text, None, "standard input"),
+        };
+        if text.iter().all(u8::is_ascii_whitespace) {
+            let name = path.map_or_else(|| what.to_owned(), |p| format!("`{}`", p.display()));
+            return Err(ExecError::Empty { what: name });
+        }
+        let language = match (lang, &path) {
+            (Some(word), _) => by_word(word)?,
+            (None, Some(path)) => {
+                by_name(path).or_else(|| by_text(&text)).ok_or_else(|| ExecError::NoLanguage {
+                    name: path.display().to_string(),
+                    binary: text.starts_with(b"\x7fELF"),
+                })?
+            }
+            (None, None) => by_text(&text).ok_or(ExecError::Untold { what })?,
+        };
+        let name = match path.as_ref().and_then(|p| p.file_name()).and_then(|n| n.to_str()) {
+            Some(name) => name.to_owned(),
+            None => format!("snippet.{}", language.words()[0]),
+        };
+        Ok(Self { name, text, path: path.map(|p| cwd.join(p)), language })
+    }
+
+    /// Its text, for languages that are written in UTF-8.
+    ///
+    /// # Errors
+    /// [`ExecError::NotText`].
+    pub fn utf8(&self) -> Result<&str, ExecError> {
+        std::str::from_utf8(&self.text).map_err(|error| ExecError::NotText {
+            name: self.name.clone(),
+            language: self.language.name(),
+            at: error.valid_up_to(),
+        })
+    }
+
+    /// Its name without the extension.
+    pub fn stem(&self) -> &str {
+        self.name.rsplit_once('.').map_or(self.name.as_str(), |(stem, _)| stem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Option<&'static str> {
+        let read = Snippet::read(Input::Stdin(text.into()), None, Path::new("/"));
+        read.ok().map(|snippet| snippet.language.name())
+    }
+
+    #[test]
+    fn what_comes_through_a_pipe_tells_its_language_by_its_text() {
+        assert_eq!(told("import torch\nprint(torch.__version__)\n"), Some("Python"));
+        assert_eq!(told("#!/usr/bin/env python3\nx = 1\n"), Some("Python"));
+        assert_eq!(told("#!/bin/sh\nls\n"), Some("shell"));
+        assert_eq!(told("#include <cstdio>\nint main() {}\n"), Some("CUDA C++"));
+        assert_eq!(told("__global__ void k() {}\n"), Some("CUDA C++"));
+        assert_eq!(told("use std::fs;\nfn main() {}\n"), Some("Rust"));
+        assert_eq!(told("#!/usr/bin/env cargo\n---\n---\nfn main() {}\n"), Some("Rust"));
+        assert_eq!(told("hello there\n"), None);
+    }
+
+    #[test]
+    fn a_file_of_no_language_a_program_and_an_empty_file_are_refused_each_in_its_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |name: &str, text: &[u8], lang| {
+            std::fs::write(dir.path().join(name), text).unwrap();
+            Snippet::read(Input::File(name.into()), lang, dir.path())
+        };
+        let words = |result: Result<Snippet, ExecError>| {
+            crate::error::Failure::from(result.unwrap_err()).to_string()
+        };
+        assert!(words(read("a.txt", b"hello", None)).contains("`--lang rs`"));
+        assert!(words(read("app", b"\x7fELF\x02", None)).contains("compiled program"));
+        assert!(words(read("a.py", b" \n", None)).contains("`a.py` is empty"));
+        assert!(words(read("a.py", b"x", Some("pyhton"))).contains("did you mean `python`?"));
+        assert_eq!(read("a.txt", b"x = 1", Some("py")).unwrap().language.name(), "Python");
+    }
+}
