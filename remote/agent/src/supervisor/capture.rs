@@ -11,6 +11,9 @@ use crate::fault::{Doing, HostFault};
 /// How much of each end of a rung's output is searched by diagnosis tables.
 const EXCERPT_BYTES: usize = 1 << 20;
 
+/// Shorter values are not masked.
+const LEAST_SECRET: usize = 6;
+
 /// What stands in the place of a secret.
 const MASK: &[u8] = b"***";
 
@@ -29,10 +32,12 @@ impl Masker {
     pub(crate) fn new<'a>(values: impl Iterator<Item = &'a str>) -> Self {
         let mut secrets: Vec<Vec<u8>> = Vec::new();
         for value in values {
-            secrets.push(value.into());
+            // A flag or a number hides nothing, and would blot out half of the output.
+            if value.len() >= LEAST_SECRET {
+                secrets.push(value.into());
+            }
             secrets.extend(value.lines().map(str::trim).filter(|l| l.len() >= 8).map(Into::into));
         }
-        secrets.retain(|s| !s.is_empty());
         secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
         secrets.dedup();
         Self { secrets, held: Vec::new() }

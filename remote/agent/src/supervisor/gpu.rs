@@ -24,17 +24,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long the list of GPU processes may take.
 const PROCESSES_WAIT: Duration = Duration::from_secs(20);
 
-/// A GPU held by this job, until dropped.
+/// The GPUs held by this job, until dropped.
 #[derive(Debug)]
-pub(crate) struct GpuLock {
-    uuid: String,
-    _lock: File,
-}
+pub(crate) struct GpuLock(Vec<(String, File)>);
 
 impl GpuLock {
-    /// The GPU's UUID.
-    pub(crate) fn uuid(&self) -> &str {
-        &self.uuid
+    /// Their UUIDs, as `CUDA_VISIBLE_DEVICES` wants them.
+    pub(crate) fn visible(&self) -> String {
+        self.0.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -55,48 +52,61 @@ impl Supervisor {
         let queue = Queue::open(std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
         let start = Instant::now();
         let mut wanted = choose(request)?;
+        let count = usize::try_from(request.count).unwrap_or(usize::MAX).max(1);
+        if wanted.len() < count {
+            return Err(no_gpu(format!("{count} GPUs are wanted, {} would do", wanted.len())));
+        }
         let mut busy = Vec::new();
         loop {
-            let (uuid, lock) = self.queue_up(&queue, &wanted, start)?;
-            let foreign = if request.share { Vec::new() } else { foreign(request, &uuid)? };
-            if foreign.is_empty() {
-                return self.hold(request, uuid, lock);
+            let held = self.queue_up(&queue, &wanted, count, start)?;
+            let mut free = true;
+            for (uuid, _) in &held {
+                let foreign = if request.share { Vec::new() } else { foreign(request, uuid)? };
+                if !foreign.is_empty() {
+                    free = false;
+                    busy.push(format!("GPU {uuid}: {}", foreign.join(", ")));
+                    wanted.retain(|w| w != uuid);
+                }
             }
-            busy.push(format!("GPU {uuid}: {}", foreign.join(", ")));
-            wanted.retain(|w| *w != uuid);
-            if wanted.is_empty() {
+            if free {
+                return self.hold(request, held);
+            }
+            if wanted.len() < count {
                 let text = format!("processes of others compute there: {}", busy.join("; "));
                 return Err(no_gpu(text));
             }
         }
     }
 
-    fn hold(&mut self, request: &GpuRequest, uuid: String, lock: File) -> Result<(), Halt> {
-        let known = request.known.iter().find(|g| g.uuid == uuid);
-        let (index, name) = known.map_or((0, String::new()), |g| (g.index, g.name.clone()));
-        self.emit(EventBody::GpuLocked { uuid: uuid.clone(), index, name })?;
-        self.gpu = Some(GpuLock { uuid, _lock: lock });
+    fn hold(&mut self, request: &GpuRequest, held: Vec<(String, File)>) -> Result<(), Halt> {
+        for (uuid, _) in &held {
+            let known = request.known.iter().find(|g| g.uuid == *uuid);
+            let (index, name) = known.map_or((0, String::new()), |g| (g.index, g.name.clone()));
+            self.emit(EventBody::GpuLocked { uuid: uuid.clone(), index, name })?;
+        }
+        self.gpu = Some(GpuLock(held));
         Ok(())
     }
 
-    /// Stands in the queue until one of `wanted` is ours.
+    /// Stands in the queue until `count` of `wanted` are ours.
     fn queue_up(
         &mut self,
         queue: &Queue,
         wanted: &[String],
+        count: usize,
         start: Instant,
-    ) -> Result<(String, File), Halt> {
+    ) -> Result<Vec<(String, File)>, Halt> {
         let limit = Duration::from_secs(self.plan.limits.queue_s);
         let who = self.who();
         let mut ticket: Option<Ticket> = None;
         let mut told = None;
         loop {
             if ticket.is_none() {
-                ticket = queue.enter(wanted)?;
+                ticket = queue.enter(wanted, count)?;
             }
             let (place, holder) = match &ticket {
                 Some(ticket) => match queue.look(ticket, &who)? {
-                    Look::Ours { uuid, lock } => return Ok((uuid, lock)),
+                    Look::Ours(held) => return Ok(held),
                     Look::Wait { place, holder } => (place, holder),
                 },
                 None => (0, String::new()),

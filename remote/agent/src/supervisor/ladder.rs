@@ -66,7 +66,7 @@ impl Supervisor {
         if let Some(file) = rung.needs.iter().find(|path| !work.join(path).exists()) {
             return Ok((not_run(step, rung, "missing", file.clone()), Verdict::Next));
         }
-        let gpu = self.gpu.as_ref().filter(|_| step.gpu).map(|lock| lock.uuid().to_owned());
+        let gpu = self.gpu.as_ref().filter(|_| step.gpu).map(super::GpuLock::visible);
         let env = environment::of_rung(&self.plan, rung, &self.folder, secrets, gpu.as_deref());
         let named = work.display().to_string();
         let mut argv: Vec<String> = rung.argv.iter().map(|word| word.resolve(&named)).collect();

@@ -4,7 +4,7 @@
 //! `ticket-<number>` (flocked by the job that waits; its text lists the GPUs it would take) and
 //! `queue.lock` (flocked for the moment of a look). A flock goes with its process, so a killed
 //! holder frees its GPU and a killed waiter leaves the queue. A job takes a GPU only if no earlier
-//! ticket could use it; every job holds one GPU at most, so nobody waits in a circle.
+//! ticket could use it, and all that it wants at once or none: nobody waits in a circle.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -48,7 +48,24 @@ pub(crate) struct Ticket {
     path: PathBuf,
     number: u64,
     wanted: Vec<String>,
+    count: usize,
     _lock: File,
+}
+
+/// What a living ticket wants: the GPUs that would do, and how many of them.
+struct Wish {
+    wanted: Vec<String>,
+    count: usize,
+}
+
+impl Wish {
+    /// `count 2` and then a UUID a line; without the first line one is wanted.
+    fn read(text: &str) -> Self {
+        let count = text.lines().next().and_then(|line| line.strip_prefix("count ")?.parse().ok());
+        let skip = usize::from(count.is_some());
+        let wanted = text.lines().skip(skip).map(String::from).collect();
+        Self { wanted, count: count.unwrap_or(1) }
+    }
 }
 
 impl Drop for Ticket {
@@ -61,13 +78,8 @@ impl Drop for Ticket {
 /// What a look at the queue gave.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// The GPU is ours for as long as the file is open.
-    Ours {
-        /// Its UUID.
-        uuid: String,
-        /// The flocked file.
-        lock: File,
-    },
+    /// The GPUs are ours for as long as their files are open: UUID and flocked file of each.
+    Ours(Vec<(String, File)>),
     /// Others are first.
     Wait {
         /// 1 is next.
@@ -95,8 +107,12 @@ impl Queue {
         prepare(&temp).map(|()| Self { folder: temp })
     }
 
-    /// Takes a place at the end of the queue for any of the GPUs in `wanted`.
-    pub(crate) fn enter(&self, wanted: &[String]) -> Result<Option<Ticket>, QueueError> {
+    /// Takes a place at the end of the queue for any `count` of the GPUs in `wanted`.
+    pub(crate) fn enter(
+        &self,
+        wanted: &[String],
+        count: usize,
+    ) -> Result<Option<Ticket>, QueueError> {
         let Some(_guard) = self.guard()? else { return Ok(None) };
         let last = self.numbers().into_iter().max().unwrap_or(0);
         let number = last + 1;
@@ -104,11 +120,12 @@ impl Queue {
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
         let mut file = open_shared(&path).map_err(failed)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| failed(e.into()))?;
-        file.write_all(wanted.join("\n").as_bytes()).map_err(failed)?;
-        Ok(Some(Ticket { path, number, wanted: wanted.to_vec(), _lock: file }))
+        let head = if count == 1 { String::new() } else { format!("count {count}\n") };
+        file.write_all((head + &wanted.join("\n")).as_bytes()).map_err(failed)?;
+        Ok(Some(Ticket { path, number, wanted: wanted.to_vec(), count, _lock: file }))
     }
 
-    /// Takes a GPU if one is free that no earlier ticket could use. `who` is written into the lock.
+    /// Takes GPUs if enough are free that no earlier ticket could use. `who` is written into the lock.
     pub(crate) fn look(&self, ticket: &Ticket, who: &str) -> Result<Look, QueueError> {
         let wait = |place, holder: &str| Look::Wait { place, holder: holder.into() };
         // Somebody else is looking; the next look will do.
@@ -117,18 +134,24 @@ impl Queue {
         let mut taken: Vec<&str> = Vec::new();
         let mut place = 1;
         for earlier in &ahead {
-            // The earlier job will take the first free one of its own.
-            if let Some(uuid) =
-                earlier.iter().find(|u| !taken.contains(&u.as_str()) && self.is_free(u))
-            {
-                taken.push(uuid);
+            // The earlier job will take the first free ones of its own, and waits for the rest.
+            for _ in 0..earlier.count {
+                let wanted = &earlier.wanted;
+                let free = |u: &&String| !taken.contains(&u.as_str()) && self.is_free(u);
+                taken.extend(wanted.iter().find(free).map(String::as_str));
             }
-            place += u32::from(earlier.iter().any(|u| ticket.wanted.contains(u)));
+            place += u32::from(earlier.wanted.iter().any(|u| ticket.wanted.contains(u)));
         }
         let mut holder = String::new();
+        let mut ours = Vec::new();
         for uuid in ticket.wanted.iter().filter(|u| !taken.contains(&u.as_str())) {
             match self.take(uuid, who)? {
-                Ok(lock) => return Ok(Look::Ours { uuid: uuid.clone(), lock }),
+                Ok(lock) => {
+                    ours.push((uuid.clone(), lock));
+                    if ours.len() == ticket.count {
+                        return Ok(Look::Ours(ours));
+                    }
+                }
                 Err(by) if holder.is_empty() => holder = by,
                 Err(_) => {}
             }
@@ -136,8 +159,8 @@ impl Queue {
         Ok(wait(place, &holder))
     }
 
-    /// Wanted GPUs of the living tickets before `ticket`, first come first.
-    fn ahead_of(&self, ticket: &Ticket) -> Vec<Vec<String>> {
+    /// What the living tickets before `ticket` want, first come first.
+    fn ahead_of(&self, ticket: &Ticket) -> Vec<Wish> {
         let mut numbers = self.numbers();
         numbers.retain(|n| *n < ticket.number);
         numbers.sort_unstable();
@@ -153,7 +176,7 @@ impl Queue {
                 }
             }
         });
-        living.map(|text| text.lines().map(String::from).collect()).collect()
+        living.map(|text| Wish::read(&text)).collect()
     }
 
     fn numbers(&self) -> Vec<u64> {
@@ -306,13 +329,13 @@ mod tests {
     fn place(look: Look) -> (u32, String) {
         match look {
             Look::Wait { place, holder } => (place, holder),
-            Look::Ours { uuid, .. } => panic!("got {uuid}"),
+            Look::Ours(held) => panic!("got {held:?}"),
         }
     }
 
     fn uuid(look: &Look) -> &str {
         match look {
-            Look::Ours { uuid, .. } => uuid,
+            Look::Ours(held) => &held[0].0,
             Look::Wait { place, .. } => panic!("place {place}"),
         }
     }
@@ -320,9 +343,9 @@ mod tests {
     #[test]
     fn first_come_is_first_served_and_a_later_one_does_not_overtake() {
         let (_dir, queue) = queue();
-        let first = queue.enter(&wanted(&["A", "B"])).unwrap().unwrap();
-        let second = queue.enter(&wanted(&["A"])).unwrap().unwrap();
-        let third = queue.enter(&wanted(&["B"])).unwrap().unwrap();
+        let first = queue.enter(&wanted(&["A", "B"]), 1).unwrap().unwrap();
+        let second = queue.enter(&wanted(&["A"]), 1).unwrap().unwrap();
+        let third = queue.enter(&wanted(&["B"]), 1).unwrap().unwrap();
         // A is free, but the first could take it.
         assert_eq!(place(queue.look(&second, "two").unwrap()).0, 2);
         // The first can take one only, so B is the third's.
@@ -338,11 +361,28 @@ mod tests {
     }
 
     #[test]
+    fn several_gpus_are_taken_at_once_or_not_at_all() {
+        let (_dir, queue) = queue();
+        let one = queue.enter(&wanted(&["A", "B"]), 1).unwrap().unwrap();
+        let held = queue.look(&one, "one").unwrap();
+        let two = queue.enter(&wanted(&["A", "B"]), 2).unwrap().unwrap();
+        assert_eq!(place(queue.look(&two, "two").unwrap()).0, 2);
+        drop(one);
+        // B is free, but one is not enough; and it is kept for the one who waits for two.
+        assert_eq!(place(queue.look(&two, "two").unwrap()), (1, "one".into()));
+        let late = queue.enter(&wanted(&["B"]), 1).unwrap().unwrap();
+        assert_eq!(place(queue.look(&late, "late").unwrap()).0, 2);
+        drop(held);
+        let Look::Ours(both) = queue.look(&two, "two").unwrap() else { panic!() };
+        assert_eq!(both.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>(), ["A", "B"]);
+    }
+
+    #[test]
     fn a_ticket_without_a_living_holder_is_passed_over() {
         let (dir, queue) = queue();
         let stale = dir.path().join("locks/ticket-000000000001");
         fs::write(&stale, "A").unwrap();
-        let mine = queue.enter(&wanted(&["A"])).unwrap().unwrap();
+        let mine = queue.enter(&wanted(&["A"]), 1).unwrap().unwrap();
         assert_eq!(mine.number, 2);
         assert_eq!(uuid(&queue.look(&mine, "me").unwrap()), "A");
         assert!(!stale.exists());
