@@ -220,7 +220,8 @@ impl RunFolder {
         fs::read(&path).map_err(io_error("read", &path))
     }
 
-    /// Where an artifact of a job goes: by its kind, under `raw/`, `cubin/`, `ptx/` or `sass/`.
+    /// Where an artifact of a job goes: by its kind, under `raw/`, `cubin/`, `ptx/`, `sass/`, `ir/`
+    /// or `compiled_attrs/`.
     /// Returns the path in the run folder.
     ///
     /// # Errors
@@ -235,7 +236,7 @@ impl RunFolder {
         }
         let name = host_path.rsplit('/').next().unwrap_or(host_path);
         Ok(match kind {
-            "cubin" | "ptx" | "sass" => format!("{kind}/{name}"),
+            "cubin" | "ptx" | "sass" | "ir" | "compiled_attrs" => format!("{kind}/{name}"),
             // What `exec --pull` asked for, as it lies in the program's working folder.
             "pulled" => format!("pulled/{}", host_path.strip_prefix("here/").unwrap_or(host_path)),
             _ => {

@@ -44,8 +44,8 @@ pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, reason};
 pub use plan::region::{OUR_DOMAIN, Ours, RangeKind, RegionPath, SeenRegion};
 pub use plan::request::{
-    Budget, CaptureRange, DeepOptions, JobName, NcuOptions, NsysOptions, Part, Program, Request,
-    SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
+    BuildOptions, Budget, CaptureRange, DeepOptions, JobName, NcuOptions, NsysOptions, Output,
+    Part, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
 pub use plan::{check, plan};

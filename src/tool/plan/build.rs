@@ -6,7 +6,7 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Rung, Step, Success, Word};
 
 use super::draft::{Localized, PlanError};
-use super::request::path_of;
+use super::request::{BuildOptions, Output, path_of};
 use super::rows::{Ways, table};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
 use crate::tool::nvcc;
@@ -84,22 +84,52 @@ fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
     ArtifactSpec { path: path.into(), kind: kind.to_owned() }
 }
 
+/// What to compile.
+pub(super) struct Wanted<'a> {
+    pub(super) spec: &'a KernelSpec,
+    pub(super) sources: &'a SourceTree,
+    pub(super) arch: &'a str,
+    pub(super) options: &'a BuildOptions,
+}
+
+impl Wanted<'_> {
+    /// The file without which the build failed.
+    fn product(&self) -> String {
+        let stem = stem(self.spec);
+        match self.options.output {
+            Output::Module => module(self.spec),
+            Output::Cubin => format!("{BUILD}/{stem}.cubin"),
+            Output::Ptx => format!("{BUILD}/{stem}.ptx"),
+        }
+    }
+
+    /// The user's flags: kernel.toml's, then those of the command line.
+    fn flags(&self) -> impl Iterator<Item = Word> {
+        let flags = self.spec.flags.iter().chain(&self.options.flags);
+        flags.map(|flag| Word::text(flag.as_str()))
+    }
+
+    /// Whether a shared library is made.
+    fn library(&self) -> bool {
+        self.options.output == Output::Module && self.spec.entry == Entry::Host
+    }
+}
+
 /// The build step.
 ///
 /// # Errors
 /// [`PlanError::NoCompiler`] when the host has none that could.
 pub(super) fn step(
-    spec: &KernelSpec,
-    sources: &SourceTree,
-    arch: &str,
+    wanted: &Wanted<'_>,
     facts: &HostFacts,
     timeout_s: u64,
 ) -> Result<Step, PlanError> {
+    let Wanted { spec, sources, arch, .. } = wanted;
     let mut rungs: Vec<Rung> = compilers(facts, &spec.entry)
         .into_iter()
         .filter_map(|compiler| match compiler {
-            Compiler::Nvcc => Some(nvcc_rung(spec, sources, arch, path_of(facts, "nvcc")?)),
-            Compiler::Nvrtc => Some(nvrtc_rung(spec, sources, arch, path_of(facts, "nvrtc")?)),
+            Compiler::Nvcc => Some(nvcc_rung(wanted, path_of(facts, "nvcc")?)),
+            Compiler::Nvrtc => Some(nvrtc_rung(wanted, path_of(facts, "nvrtc")?)),
         })
         .collect();
     if rungs.is_empty() {
@@ -124,52 +154,62 @@ pub(super) fn step(
 }
 
 /// `nvcc`, in the build folder so that `--keep` leaves the PTX there.
-fn nvcc_rung(spec: &KernelSpec, sources: &SourceTree, arch: &str, nvcc: &str) -> Rung {
+fn nvcc_rung(wanted: &Wanted<'_>, nvcc: &str) -> Rung {
+    let Wanted { spec, sources, arch, options } = wanted;
     let stem = stem(spec);
     let mut argv: Vec<Word> = vec![nvcc.into()];
-    match spec.entry {
-        Entry::Device(_) => argv.push("-cubin".into()),
-        Entry::Host | Entry::Python(_) => {
-            argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Word::from));
-        }
+    match options.output {
+        _ if wanted.library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Word::from)),
+        Output::Ptx => argv.push("-ptx".into()),
+        Output::Module | Output::Cubin => argv.push("-cubin".into()),
     }
     argv.extend([format!("-arch={arch}").into(), "-lineinfo".into(), "--keep".into()]);
     argv.extend(["-I../include".into(), "-o".into()]);
-    let module = module(spec);
-    argv.push(module.trim_start_matches("build/").into());
-    argv.extend(spec.flags.iter().map(|flag| Word::text(flag.as_str())));
+    let product = wanted.product();
+    argv.push(product.trim_start_matches("build/").into());
+    argv.extend(wanted.flags());
     argv.push(format!("{SOURCES}/{}", sources.source).into());
-    let artifacts = match spec.entry {
-        Entry::Device(_) => {
-            vec![artifact(&module, "cubin"), artifact(format!("{BUILD}/{stem}*.ptx"), "ptx")]
-        }
+    let ptx = artifact(format!("{BUILD}/{stem}*.ptx"), "ptx");
+    let mut artifacts = match options.output {
         // The library holds the code; what --keep left beside it is easier to read.
-        Entry::Host | Entry::Python(_) => vec![
-            artifact(&module, "library"),
+        _ if wanted.library() => vec![
+            artifact(&product, "library"),
             artifact(format!("{BUILD}/{stem}*.cubin"), "cubin"),
-            artifact(format!("{BUILD}/{stem}*.ptx"), "ptx"),
+            ptx,
         ],
+        Output::Ptx => vec![ptx],
+        Output::Module | Output::Cubin => vec![artifact(&product, "cubin"), ptx],
     };
-    rung("build.nvcc", argv, BTreeMap::new(), module, artifacts)
+    if options.keep_ir {
+        // The source as the device's compiler takes it: nvcc has no later form that can be read.
+        artifacts.push(artifact(format!("{BUILD}/{stem}*.cpp1.ii"), "ir"));
+    }
+    rung("build.nvcc", argv, BTreeMap::new(), product, artifacts)
 }
 
 /// NVRTC through the runner.
-fn nvrtc_rung(spec: &KernelSpec, sources: &SourceTree, arch: &str, library: &str) -> Rung {
+fn nvrtc_rung(wanted: &Wanted<'_>, library: &str) -> Rung {
+    let Wanted { spec, sources, arch, options } = wanted;
     let (folder, _) = library.rsplit_once('/').unwrap_or((".", library));
     let ptx = format!("{BUILD}/{}.ptx", stem(spec));
     let mut argv = vec![Word::in_job(super::RUNNER), "nvrtc".into(), "--source".into()];
     argv.push(format!("{SOURCES}/{}", sources.source).into());
-    argv.extend(["--arch".into(), arch.into()]);
-    argv.extend(["--cubin".into(), Word::in_job(module(spec))]);
+    argv.extend(["--arch".into(), (*arch).into()]);
+    if options.output != Output::Ptx {
+        argv.extend(["--cubin".into(), Word::in_job(wanted.product())]);
+    }
     argv.extend(["--ptx".into(), Word::in_job(&ptx)]);
     argv.extend(
         ["--library", library, "--include", "../include", "--", "-lineinfo"].map(Word::from),
     );
-    argv.extend(spec.flags.iter().map(|flag| Word::text(flag.as_str())));
+    argv.extend(wanted.flags());
     // Its own second library, which it loads by name, lies beside it.
     let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Word::text(folder))]);
-    let artifacts = vec![artifact(module(spec), "cubin"), artifact(ptx, "ptx")];
-    let mut rung = rung("build.nvrtc", argv, env, module(spec), artifacts);
+    let mut artifacts = vec![artifact(ptx, "ptx")];
+    if options.output != Output::Ptx {
+        artifacts.insert(0, artifact(wanted.product(), "cubin"));
+    }
+    let mut rung = rung("build.nvrtc", argv, env, wanted.product(), artifacts);
     rung.loses = "host code and some nvcc options".to_owned();
     rung
 }

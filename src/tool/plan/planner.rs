@@ -195,8 +195,8 @@ impl<'a> Planner<'a> {
             self.files.extend(self.request.prebuilt.iter().cloned());
         } else {
             let KernelTarget { spec, sources, arch, .. } = target;
-            let timeout = self.request.timeout_s;
-            match build::step(spec, sources, arch, self.facts, timeout) {
+            let wanted = build::Wanted { spec, sources, arch, options: &self.request.build };
+            match build::step(&wanted, self.facts, self.request.timeout_s) {
                 Ok(step) => self.steps.push(step),
                 // Without a GPU the reference still runs; the code is then not known. Whoever names
                 // an architecture asks for the code, and does not get it.

@@ -93,6 +93,31 @@ pub struct Request {
     pub prebuilt: Vec<BundleFile>,
     /// Metrics that this GPU lacks.
     pub drop_metrics: BTreeSet<String>,
+    /// What compiling makes, and how.
+    pub build: BuildOptions,
+}
+
+/// What the build step makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// What a run of the kernel loads: a cubin, or for a host entry a shared library.
+    #[default]
+    Module,
+    /// A cubin, also of a host entry.
+    Cubin,
+    /// PTX and no cubin.
+    Ptx,
+}
+
+/// Options of the build step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuildOptions {
+    /// What it makes.
+    pub output: Output,
+    /// What nvcc makes of the source before it becomes PTX comes back as well.
+    pub keep_ir: bool,
+    /// Further flags, behind those of kernel.toml.
+    pub flags: Vec<String>,
 }
 
 impl Request {
@@ -135,6 +160,7 @@ impl Request {
             reuse: Vec::new(),
             prebuilt: Vec::new(),
             drop_metrics: BTreeSet::new(),
+            build: BuildOptions::default(),
         }
     }
 }
