@@ -1,7 +1,8 @@
 """python_env.py ENV SPEC: makes a Python environment in the folder ENV, once.
 
 SPEC is a JSON file: requirements, requires_python (or null), host_packages. Several jobs may want
-the same environment at once: one makes it under a lock, the others wait. uv makes it where the host
+the same environment at once: one makes it under a lock, the others wait. Requirements with hashes
+are a whole list: those wheels are installed and no others. uv makes it where the host
 has it, else venv and pip; nothing but ENV is written.
 """
 
@@ -78,12 +79,18 @@ def make(env, spec):
         say("the environment cannot be made: install python3-venv, or uv, on the host")
         return 5
     if wanted:
-        say("installing " + ", ".join(wanted))
+        names = [text.split(" --hash=")[0] for text in wanted]
+        say("installing " + ", ".join(names))
         inside = os.path.join(env, "bin", "python")
         command = [inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
         if uv:
             command = [uv, "pip", "install", "--quiet", "--python", inside]
-        if subprocess.run([*command, "--", *wanted], stdout=sys.stderr).returncode:
+        what = ["--", *wanted]
+        if names != wanted:  # locked: these wheels and no others
+            what = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", env + ".txt"]
+            with open(what[-1], "w", encoding="utf-8") as listed:
+                listed.write("\n".join(wanted) + "\n")
+        if subprocess.run([*command, *what], stdout=sys.stderr).returncode:
             return 6
     with open(os.path.join(env, ".ready"), "w", encoding="utf-8") as ready:
         json.dump(spec, ready)

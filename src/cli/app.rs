@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe};
-use super::{compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
+use super::{build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
@@ -87,6 +87,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     match cli.command {
         Command::Profile(args) => profile::run(&app, &args),
         Command::Exec(args) => exec::run(&app, &args),
+        Command::Build(args) => build::run(&app, &args),
         Command::Remote(command) => remote::run(&app, &command),
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),

@@ -3,7 +3,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
+use super::{build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
@@ -38,6 +38,7 @@ pub(super) struct GlobalArgs {
 pub(super) enum Command {
     Profile(Box<profile::ProfileArgs>),
     Exec(Box<exec::ExecArgs>),
+    Build(Box<build::BuildArgs>),
     #[command(subcommand)]
     Remote(remote::RemoteCommand),
     Doctor(doctor::DoctorArgs),

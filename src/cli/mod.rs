@@ -6,6 +6,7 @@
 mod app;
 mod args;
 mod attach;
+mod build;
 mod compare;
 mod disasm;
 mod doctor;

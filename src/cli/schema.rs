@@ -54,6 +54,8 @@ pub(super) enum SchemaName {
     Code,
     /// What disasm --diff gives under --json
     DisasmDiff,
+    /// summary.json of build
+    Build,
     /// A failure under --json
     Error,
 }
@@ -71,6 +73,7 @@ impl SchemaName {
             Self::Disasm => schemars::schema_for!(crate::model::disasm::Disasm),
             Self::Code => schemars::schema_for!(crate::model::code::Code),
             Self::DisasmDiff => schemars::schema_for!(crate::model::disasm::Diff),
+            Self::Build => schemars::schema_for!(crate::model::Build),
             Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Error => schemars::schema_for!(ErrorDocument),

@@ -8,6 +8,7 @@
 //! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
 
 pub mod beside;
+pub mod build;
 pub mod code;
 pub mod comparison;
 pub mod disasm;
@@ -26,6 +27,7 @@ pub mod timeline;
 pub mod trace;
 
 pub use beside::Beside;
+pub use build::Build;
 pub use comparison::Comparison;
 pub use finding::{Classification, Evidence, Finding, Verdict};
 pub use hotspots::HotSpots;

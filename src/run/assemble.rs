@@ -672,7 +672,7 @@ fn localize(imported: &mut Imported, expect: &Expectations, project: &Path) {
 }
 
 /// What the compiler said, from its log, with this machine's paths.
-fn compiler_message(folder: &RunFolder, expect: &Expectations) -> Option<String> {
+pub(super) fn compiler_message(folder: &RunFolder, expect: &Expectations) -> Option<String> {
     let read =
         |name: &str| folder.read(name).ok().map(|b| String::from_utf8_lossy(&b).into_owned());
     let text = ["log/build.stderr", "log/build.stdout"]

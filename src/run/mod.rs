@@ -7,6 +7,7 @@
 
 mod assemble;
 mod blobs;
+mod build;
 mod cancel;
 mod cargo_build;
 mod compare;
@@ -30,6 +31,9 @@ mod said;
 mod selection;
 
 pub use assemble::publish_cubins;
+pub use build::{
+    BuildRun, Built, Emit, Message, Wanted as BuildWanted, messages, publish as publish_build,
+};
 pub use cancel::{Cancel, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, Sides};

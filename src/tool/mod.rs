@@ -34,6 +34,7 @@ pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compiled::{compile_once, compiler_rows};
 pub use plan::draft::{BundleFile, Content, Draft, Expectations, Localized, PlanError};
+pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
 pub use plan::harness::HARNESS;
@@ -44,10 +45,11 @@ pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, reason};
 pub use plan::region::{OUR_DOMAIN, Ours, RangeKind, RegionPath, SeenRegion};
 pub use plan::request::{
-    BuildOptions, Budget, CaptureRange, DeepOptions, JobName, NcuOptions, NsysOptions, Output,
+    Budget, BuildOptions, CaptureRange, DeepOptions, JobName, NcuOptions, NsysOptions, Output,
     Part, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
+pub use plan::wheels::{NVCC, Wheels};
 pub use plan::{check, plan};
 
 /// A tool of the GPU host.

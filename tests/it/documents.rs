@@ -8,6 +8,9 @@ use std::process::Command;
 fn schema(name: &str) -> Option<&'static str> {
     let stem = name.strip_suffix(".json")?;
     let known = ["profile", "run", "env", "inputs", "hotspots", "trace", "compare"];
+    if stem == "summary" {
+        return Some("build");
+    }
     match stem.strip_prefix("plan-") {
         Some(_) => Some("plan"),
         None => known.into_iter().find(|known| *known == stem),

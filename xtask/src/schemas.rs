@@ -20,6 +20,7 @@ const NAMES: &[&str] = &[
     "compare",
     "disasm",
     "code",
+    "build",
     "disasm-diff",
     "plan",
     "error",

@@ -19,7 +19,7 @@ pub(super) fn table(app: &App, document: &Disasm, list: bool) {
             continue;
         }
         text.push_str(&format!(", {}\n", count(kernels, "kernel")));
-        text.push_str(&facts(&input.images).plain(app.style().width, 2));
+        text.push_str(&facts(&input.images, app.style().width));
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
             match image.entries.len() {
@@ -60,7 +60,8 @@ fn images(images: &[Image]) -> Grid {
     grid.without_empty_columns()
 }
 
-fn facts(images: &[Image]) -> Grid {
+/// The facts of every kernel, for a terminal of this width.
+pub(in crate::cli) fn facts(images: &[Image], width: usize) -> String {
     let mut grid = Grid::new(&[
         ("arch", Align::Left),
         ("regs", Align::Right),
@@ -78,7 +79,7 @@ fn facts(images: &[Image]) -> Grid {
             grid.row(row(&image.arch, kernel));
         }
     }
-    grid.without_empty_columns()
+    grid.without_empty_columns().plain(width, 2)
 }
 
 fn row(arch: &str, kernel: &Kernel) -> [String; 10] {

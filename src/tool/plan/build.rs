@@ -6,6 +6,7 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Rung, Step, Success, Word};
 
 use super::draft::{Localized, PlanError};
+use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
 use super::rows::{Ways, table};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
@@ -84,6 +85,21 @@ fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
     ArtifactSpec { path: path.into(), kind: kind.to_owned() }
 }
 
+/// Runs a program of NVIDIA's wheels.
+pub(super) const WHEEL_TOOL: &str = "bin/wheel_tool.py";
+pub(super) const WHEEL_TOOL_TEXT: &str = include_str!("../../../harness/templates/wheel_tool.py");
+
+/// Seconds that fetching the wheels may take.
+pub(super) const FETCH_S: u64 = 30 * 60;
+
+/// Whether the kernel is compiled by nvcc out of NVIDIA's wheels: the host has no other compiler
+/// for it, and the user wants them.
+pub(super) fn by_wheels(wanted: &Wanted<'_>, facts: &HostFacts) -> bool {
+    wanted.options.fetch
+        && compilers(facts, &wanted.spec.entry).is_empty()
+        && path_of(facts, "cc").is_some()
+}
+
 /// What to compile.
 pub(super) struct Wanted<'a> {
     pub(super) spec: &'a KernelSpec,
@@ -128,10 +144,16 @@ pub(super) fn step(
     let mut rungs: Vec<Rung> = compilers(facts, &spec.entry)
         .into_iter()
         .filter_map(|compiler| match compiler {
-            Compiler::Nvcc => Some(nvcc_rung(wanted, path_of(facts, "nvcc")?)),
+            Compiler::Nvcc => {
+                Some(nvcc_rung(wanted, "build.nvcc", vec![path_of(facts, "nvcc")?.into()]))
+            }
             Compiler::Nvrtc => Some(nvrtc_rung(wanted, path_of(facts, "nvrtc")?)),
         })
         .collect();
+    if by_wheels(wanted, facts) {
+        let nvcc = vec![PythonEnv::python(), Word::in_job(WHEEL_TOOL), "nvcc".into()];
+        rungs.push(nvcc_rung(wanted, "build.wheels", nvcc));
+    }
     if rungs.is_empty() {
         return Err(PlanError::NoCompiler {
             source_name: sources.source.clone(),
@@ -154,10 +176,9 @@ pub(super) fn step(
 }
 
 /// `nvcc`, in the build folder so that `--keep` leaves the PTX there.
-fn nvcc_rung(wanted: &Wanted<'_>, nvcc: &str) -> Rung {
+fn nvcc_rung(wanted: &Wanted<'_>, id: &str, mut argv: Vec<Word>) -> Rung {
     let Wanted { spec, sources, arch, options } = wanted;
     let stem = stem(spec);
-    let mut argv: Vec<Word> = vec![nvcc.into()];
     match options.output {
         _ if wanted.library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Word::from)),
         Output::Ptx => argv.push("-ptx".into()),
@@ -184,7 +205,7 @@ fn nvcc_rung(wanted: &Wanted<'_>, nvcc: &str) -> Rung {
         // The source as the device's compiler takes it: nvcc has no later form that can be read.
         artifacts.push(artifact(format!("{BUILD}/{stem}*.cpp1.ii"), "ir"));
     }
-    rung("build.nvcc", argv, BTreeMap::new(), product, artifacts)
+    rung(id, argv, BTreeMap::new(), product, artifacts)
 }
 
 /// NVRTC through the runner.

@@ -22,6 +22,7 @@ pub(crate) mod build;
 mod case;
 pub(crate) mod compiled;
 pub(crate) mod draft;
+pub(crate) mod dsl;
 pub(crate) mod facts;
 mod faults;
 pub(crate) mod filter;
@@ -37,6 +38,7 @@ pub(crate) mod region;
 pub(crate) mod request;
 pub(crate) mod rows;
 pub(crate) mod sections;
+pub(crate) mod wheels;
 
 use draft::{Draft, PlanError};
 use planner::{KernelTarget, Planner};

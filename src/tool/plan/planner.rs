@@ -13,7 +13,7 @@ use super::harness::{self, Jobs};
 use super::ladder::{self, Ladder, artifact};
 use super::request::{Part, Program, Request, Survey, Toolbox, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
-use super::{arch, build, reason};
+use super::{arch, build, reason, wheels};
 use crate::kernel::{KernelSpec, Mode, SourceTree};
 use crate::tool::{nsys, nvidia_smi};
 
@@ -196,6 +196,12 @@ impl<'a> Planner<'a> {
         } else {
             let KernelTarget { spec, sources, arch, .. } = target;
             let wanted = build::Wanted { spec, sources, arch, options: &self.request.build };
+            if build::by_wheels(&wanted, self.facts) {
+                let environment = wheels::NVCC.environment();
+                self.files.extend(environment.files());
+                self.files.push(BundleFile::text(build::WHEEL_TOOL, build::WHEEL_TOOL_TEXT));
+                self.steps.push(environment.step(build::FETCH_S));
+            }
             match build::step(&wanted, self.facts, self.request.timeout_s) {
                 Ok(step) => self.steps.push(step),
                 // Without a GPU the reference still runs; the code is then not known. Whoever names

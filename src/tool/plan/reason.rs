@@ -331,6 +331,12 @@ pub static REASONS: &[Reason] = &[
         "the compiler's messages are above",
     ),
     row(
+        "nothing_compiled",
+        Side::Kernel,
+        "the file compiles nothing",
+        "define `compile_kernel(problem_sizes)`: docs/build.md shows one for each DSL",
+    ),
+    row(
         "arch_unsupported",
         Side::Tool,
         "the compiler does not know the architecture",

@@ -118,6 +118,8 @@ pub struct BuildOptions {
     pub keep_ir: bool,
     /// Further flags, behind those of kernel.toml.
     pub flags: Vec<String>,
+    /// NVIDIA's wheels may be fetched to a host that has no compiler.
+    pub fetch: bool,
 }
 
 impl Request {

@@ -1,0 +1,115 @@
+"""The CuTe DSL side of build_dsl.py.
+
+The DSL compiles, writes its dumps, and only then loads the module, which needs a driver. Where there
+is none, version 4.4 raises `CudaDriverDependencyError` at that point: the compilation is whole all
+the same, and the kernel file goes on with an object that cannot be launched.
+"""
+
+import glob
+import os
+import shlex
+
+DUMPS = "dumps"
+
+
+class NotLoaded:
+    """A compiled function that was not loaded: this machine has no driver."""
+
+    def __call__(self, *_, **__):
+        raise RuntimeError("the kernel was compiled for another machine, and cannot be called here")
+
+
+def prepare(build):
+    job = build.job
+    os.makedirs(DUMPS, exist_ok=True)
+    settings = {
+        "CUTE_DSL_ARCH": job["arch"],
+        "CUTE_DSL_DUMP_DIR": os.path.abspath(DUMPS),
+        "CUTE_DSL_KEEP_PTX": "1",
+        "CUTE_DSL_KEEP_CUBIN": "1" if job["cubin"] else "0",
+        # Where compiling fails, the IR is what there is to look at.
+        "CUTE_DSL_KEEP_IR": "1",
+        "CUTE_DSL_DISABLE_FILE_CACHING": "1",
+        "CUTE_DSL_LINEINFO": "1",
+        "CUTE_DSL_PRINT_IR": "1" if job["print_ir"] else "0",
+    }
+    if job["log_level"] is not None:
+        settings |= {"CUTE_DSL_LOG_TO_CONSOLE": "1", "CUTE_DSL_LOG_LEVEL": str(job["log_level"])}
+    os.environ.update(settings)
+    options = list(job["options"])
+    if job["opt_level"] is not None:
+        options = ["--opt-level", str(job["opt_level"]), *options]
+    build.record["options"] = options
+    import cutlass
+    from cutlass.base_dsl import compiler
+
+    build.record["compiler"] = "nvidia-cutlass-dsl " + getattr(cutlass, "__version__", "")
+    hook(build, compiler, options)
+
+
+def hook(build, compiler, options):
+    """Adds the options to every `cute.compile`, and lets compiling without a driver count."""
+    plain = compiler.CompileCallable._compile
+
+    def compile(self, function, *args, **kwargs):
+        given = kwargs.get("options")
+        if options and (given is None or isinstance(given, str)):
+            kwargs["options"] = " ".join([given or "", shlex.join(options)]).strip()
+        before = products()
+        try:
+            made = plain(self, function, *args, **kwargs)
+        except Exception as error:
+            if not for_want_of_a_driver(error) or products() == before:
+                raise
+            build.note("the compiled module was not loaded: this machine has no CUDA driver")
+            made = NotLoaded()
+        build.objects.append(made)
+        return made
+
+    compiler.CompileCallable._compile = compile
+
+
+def products():
+    return sorted(glob.glob(f"{DUMPS}/*.ptx") + glob.glob(f"{DUMPS}/*.cubin"))
+
+
+def for_want_of_a_driver(error):
+    while error is not None:
+        if type(error).__name__ == "CudaDriverDependencyError":
+            return True
+        error = getattr(error, "cause", None) or error.__cause__ or error.__context__
+    return False
+
+
+def compile_all(build, module):
+    build.compile_kernel(module, lambda made: None)
+    if not products():
+        build.nothing()
+
+
+def collect(build):
+    """Sorts the dumps by kind; a unit is what one compilation left."""
+    job = build.job
+    files = sorted(glob.glob(f"{DUMPS}/*"), key=os.path.getmtime)
+    units = {}
+    for path in files:
+        name = os.path.basename(path)
+        if name.endswith(".mlir"):
+            key = name.removeprefix("cute_dsl_").removesuffix(".mlir")
+        else:
+            key = name.rsplit(".", 2)[0]
+        units.setdefault(key, []).append(path)
+    failed = build.record["status"] != "ok"
+    for key, paths in units.items():
+        unit = {"function": key}
+        for path in paths:
+            extension = path.rsplit(".", 1)[1]
+            kind = "ir" if extension == "mlir" else extension
+            # An empty cubin is what a failed ptxas leaves.
+            if kind not in ("ir", "ptx", "cubin") or not os.path.getsize(path):
+                continue
+            if kind == "ir" and not (job["keep_ir"] or failed):
+                continue
+            with open(path, "rb") as file:
+                unit[kind] = build.keep(kind, f"{job['stem']}.{job['arch']}.{extension}", file.read())
+        build.record["units"].append(unit)

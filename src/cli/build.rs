@@ -1,0 +1,189 @@
+//! `rgpu build`: a kernel compiled, with no GPU, and what came of it in one table.
+
+mod args;
+mod fetch;
+mod request;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+pub(super) use args::BuildArgs;
+
+use super::app::{App, Status};
+use super::disasm;
+use super::progress::Live;
+use super::session::{self, Voice};
+use crate::error::{Exit, Failure, Result};
+use crate::model::Build;
+use crate::remote::RemoteSpec;
+use crate::run::{BuildRun, BuildWanted, Built, Desk, Reporter, Said, publish_build};
+use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
+use request::Asked;
+use show::Places;
+
+/// Builds.
+pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
+    if args.events.as_deref() == Some("-") {
+        return Err(Failure::new(Exit::Usage, "usage", "stdout is taken by the result")
+            .hint("write the events to a file: `--events FILE`"));
+    }
+    let mut asked = request::resolve(app, args)?;
+    for assumption in &asked.assumptions {
+        app.say(&format!("assumed: {assumption}"));
+    }
+    let spec = session::spec(app, args.remote.as_deref())?;
+    if let BuildWanted::Dsl(build) = &asked.wanted {
+        fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
+    }
+    let (ptx, out) = destination(args.out.as_deref());
+    let now = jiff::Timestamp::now();
+    let id = args
+        .run_id
+        .clone()
+        .unwrap_or_else(|| Runs::fresh_id(&format!("{}-build", asked.name), now));
+    let folder = RunFolder::create(&app.config.runs_dir.value, &id, out.as_deref())?;
+    let mut record = RunRecord {
+        schema: "rgpu.run/1".to_owned(),
+        id,
+        started: now.to_string(),
+        title: format!("build {}", asked.name),
+        command: "build".to_owned(),
+        argv: app.argv.clone(),
+        mode: String::new(),
+        kernel: asked.name.clone(),
+        remote: spec.name.clone(),
+        address: spec.url.clone(),
+        labels: Default::default(),
+        jobs: Vec::new(),
+        state: RunState::Running,
+        exit: None,
+        program_exit: None,
+        seconds: 0.0,
+    };
+    folder.save(&record)?;
+    folder.write_json("inputs.json", &asked.inputs)?;
+    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
+    let begun = Instant::now();
+    let mut built = carry_out(app, args, &asked, &spec, &folder, &mut record);
+    // The host has no compiler: the user may want one fetched.
+    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut asked.wanted)
+        && failure.code == "no_compiler"
+        && !request.build.fetch
+    {
+        match fetch::nvcc(app, &spec, failure) {
+            Ok(()) => {
+                request.build.fetch = true;
+                built = carry_out(app, args, &asked, &spec, &folder, &mut record);
+            }
+            Err(failure) => built = Err(failure),
+        }
+    }
+    if args.yes && built.as_ref().is_ok_and(|(build, _)| build.by_wheels()) {
+        fetch::wanted_nvcc(app, &spec);
+    }
+    record.seconds = begun.elapsed().as_secs_f64();
+    finish(app, &folder, record, built, ptx)
+}
+
+/// `--out`: a file for the main PTX, or the run's own folder.
+fn destination(out: Option<&Path>) -> (Option<PathBuf>, Option<PathBuf>) {
+    match out {
+        Some(path) if path.extension().is_some_and(|e| e == "ptx") => (Some(path.to_owned()), None),
+        other => (None, other.map(Path::to_owned)),
+    }
+}
+
+fn carry_out(
+    app: &App,
+    args: &BuildArgs,
+    asked: &Asked,
+    spec: &RemoteSpec,
+    folder: &RunFolder,
+    record: &mut RunRecord,
+) -> Result<Built> {
+    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+    let id = record.id.clone();
+    let voice =
+        Voice { live, events: args.events.as_deref(), accept_new: args.accept_new, run: &id };
+    app.block_on(async {
+        let open = session::open(app, spec.clone(), voice).await?;
+        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+        let mut desk = Desk { folder, record, reporter: &mut reporter, cancel, input: None };
+        let run = BuildRun {
+            wanted: asked.wanted.clone(),
+            name: asked.name.clone(),
+            source: asked.source.clone(),
+            emit: asked.emit,
+            spec,
+            cache: session::facts_cache(app, spec),
+            programs: &programs,
+            nvdisasm: asked.emit.sass.then(|| disasm::found(app)).flatten(),
+            now_s: jiff::Timestamp::now().as_second(),
+        };
+        let built = run.run(&mut follow, &mut desk).await;
+        let exit = match &built {
+            Ok((_, Some(failure))) | Err(failure) => failure.exit as u8,
+            Ok(_) => 0,
+        };
+        reporter.say(&Said::Finished { exit });
+        follow.close().await;
+        built
+    })
+}
+
+fn finish(
+    app: &App,
+    folder: &RunFolder,
+    mut record: RunRecord,
+    built: Result<Built>,
+    ptx: Option<PathBuf>,
+) -> Result<Status> {
+    let (build, failure) = match built {
+        Ok((build, failure)) => (Some(build), failure),
+        Err(failure) => (None, Some(failure)),
+    };
+    record.state = match &failure {
+        Some(failure) if failure.exit == Exit::Cancelled => RunState::Cancelled,
+        Some(_) => RunState::Failed,
+        None => RunState::Done,
+    };
+    record.exit = Some(failure.as_ref().map_or(0, |failure| failure.exit as u8));
+    folder.save(&record)?;
+    let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
+    let Some(build) = build else {
+        return Err(failure.unwrap_or_else(|| Failure::new(Exit::Bug, "bug", "nothing was built")));
+    };
+    folder.write_json("summary.json", &build)?;
+    if let Some(failure) = failure {
+        if !build.code.is_empty() && !app.global.json {
+            show::result(app, &build, folder.path(), &Places::default());
+        }
+        return Err(failure
+            .log(short(&folder.path().join("log")))
+            .hint(format!("everything that is known of it: {}", short(folder.path()))));
+    }
+    let places = publish(app, &build, folder, ptx)?;
+    match app.global.json {
+        true => app.print_json(&build)?,
+        false => show::result(app, &build, folder.path(), &places),
+    }
+    Ok(0)
+}
+
+/// Puts copies where the user expects them.
+fn publish(app: &App, build: &Build, folder: &RunFolder, ptx: Option<PathBuf>) -> Result<Places> {
+    let disk = |e: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
+    };
+    let cubins = publish_build(build, folder.path(), &app.config.runs_dir.value).map_err(disk)?;
+    if let Some(to) = &ptx {
+        let Some(main) = &build.main_ptx else {
+            return Err(Failure::new(Exit::Usage, "usage", "there is no PTX to write")
+                .file(to.display())
+                .hint("`--emit` must have `ptx` in it"));
+        };
+        atomic::write(to, &folder.read(main)?).map_err(|e| disk(e).file(to.display()))?;
+    }
+    Ok(Places { cubins, ptx })
+}

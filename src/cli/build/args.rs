@@ -1,0 +1,152 @@
+//! What `rgpu build` takes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::profile::duration;
+use crate::tool;
+
+/// Compile a kernel with no GPU: PTX, CUBIN, SASS, registers and spills
+///
+/// CUDA kernels through nvcc or NVRTC of this machine or of a host, CuTe DSL and Triton files in a
+/// pinned Python environment that is made on first use.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(in crate::cli) struct BuildArgs {
+    /// A source: a .cu file, or with --dsl a .py file
+    #[arg(value_name = "FILE", conflicts_with = "kernel", required_unless_present = "kernel")]
+    pub file: Option<String>,
+
+    /// The kernel: a name of `rgpu kernels list`, or a folder with kernel.toml
+    #[arg(long, short = 'K', value_name = "NAME|PATH")]
+    pub kernel: Option<String>,
+
+    /// The file is a kernel of this Python DSL
+    #[arg(long, value_enum, value_name = "DSL", conflicts_with = "kernel")]
+    pub dsl: Option<Dsl>,
+
+    /// Compile for this architecture, e.g. sm_90a or sm_100a [default: the GPU's, else kernel.toml's first]
+    #[arg(long, value_name = "SM")]
+    pub arch: Option<String>,
+
+    /// Sizes, as for profile; a DSL file's compile_kernel gets them as tuples
+    #[arg(long, value_name = "SIZES", allow_hyphen_values = true)]
+    pub problem_sizes: Vec<String>,
+
+    /// What is kept; `ptx` alone makes no cubin
+    #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', default_values = ["ptx", "cubin", "sass"])]
+    pub emit: Vec<Kind>,
+
+    /// Keep what stands between source and PTX, as `--emit …,ir` does
+    #[arg(long)]
+    pub keep_ir: bool,
+
+    /// Optimisation level of the code
+    #[arg(long, value_name = "0-3", value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub opt_level: Option<u8>,
+
+    /// Anything else for nvcc, NVRTC, cute.compile or Triton's ptxas, as one string
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub compile_options: Option<String>,
+
+    /// Level of the DSL's own log
+    #[arg(long, value_enum, value_name = "LEVEL", help_heading = "DSL")]
+    pub log_level: Option<LogLevel>,
+
+    /// Let the DSL print its IR into the log
+    #[arg(long, help_heading = "DSL")]
+    pub print_ir: bool,
+
+    /// Fetch compilers that are not there without asking
+    #[arg(long, short)]
+    pub yes: bool,
+
+    /// FILE.ptx: the main PTX goes there; DIR: this run's own folder, absent or empty
+    #[arg(long, value_name = "FILE.ptx|DIR")]
+    pub out: Option<PathBuf>,
+
+    /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port
+    #[arg(long, short, value_name = "REMOTE", help_heading = "Where")]
+    pub remote: Option<String>,
+
+    /// Accept the key of a host never seen before
+    #[arg(long, help_heading = "Where")]
+    pub accept_new: bool,
+
+    /// Time that compiling may take, e.g. 90s, 10m
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub timeout: Duration,
+
+    /// The run's name; refused when taken
+    #[arg(long, value_name = "NAME")]
+    pub run_id: Option<String>,
+
+    /// Write everything the run says as JSON lines
+    #[arg(long, value_name = "FILE|-")]
+    pub events: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rgpu build --kernel wagmiv67 --arch sm_100a
+  rgpu build --kernel vecadd --arch sm_90a --emit ptx --out vecadd.ptx
+  rgpu build kernel.py --dsl cute --arch sm_100a --problem-sizes '80,4096,7168,1;40,7168,2048,1'
+  rgpu build kernel.py --dsl triton --arch sm_100a --keep-ir";
+
+/// A Python DSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Dsl {
+    /// NVIDIA's CuTe DSL
+    Cute,
+    /// Triton
+    Triton,
+}
+
+impl Dsl {
+    pub(in crate::cli) fn known(self) -> tool::Dsl {
+        match self {
+            Self::Cute => tool::Dsl::Cute,
+            Self::Triton => tool::Dsl::Triton,
+        }
+    }
+}
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Kind {
+    /// PTX
+    Ptx,
+    /// The machine code
+    Cubin,
+    /// Its listing
+    Sass,
+    /// What stands between source and PTX: MLIR, TTIR, LLVM; of nvcc the preprocessed source
+    Ir,
+}
+
+/// Levels of Python's logging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum LogLevel {
+    /// Everything
+    Debug,
+    /// What is done
+    Info,
+    /// What may be wrong
+    Warning,
+    /// What is wrong
+    Error,
+}
+
+impl LogLevel {
+    /// As Python counts them.
+    pub(in crate::cli) fn number(self) -> u32 {
+        match self {
+            Self::Debug => 10,
+            Self::Info => 20,
+            Self::Warning => 30,
+            Self::Error => 40,
+        }
+    }
+}

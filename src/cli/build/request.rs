@@ -1,0 +1,229 @@
+//! From flags to what is compiled.
+
+use std::path::{Path, PathBuf};
+
+use super::args::{BuildArgs, Dsl, Kind};
+use crate::cli::app::App;
+use crate::cli::kernels::places;
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::{
+    ARCHITECTURES, FIRST_FAMILY, FIRST_SPECIFIC, Mode, Selection, find, known_arch,
+};
+use crate::run::{BuildWanted, CaseSizes, Emit, InputsRecord, digest_file};
+use crate::tool::{BuildOptions, DslBuild, Output, Part, Request, Target};
+
+/// What the command line asks for.
+pub(super) struct Asked {
+    pub(super) wanted: BuildWanted,
+    /// The kernel's name.
+    pub(super) name: String,
+    pub(super) source: PathBuf,
+    pub(super) emit: Emit,
+    pub(super) assumptions: Vec<String>,
+    pub(super) inputs: InputsRecord,
+}
+
+/// The architecture of a DSL's kernel when none is asked for: the files are for Blackwell more
+/// often than for anything else.
+const DSL_ARCH: &str = "sm_100a";
+
+/// Resolves the command line.
+///
+/// # Errors
+/// Unknown kernels and architectures, wrong sizes, flags that do not go together.
+pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<Asked> {
+    if let Some(arch) = args.arch.as_deref().filter(|arch| !known_arch(arch)) {
+        return Err(unknown_arch(arch));
+    }
+    let emit = emit(args);
+    let options = words(args.compile_options.as_deref())?;
+    match (&args.dsl, &args.kernel, &args.file) {
+        (Some(dsl), _, Some(file)) => of_dsl(args, *dsl, Path::new(file), emit, options),
+        (None, None, Some(file)) if is_python(file) => {
+            Err(usage(format!("`{file}` is Python: which DSL is it?"))
+                .hint(format!("rgpu build {file} --dsl cute"))
+                .hint(format!("rgpu build {file} --dsl triton")))
+        }
+        (None, Some(name), _) | (None, None, Some(name)) => {
+            of_kernel(app, args, name, emit, options)
+        }
+        _ => Err(usage("nothing to build".to_owned()).hint("rgpu build --kernel vecadd")),
+    }
+}
+
+fn usage(what: String) -> Failure {
+    Failure::new(Exit::Usage, "usage", what)
+}
+
+fn is_python(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "py")
+}
+
+fn unknown_arch(arch: &str) -> Failure {
+    let numbers: Vec<String> = ARCHITECTURES.iter().map(u32::to_string).collect();
+    Failure::new(Exit::Usage, "unknown_arch", format!("`{arch}` is no architecture known here"))
+        .hint(format!("known: sm_{}", numbers.join(" sm_")))
+        .hint(format!(
+            "from sm_{FIRST_SPECIFIC} on with `a` behind (sm_100a: all features), from sm_{FIRST_FAMILY} on with `f` too"
+        ))
+}
+
+fn emit(args: &BuildArgs) -> Emit {
+    let has = |kind| args.emit.contains(&kind);
+    Emit { ptx: has(Kind::Ptx), cubin: has(Kind::Cubin), sass: has(Kind::Sass) }
+}
+
+fn keep_ir(args: &BuildArgs) -> bool {
+    args.keep_ir || args.emit.contains(&Kind::Ir)
+}
+
+/// Whether machine code is made at all.
+fn makes_cubin(emit: Emit) -> bool {
+    emit.cubin || emit.sass || !emit.ptx
+}
+
+/// Options split as a shell would; no shell ever sees them.
+fn words(text: Option<&str>) -> Result<Vec<String>> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    shlex::split(text)
+        .ok_or_else(|| usage(format!("`--compile-options`: a quote is not closed in `{text}`")))
+}
+
+fn of_kernel(
+    app: &App,
+    args: &BuildArgs,
+    name: &str,
+    emit: Emit,
+    options: Vec<String>,
+) -> Result<Asked> {
+    let of_dsl = [("--log-level", args.log_level.is_some()), ("--print-ir", args.print_ir)];
+    if let Some((flag, _)) = of_dsl.iter().find(|(_, given)| *given) {
+        return Err(usage(format!("`{flag}` is for the kernels of a DSL"))
+            .hint("nvcc says more with `--compile-options='--dryrun'`, ptxas with `-Xptxas=-v`"));
+    }
+    let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+    let spec = loaded.spec;
+    if spec.language != "cuda" {
+        return Err(usage(format!("`{}` is a kernel in {}", spec.name, spec.language))
+            .hint(format!("rgpu build {} --dsl cute, or --dsl triton", spec.source.display())));
+    }
+    let selection = match args.problem_sizes.is_empty() {
+        true => Selection::Default,
+        false => Selection::Given(args.problem_sizes.clone()),
+    };
+    let data_sets = spec.cases(&selection).map_err(Failure::from)?;
+    let cases = data_sets.iter().map(|set| CaseSizes {
+        name: set.name.clone(),
+        vars: set.vars.clone(),
+        groups: set.groups.iter().map(|group| group.sizes.clone()).collect(),
+    });
+    let inputs = InputsRecord {
+        schema: "rgpu.inputs/1".to_owned(),
+        seed: 0,
+        cases: cases.collect(),
+        files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
+    };
+    let sources = spec.sources().map_err(Failure::from)?;
+    let target = Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: 0 };
+    let mut request = Request::new(Mode::Verify, target);
+    request.part = Part::Build;
+    request.arch.clone_from(&args.arch);
+    request.timeout_s = args.timeout.as_secs().max(1);
+    let level = args.opt_level.map(|level| format!("-Xptxas=-O{level}"));
+    request.build = BuildOptions {
+        output: if makes_cubin(emit) { Output::Cubin } else { Output::Ptx },
+        keep_ir: keep_ir(args),
+        flags: level.into_iter().chain(options).collect(),
+        fetch: args.yes,
+    };
+    Ok(Asked {
+        wanted: BuildWanted::Kernel(Box::new(request)),
+        name: spec.name,
+        source: spec.source,
+        emit,
+        assumptions: loaded.assumptions,
+        inputs,
+    })
+}
+
+fn of_dsl(
+    args: &BuildArgs,
+    dsl: Dsl,
+    file: &Path,
+    emit: Emit,
+    options: Vec<String>,
+) -> Result<Asked> {
+    if !is_python(&file.display().to_string()) {
+        return Err(usage(format!("`{}` is no Python file", file.display()))
+            .hint("`--dsl` takes a .py; a .cu is built without it"));
+    }
+    let cases = cases(&args.problem_sizes)?;
+    let inputs = InputsRecord {
+        schema: "rgpu.inputs/1".to_owned(),
+        seed: 0,
+        cases: Vec::new(),
+        files: vec![digest(file)?],
+    };
+    let build = DslBuild {
+        dsl: dsl.known(),
+        file: file.to_owned(),
+        arch: args.arch.clone().unwrap_or_else(|| DSL_ARCH.to_owned()),
+        cases,
+        cubin: makes_cubin(emit),
+        keep_ir: keep_ir(args),
+        opt_level: args.opt_level,
+        options,
+        log_level: args.log_level.map(super::args::LogLevel::number),
+        print_ir: args.print_ir,
+        timeout_s: args.timeout.as_secs().max(1),
+        log_bytes: None,
+    };
+    let assumed = args.arch.is_none().then(|| format!("compiled for {DSL_ARCH}"));
+    Ok(Asked {
+        name: build.stem(),
+        source: file.to_owned(),
+        wanted: BuildWanted::Dsl(build),
+        emit,
+        assumptions: assumed.into_iter().collect(),
+        inputs,
+    })
+}
+
+fn digest(path: &Path) -> Result<crate::run::InputDigest> {
+    digest_file(path).map_err(|e| {
+        Failure::new(Exit::Config, "missing_source", "the source cannot be read")
+            .file(path.display())
+            .cause(e)
+    })
+}
+
+/// Cases of groups of whole numbers: `|` parts cases, `;` groups, `,` values.
+fn cases(flags: &[String]) -> Result<Vec<Vec<Vec<i64>>>> {
+    let value = |text: &str| {
+        text.trim().replace('_', "").parse::<i64>().map_err(|_| {
+            Failure::new(
+                Exit::Config,
+                "bad_sizes",
+                format!("`{}` in `--problem-sizes` is no whole number", text.trim()),
+            )
+            .hint("a DSL file has no names for its sizes: '80,4096,7168,1;40,7168,2048,1'")
+        })
+    };
+    let group = |text: &str| text.split(',').map(value).collect::<Result<Vec<i64>>>();
+    let case = |text: &str| text.split(';').map(group).collect::<Result<Vec<_>>>();
+    flags.iter().flat_map(|flag| flag.split('|')).map(case).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_a_dsl_file_are_cases_of_groups() {
+        let of = |text: &str| cases(&[text.to_owned()]);
+        assert_eq!(of("1,2;3,4").unwrap(), [[[1, 2], [3, 4]]]);
+        assert_eq!(of("1|2_000").unwrap(), [[[1]], [[2000]]]);
+        assert_eq!(of("m=1").unwrap_err().code, "bad_sizes");
+        assert!(cases(&[]).unwrap().is_empty());
+    }
+}

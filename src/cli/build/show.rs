@@ -1,0 +1,64 @@
+//! What a user sees of a build.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::app::App;
+use crate::cli::disasm;
+use crate::cli::terminal::safe;
+use crate::model::Build;
+use crate::model::build::Status;
+
+/// The result: one table of resources, then where everything is.
+pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
+    let mut text = format!("{}  {} for {}", build.kernel, build.language, build.arch);
+    if !build.compiler.is_empty() {
+        text += &format!(", {}", build.compiler);
+    }
+    text += "\n";
+    let mut tools = Vec::new();
+    for input in &build.code {
+        text += &disasm::facts(&input.images, app.style().width);
+        tools.extend(input.images.iter().filter_map(|image| image.tool.clone()));
+        let entries = input.images.iter().flat_map(|image| &image.entries);
+        for entry in entries {
+            text += &format!("  PTX of {entry}\n");
+        }
+    }
+    if build.status == Status::Done {
+        text += "\n";
+        let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
+        let in_run = |kind: &str| -> Vec<PathBuf> {
+            let files = build.files.iter().filter(|f| f.kind == kind);
+            files.map(|f| folder.join(&f.path)).collect()
+        };
+        let ptx = places.ptx.iter().cloned().chain(in_run("ptx")).collect();
+        let sass = build.code.iter().flat_map(|input| &input.images);
+        let sass = sass.flat_map(|image| &image.files).map(|file| folder.join(file)).collect();
+        tools.dedup();
+        let by = tools.first().filter(|tool| tool.starts_with("rgpu"));
+        let lists: [(&str, Vec<PathBuf>, &str); 4] = [
+            ("PTX", ptx, ""),
+            ("CUBIN", places.cubins.clone(), ""),
+            ("SASS", sass, by.map_or("", |_| "  (no operands: no nvdisasm here)")),
+            ("IR", in_run("ir"), ""),
+        ];
+        for (title, paths, remark) in lists {
+            for path in paths {
+                text += &format!("  {title:<6}{}{remark}\n", short(&path));
+            }
+        }
+        text += &format!("  run   {}\n", short(folder));
+    }
+    // Names come from files and compilers.
+    app.print(&safe(text.as_bytes()));
+    for note in &build.notes {
+        app.say(&safe(format!("note: {note}").as_bytes()));
+    }
+}
+
+/// Where copies of results were put.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) cubins: Vec<PathBuf>,
+    pub(super) ptx: Option<PathBuf>,
+}

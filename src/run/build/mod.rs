@@ -1,0 +1,327 @@
+//! A kernel compiled and nothing else: one plan, the files that came back, what they hold, and on
+//! failure everything that helps to see why.
+
+mod dsl_record;
+mod messages;
+
+pub use messages::{Message, messages};
+
+use std::path::{Path, PathBuf};
+
+use rgpu_protocol::Outcome;
+use rgpu_protocol::pattern::strip_ansi;
+
+use super::assemble::compiler_message;
+use super::blobs::submission;
+use super::disasm::{self, Nvdisasm, What};
+use super::facts::FactsCache;
+use super::job::{self, Desk, JobEnd};
+use super::outcome;
+use super::programs::Programs;
+use super::provenance::EnvRecord;
+use crate::bundle::{self, DEFAULT_LIMIT, Packer};
+use crate::error::{Exit, Failure, Result, Side};
+use crate::import::gpu_code::Shown;
+use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
+use crate::model::disasm::Input;
+use crate::remote::{Follow, Remote, RemoteSpec};
+use crate::store::RunFolder;
+use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
+use dsl_record::DslRecord;
+
+/// What is compiled.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// A kernel of kernel.toml or a bare .cu.
+    Kernel(Box<Request>),
+    /// A file of a Python DSL.
+    Dsl(DslBuild),
+}
+
+/// Which results are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emit {
+    /// PTX.
+    pub ptx: bool,
+    /// Cubins.
+    pub cubin: bool,
+    /// Listings of the cubins.
+    pub sass: bool,
+}
+
+/// Everything a build needs.
+pub struct BuildRun<'a> {
+    /// What.
+    pub wanted: Wanted,
+    /// The kernel's name.
+    pub name: String,
+    /// Its source.
+    pub source: PathBuf,
+    /// What is kept.
+    pub emit: Emit,
+    /// The remote's definition.
+    pub spec: &'a RemoteSpec,
+    /// Its facts, kept from run to run.
+    pub cache: FactsCache,
+    /// Our programs for the host.
+    pub programs: &'a Programs,
+    /// For the operands of listings, where there is one.
+    pub nvdisasm: Option<Nvdisasm>,
+    /// Unix seconds.
+    pub now_s: i64,
+}
+
+/// What came of it: the document, and why it is not whole.
+pub type Built = (Box<Build>, Option<Failure>);
+
+impl BuildRun<'_> {
+    /// Compiles, and looks at what came of it.
+    ///
+    /// # Errors
+    /// Whatever left nothing to tell: the link, the host, no compiler, our disk, a cancel. Code that
+    /// does not compile is told in the document.
+    pub async fn run(self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Built> {
+        let mut draft = self.draft(follow, desk).await?;
+        let mut again = true;
+        let (end, expect) = loop {
+            let expect = draft.expect.clone();
+            match self.carry(follow, draft, desk).await {
+                Err(failure) if failure.code == "facts_changed" && again => {
+                    again = false;
+                    self.cache.forget();
+                    draft = self.draft(follow, desk).await?;
+                }
+                end => break (end?, expect),
+            }
+        };
+        if end.outcome == Some(Outcome::Cancelled) {
+            return Err(job::cancelled());
+        }
+        self.finish(follow.remote(), desk, &end, &expect)
+    }
+
+    async fn draft(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Draft> {
+        let job = JobName { run: desk.record.id.clone(), sequence: 1 };
+        let source = self.source.parent().unwrap_or(Path::new(""));
+        let request = match &self.wanted {
+            Wanted::Dsl(build) => {
+                desk.folder.write_json("env.json", &EnvRecord::new(None, source))?;
+                return Ok(build.plan(&job));
+            }
+            Wanted::Kernel(request) => request,
+        };
+        let facts = match self.cache.load(self.now_s) {
+            Some(facts) => facts,
+            None => {
+                let programs = self.programs;
+                self.cache.ask(follow, self.spec, programs, self.now_s, desk.reporter).await?
+            }
+        };
+        desk.folder.write_json("env.json", &EnvRecord::new(Some(facts.clone()), source))?;
+        let toolbox = Toolbox { runner: self.programs.runner.clone(), collector: None };
+        Ok(tool::plan(request, &facts, &toolbox, &job)?)
+    }
+
+    async fn carry(
+        &self,
+        follow: &mut Follow,
+        draft: Draft,
+        desk: &mut Desk<'_>,
+    ) -> Result<JobEnd> {
+        let name = draft.plan.job.clone();
+        let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
+        desk.folder.write_json("plan-1.json", &bundle.plan)?;
+        desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
+        job::submit(follow, &submission(bundle.plan, bundle.blobs), desk).await?;
+        job::follow_to_end(follow, &name, &[], desk).await
+    }
+
+    fn finish(
+        &self,
+        remote: &dyn Remote,
+        desk: &Desk<'_>,
+        end: &JobEnd,
+        expect: &Expectations,
+    ) -> Result<Built> {
+        let folder = desk.folder;
+        let record = DslRecord::read(folder);
+        let mut build = self.document(end, expect, &record);
+        build.run.clone_from(&desk.record.id);
+        let failure = match &end.outcome {
+            Some(Outcome::Done) => None,
+            _ => Some(self.failure(remote, folder, end, expect, &record, &mut build)?),
+        };
+        self.look(folder, &mut build);
+        if build.compiler.is_empty() {
+            build.compiler = compiler(end, &build);
+        }
+        if failure.is_none() {
+            self.drop_unwanted(folder, &mut build);
+        }
+        build.main_ptx =
+            build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
+        Ok((Box::new(build), failure))
+    }
+
+    fn document(&self, end: &JobEnd, expect: &Expectations, record: &DslRecord) -> Build {
+        let mut build = Build {
+            schema: SCHEMA.to_owned(),
+            rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: self.name.clone(),
+            source: self.source.display().to_string(),
+            arch: expect.arch.clone(),
+            compiler: record.compiler.clone(),
+            notes: expect.notes.iter().chain(&record.notes).cloned().collect(),
+            ..Build::default()
+        };
+        match &self.wanted {
+            Wanted::Kernel(request) => {
+                if let Target::Kernel { spec, .. } = &request.target {
+                    build.language = spec.language.to_owned();
+                    build.options = spec.flags.clone();
+                }
+                build.options.extend(request.build.flags.iter().cloned());
+            }
+            Wanted::Dsl(asked) => {
+                build.language = asked.dsl.name().to_owned();
+                build.options.clone_from(&record.options);
+                build.log = Some(LogSettings { level: asked.log_level, print_ir: asked.print_ir });
+            }
+        }
+        let compiling = end.rungs.iter().filter(|r| r.step == "build");
+        for rung in compiling {
+            build.seconds += rung.seconds;
+            build.commands.push(rung.argv.clone());
+        }
+        build.files = end.files.iter().map(|f| f.artifact.clone()).collect();
+        build
+    }
+
+    /// Says why it failed, in the document and as the failure of the command.
+    fn failure(
+        &self,
+        remote: &dyn Remote,
+        folder: &RunFolder,
+        end: &JobEnd,
+        expect: &Expectations,
+        record: &DslRecord,
+        build: &mut Build,
+    ) -> Result<Failure> {
+        build.status = Status::Failed;
+        let mut failure = outcome::failure(remote, end);
+        let mut error = BuildError { code: failure.code.clone(), ..BuildError::default() };
+        let compiling = end.last_rung("build").is_some_and(|rung| !rung.ok);
+        if compiling {
+            let said = compiler_message(folder, expect);
+            error.message = said.clone().or_else(|| failure.cause.clone()).unwrap_or_default();
+            if matches!(failure.code.as_str(), "exit" | "does_not_compile") {
+                failure.code = "does_not_compile".to_owned();
+                failure.what = "the kernel does not compile".to_owned();
+                failure.exit = Exit::Kernel;
+                failure.side = Side::Kernel;
+                failure.hints.clear();
+            }
+            if let Some(said) = said {
+                failure = failure.cause(said);
+            }
+        } else {
+            error.message = failure.cause.clone().unwrap_or_default();
+        }
+        if let Some(raised) = &record.error {
+            error.class = Some(raised.class.clone());
+            error.message = expect.localize(&raised.message);
+            error.chain.clone_from(&raised.chain);
+            let text = expect.localize(&raised.traceback);
+            folder.write("traceback.txt", text.as_bytes())?;
+            error.traceback = Some("traceback.txt".to_owned());
+            failure = failure.cause(raised.shown(expect));
+        }
+        error.code.clone_from(&failure.code);
+        let mut texts: Vec<String> = error.chain.iter().map(|l| l.message.clone()).collect();
+        for stream in ["stderr", "stdout"] {
+            let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
+            texts.push(strip_ansi(&String::from_utf8_lossy(&bytes)));
+        }
+        error.diagnoses = messages::diagnose(&expect.localize(&texts.join("\n")));
+        for diagnosis in &error.diagnoses {
+            failure = failure.hint(format!("{}; {}", diagnosis.cause, diagnosis.next));
+        }
+        build.error = Some(error);
+        Ok(failure)
+    }
+
+    /// What the compiled files hold, and their listings.
+    fn look(&self, folder: &RunFolder, build: &mut Build) {
+        let path_of = |kind: &str| -> Vec<PathBuf> {
+            let files = build.files.iter().filter(|f| f.kind == kind);
+            files.map(|f| folder.path().join(&f.path)).collect()
+        };
+        let mut files = path_of("cubin");
+        if files.is_empty() {
+            files = path_of("ptx");
+        }
+        let what = What {
+            sass: self.emit.sass,
+            shown: Shown::default(),
+            nvdisasm: self.nvdisasm.clone(),
+            out: self.emit.sass.then(|| folder.path().join("sass")),
+            ..What::default()
+        };
+        build.code = disasm::all(&files, &what, &|_| ()).inputs;
+        let inner = |path: &str| {
+            let path = Path::new(path);
+            path.strip_prefix(folder.path()).unwrap_or(path).display().to_string()
+        };
+        for input in &mut build.code {
+            input.path = inner(&input.path);
+            for image in &mut input.images {
+                image.files.iter_mut().for_each(|name| *name = format!("sass/{name}"));
+            }
+        }
+    }
+
+    /// Removes what was made on the way and is not wanted.
+    fn drop_unwanted(&self, folder: &RunFolder, build: &mut Build) {
+        for (kind, wanted) in [("cubin", self.emit.cubin), ("ptx", self.emit.ptx)] {
+            if wanted {
+                continue;
+            }
+            build.files.retain(|file| {
+                // What cannot be removed is still there, and stays listed.
+                file.kind != kind || std::fs::remove_file(folder.path().join(&file.path)).is_err()
+            });
+            // Only when nothing is left in it.
+            let _ = std::fs::remove_dir(folder.path().join(kind));
+        }
+    }
+}
+
+/// nvcc or NVRTC, with the version that the cubin names.
+fn compiler(end: &JobEnd, build: &Build) -> String {
+    let name = match end.rung_of("build") {
+        Some("build.nvrtc") => "NVRTC",
+        Some("build.wheels") => "nvcc of NVIDIA's wheels",
+        Some(_) => "nvcc",
+        None => return String::new(),
+    };
+    let images = build.code.iter().flat_map(|input: &Input| &input.images);
+    let cubin = images.filter(|image| image.kind == "cubin").find_map(|i| i.version.as_deref());
+    cubin.map_or(name.to_owned(), |version| format!("{name} {version}"))
+}
+
+/// Puts the cubins where `rgpu disasm artifacts/*.cubin` finds them: `<kernel>.<arch>.cubin`, then
+/// `<kernel>-2.<arch>.cubin` …, beside the runs. Returns where.
+///
+/// # Errors
+/// I/O errors.
+pub fn publish(build: &Build, run: &Path, runs_root: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let Some(artifacts) = runs_root.parent() else { return Ok(Vec::new()) };
+    let mut published = Vec::new();
+    for (at, cubin) in build.files.iter().filter(|f| f.kind == "cubin").enumerate() {
+        let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
+        let path = artifacts.join(format!("{}{number}.{}.cubin", build.kernel, build.arch));
+        crate::store::atomic::write(&path, &std::fs::read(run.join(&cubin.path))?)?;
+        published.push(path);
+    }
+    Ok(published)
+}

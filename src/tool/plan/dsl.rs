@@ -1,0 +1,310 @@
+//! Kernels of the Python DSLs, compiled with no GPU: the plan of `rgpu build --dsl`.
+//!
+//! Two steps: the pinned environment, made on first use, and `build`, in which
+//! `harness/templates/build_dsl.py` imports the user's file and keeps what was compiled. It works on
+//! any machine with Python; nothing of it needs a driver.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rgpu_protocol::Plan;
+use rgpu_protocol::plan::{ArtifactSpec, Limits, OnFailure, Rung, Step, Success, Word};
+use serde::Serialize;
+
+use super::draft::{BundleFile, Draft, Expectations, Localized};
+use super::python_env::PythonEnv;
+use super::request::JobName;
+use super::rows::{Go, Row, Ways, table};
+use super::wheels::{CUTE, TRITON, Wheels};
+
+/// Scripts that run on the host.
+const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
+const FOR_CUTE: &str = include_str!("../../../harness/templates/build_cute.py");
+const FOR_TRITON: &str = include_str!("../../../harness/templates/build_triton.py");
+
+/// Where compiled files go, and what happened.
+const OUT: &str = "out";
+/// What happened, in the job's folder.
+pub const DSL_RECORD: &str = "out/dsl.json";
+
+/// Our script's status for code that does not compile.
+static ROWS: &[Row] = &[
+    Row("NothingCompiled:", "nothing_compiled", Go::FailedStop),
+    Row("Traceback (most recent call last)", "does_not_compile", Go::FailedStop),
+];
+
+/// A DSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dsl {
+    /// NVIDIA's CuTe DSL.
+    Cute,
+    /// Triton.
+    Triton,
+}
+
+impl Dsl {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cute => "cute",
+            Self::Triton => "triton",
+        }
+    }
+
+    /// The wheels that compile it.
+    pub fn wheels(self) -> &'static Wheels {
+        match self {
+            Self::Cute => &CUTE,
+            Self::Triton => &TRITON,
+        }
+    }
+}
+
+/// A file of a DSL to compile.
+#[derive(Clone, Debug)]
+pub struct DslBuild {
+    /// Which DSL.
+    pub dsl: Dsl,
+    /// The file.
+    pub file: PathBuf,
+    /// The architecture, e.g. `sm_100a`.
+    pub arch: String,
+    /// Sizes for `compile_kernel`: cases of groups of values.
+    pub cases: Vec<Vec<Vec<i64>>>,
+    /// Whether cubins are made, or PTX alone.
+    pub cubin: bool,
+    /// Whether the IR comes back.
+    pub keep_ir: bool,
+    /// Optimisation level, 0 to 3.
+    pub opt_level: Option<u8>,
+    /// Further options of `cute.compile`, or of Triton's ptxas.
+    pub options: Vec<String>,
+    /// Level of the DSL's own log, as Python counts them (10: all).
+    pub log_level: Option<u32>,
+    /// Whether the DSL prints its IR.
+    pub print_ir: bool,
+    /// Seconds that compiling may take.
+    pub timeout_s: u64,
+    /// Bytes kept of each output stream.
+    pub log_bytes: Option<u64>,
+}
+
+/// What the script is told.
+#[derive(Serialize)]
+struct Job<'a> {
+    dsl: &'a str,
+    file: String,
+    stem: &'a str,
+    arch: &'a str,
+    cases: &'a [Vec<Vec<i64>>],
+    cubin: bool,
+    keep_ir: bool,
+    opt_level: Option<u8>,
+    options: &'a [String],
+    log_level: Option<u32>,
+    print_ir: bool,
+}
+
+/// Seconds that making the environment may take: hundreds of megabytes come over the network.
+const FETCH_S: u64 = 45 * 60;
+
+impl DslBuild {
+    /// The file's name without its extension.
+    pub fn stem(&self) -> String {
+        let stem = self.file.file_stem().map(|s| s.to_string_lossy().into_owned());
+        stem.unwrap_or_else(|| "kernel".to_owned())
+    }
+
+    /// The plan.
+    pub fn plan(&self, job: &JobName) -> Draft {
+        let environment = self.dsl.wheels().environment();
+        let sources = modules(&self.file);
+        let file_name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
+        let script = Job {
+            dsl: self.dsl.name(),
+            file: format!("../src/{}", file_name(&self.file).unwrap_or_default()),
+            stem: &self.stem(),
+            arch: &self.arch,
+            cases: &self.cases,
+            cubin: self.cubin,
+            keep_ir: self.keep_ir,
+            opt_level: self.opt_level,
+            options: &self.options,
+            log_level: self.log_level,
+            print_ir: self.print_ir,
+        };
+        let backend = match self.dsl {
+            Dsl::Cute => FOR_CUTE,
+            Dsl::Triton => FOR_TRITON,
+        };
+        let mut files = environment.files();
+        files.extend([
+            BundleFile::text("harness/build_dsl.py", MAIN),
+            BundleFile::text(format!("harness/build_{}.py", self.dsl.name()), backend),
+            // Plain data with text keys: it always serialises.
+            BundleFile::text("job.json", serde_json::to_vec(&script).unwrap_or_default()),
+        ]);
+        let below = |path: &Path| {
+            let folder = self.file.parent().unwrap_or(Path::new(""));
+            path.strip_prefix(folder).unwrap_or(path).display().to_string()
+        };
+        files.extend(sources.iter().map(|s| BundleFile::copy(format!("src/{}", below(s)), s)));
+        let localized = sources
+            .iter()
+            .map(|s| Localized { there: format!("../src/{}", below(s)), here: s.clone() })
+            .collect();
+        let mut limits = Limits::default();
+        limits.log_bytes = self.log_bytes.unwrap_or(limits.log_bytes);
+        let title = format!("build {} for {}", self.stem(), self.arch);
+        Draft {
+            plan: Plan {
+                job: job.job(),
+                title,
+                facts: None,
+                files: Vec::new(),
+                steps: vec![environment.step(FETCH_S), self.step()],
+                gpu: None,
+                env: BTreeMap::new(),
+                secrets: Vec::new(),
+                limits,
+            },
+            files,
+            expect: Expectations {
+                arch: self.arch.clone(),
+                sources: localized,
+                ..Expectations::default()
+            },
+        }
+    }
+
+    fn step(&self) -> Step {
+        let argv = [PythonEnv::python(), Word::in_job("harness/build_dsl.py")];
+        let artifact = |path: &str, kind: &str| ArtifactSpec {
+            path: format!("{OUT}/{path}"),
+            kind: kind.to_owned(),
+        };
+        let rung = Rung {
+            id: format!("build.{}", self.dsl.name()),
+            needs: Vec::new(),
+            argv: argv.into_iter().chain([Word::in_job("job.json")]).collect(),
+            env: BTreeMap::from([("PYTHONUNBUFFERED".to_owned(), "1".into())]),
+            cwd: OUT.to_owned(),
+            success: Success { files: vec![DSL_RECORD.to_owned()], ..Success::default() },
+            diagnosis: table(ROWS, Ways::default()),
+            artifacts: vec![
+                artifact("cubin/*", "cubin"),
+                artifact("ptx/*", "ptx"),
+                artifact("ir/*", "ir"),
+                artifact("compiled_attrs/*", "compiled_attrs"),
+                ArtifactSpec { path: DSL_RECORD.to_owned(), kind: "dsl".to_owned() },
+            ],
+            loses: String::new(),
+        };
+        Step {
+            id: "build".to_owned(),
+            title: format!("compile {} for {}", self.stem(), self.arch),
+            gpu: false,
+            needs: vec![PythonEnv::STEP.to_owned()],
+            on_failure: OnFailure::Stop,
+            timeout_s: self.timeout_s,
+            stdin: Default::default(),
+            rungs: vec![rung],
+        }
+    }
+}
+
+/// More modules than this are no kernel's own.
+const MAX_MODULES: usize = 500;
+
+/// The file and the modules beside it that it imports, and those that they import.
+fn modules(file: &Path) -> Vec<PathBuf> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut open = vec![file.to_owned()];
+    while let Some(path) = open.pop() {
+        if found.contains(&path) || found.len() >= MAX_MODULES {
+            continue;
+        }
+        let text = std::fs::read(&path).unwrap_or_default();
+        for name in imports(&String::from_utf8_lossy(&text)) {
+            let beside = folder.join(format!("{name}.py"));
+            if beside.is_file() {
+                open.push(beside);
+            } else if folder.join(&name).join("__init__.py").is_file() {
+                open.extend(package(&folder.join(&name)));
+            }
+        }
+        found.push(path);
+    }
+    found.sort();
+    found
+}
+
+/// Every module of a package.
+fn package(folder: &Path) -> Vec<PathBuf> {
+    let entries = walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok);
+    let files = entries.filter(|entry| entry.file_type().is_file());
+    let python = files.filter(|entry| entry.path().extension().is_some_and(|e| e == "py"));
+    python.take(MAX_MODULES).map(walkdir::DirEntry::into_path).collect()
+}
+
+/// The first names of what `import` and `from` lines name.
+fn imports(text: &str) -> Vec<String> {
+    let first = |name: &str| name.trim().split(['.', ' ', '\t']).next().unwrap_or("").to_owned();
+    let mut names = Vec::new();
+    for line in text.lines().map(str::trim_start) {
+        if let Some(rest) = line.strip_prefix("from ") {
+            names.push(first(rest));
+        } else if let Some(rest) = line.strip_prefix("import ") {
+            names.extend(rest.split(',').map(first));
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_brings_the_file_and_the_modules_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let file = put("k.py", "import os, tiles\nfrom lib.more import x\n");
+        put("tiles.py", "import k\n");
+        put("lib/__init__.py", "");
+        put("lib/more.py", "x = 1\n");
+        put("other.py", "");
+        let build = DslBuild {
+            dsl: Dsl::Triton,
+            file,
+            arch: "sm_100a".into(),
+            cases: vec![vec![vec![1, 2]]],
+            cubin: true,
+            keep_ir: false,
+            opt_level: None,
+            options: Vec::new(),
+            log_level: None,
+            print_ir: false,
+            timeout_s: 600,
+            log_bytes: None,
+        };
+        let draft = build.plan(&JobName { run: "r".into(), sequence: 1 });
+        let sources = draft.files.iter().map(|f| f.path.as_str()).filter(|p| p.starts_with("src/"));
+        let sources: Vec<&str> = sources.collect();
+        assert_eq!(sources, ["src/k.py", "src/lib/__init__.py", "src/lib/more.py", "src/tiles.py"]);
+        let steps: Vec<_> = draft.plan.steps.iter().map(|s| s.id.as_str()).collect();
+        assert_eq!(steps, ["python", "build"]);
+        let job = draft.files.iter().find(|f| f.path == "job.json").unwrap();
+        let super::super::draft::Content::Bytes(bytes) = &job.content else { panic!() };
+        let job: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        assert_eq!(job["file"], "../src/k.py");
+        assert_eq!(job["cases"][0][0][1], 2);
+    }
+}

@@ -1,0 +1,61 @@
+//! Compilers that come as Python wheels, pinned by hash: NVIDIA's nvcc, the CuTe DSL, Triton. They
+//! are fetched on the user's order into an environment of the host's cache, never shipped.
+
+use super::python_env::PythonEnv;
+
+/// A pinned set of wheels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wheels {
+    /// What they bring, in words.
+    pub title: &'static str,
+    /// Bytes that are fetched, about, in MB.
+    pub megabytes: u32,
+    list: &'static str,
+}
+
+/// nvcc with all it needs but a host compiler, and nvdisasm.
+pub static NVCC: Wheels =
+    Wheels { title: "nvcc 13.5", megabytes: 135, list: include_str!("wheels/nvcc.txt") };
+
+/// The CuTe DSL.
+pub(crate) static CUTE: Wheels =
+    Wheels { title: "the CuTe DSL 4.4.0", megabytes: 120, list: include_str!("wheels/cute.txt") };
+
+/// Triton.
+pub(crate) static TRITON: Wheels =
+    Wheels { title: "Triton 3.6.0", megabytes: 190, list: include_str!("wheels/triton.txt") };
+
+impl Wheels {
+    /// The environment that holds them, apart from the host's own packages.
+    pub fn environment(&self) -> PythonEnv {
+        PythonEnv {
+            requirements: requirements(self.list),
+            requires_python: Some(">=3.10".to_owned()),
+            host_packages: false,
+        }
+    }
+}
+
+/// The requirements of a list, each with its hashes on one line.
+fn requirements(list: &str) -> Vec<String> {
+    let plain = list.lines().filter(|line| !line.starts_with('#'));
+    let joined = plain.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
+    joined.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wheel_is_pinned_by_version_and_hash_and_no_index_is_named() {
+        for wheels in [NVCC, CUTE, TRITON] {
+            let all = wheels.environment().requirements;
+            assert!(!all.is_empty());
+            for requirement in all {
+                assert!(requirement.contains("==") && requirement.contains(" --hash=sha256:"));
+                assert!(!requirement.contains("://") && !requirement.contains('\\'));
+            }
+        }
+    }
+}
