@@ -79,14 +79,15 @@ def make(env, spec):
         say("the environment cannot be made: install python3-venv, or uv, on the host")
         return 5
     if wanted:
-        names = [text.split(" --hash=")[0] for text in wanted]
+        locked = any(" --hash=" in text for text in wanted)
+        names = dict.fromkeys(text.split(" ;")[0].split(" --hash=")[0] if locked else text for text in wanted)
         say("installing " + ", ".join(names))
         inside = os.path.join(env, "bin", "python")
         command = [inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
         if uv:
             command = [uv, "pip", "install", "--quiet", "--python", inside]
         what = ["--", *wanted]
-        if names != wanted:  # locked: these wheels and no others
+        if locked:  # these wheels and no others
             what = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", env + ".txt"]
             with open(what[-1], "w", encoding="utf-8") as listed:
                 listed.write("\n".join(wanted) + "\n")

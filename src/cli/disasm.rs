@@ -13,7 +13,7 @@ mod view;
 
 pub(super) use args::DisasmArgs;
 pub(super) use hot::operands;
-pub(super) use show::facts;
+pub(super) use show::row;
 pub(super) use tool::candidates as nvdisasm;
 
 use std::path::{Path, PathBuf};

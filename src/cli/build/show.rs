@@ -7,6 +7,7 @@ use crate::cli::disasm;
 use crate::cli::terminal::safe;
 use crate::model::Build;
 use crate::model::build::Status;
+use crate::report::{Align, Grid};
 
 /// The result: one table of resources, then where everything is.
 pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
@@ -15,9 +16,9 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
         text += &format!(", {}", build.compiler);
     }
     text += "\n";
+    text += &resources(build).plain(app.style().width, 2);
     let mut tools = Vec::new();
     for input in &build.code {
-        text += &disasm::facts(&input.images, app.style().width);
         tools.extend(input.images.iter().filter_map(|image| image.tool.clone()));
         let entries = input.images.iter().flat_map(|image| &image.entries);
         for entry in entries {
@@ -53,6 +54,39 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
     app.print(&safe(text.as_bytes()));
     for note in &build.notes {
         app.say(&safe(format!("note: {note}").as_bytes()));
+    }
+}
+
+/// A kernel's name is cut to this many characters: names of the CuTe DSL have hundreds.
+const NAME: usize = 34;
+
+/// Registers, memory and instructions of every kernel.
+fn resources(build: &Build) -> Grid {
+    let mut grid = Grid::new(&[
+        ("kernel", Align::Left),
+        ("regs", Align::Right),
+        ("stack", Align::Right),
+        ("spills st/ld", Align::Right),
+        ("shared", Align::Right),
+        ("instr", Align::Right),
+        ("tensor", Align::Right),
+    ]);
+    let images = build.code.iter().flat_map(|input| &input.images);
+    for kernel in images.flat_map(|image| &image.kernels) {
+        let [_, regs, stack, spills, shared, _, _, instructions, tensor, name] =
+            disasm::row(&build.arch, kernel);
+        grid.row([cut(&name), regs, stack, spills, shared, instructions, tensor]);
+    }
+    grid.without_empty_columns()
+}
+
+/// A name without its namespaces, and not longer than a column.
+fn cut(name: &str) -> String {
+    let (function, arguments) = name.split_at(name.find('<').unwrap_or(name.len()));
+    let name = format!("{}{arguments}", function.rsplit("::").next().unwrap_or(function));
+    match name.char_indices().nth(NAME) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name,
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn table(app: &App, document: &Disasm, list: bool) {
             continue;
         }
         text.push_str(&format!(", {}\n", count(kernels, "kernel")));
-        text.push_str(&facts(&input.images, app.style().width));
+        text.push_str(&facts(&input.images).plain(app.style().width, 2));
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
             match image.entries.len() {
@@ -60,8 +60,7 @@ fn images(images: &[Image]) -> Grid {
     grid.without_empty_columns()
 }
 
-/// The facts of every kernel, for a terminal of this width.
-pub(in crate::cli) fn facts(images: &[Image], width: usize) -> String {
+fn facts(images: &[Image]) -> Grid {
     let mut grid = Grid::new(&[
         ("arch", Align::Left),
         ("regs", Align::Right),
@@ -79,10 +78,11 @@ pub(in crate::cli) fn facts(images: &[Image], width: usize) -> String {
             grid.row(row(&image.arch, kernel));
         }
     }
-    grid.without_empty_columns().plain(width, 2)
+    grid.without_empty_columns()
 }
 
-fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
+/// The cells of a kernel's line.
+pub(in crate::cli) fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
     let number = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
     let tensor: u64 = kernel
         .classes
