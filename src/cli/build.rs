@@ -106,6 +106,7 @@ fn carry_out(
     let id = record.id.clone();
     let voice =
         Voice { live, events: args.events.as_deref(), accept_new: args.accept_new, run: &id };
+    let nvdisasm = disasm::nvdisasm(app);
     app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
@@ -118,7 +119,7 @@ fn carry_out(
             spec,
             cache: session::facts_cache(app, spec),
             programs: &programs,
-            nvdisasm: asked.emit.sass.then(|| disasm::found(app)).flatten(),
+            nvdisasm: &nvdisasm,
             now_s: jiff::Timestamp::now().as_second(),
         };
         let built = run.run(&mut follow, &mut desk).await;

@@ -8,12 +8,12 @@ pub use messages::{Message, messages};
 
 use std::path::{Path, PathBuf};
 
-use rgpu_protocol::Outcome;
 use rgpu_protocol::pattern::strip_ansi;
+use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::compiler_message;
 use super::blobs::submission;
-use super::disasm::{self, Nvdisasm, What};
+use super::disasm::{self, What};
 use super::facts::FactsCache;
 use super::job::{self, Desk, JobEnd};
 use super::outcome;
@@ -21,9 +21,8 @@ use super::programs::Programs;
 use super::provenance::EnvRecord;
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result, Side};
-use crate::import::gpu_code::Shown;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
-use crate::model::disasm::Input;
+use crate::model::disasm::{Disasm, Input};
 use crate::remote::{Follow, Remote, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
@@ -65,8 +64,8 @@ pub struct BuildRun<'a> {
     pub cache: FactsCache,
     /// Our programs for the host.
     pub programs: &'a Programs,
-    /// For the operands of listings, where there is one.
-    pub nvdisasm: Option<Nvdisasm>,
+    /// Where this machine may have nvdisasm, for the operands of listings.
+    pub nvdisasm: &'a [PathBuf],
     /// Unix seconds.
     pub now_s: i64,
 }
@@ -81,7 +80,7 @@ impl BuildRun<'_> {
     /// Whatever left nothing to tell: the link, the host, no compiler, our disk, a cancel. Code that
     /// does not compile is told in the document.
     pub async fn run(self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Built> {
-        let mut draft = self.draft(follow, desk).await?;
+        let (mut draft, facts) = self.draft(follow, desk).await?;
         let mut again = true;
         let (end, expect) = loop {
             let expect = draft.expect.clone();
@@ -89,7 +88,7 @@ impl BuildRun<'_> {
                 Err(failure) if failure.code == "facts_changed" && again => {
                     again = false;
                     self.cache.forget();
-                    draft = self.draft(follow, desk).await?;
+                    (draft, _) = self.draft(follow, desk).await?;
                 }
                 end => break (end?, expect),
             }
@@ -97,16 +96,31 @@ impl BuildRun<'_> {
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
-        self.finish(follow.remote(), desk, &end, &expect)
+        let (mut build, failure) = self.tell(follow.remote(), desk, &end, &expect)?;
+        self.look(follow, desk, facts.as_ref(), &mut build).await?;
+        if build.compiler.is_empty() {
+            build.compiler = compiler(&end, &build);
+        }
+        if failure.is_none() {
+            self.drop_unwanted(desk.folder, &mut build);
+        }
+        build.main_ptx =
+            build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
+        Ok((Box::new(build), failure))
     }
 
-    async fn draft(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Draft> {
+    /// The plan, and the facts of the host it is for; a DSL asks for none.
+    async fn draft(
+        &self,
+        follow: &mut Follow,
+        desk: &mut Desk<'_>,
+    ) -> Result<(Draft, Option<HostFacts>)> {
         let job = JobName { run: desk.record.id.clone(), sequence: 1 };
         let source = self.source.parent().unwrap_or(Path::new(""));
         let request = match &self.wanted {
             Wanted::Dsl(build) => {
                 desk.folder.write_json("env.json", &EnvRecord::new(None, source))?;
-                return Ok(build.plan(&job));
+                return Ok((build.plan(&job), None));
             }
             Wanted::Kernel(request) => request,
         };
@@ -119,7 +133,7 @@ impl BuildRun<'_> {
         };
         desk.folder.write_json("env.json", &EnvRecord::new(Some(facts.clone()), source))?;
         let toolbox = Toolbox { runner: self.programs.runner.clone(), collector: None };
-        Ok(tool::plan(request, &facts, &toolbox, &job)?)
+        Ok((tool::plan(request, &facts, &toolbox, &job)?, Some(facts)))
     }
 
     async fn carry(
@@ -136,13 +150,14 @@ impl BuildRun<'_> {
         job::follow_to_end(follow, &name, &[], desk).await
     }
 
-    fn finish(
+    /// The document of an ended job, and why it is not whole.
+    fn tell(
         &self,
         remote: &dyn Remote,
         desk: &Desk<'_>,
         end: &JobEnd,
         expect: &Expectations,
-    ) -> Result<Built> {
+    ) -> Result<(Build, Option<Failure>)> {
         let folder = desk.folder;
         let record = DslRecord::read(folder);
         let mut build = self.document(end, expect, &record);
@@ -151,16 +166,7 @@ impl BuildRun<'_> {
             Some(Outcome::Done) => None,
             _ => Some(self.failure(remote, folder, end, expect, &record, &mut build)?),
         };
-        self.look(folder, &mut build);
-        if build.compiler.is_empty() {
-            build.compiler = compiler(end, &build);
-        }
-        if failure.is_none() {
-            self.drop_unwanted(folder, &mut build);
-        }
-        build.main_ptx =
-            build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
-        Ok((Box::new(build), failure))
+        Ok((build, failure))
     }
 
     fn document(&self, end: &JobEnd, expect: &Expectations, record: &DslRecord) -> Build {
@@ -251,33 +257,43 @@ impl BuildRun<'_> {
     }
 
     /// What the compiled files hold, and their listings.
-    fn look(&self, folder: &RunFolder, build: &mut Build) {
-        let path_of = |kind: &str| -> Vec<PathBuf> {
-            let files = build.files.iter().filter(|f| f.kind == kind);
-            files.map(|f| folder.path().join(&f.path)).collect()
+    async fn look(
+        &self,
+        follow: &mut Follow,
+        desk: &mut Desk<'_>,
+        facts: Option<&HostFacts>,
+        build: &mut Build,
+    ) -> Result<()> {
+        let folder = desk.folder;
+        let paths_of = |kind: &str| -> Vec<String> {
+            build.files.iter().filter(|f| f.kind == kind).map(|f| f.path.clone()).collect()
         };
-        let mut files = path_of("cubin");
-        if files.is_empty() {
-            files = path_of("ptx");
-        }
-        let what = What {
-            sass: self.emit.sass,
-            shown: Shown::default(),
-            nvdisasm: self.nvdisasm.clone(),
-            out: self.emit.sass.then(|| folder.path().join("sass")),
-            ..What::default()
-        };
-        build.code = disasm::all(&files, &what, &|_| ()).inputs;
-        let inner = |path: &str| {
-            let path = Path::new(path);
-            path.strip_prefix(folder.path()).unwrap_or(path).display().to_string()
-        };
-        for input in &mut build.code {
-            input.path = inner(&input.path);
-            for image in &mut input.images {
-                image.files.iter_mut().for_each(|name| *name = format!("sass/{name}"));
+        let cubins = paths_of("cubin");
+        if self.emit.sass && !cubins.is_empty() {
+            // A host that was asked nothing has no nvdisasm that is known.
+            let unknown = HostFacts::default();
+            let mut built = [disasm::Built::new(folder, &build.files, None)];
+            let facts = facts.unwrap_or(&unknown);
+            let listed = disasm::fill(follow, desk, facts, self.nvdisasm, &mut built).await;
+            build.files.extend(listed.into_iter().flatten());
+            let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
+                .map_err(|e| {
+                    Failure::new(Exit::Bug, "bug", "our own summary is not read back").cause(e)
+                })?;
+            build.code = summary.inputs;
+            let images = build.code.iter_mut().flat_map(|input| &mut input.images);
+            for name in images.flat_map(|image| &mut image.files) {
+                *name = format!("sass/{name}");
             }
+            return Ok(());
         }
+        let files = if cubins.is_empty() { paths_of("ptx") } else { cubins };
+        let paths: Vec<PathBuf> = files.iter().map(|file| folder.path().join(file)).collect();
+        build.code = disasm::all(&paths, &What::default(), &|_| ()).inputs;
+        for (input, file) in build.code.iter_mut().zip(files) {
+            input.path = file;
+        }
+        Ok(())
     }
 
     /// Removes what was made on the way and is not wanted.
