@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe};
-use super::{build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
+use super::{
+    build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
+};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
@@ -24,6 +26,8 @@ pub(super) struct App {
     pub(super) argv: Vec<String>,
     /// The user's cache folder for rgpu.
     pub(super) cache: PathBuf,
+    /// The user's data folder for rgpu: what was fetched on their word.
+    pub(super) data: PathBuf,
     pub(super) cwd: PathBuf,
 }
 
@@ -82,6 +86,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         terminal: Terminal::detect(),
         argv: argv.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         cache: base.cache_dir().join("rgpu"),
+        data: base.data_dir().join("rgpu"),
         cwd,
     };
     match cli.command {
@@ -96,6 +101,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => compare::run(&app, &args),
         Command::Schema(args) => schema::run(&app, &args),
+        Command::Setup(command) => setup::run(&app, &command),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rgpu", &mut text);

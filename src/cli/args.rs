@@ -3,7 +3,9 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema};
+use super::{
+    build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
+};
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
@@ -50,6 +52,8 @@ pub(super) enum Command {
     Disasm(Box<disasm::DisasmArgs>),
     Compare(Box<compare::CompareArgs>),
     Schema(schema::SchemaArgs),
+    #[command(subcommand)]
+    Setup(setup::SetupCommand),
     /// Print the completions of a shell: rgpu completions bash > …
     Completions {
         /// The shell

@@ -14,7 +14,7 @@ mod view;
 pub(super) use args::DisasmArgs;
 pub(super) use hot::operands;
 pub(super) use show::row;
-pub(super) use tool::candidates as nvdisasm;
+pub(super) use tool::{candidates as nvdisasm, fetched_folder};
 
 use std::path::{Path, PathBuf};
 

@@ -20,6 +20,7 @@ mod report;
 mod runs;
 mod schema;
 mod session;
+mod setup;
 mod terminal;
 
 pub use app::main;

@@ -27,6 +27,7 @@ mod regions;
 mod remotes;
 mod reports;
 mod runs;
+mod setup;
 mod ssh;
 mod ssh_cli;
 mod sshd;

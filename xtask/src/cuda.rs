@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The wheels, relative to the repository.
-const WHEELS: &str = "xtask/cuda-wheels.txt";
+const WHEELS: &str = "wheels/src/cuda.txt";
 /// In the environment: the wheel list it was made from, written last.
 const DONE: &str = "rgpu-wheels.txt";
 
@@ -56,11 +56,8 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<(), CudaError> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(&environment);
     command::run(&mut venv).map_err(CudaError::Wheels)?;
-    let mut pip = Command::new(environment.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-        .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"])
-        .arg(&wheels);
-    command::run(&mut pip).map_err(CudaError::Wheels)?;
+    let mut pip = rgpu_wheels::install(&environment.join("bin/python"), &wheels);
+    command::run(pip.arg("--quiet")).map_err(CudaError::Wheels)?;
     lay_out(&environment).map_err(at(&environment))?;
     fs::write(&done, &wanted).map_err(at(&done))
 }
@@ -103,15 +100,4 @@ fn wheel_folder(environment: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::new(io::ErrorKind::NotFound, "the wheels left no folder `nvidia/cu13`"))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_wheel_is_pinned_by_two_hashes_and_no_index_is_named() {
-        let wheels = include_str!("../cuda-wheels.txt");
-        let wheels: String = wheels.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(wheels.matches("--hash=sha256:").count(), 2 * wheels.matches("==").count());
-        assert!(!wheels.contains("://"), "an index belongs to the user's pip configuration");
-    }
 }

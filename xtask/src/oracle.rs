@@ -46,10 +46,7 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<(), OracleError> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(&environment);
     command::run(&mut venv).map_err(OracleError::Wheels)?;
-    let mut pip = Command::new(environment.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-        .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"])
-        .arg(&wheels);
-    command::run(&mut pip).map_err(OracleError::Wheels)?;
+    let mut pip = rgpu_wheels::install(&environment.join("bin/python"), &wheels);
+    command::run(pip.arg("--quiet")).map_err(OracleError::Wheels)?;
     fs::write(&done, &wanted).map_err(|source| OracleError::File { path: done, source })
 }

@@ -9,7 +9,7 @@ use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::disasm::{Host, Nvdisasm, Question, What, find, questions};
+use crate::run::disasm::{Host, Nvdisasm, Question, What, fetched, find, questions};
 use crate::run::{Desk, Reporter, Said, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 
@@ -70,7 +70,7 @@ pub(super) fn chosen(
 
 fn no_tool(place: &str) -> Failure {
     Failure::new(Exit::Tool, "no_nvdisasm", format!("there is no nvdisasm {place}"))
-        .hint("`pip install nvidia-cuda-nvdisasm` in a virtual environment brings it (5 MB)")
+        .hint("`rgpu setup nvdisasm` fetches it (5 MB)")
         .hint("`--tool rgpu` shows all but the operands")
 }
 
@@ -136,35 +136,44 @@ fn ask(
 pub(super) fn found(app: &App) -> Option<Nvdisasm> {
     find(&candidates(app))
 }
-/// PATH, a toolkit's home, the project's own environment, a Python environment that is active.
+/// Where `rgpu setup nvdisasm` puts it.
+pub(in crate::cli) fn fetched_folder(app: &App) -> PathBuf {
+    app.data.join("nvdisasm")
+}
+
+/// PATH, a toolkit's home, what was fetched, and Python environments: active ones, the project's,
+/// the user's own packages.
 pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     all.extend(homes.map(|home| PathBuf::from(home).join("bin/nvdisasm")));
     all.push(PathBuf::from("/usr/local/cuda/bin/nvdisasm"));
+    all.extend(fetched(&fetched_folder(app)));
     let mut folders = vec![app.cwd.clone()];
     folders.extend(app.config.runs_dir.value.ancestors().skip(1).map(Path::to_owned));
     all.extend(set_up_compilers(&folders).remove("nvdisasm").map(PathBuf::from));
-    if let Some(environment) = std::env::var_os("VIRTUAL_ENV") {
-        all.extend(in_environment(&PathBuf::from(environment)));
-    }
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
+    let mut environments: Vec<PathBuf> = active.map(PathBuf::from).collect();
+    environments.push(app.config.project.join(".venv"));
+    environments.extend(std::env::home_dir().map(|home| home.join(".local")));
+    all.extend(environments.iter().flat_map(|environment| in_environment(environment)));
     all.retain(|path| path.is_file());
     all
 }
 
-/// NVIDIA's wheels in a Python environment.
+/// NVIDIA's wheels in a Python environment, and what Triton's wheel brings along.
 fn in_environment(environment: &Path) -> Vec<PathBuf> {
     let under = |folder: PathBuf| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| e.ok());
-        entries.map(|entry| entry.path()).collect()
+        let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        found.sort();
+        found.reverse();
+        found
     };
-    let mut found = Vec::new();
-    for python in under(environment.join("lib")) {
-        for toolkit in under(python.join("site-packages/nvidia")) {
-            found.push(toolkit.join("bin/nvdisasm"));
-        }
-    }
-    found.sort();
-    found.reverse();
+    let pythons = under(environment.join("lib"));
+    let sites = || pythons.iter().map(|python| python.join("site-packages"));
+    let wheels = sites().flat_map(|site| under(site.join("nvidia")));
+    let mut found: Vec<PathBuf> = wheels.map(|toolkit| toolkit.join("bin/nvdisasm")).collect();
+    found.extend(sites().map(|site| site.join("triton/backends/nvidia/bin/nvdisasm")));
     found
 }

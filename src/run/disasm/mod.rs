@@ -8,6 +8,7 @@
 
 mod code;
 mod diff;
+mod fetch;
 mod fill;
 mod inputs;
 mod names;
@@ -21,6 +22,7 @@ mod turns;
 
 pub use code::{CodeError, Lifespans, Places, code};
 pub use diff::diff;
+pub use fetch::{FetchError, Voice as FetchVoice, WHEEL, fetch, fetched, pinned};
 pub use fill::{Built, fill, listings};
 pub use inputs::{InputError, Meant, inputs};
 pub use names::Names;

@@ -99,6 +99,19 @@ impl Nvdisasm {
         Self { version, place: Place::There { host, brought: Arc::new(brought) } }
     }
 
+    /// Its version, e.g. `13.5.37`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Where it lies; `None` on a host.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Here { path, .. } => Some(path),
+            Place::There { .. } => None,
+        }
+    }
+
     /// As summaries name it.
     pub fn name(&self) -> String {
         match &self.place {

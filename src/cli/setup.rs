@@ -1,0 +1,121 @@
+//! `rgpu setup`: tools of NVIDIA's that make rgpu know more, fetched on the user's word. They are
+//! under NVIDIA's licence, so nothing is fetched unasked and nothing of it is shipped.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::app::{App, Status};
+use super::disasm;
+use super::terminal::safe;
+use crate::error::{Exit, Failure, Result};
+use crate::run::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
+
+/// Where the terms stand.
+const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
+
+/// Fetch tools that rgpu works better with
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum SetupCommand {
+    Nvdisasm(NvdisasmArgs),
+}
+
+/// NVIDIA's disassembler, for the operands of instructions: 5 MB, no GPU needed
+///
+/// The wheel nvidia-cuda-nvdisasm, pinned by its hash, by your own pip into a folder of rgpu's.
+#[derive(Args, Clone, Debug)]
+pub(super) struct NvdisasmArgs {
+    /// Fetch without being asked again
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Done<'a> {
+    schema: &'static str,
+    tool: &'static str,
+    version: &'a str,
+    path: String,
+    /// Whether it was fetched now; else it was there.
+    fetched: bool,
+}
+
+/// Fetches.
+pub(super) fn run(app: &App, command: &SetupCommand) -> Result<Status> {
+    match command {
+        SetupCommand::Nvdisasm(args) => nvdisasm(app, args),
+    }
+}
+
+fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
+    let folder = disasm::fetched_folder(app);
+    let version = pinned().unwrap_or_default();
+    let there = find(&fetched(&folder)).filter(|tool| tool.version() == version);
+    let (tool, now) = match there {
+        Some(tool) => (tool, false),
+        None => {
+            if let Some(other) = find(&disasm::nvdisasm(app)) {
+                let path = other.path().map(|p| p.display().to_string()).unwrap_or_default();
+                app.say(&format!("there is already nvdisasm {}: {path}", other.version()));
+            }
+            consent(app, args, &version)?;
+            let quiet = app.global.quiet || app.global.json;
+            let voice = if quiet { FetchVoice::Quiet } else { FetchVoice::Progress };
+            (fetch(&folder, voice).map_err(failure)?, true)
+        }
+    };
+    let path = tool.path().map(|path| path.display().to_string()).unwrap_or_default();
+    if app.global.json {
+        let (schema, version) = ("rgpu.setup/1", tool.version());
+        app.print_json(&Done { schema, tool: "nvdisasm", version, path, fetched: now })?;
+    } else {
+        let how = if now { "fetched" } else { "is there" };
+        app.print(&safe(format!("nvdisasm {} {how}: {path}\n", tool.version()).as_bytes()));
+    }
+    Ok(0)
+}
+
+/// The user's word, by `--yes` or typed.
+fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
+    let about = format!(
+        "nvdisasm {version} is NVIDIA's, under its licence: {LICENCE}\n\
+         pip fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
+    );
+    if args.yes {
+        app.say(&about);
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no_consent",
+            "nothing is fetched without your word",
+        )
+        .cause(about)
+        .hint("`rgpu setup nvdisasm --yes` gives it"));
+    }
+    let mut answer = String::new();
+    let _ = write!(std::io::stderr().lock(), "{about}\nFetch it? [y/N] ");
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    match read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
+        true => Ok(()),
+        false => Err(Failure::new(Exit::Cancelled, "cancelled", "nothing was fetched")),
+    }
+}
+
+fn failure(error: FetchError) -> Failure {
+    let what = error.to_string();
+    match error {
+        FetchError::NoPip => Failure::new(Exit::Config, "no_pip", what)
+            .hint("install Python with pip, or put any nvdisasm on PATH"),
+        FetchError::Pip { words } => Failure::new(Exit::Tool, "not_fetched", what)
+            .cause(words)
+            .hint("there are wheels for Linux and Windows; elsewhere: `rgpu disasm --remote NAME`"),
+        FetchError::Broken => Failure::new(Exit::Tool, "not_fetched", what)
+            .hint("`rgpu disasm --remote NAME` has a host's nvdisasm read"),
+        FetchError::Disk { source, .. } => Failure::new(Exit::Disk, "disk", what).cause(source),
+        FetchError::Unlisted => Failure::new(Exit::Bug, "bug", what),
+    }
+}

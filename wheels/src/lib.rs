@@ -1,0 +1,65 @@
+//! Wheels that are fetched on the user's word: which ones, pinned by hash, and how pip is asked for
+//! them. Shared by `rgpu setup` and by the set-up of this workspace.
+//!
+//! pip does it all: the index, its mirrors, certificates and proxies are the user's own settings.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What kernels need to be compiled and disassembled without a CUDA toolkit, as a requirements file.
+/// Each wheel stands there with its hashes for x86_64 and aarch64.
+pub static CUDA: &str = include_str!("cuda.txt");
+
+/// One wheel of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// Its version.
+    pub version: String,
+    /// A requirements file with it alone.
+    pub text: String,
+}
+
+/// The wheel `package` of a requirements file such as [`CUDA`].
+pub fn requirement(list: &str, package: &str) -> Option<Requirement> {
+    let mut lines = list
+        .lines()
+        .skip_while(|line| line.split_once("==").is_none_or(|(name, _)| name.trim() != package));
+    let first = lines.next()?;
+    let (_, rest) = first.split_once("==")?;
+    let version = rest.split([' ', '\\']).next().unwrap_or_default().to_owned();
+    let hashes = lines.take_while(|line| line.trim_start().starts_with("--hash"));
+    let text = std::iter::once(first).chain(hashes).collect::<Vec<_>>().join("\n");
+    Some(Requirement { version, text: format!("{}\n", text.trim_end_matches([' ', '\\'])) })
+}
+
+/// The command that installs a requirements file with a Python's pip: wheels alone, exactly these
+/// by their hashes, and nothing that they ask for besides.
+pub fn install(python: &Path, list: &Path) -> Command {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check"])
+        .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"])
+        .arg(list);
+    pip
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wheel_is_pinned_by_two_hashes_and_no_index_is_named() {
+        let wheels: String = CUDA.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(wheels.matches("--hash=sha256:").count(), 2 * wheels.matches("==").count());
+        assert!(!wheels.contains("://"), "an index belongs to the user's pip configuration");
+    }
+
+    #[test]
+    fn one_wheel_of_a_list_keeps_its_hashes() {
+        let list = "# why\na==1.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\nb==2.0 \\\n    --hash=sha256:cc\n";
+        let a = requirement(list, "a").map(|r| (r.version, r.text));
+        let text = "a==1.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n";
+        assert_eq!(a, Some(("1.0".to_owned(), text.to_owned())));
+        assert_eq!(requirement(list, "b").map(|r| r.version), Some("2.0".to_owned()));
+        assert_eq!(requirement(list, "c"), None);
+    }
+}
