@@ -8,7 +8,11 @@ mod attribute;
 mod calls;
 mod correlated;
 mod events;
+mod first;
+mod numbers;
+mod pieces;
 pub(super) mod rows;
+mod sums;
 mod trace;
 
 use std::path::Path;
@@ -178,11 +182,11 @@ pub(super) fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
     let placed = attribute::Placed::new(&trace);
-    attribute::add(&trace, &placed, from, &mut imported);
     let events = events::list(&trace, &placed, from);
+    attribute::add(&trace, placed, from, &mut imported);
     imported.gaps.extend(cut_gap(&events));
     imported.beside.trace = Some(events);
-    if trace.work.is_empty() {
+    if trace.many == 0 {
         imported.refusals.push(Refusal {
             code: NO_GPU_ROWS,
             text: format!("{from}: nsys traced no work on a GPU"),

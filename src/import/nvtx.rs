@@ -27,7 +27,7 @@ pub fn import(log: &NvtxLog, from: &str) -> Imported {
     for (number, session) in (0u64..).zip(&log.sessions) {
         paired.session(number, session);
     }
-    let tree = Tree::build(&paired.ranges, &[], |_, _| {});
+    let (tree, _) = Tree::build(&paired.ranges, &[]);
     let events = events(&paired, &tree, from);
     let mut gaps = gaps(log, &paired, from);
     gaps.extend(cut_gap(&events));

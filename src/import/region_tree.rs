@@ -4,11 +4,15 @@
 //! began, whatever their domains, and its region is the path of names. Start/end ranges may cross,
 //! so each name is a region of its own, for all threads of the process.
 
+mod steps;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::Region;
+pub(super) use steps::Innermost;
+use steps::{Lanes, Steps};
 
 /// `push_pop` or `start_end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,11 +36,10 @@ pub(super) struct Range {
     pub(super) open: bool,
 }
 
-/// A moment on a thread: an API call that put work on the GPU.
+/// A moment in a process: of an API call that put work on the GPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) process: u64,
-    pub(super) thread: u64,
     pub(super) at_ns: i64,
 }
 
@@ -76,119 +79,117 @@ pub(super) struct Tree {
     by_path: HashMap<(Option<usize>, Kind, Arc<str>), usize>,
     /// The region of each range, by the range's index.
     of_range: Vec<usize>,
+    lanes: Lanes,
 }
 
 impl Tree {
-    /// Builds the tree. For each moment, `inside` gets its index and the regions it lies in: the
-    /// innermost push/pop region first, without its ancestors, then start/end regions.
-    pub(super) fn build(
-        ranges: &[Range],
-        moments: &[Moment],
-        mut inside: impl FnMut(usize, &[usize]),
-    ) -> Tree {
+    /// Builds the tree. The pairs say, moment by moment, in which start/end regions each of the
+    /// `moments` lies; push/pop ones are asked of [`Tree::innermost`].
+    pub(super) fn build(ranges: &[Range], moments: &[Moment]) -> (Tree, Vec<(usize, usize)>) {
         let mut tree = Tree { of_range: vec![0; ranges.len()], ..Tree::default() };
-        // Pairs of moment and region: most moments lie in one, and a list for each would cost more.
-        let mut found: Vec<(usize, usize)> = Vec::with_capacity(moments.len());
-        tree.sweep(Kind::PushPop, ranges, moments, &mut found);
-        tree.sweep(Kind::StartEnd, ranges, moments, &mut found);
+        tree.push_pop(ranges);
+        let mut found = Vec::new();
+        tree.start_end(ranges, moments, &mut found);
         found.sort_by_key(|(moment, _)| *moment);
-        let mut pairs = found.into_iter().peekable();
-        let mut nodes = Vec::new();
-        for moment in 0..moments.len() {
-            nodes.clear();
-            while let Some((_, node)) = pairs.next_if(|(of, _)| *of == moment) {
-                nodes.push(node);
-            }
-            inside(moment, &nodes);
-        }
-        tree
+        (tree, found)
     }
 
-    /// One pass over ranges and moments in the order of time, thread by thread (push/pop) or
-    /// process by process (start/end).
-    fn sweep(
-        &mut self,
-        kind: Kind,
-        ranges: &[Range],
-        moments: &[Moment],
-        found: &mut Vec<(usize, usize)>,
-    ) {
-        let lane = |process: u64, thread: u64| match kind {
-            Kind::PushPop => (process, thread),
-            Kind::StartEnd => (process, 0),
-        };
+    /// For asking which push/pop region is innermost at a moment.
+    pub(super) fn innermost(&self) -> Innermost<'_> {
+        Innermost::new(&self.lanes)
+    }
+
+    /// Ranges of a kind in the order of time, lane by lane; the outer of two that begin together
+    /// comes first.
+    fn by_start<L: Ord>(ranges: &[Range], kind: Kind, lane: impl Fn(&Range) -> L) -> Vec<usize> {
         let mut by_start: Vec<usize> =
             (0..ranges.len()).filter(|i| ranges[*i].kind == kind).collect();
         by_start.sort_by_key(|i| {
             let r = &ranges[*i];
-            (lane(r.process, r.thread), r.start_ns, Reverse(r.end_ns))
+            (lane(r), r.start_ns, Reverse(r.end_ns))
         });
+        by_start
+    }
+
+    /// One pass over the push/pop ranges, thread by thread.
+    fn push_pop(&mut self, ranges: &[Range]) {
+        let lane = |range: &Range| (range.process, range.thread);
+        let by_start = Tree::by_start(ranges, Kind::PushPop, lane);
+        for of_lane in by_start.chunk_by(|a, b| lane(&ranges[*a]) == lane(&ranges[*b])) {
+            let mut steps = Steps::default();
+            // Ends and regions of the open ranges, outermost first.
+            let mut open: Vec<(i64, usize)> = Vec::new();
+            for index in of_lane {
+                let range = &ranges[*index];
+                Tree::close(&mut open, range.start_ns, &mut steps);
+                let parent = open.last().map(|(_, node)| *node);
+                let node = self.enter(parent, range);
+                self.of_range[*index] = node;
+                open.push((range.end_ns, node));
+                steps.change(range.start_ns, Some(node));
+            }
+            Tree::close(&mut open, i64::MAX, &mut steps);
+            if let Some(first) = of_lane.first() {
+                self.lanes.insert(lane(&ranges[*first]), steps);
+            }
+        }
+    }
+
+    /// Drops the push/pop ranges that have ended at `now`. Those of two domains may cross, so an
+    /// outer one can end before an inner one.
+    fn close(open: &mut Vec<(i64, usize)>, now: i64, steps: &mut Steps) {
+        while let Some((at, _)) = open.last().copied().filter(|(end, _)| *end <= now) {
+            while open.last().is_some_and(|(end, _)| *end <= at) {
+                open.pop();
+            }
+            steps.change(at, open.last().map(|(_, node)| *node));
+        }
+    }
+
+    /// One pass over start/end ranges and moments in the order of time, process by process.
+    fn start_end(&mut self, ranges: &[Range], moments: &[Moment], found: &mut Vec<(usize, usize)>) {
+        let by_start = Tree::by_start(ranges, Kind::StartEnd, |range| range.process);
         let mut by_time: Vec<usize> = (0..moments.len()).collect();
-        by_time.sort_by_key(|i| (lane(moments[*i].process, moments[*i].thread), moments[*i].at_ns));
+        by_time.sort_by_key(|i| (moments[*i].process, moments[*i].at_ns));
         let mut by_time = by_time.into_iter().peekable();
         let mut current = None;
-        // Ends and regions of the open ranges, outermost first.
+        // Ends and regions of the open ranges, as they began.
         let mut open: Vec<(i64, usize)> = Vec::new();
-        let mut see = |moment: usize, open: &mut Vec<(i64, usize)>, tree: &Tree| {
+        let mut see = |moment: usize, open: &mut Vec<(i64, usize)>| {
             let at = moments[moment].at_ns;
-            tree.close(kind, open, at);
-            match kind {
-                Kind::PushPop => found.extend(open.last().map(|(_, node)| (moment, *node))),
-                Kind::StartEnd => {
-                    let first = found.len();
-                    for (_, node) in open.iter() {
-                        if !found[first..].contains(&(moment, *node)) {
-                            found.push((moment, *node));
-                        }
-                    }
+            open.retain(|(end, _)| *end > at);
+            let first = found.len();
+            for (_, node) in open.iter() {
+                if !found[first..].contains(&(moment, *node)) {
+                    found.push((moment, *node));
                 }
             }
         };
         for index in by_start {
             let range = &ranges[index];
-            let place = (lane(range.process, range.thread), range.start_ns);
-            while let Some(moment) = by_time.next_if(|i| {
-                let m = &moments[*i];
-                (lane(m.process, m.thread), m.at_ns) < place
-            }) {
-                let m = &moments[moment];
-                if current == Some(lane(m.process, m.thread)) {
-                    see(moment, &mut open, self);
+            let place = (range.process, range.start_ns);
+            while let Some(moment) =
+                by_time.next_if(|i| (moments[*i].process, moments[*i].at_ns) < place)
+            {
+                if current == Some(moments[moment].process) {
+                    see(moment, &mut open);
                 }
             }
-            if current != Some(place.0) {
+            if current != Some(range.process) {
                 open.clear();
-                current = Some(place.0);
+                current = Some(range.process);
             }
-            self.close(kind, &mut open, range.start_ns);
-            let parent = match kind {
-                Kind::PushPop => open.last().map(|(_, node)| *node),
-                Kind::StartEnd => None,
-            };
-            let node = self.enter(parent, range);
+            open.retain(|(end, _)| *end > range.start_ns);
+            let node = self.enter(None, range);
             self.of_range[index] = node;
-            if kind == Kind::PushPop || open.len() < MAX_OPEN {
+            if open.len() < MAX_OPEN {
                 open.push((range.end_ns, node));
             }
         }
         for moment in by_time {
-            let m = &moments[moment];
-            if current == Some(lane(m.process, m.thread)) {
-                see(moment, &mut open, self);
+            if current == Some(moments[moment].process) {
+                see(moment, &mut open);
             }
-        }
-    }
-
-    /// Drops the ranges that have ended at `now`. Push/pop ranges of two domains may cross, so an
-    /// outer one can end before an inner one.
-    fn close(&self, kind: Kind, open: &mut Vec<(i64, usize)>, now: i64) {
-        match kind {
-            Kind::PushPop => {
-                while open.last().is_some_and(|(end, _)| *end <= now) {
-                    open.pop();
-                }
-            }
-            Kind::StartEnd => open.retain(|(end, _)| *end > now),
         }
     }
 
@@ -295,10 +296,20 @@ mod tests {
         regions.map(|(_, r)| (r.display(), r.instances.unwrap(), r.host_ns.unwrap())).collect()
     }
 
-    fn inside(ranges: &[Range], moments: &[Moment]) -> Vec<Vec<String>> {
-        let mut all = Vec::new();
-        let tree = Tree::build(ranges, moments, |_, nodes| all.push(nodes.to_vec()));
-        all.iter().map(|nodes| nodes.iter().map(|n| tree.path(*n).join("/")).collect()).collect()
+    /// The regions of calls at (process, thread, time): the innermost, then start/end ones.
+    fn inside(ranges: &[Range], calls: &[(u64, u64, i64)]) -> Vec<Vec<String>> {
+        let moments: Vec<Moment> = calls
+            .iter()
+            .map(|(process, _, at_ns)| Moment { process: *process, at_ns: *at_ns })
+            .collect();
+        let (tree, pairs) = Tree::build(ranges, &moments);
+        let mut innermost = tree.innermost();
+        let nodes = calls.iter().enumerate().map(|(index, (process, thread, at_ns))| {
+            let start_end = pairs.iter().filter(move |(moment, _)| *moment == index);
+            let inner = innermost.at(*process, *thread, *at_ns);
+            inner.into_iter().chain(start_end.map(|(_, node)| *node)).collect::<Vec<_>>()
+        });
+        nodes.map(|nodes| nodes.iter().map(|n| tree.path(*n).join("/")).collect()).collect()
     }
 
     #[test]
@@ -311,7 +322,7 @@ mod tests {
             range(PushPop, 2, 15, 25, "A1"),
             range(PushPop, 1, 100, 130, "B"),
         ];
-        let tree = Tree::build(&ranges, &[], |_, _| {});
+        let (tree, _) = Tree::build(&ranges, &[]);
         let expected = [
             ("A".to_owned(), 1, 100),
             ("A::A1".to_owned(), 2, 30),
@@ -329,7 +340,7 @@ mod tests {
             range(Kind::StartEnd, 2, 5, 15, "S"),
             range(Kind::StartEnd, 2, 12, 90, "T"),
         ];
-        let at = |thread, at_ns| Moment { process: 1, thread, at_ns };
+        let at = |thread, at_ns| (1, thread, at_ns);
         let moments = [at(1, 9), at(1, 14), at(1, 20), at(3, 14), at(1, 100), at(2, 200)];
         let got = inside(&ranges, &moments);
         let expected: [&[&str]; 6] =
@@ -338,9 +349,28 @@ mod tests {
     }
 
     #[test]
+    fn ranges_that_cross_begin_together_or_take_no_time_leave_the_right_one_open() {
+        let ranges = [
+            range(Kind::PushPop, 1, 0, 50, "A"),
+            range(Kind::PushPop, 1, 0, 10, "A0"),
+            range(Kind::PushPop, 1, 40, 60, "B"),
+            range(Kind::PushPop, 1, 45, 45, "nothing"),
+            range(Kind::PushPop, 1, 70, 65, "backwards"),
+            range(Kind::PushPop, 1, 80, i64::MAX, "last"),
+        ];
+        let times = [-1, 0, 9, 10, 39, 40, 45, 55, 60, 64, 70, 80, i64::MAX - 1, i64::MAX];
+        let calls: Vec<_> = times.into_iter().map(|at_ns| (1, 1, at_ns)).collect();
+        let got = inside(&ranges, &calls);
+        let got: Vec<_> = got.iter().map(|regions| regions.join(" ")).collect();
+        let (b, a0) = ("A/B", "A/A0");
+        let expected = ["", a0, a0, "A", "A", b, b, b, "", "", "", "last", "last", ""];
+        assert_eq!(got, expected);
+    }
+
+    #[test]
     fn another_process_has_ranges_of_its_own() {
         let ranges = [range(Kind::StartEnd, 1, 0, 100, "S"), range(Kind::PushPop, 1, 0, 100, "A")];
-        let moments = [Moment { process: 2, thread: 1, at_ns: 50 }];
+        let moments = [(2, 1, 50)];
         assert_eq!(inside(&ranges, &moments), [Vec::<String>::new()]);
     }
 
@@ -348,7 +378,7 @@ mod tests {
     fn absurdly_deep_ranges_count_to_an_ancestor() {
         let ranges: Vec<Range> =
             (0..1000).map(|n| range(Kind::PushPop, 1, n, 10_000 - n, "x")).collect();
-        let tree = Tree::build(&ranges, &[], |_, _| {});
+        let (tree, _) = Tree::build(&ranges, &[]);
         assert_eq!(tree.len(), MAX_DEPTH);
     }
 }

@@ -1,186 +1,110 @@
 //! From a trace to launches, sums and regions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use rgpu_format::nsys_row::{CopyKind, Kernel, Strings};
+use rgpu_format::nsys_row::{Kernel, Strings};
 
-use super::correlated::Finger;
+use super::sums::RegionSums;
 use super::trace::{Trace, What, Work};
 use crate::import::Imported;
-use crate::import::region_tree::{Moment, Tree};
+use crate::import::region_tree::{Kind, Moment, Tree};
 use crate::model::launch::Launch;
 use crate::model::profile::Gap;
-use crate::model::timeline::{CopySum, KernelSum};
 
-/// In which regions each piece of work was launched.
+/// In which regions the work of a trace was launched.
 pub(super) struct Placed {
     pub(super) tree: Tree,
-    /// Pairs of work and region, by work: the innermost push/pop region first, then start/end ones.
-    pairs: Vec<(usize, usize)>,
+    /// Sums of the work launched in each region, by the region's number, without those inside.
+    sums: Vec<RegionSums>,
+    /// The start/end regions of work that is listed one by one, by process and correlation id.
+    start_end: HashMap<(u64, i64), Vec<usize>>,
     /// How many pieces of work have a known call.
-    known: usize,
+    known: u64,
 }
 
 impl Placed {
     pub(super) fn new(trace: &Trace) -> Placed {
-        // Work whose call is known, and the moment of that call.
-        let mut known: Vec<usize> = Vec::new();
+        // Start/end ranges are few or none; only they need all calls at once.
         let mut moments: Vec<Moment> = Vec::new();
-        let mut finger = Finger::default();
-        for (index, work) in trace.work.iter().enumerate() {
-            let key = work.correlation.map(|id| (work.process, id));
-            let call = key.and_then(|key| trace.calls.get(key, &mut finger));
-            if let Some(call) = call {
-                known.push(index);
-                let (process, thread, at_ns) = (work.process, call.thread, call.at_ns);
-                moments.push(Moment { process, thread, at_ns });
-            }
+        if trace.ranges.iter().any(|range| range.kind == Kind::StartEnd) {
+            moments.extend(trace.pieces.launched().map(|launched| {
+                let call = launched.call;
+                Moment { process: call.process, at_ns: call.at_ns }
+            }));
         }
-        let mut pairs: Vec<(usize, usize)> = Vec::new();
-        let tree = Tree::build(&trace.ranges, &moments, |moment, nodes| {
-            pairs.extend(nodes.iter().map(|node| (known[moment], *node)));
-        });
-        Placed { tree, pairs, known: known.len() }
+        let (tree, pairs) = Tree::build(&trace.ranges, &moments);
+        drop(moments);
+        let mut placed =
+            Placed { sums: Vec::new(), start_end: HashMap::new(), known: 0, tree: Tree::default() };
+        placed.sums.resize_with(tree.len(), RegionSums::default);
+        if !pairs.is_empty() {
+            let listed =
+                trace.listed.iter().chain(trace.first_kernels.iter().map(|(work, _)| work));
+            placed.start_end = listed.filter_map(|work| Some((work.key()?, Vec::new()))).collect();
+        }
+        let mut innermost = tree.innermost();
+        let mut pairs = pairs.into_iter().peekable();
+        for (index, launched) in trace.pieces.launched().enumerate() {
+            let call = launched.call;
+            if let Some(node) = innermost.at(call.process, call.thread, call.at_ns) {
+                launched.spent().for_each(|spent| placed.sums[node].add(spent));
+            }
+            while let Some((_, node)) = pairs.next_if(|(moment, _)| *moment == index) {
+                launched.spent().for_each(|spent| placed.sums[node].add(spent));
+                let key = (call.process, launched.correlation);
+                if let Some(nodes) = placed.start_end.get_mut(&key) {
+                    nodes.push(node);
+                }
+            }
+            placed.known += launched.spent().len() as u64;
+        }
+        Placed { tree, ..placed }
     }
 
-    /// The regions of one piece of work.
-    pub(super) fn regions_of(&self, work: usize) -> Vec<usize> {
-        let first = self.pairs.partition_point(|(index, _)| *index < work);
-        let pairs = self.pairs[first..].iter().take_while(|(index, _)| *index == work);
-        pairs.map(|(_, node)| *node).collect()
+    /// The regions of one piece of listed work: the innermost push/pop region, then start/end ones.
+    pub(super) fn regions_of(&self, trace: &Trace, work: &Work) -> Vec<usize> {
+        let call = work.key().and_then(|(process, id)| trace.pieces.call_for(process, id));
+        let inner =
+            call.and_then(|call| self.tree.innermost().at(call.process, call.thread, call.at_ns));
+        let start_end = work.key().and_then(|key| self.start_end.get(&key));
+        inner.into_iter().chain(start_end.into_iter().flatten().copied()).collect()
+    }
+
+    /// Sums of each region with those inside.
+    fn whole_sums(self) -> (Tree, Vec<RegionSums>) {
+        let (tree, mut sums) = (self.tree, self.sums);
+        // A region's parent has the smaller number: each is whole before its parent takes it.
+        for node in (0..sums.len()).rev() {
+            let (below, rest) = sums.split_at_mut(node);
+            if let (_, Some(parent), _) = tree.place(node) {
+                below[parent].merge(&rest[0]);
+            }
+        }
+        (tree, sums)
     }
 }
 
 /// Adds everything that `trace` says to `imported`, but the single events.
-pub(super) fn add(trace: &Trace, placed: &Placed, from: &str, imported: &mut Imported) {
-    let tree = &placed.tree;
-    let mut sums: Vec<Sums> = Vec::new();
-    sums.resize_with(tree.len(), Sums::default);
-    for (work, node) in &placed.pairs {
-        sums[*node].add(&trace.work[*work]);
-    }
-    // A region's parent has the smaller number: each is whole before its parent takes it.
-    for node in (0..sums.len()).rev() {
-        let (below, rest) = sums.split_at_mut(node);
-        if let (_, Some(parent), _) = tree.place(node) {
-            below[parent].merge(&rest[0]);
-        }
-    }
-    let mut all = Sums::default();
-    trace.work.iter().for_each(|work| all.add(work));
-
-    let gpu_times_known = !trace.work.is_empty();
-    imported.regions = tree
-        .regions(from)
-        .into_iter()
-        .map(|(node, mut region)| {
-            region.gpu_ns = gpu_times_known.then_some(sums[node].gpu_ns);
-            region.kernels = sums[node].kernels(trace);
-            region
-        })
-        .collect();
-    imported.kernels = all.kernels(trace);
-    imported.copies = all.copies();
-    imported.launches = launches(trace, placed);
+pub(super) fn add(trace: &Trace, placed: Placed, from: &str, imported: &mut Imported) {
+    imported.kernels = trace.totals.kernels(&trace.kernels);
+    imported.copies = trace.totals.copies();
+    imported.launches = launches(trace, &placed);
     imported.gaps.extend(gaps(trace, placed.known, from));
-}
-
-/// Sums over some of the work.
-#[derive(Default)]
-struct Sums {
-    gpu_ns: u64,
-    /// By the number of the kernel's name: launches, total, least, greatest.
-    kernels: HashMap<usize, (u64, u64, u64, u64)>,
-    /// By kind, fills being of none: count, bytes, total.
-    copies: BTreeMap<Option<CopyKind>, (u64, u64, u64)>,
-}
-
-impl Sums {
-    fn add(&mut self, work: &Work) {
-        let ns = work.ns();
-        self.gpu_ns = self.gpu_ns.saturating_add(ns);
-        let (kind, bytes) = match work.what {
-            What::Kernel { name, .. } => {
-                let sum = self.kernels.entry(name).or_insert((0, 0, u64::MAX, 0));
-                let (count, total, least, most) = *sum;
-                *sum = (count + 1, total.saturating_add(ns), least.min(ns), most.max(ns));
-                return;
-            }
-            What::Graph => return,
-            What::Copy { kind, bytes } => (Some(kind), bytes),
-            What::Set { bytes } => (None, bytes),
-        };
-        let (count, sum, total) = self.copies.entry(kind).or_default();
-        *count += 1;
-        *sum = sum.saturating_add(bytes);
-        *total = total.saturating_add(ns);
-    }
-
-    /// Adds the sums of a region inside.
-    fn merge(&mut self, inner: &Sums) {
-        self.gpu_ns = self.gpu_ns.saturating_add(inner.gpu_ns);
-        for (name, (count, total, least, most)) in &inner.kernels {
-            let sum = self.kernels.entry(*name).or_insert((0, 0, u64::MAX, 0));
-            sum.0 += count;
-            sum.1 = sum.1.saturating_add(*total);
-            sum.2 = sum.2.min(*least);
-            sum.3 = sum.3.max(*most);
-        }
-        for (kind, (count, bytes, total)) in &inner.copies {
-            let sum = self.copies.entry(*kind).or_default();
-            sum.0 += count;
-            sum.1 = sum.1.saturating_add(*bytes);
-            sum.2 = sum.2.saturating_add(*total);
-        }
-    }
-
-    fn kernels(&self, trace: &Trace) -> Vec<KernelSum> {
-        let mut all: Vec<KernelSum> = self
-            .kernels
-            .iter()
-            .map(|(name, (launches, total_ns, min_ns, max_ns))| KernelSum {
-                kernel: trace.kernels[*name].clone(),
-                launches: *launches,
-                total_ns: *total_ns,
-                min_ns: *min_ns,
-                max_ns: *max_ns,
-            })
-            .collect();
-        all.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.kernel.cmp(&b.kernel)));
-        all
-    }
-
-    fn copies(&self) -> Vec<CopySum> {
-        let sums = self.copies.iter().map(|(kind, (count, bytes, total_ns))| CopySum {
-            kind: kind.map_or_else(|| "memset".to_owned(), copy_name),
-            count: *count,
-            bytes: *bytes,
-            total_ns: *total_ns,
-        });
-        let mut sums: Vec<CopySum> = sums.collect();
-        sums.sort_by(|a, b| a.kind.cmp(&b.kind));
-        sums
-    }
-}
-
-pub(super) fn copy_name(kind: CopyKind) -> String {
-    match kind {
-        CopyKind::HostToDevice => "HtoD".to_owned(),
-        CopyKind::DeviceToHost => "DtoH".to_owned(),
-        CopyKind::DeviceToDevice => "DtoD".to_owned(),
-        CopyKind::HostToHost => "HtoH".to_owned(),
-        CopyKind::PeerToPeer => "PtoP".to_owned(),
-        CopyKind::Other(n) => format!("copy kind {n}"),
-    }
+    let (tree, sums) = placed.whole_sums();
+    let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
+        region.gpu_ns = (trace.many > 0).then_some(sums[node].gpu_ns);
+        region.kernels = sums[node].kernels(&trace.kernels);
+        region
+    });
+    imported.regions = regions.collect();
 }
 
 fn launches(trace: &Trace, placed: &Placed) -> Vec<Launch> {
     let kernels = trace.first_kernels.iter().zip(0..);
     kernels
-        .map(|((index, kernel), id)| {
-            let work = &trace.work[*index];
+        .map(|((work, kernel), id)| {
             let name = match work.what {
-                What::Kernel { name, .. } => trace.kernels[name].clone(),
+                What::Kernel { name } => trace.kernels[name as usize].clone(),
                 _ => String::new(),
             };
             let mut launch = facts(kernel, &trace.strings);
@@ -188,7 +112,7 @@ fn launches(trace: &Trace, placed: &Placed) -> Vec<Launch> {
             launch.kernel = name;
             launch.duration_ns = Some(work.ns() as f64);
             launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();
-            let inner = placed.regions_of(*index).first().copied();
+            let inner = placed.regions_of(trace, work).first().copied();
             launch.region = inner.map(|node| placed.tree.path(node)).unwrap_or_default();
             launch
         })
@@ -208,12 +132,10 @@ fn facts(kernel: &Kernel, strings: &Strings) -> Launch {
     }
 }
 
-fn gaps(trace: &Trace, placed: usize, from: &str) -> Vec<Gap> {
-    let count = |wanted: fn(&What) -> bool| trace.work.iter().filter(|w| wanted(&w.what)).count();
-    let kernels = count(|what| matches!(what, What::Kernel { .. }));
-    let graphs = count(|what| matches!(what, What::Graph));
-    let unplaced = trace.work.len() - placed;
-    let kept = trace.first_kernels.len();
+fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
+    let (kernels, graphs) = (trace.kernels_many, trace.graphs_many);
+    let unplaced = trace.many - placed;
+    let kept = trace.first_kernels.len() as u64;
     let all = [
         (
             kernels > kept,

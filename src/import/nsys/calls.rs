@@ -3,11 +3,12 @@
 //! Kept are the calls that put listed work on the GPU, and of the rest the first ones: waits for
 //! themselves, since they say why the GPU stood idle, and everything else.
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use rgpu_format::nsys_row::{ApiCall, Strings};
 
 use super::correlated::{Correlated, Finger, Key};
+use super::numbers::Numbers;
 use super::trace::process;
 
 /// Calls kept beside those that put listed work on the GPU: this many waits, and as many others.
@@ -38,7 +39,9 @@ pub(super) struct Gather {
     finger: Finger,
     waits: BinaryHeap<Listed>,
     others: BinaryHeap<Listed>,
-    waiting_names: HashMap<i64, bool>,
+    /// Which names are those of waits.
+    names: Numbers,
+    waiting: Vec<bool>,
     seen: u64,
 }
 
@@ -50,7 +53,8 @@ impl Gather {
             finger: Finger::default(),
             waits: BinaryHeap::new(),
             others: BinaryHeap::new(),
-            waiting_names: HashMap::new(),
+            names: Numbers::default(),
+            waiting: Vec::new(),
             seen: 0,
         }
     }
@@ -72,10 +76,11 @@ impl Gather {
             return;
         }
         let waits = call.name.is_some_and(|id| {
-            *self
-                .waiting_names
-                .entry(id)
-                .or_insert_with(|| strings.get(id).is_some_and(super::events::waits))
+            let (number, new) = self.names.number(id.cast_unsigned());
+            if new {
+                self.waiting.push(strings.get(id).is_some_and(super::events::waits));
+            }
+            self.waiting[number as usize]
         });
         let heap = if waits { &mut self.waits } else { &mut self.others };
         if heap.len() < MAX_CALLS {

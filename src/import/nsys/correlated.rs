@@ -48,11 +48,6 @@ impl<T> Correlated<T> {
         Some(index)
     }
 
-    /// The value of a key, where it has one.
-    pub(super) fn get(&self, key: Key, finger: &mut Finger) -> Option<&T> {
-        self.values[self.find(key, finger)?].as_ref()
-    }
-
     /// The place for a key's value; `None` for a key that has no place.
     pub(super) fn place(&mut self, key: Key, finger: &mut Finger) -> Option<&mut Option<T>> {
         let index = self.find(key, finger)?;
@@ -83,14 +78,14 @@ mod tests {
         for (value, key) in keys.into_iter().enumerate().rev() {
             // The same key again takes the later value.
             let expected = if key == (2, 5) { 3 } else { value };
-            assert_eq!(all.get(key, &mut finger), Some(&expected), "{key:?}");
+            assert_eq!(all.place(key, &mut finger), Some(&mut Some(expected)), "{key:?}");
         }
         assert_eq!(all.into_values().count(), 7);
     }
 
     #[test]
     fn nothing_is_found_among_no_keys() {
-        let all: Correlated<u8> = Correlated::default();
-        assert_eq!(all.get((1, 1), &mut Finger::default()), None);
+        let mut all: Correlated<u8> = Correlated::default();
+        assert_eq!(all.place((1, 1), &mut Finger::default()), None);
     }
 }

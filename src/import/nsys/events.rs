@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::attribute::{self, Placed};
+use super::attribute::Placed;
+use super::sums::copy_name;
 use super::trace::{Trace, What};
-use crate::import::event_list::{MAX_WORK, Names, Regions, ranges, since};
+use crate::import::event_list::{Names, Regions, ranges, since};
 use crate::model;
 use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
 
@@ -14,7 +15,7 @@ pub(super) fn list(trace: &Trace, placed: &Placed, from: &str) -> model::Trace {
     let mut regions = Regions::default();
     let mut call_of: HashMap<(u64, i64), u32> = HashMap::new();
     let calls: Vec<CallEvent> = trace
-        .listed
+        .calls
         .calls
         .iter()
         .zip(0..)
@@ -35,20 +36,20 @@ pub(super) fn list(trace: &Trace, placed: &Placed, from: &str) -> model::Trace {
         .collect();
     let (ranges, more_ranges) =
         ranges(&trace.ranges, &placed.tree, trace.first_ns, &mut names, &mut regions);
-    let launches: HashMap<usize, u32> =
-        trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (*work, id)).collect();
-    let listed = trace.work.iter().enumerate().take(MAX_WORK).map(|(index, work)| {
+    let launches: HashMap<u64, u32> =
+        trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();
+    let listed = trace.listed.iter().map(|work| {
         let (kind, name, bytes) = match work.what {
-            What::Kernel { name, .. } => {
-                (WorkKind::Kernel, names.index(&trace.kernels[name]), None)
+            What::Kernel { name } => {
+                (WorkKind::Kernel, names.index(&trace.kernels[name as usize]), None)
             }
             What::Copy { kind, bytes } => {
-                (WorkKind::Copy, names.index(&attribute::copy_name(kind)), Some(bytes))
+                (WorkKind::Copy, names.index(&copy_name(kind)), Some(bytes))
             }
             What::Set { bytes } => (WorkKind::Set, names.index("memset"), Some(bytes)),
             What::Graph => (WorkKind::Graph, names.index("graph"), None),
         };
-        let inside = placed.regions_of(index);
+        let inside = placed.regions_of(trace, work);
         Work {
             kind,
             name,
@@ -57,8 +58,8 @@ pub(super) fn list(trace: &Trace, placed: &Placed, from: &str) -> model::Trace {
             device: work.device,
             stream: u64::from(work.stream),
             bytes,
-            call: work.correlation.and_then(|id| call_of.get(&(work.process, id)).copied()),
-            launch: launches.get(&index).copied(),
+            call: work.key().and_then(|key| call_of.get(&key).copied()),
+            launch: launches.get(&work.number).copied(),
             regions: inside.iter().map(|node| regions.index(&placed.tree, *node)).collect(),
         }
     });
@@ -67,9 +68,9 @@ pub(super) fn list(trace: &Trace, placed: &Placed, from: &str) -> model::Trace {
         schema: SCHEMA.to_owned(),
         span_ns: since(trace.first_ns, trace.last_ns),
         cut: Cut {
-            work: (trace.work.len() - work.len()) as u64,
+            work: trace.many - work.len() as u64,
             ranges: more_ranges,
-            calls: trace.listed.cut,
+            calls: trace.calls.cut,
         },
         names: names.into_vec(),
         regions: regions.all,

@@ -6,46 +6,51 @@ use std::sync::Arc;
 use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 
 use super::calls::{Gather, ListedCalls};
-use super::correlated::{Correlated, Finger};
+use super::first::First;
+use super::numbers::Numbers;
+use super::pieces::{Call, Pieces};
 use super::rows::Rows;
+use super::sums::Totals;
 use crate::import::event_list::MAX_WORK;
 use crate::import::region_tree::{Kind, Range, UNNAMED, part};
 
 /// All that is needed of a trace.
 #[derive(Default)]
 pub(super) struct Trace {
-    /// Work on the GPU, in time order.
-    pub(super) work: Vec<Work>,
+    /// The first work on the GPU in time order, to be listed one by one.
+    pub(super) listed: Vec<Work>,
+    /// How many pieces of work there are in all, and of them kernels and graphs.
+    pub(super) many: u64,
+    pub(super) kernels_many: u64,
+    pub(super) graphs_many: u64,
+    /// Sums over all work.
+    pub(super) totals: Totals,
+    /// All work that calls can be joined to.
+    pub(super) pieces: Pieces,
     /// Names of kernels, which [`What::Kernel`] numbers.
     pub(super) kernels: Vec<String>,
-    /// The first kernels in time order, as the file has them, with their index in `work`.
-    pub(super) first_kernels: Vec<(usize, Kernel)>,
+    /// The first kernels in time order, as the file has them.
+    pub(super) first_kernels: Vec<(Work, Kernel)>,
     /// Mangled names by string id.
     pub(super) strings: Strings,
     /// NVTX ranges.
     pub(super) ranges: Vec<Range>,
-    /// API calls by process and correlation id, where they put work on the GPU.
-    pub(super) calls: Correlated<Call>,
     /// The earliest moment in the trace.
     pub(super) first_ns: i64,
     /// The latest.
     pub(super) last_ns: i64,
     /// API calls listed one by one.
-    pub(super) listed: ListedCalls,
+    pub(super) calls: ListedCalls,
     /// Ranges that were still open at the end.
     pub(super) open_ranges: u64,
 }
 
-/// Where and when the host asked for some work.
-#[derive(Clone, Copy)]
-pub(super) struct Call {
-    pub(super) thread: u64,
-    pub(super) at_ns: i64,
-}
-
 /// One piece of work on a GPU.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub(super) what: What,
+    /// Its number in the order of reading; kernels are read first, so of these it is the row.
+    pub(super) number: u64,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
     pub(super) process: u64,
@@ -55,10 +60,10 @@ pub(super) struct Work {
 }
 
 /// What the GPU did.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// A kernel, by the number of its name and of its row.
-    Kernel { name: usize, row: u64 },
+    /// A kernel, by the number of its name.
+    Kernel { name: u32 },
     /// A copy.
     Copy { kind: CopyKind, bytes: u64 },
     /// A fill.
@@ -71,6 +76,11 @@ impl Work {
     pub(super) fn ns(&self) -> u64 {
         u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
     }
+
+    /// What its call has too.
+    pub(super) fn key(&self) -> Option<(u64, i64)> {
+        Some((self.process, self.correlation?))
+    }
 }
 
 /// The process part of nsys's ids of processes and threads: all but the lowest 24 bits.
@@ -81,10 +91,9 @@ pub(super) fn process(global: Option<i64>) -> u64 {
 /// Reads the trace; the first `keep` kernels in full.
 pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
     let mut trace = Trace { strings: file.strings()?, ..Trace::default() };
-    read_work(file, &mut trace)?;
-    trace.work.sort_by_key(|work| work.start_ns);
-    read_first_kernels(file, &mut trace, keep)?;
-    trace.first_ns = trace.work.first().map_or(i64::MAX, |work| work.start_ns);
+    (trace.first_ns, trace.last_ns) = (i64::MAX, i64::MIN);
+    let first_kernels = read_work(file, &mut trace, keep)?;
+    read_first_kernels(file, &mut trace, first_kernels)?;
     read_calls(file, &mut trace)?;
     read_ranges(file, &mut trace)?;
     if trace.first_ns == i64::MAX {
@@ -93,53 +102,73 @@ pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
     Ok(trace)
 }
 
-fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
-    let mut numbers: HashMap<Option<i64>, usize> = HashMap::new();
-    let mut row = 0;
+/// Reads all work; the first `keep` kernels come back.
+fn read_work<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Result<Vec<Work>, R::Error> {
+    let mut names = KernelNames::default();
+    let mut listed = First::new(MAX_WORK);
+    let mut first_kernels = First::new(keep);
+    let mut see = |work: Work, trace: &mut Trace| {
+        let work = Work { number: trace.many, ..work };
+        trace.many += 1;
+        trace.first_ns = trace.first_ns.min(work.start_ns);
+        trace.last_ns = trace.last_ns.max(work.end_ns);
+        trace.totals.add(&work);
+        let kernel = match work.what {
+            What::Kernel { name } => Some(name),
+            _ => None,
+        };
+        trace.pieces.add(&work, kernel);
+        listed.see(&work);
+        if kernel.is_some() {
+            first_kernels.see(&work);
+        }
+    };
     file.kernel_runs(|k| {
-        let id = k.demangled.or(k.short);
-        let name = *numbers.entry(id).or_insert_with(|| {
-            let name = id.and_then(|id| trace.strings.get(id)).unwrap_or("(unnamed)");
-            trace.kernels.push(name.to_owned());
-            trace.kernels.len() - 1
-        });
-        trace.work.push(Work {
-            what: What::Kernel { name, row },
+        let name = names.number(k.demangled.or(k.short), trace);
+        let work = Work {
+            what: What::Kernel { name },
+            number: 0,
             start_ns: k.start_ns,
             end_ns: k.end_ns,
             process: process(k.global_pid),
             correlation: k.correlation,
             device: k.device.unwrap_or(0),
             stream: k.stream.unwrap_or(0),
-        });
-        row += 1;
+        };
+        see(work, trace);
     })?;
-    let work = &mut trace.work;
+    trace.kernels_many = trace.many;
     file.memcpys(|c| {
-        work.push(Work {
+        let work = Work {
             what: What::Copy { kind: c.kind, bytes: c.bytes },
+            number: 0,
             start_ns: c.start_ns,
             end_ns: c.end_ns,
             process: process(c.global_pid),
             correlation: c.correlation,
             device: c.device.unwrap_or(0),
             stream: c.stream.unwrap_or(0),
-        });
+        };
+        see(work, trace);
     })?;
     file.memsets(|s| {
-        work.push(Work {
+        let work = Work {
             what: What::Set { bytes: s.bytes },
+            number: 0,
             start_ns: s.start_ns,
             end_ns: s.end_ns,
             process: process(s.global_pid),
             correlation: s.correlation,
             device: s.device.unwrap_or(0),
             stream: s.stream.unwrap_or(0),
-        });
+        };
+        see(work, trace);
     })?;
+    let before = trace.many;
     file.graph_launches(|g| {
-        work.push(Work {
+        let work = Work {
             what: What::Graph,
+            number: 0,
             start_ns: g.start_ns,
             end_ns: g.end_ns,
             process: process(g.global_pid),
@@ -147,53 +176,71 @@ fn read_work<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
             // The table has no column for it.
             device: 0,
             stream: g.stream.unwrap_or(0),
-        });
+        };
+        see(work, trace);
     })?;
-    Ok(())
+    trace.graphs_many = trace.many - before;
+    trace.pieces.sort();
+    trace.listed = listed.finish();
+    Ok(first_kernels.finish())
 }
 
-/// A second look at the kernels' table, for the facts of the first `keep` in time order.
-fn read_first_kernels<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Result<(), R::Error> {
-    let mut wanted: HashMap<u64, usize> = HashMap::new();
-    for (index, work) in trace.work.iter().enumerate() {
-        if let What::Kernel { row, .. } = work.what {
-            wanted.insert(row, index);
-            if wanted.len() == keep {
-                break;
-            }
+/// Numbers of kernels' names.
+#[derive(Default)]
+struct KernelNames {
+    ids: Numbers,
+    by_id: Vec<u32>,
+    unnamed: Option<u32>,
+}
+
+impl KernelNames {
+    fn number(&mut self, id: Option<i64>, trace: &mut Trace) -> u32 {
+        let mut next = |name: Option<&str>| {
+            trace.kernels.push(name.unwrap_or("(unnamed)").to_owned());
+            (trace.kernels.len() - 1) as u32
+        };
+        let Some(id) = id else { return *self.unnamed.get_or_insert_with(|| next(None)) };
+        let (number, new) = self.ids.number(id.cast_unsigned());
+        if new {
+            self.by_id.push(next(trace.strings.get(id)));
         }
+        self.by_id[number as usize]
     }
-    let most = wanted.keys().max().map_or(0, |last| last + 1);
+}
+
+/// A second look at the kernels' table, for the facts of the first ones in time order.
+fn read_first_kernels<R: Rows>(
+    file: &R,
+    trace: &mut Trace,
+    first: Vec<Work>,
+) -> Result<(), R::Error> {
+    let most = first.iter().map(|work| work.number + 1).max().unwrap_or(0);
+    let wanted: HashMap<u64, Work> = first.into_iter().map(|work| (work.number, work)).collect();
     let mut row = 0;
     file.first_kernels(most, |kernel| {
-        if let Some(index) = wanted.get(&row) {
-            trace.first_kernels.push((*index, kernel));
+        if let Some(work) = wanted.get(&row) {
+            trace.first_kernels.push((*work, kernel));
         }
         row += 1;
     })?;
-    trace.first_kernels.sort_by_key(|(index, _)| *index);
+    trace.first_kernels.sort_by_key(|(work, _)| (work.start_ns, work.number));
     Ok(())
 }
 
 fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
-    let keys = trace.work.iter().filter_map(|w| Some((w.process, w.correlation?)));
-    let mut calls: Correlated<Call> = Correlated::new(keys);
-    let wanted = trace.work.iter().take(MAX_WORK);
-    let mut gather = Gather::new(wanted.filter_map(|w| Some((w.process, w.correlation?))));
-    trace.last_ns = trace.work.iter().map(|work| work.end_ns).max().unwrap_or(i64::MIN);
+    let mut gather = Gather::new(trace.listed.iter().filter_map(Work::key));
     let (first_ns, last_ns) = (&mut trace.first_ns, &mut trace.last_ns);
-    let mut finger = Finger::default();
+    let (pieces, strings) = (&mut trace.pieces, &trace.strings);
     file.api_calls(|call| {
         *first_ns = call.start_ns.min(*first_ns);
         *last_ns = call.end_ns.max(*last_ns);
-        gather.see(&call, &trace.strings);
+        gather.see(&call, strings);
         let (Some(tid), Some(correlation)) = (call.global_tid, call.correlation) else { return };
-        if let Some(found) = calls.place((process(Some(tid)), correlation), &mut finger) {
-            *found = Some(Call { thread: tid.cast_unsigned(), at_ns: call.start_ns });
-        }
+        let process = process(Some(tid));
+        let call = Call { process, thread: tid.cast_unsigned(), at_ns: call.start_ns };
+        pieces.call(call, correlation);
     })?;
-    trace.calls = calls;
-    trace.listed = gather.finish();
+    trace.calls = gather.finish();
     Ok(())
 }
 

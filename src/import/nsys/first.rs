@@ -1,0 +1,65 @@
+//! The first pieces of work in time order, out of any number of them in any order.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::trace::Work;
+
+/// Keeps them while all go by.
+#[derive(Debug)]
+pub(super) struct First {
+    most: usize,
+    kept: BinaryHeap<ByStart>,
+}
+
+/// By start, then as they came.
+#[derive(Debug)]
+struct ByStart(Work);
+
+impl ByStart {
+    fn key(&self) -> (i64, u64) {
+        (self.0.start_ns, self.0.number)
+    }
+}
+
+impl Ord for ByStart {
+    fn cmp(&self, other: &ByStart) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for ByStart {
+    fn partial_cmp(&self, other: &ByStart) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByStart {
+    fn eq(&self, other: &ByStart) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ByStart {}
+
+impl First {
+    pub(super) fn new(most: usize) -> First {
+        First { most, kept: BinaryHeap::new() }
+    }
+
+    /// Takes a look at one more.
+    pub(super) fn see(&mut self, work: &Work) {
+        if self.kept.len() < self.most {
+            self.kept.push(ByStart(*work));
+        } else if let Some(mut last) = self.kept.peek_mut()
+            && (work.start_ns, work.number) < last.key()
+        {
+            last.0 = *work;
+        }
+    }
+
+    /// The first ones, in order.
+    pub(super) fn finish(self) -> Vec<Work> {
+        self.kept.into_sorted_vec().into_iter().map(|by_start| by_start.0).collect()
+    }
+}

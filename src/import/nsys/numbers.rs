@@ -1,0 +1,83 @@
+//! Small numbers for values of which there are few, but which come millions of times.
+
+use std::collections::HashMap;
+
+/// Values numbered as they are met. A value that came not long ago costs a comparison.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    all: Vec<u64>,
+    by_value: HashMap<u64, u32>,
+    /// Numbers of the last values met, each at a place that its bits say.
+    recent: [u32; RECENT],
+}
+
+const RECENT: usize = 256;
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers { all: Vec::new(), by_value: HashMap::new(), recent: [0; RECENT] }
+    }
+}
+
+/// Ids of strings and threads differ in their lowest bits, those of processes above bit 24.
+fn place(value: u64) -> usize {
+    (value ^ (value >> 24)) as usize % RECENT
+}
+
+impl Numbers {
+    /// The number of a value, and whether it is a new one.
+    pub(super) fn number(&mut self, value: u64) -> (u32, bool) {
+        let recent = self.recent[place(value)];
+        if self.get(recent) == Some(value) {
+            return (recent, false);
+        }
+        // More than 2^32 different ones would need a file of many times the size we read.
+        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let number = *self.by_value.entry(value).or_insert(next);
+        let new = number == next;
+        if new {
+            self.all.push(value);
+        }
+        self.recent[place(value)] = number;
+        (number, new)
+    }
+
+    /// The number of a value that was met before.
+    pub(super) fn known(&self, value: u64) -> Option<u32> {
+        let recent = self.recent[place(value)];
+        if self.get(recent) == Some(value) {
+            return Some(recent);
+        }
+        self.by_value.get(&value).copied()
+    }
+
+    /// The value of a number.
+    pub(super) fn get(&self, number: u32) -> Option<u64> {
+        self.all.get(number as usize).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_numbers_though_they_share_a_place() {
+        let mut numbers = Numbers::default();
+        let values = [0, 256, 512, 0, 1 << 24, 1, 256, u64::MAX];
+        let got: Vec<_> = values.iter().map(|value| numbers.number(*value)).collect();
+        let expected = [
+            (0, true),
+            (1, true),
+            (2, true),
+            (0, false),
+            (3, true),
+            (4, true),
+            (1, false),
+            (5, true),
+        ];
+        assert_eq!(got, expected);
+        assert_eq!((numbers.known(512), numbers.known(7)), (Some(2), None));
+        assert_eq!((numbers.get(3), numbers.get(6)), (Some(1 << 24), None));
+    }
+}

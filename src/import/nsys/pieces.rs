@@ -1,0 +1,198 @@
+//! All work of a trace that has a correlation id, with the call that put it on the GPU.
+//!
+//! GPU rows and API calls stand in the file in nearly the same order, so the next id to look for is
+//! mostly the neighbour of the last: a sorted list with a finger on it is several times faster than
+//! a hash table, and a third of its size. There may be ten million pieces: only what sums need is
+//! kept of each, 40 bytes.
+
+use super::numbers::Numbers;
+use super::trace::Work;
+
+/// A call that put work on the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) process: u64,
+    pub(super) thread: u64,
+    pub(super) at_ns: i64,
+}
+
+/// One piece of work.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    process: u32,
+    /// The thread's number, plus one; 0 while no call is known.
+    thread: u32,
+    correlation: i64,
+    at_ns: i64,
+    ns: u64,
+    /// The number of the kernel's name; other work has none.
+    kernel: u32,
+}
+
+/// What is no kernel.
+const NO_KERNEL: u32 = u32::MAX;
+
+/// What sums need of one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) ns: u64,
+    pub(super) kernel: Option<u32>,
+}
+
+/// Work of one correlation id, whose call is known.
+#[derive(Debug)]
+pub(super) struct Launched<'p> {
+    pub(super) call: Call,
+    pub(super) correlation: i64,
+    pieces: &'p [Piece],
+}
+
+impl Launched<'_> {
+    /// Its work.
+    pub(super) fn spent(&self) -> impl ExactSizeIterator<Item = Spent> + '_ {
+        self.pieces.iter().map(|piece| Spent {
+            ns: piece.ns,
+            kernel: Some(piece.kernel).filter(|kernel| *kernel != NO_KERNEL),
+        })
+    }
+}
+
+/// All pieces; those of one process and correlation id stand together, and their call with the
+/// first.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    pieces: Vec<Piece>,
+    processes: Numbers,
+    threads: Numbers,
+    /// Where the last call was found.
+    finger: usize,
+}
+
+impl Pieces {
+    /// Adds a piece; work without a correlation id has no place here.
+    pub(super) fn add(&mut self, work: &Work, kernel: Option<u32>) {
+        let Some(correlation) = work.correlation else { return };
+        self.pieces.push(Piece {
+            process: self.processes.number(work.process).0,
+            thread: 0,
+            correlation,
+            at_ns: 0,
+            ns: work.ns(),
+            kernel: kernel.unwrap_or(NO_KERNEL),
+        });
+    }
+
+    /// To be called once between the last piece and the first call.
+    pub(super) fn sort(&mut self) {
+        let key = |piece: &Piece| (piece.process, piece.correlation);
+        if !self.pieces.is_sorted_by_key(key) {
+            self.pieces.sort_by_key(key);
+        }
+    }
+
+    /// Notes a call; of several with one id the last counts.
+    pub(super) fn call(&mut self, call: Call, correlation: i64) {
+        let Some(process) = self.processes.known(call.process) else { return };
+        let Some(first) = self.find((process, correlation)) else { return };
+        self.pieces[first].thread = self.threads.number(call.thread).0.saturating_add(1);
+        self.pieces[first].at_ns = call.at_ns;
+    }
+
+    /// The first piece of a process and correlation id.
+    fn find(&mut self, wanted: (u32, i64)) -> Option<usize> {
+        let key = |piece: &Piece| (piece.process, piece.correlation);
+        // The finger is always on a first piece, so the next of another id is one too.
+        let near = self.pieces[self.finger.min(self.pieces.len())..].iter().take(4);
+        let found = match near.enumerate().find(|(_, piece)| key(piece) == wanted) {
+            Some((steps, _)) => self.finger + steps,
+            None if self.pieces.last().is_none_or(|last| key(last) < wanted) => return None,
+            None => self.pieces.partition_point(|piece| key(piece) < wanted),
+        };
+        self.finger = found;
+        self.pieces.get(found).is_some_and(|piece| key(piece) == wanted).then_some(found)
+    }
+
+    /// All work whose call is known, id by id.
+    pub(super) fn launched(&self) -> impl Iterator<Item = Launched<'_>> + '_ {
+        let same = |a: &Piece, b: &Piece| (a.process, a.correlation) == (b.process, b.correlation);
+        self.pieces.chunk_by(same).filter_map(|pieces| {
+            let first = pieces.first()?;
+            let call = self.call_of(first)?;
+            Some(Launched { call, correlation: first.correlation, pieces })
+        })
+    }
+
+    fn call_of(&self, piece: &Piece) -> Option<Call> {
+        let thread = self.threads.get(piece.thread.checked_sub(1)?)?;
+        let process = self.processes.get(piece.process)?;
+        Some(Call { process, thread, at_ns: piece.at_ns })
+    }
+
+    /// The call of a process and correlation id.
+    pub(super) fn call_for(&self, process: u64, correlation: i64) -> Option<Call> {
+        let key = |piece: &Piece| (piece.process, piece.correlation);
+        let wanted = (self.processes.known(process)?, correlation);
+        let at = self.pieces.partition_point(|piece| key(piece) < wanted);
+        self.call_of(self.pieces.get(at).filter(|piece| key(piece) == wanted)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::nsys::trace::What;
+
+    fn work(process: u64, correlation: i64, ns: i64) -> Work {
+        let what = What::Graph;
+        let correlation = Some(correlation);
+        Work {
+            what,
+            number: 0,
+            start_ns: 0,
+            end_ns: ns,
+            process,
+            correlation,
+            device: 0,
+            stream: 0,
+        }
+    }
+
+    #[test]
+    fn calls_find_their_work_in_any_order_and_the_last_call_of_an_id_counts() {
+        let mut pieces = Pieces::default();
+        let ids = [(2, 5), (1, 9), (1, 3), (2, 5), (1, 4), (1, 40), (3, 1), (1, -7)];
+        for ((process, id), ns) in ids.into_iter().zip(1..) {
+            pieces.add(&work(process, id, ns), Some(ns as u32));
+        }
+        pieces.sort();
+        for round in 0..2 {
+            for (process, id) in ids.into_iter().rev().chain([(0, 0), (1, 5), (2, 4), (9, 9)]) {
+                pieces.call(Call { process, thread: process + 70, at_ns: id + round }, id);
+            }
+        }
+        let mut seen = 0;
+        for (process, id) in ids {
+            let call = Call { process, thread: process + 70, at_ns: id + 1 };
+            assert_eq!(pieces.call_for(process, id), Some(call));
+        }
+        for launched in pieces.launched() {
+            seen += launched.spent().count();
+            if launched.correlation == 5 {
+                let ns: Vec<_> = launched.spent().map(|spent| (spent.ns, spent.kernel)).collect();
+                assert_eq!(ns, [(1, Some(1)), (4, Some(4))]);
+            }
+        }
+        assert_eq!(seen, ids.len());
+        assert_eq!(pieces.call_for(1, 5), None);
+    }
+
+    #[test]
+    fn work_without_a_call_is_not_launched() {
+        let mut pieces = Pieces::default();
+        pieces.add(&work(1, 1, 1), None);
+        pieces.sort();
+        assert_eq!(pieces.launched().count(), 0);
+        assert_eq!(pieces.call_for(1, 1), None);
+        assert!(Pieces::default().launched().next().is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! Sums over work on the GPU.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use rgpu_format::nsys_row::CopyKind;
+
+use super::pieces::Spent;
+use super::trace::{What, Work};
+use crate::model::timeline::{CopySum, KernelSum};
+
+/// The launches of one kernel.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    launches: u64,
+    total: u64,
+    least: u64,
+    most: u64,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times { launches: 0, total: 0, least: u64::MAX, most: 0 }
+    }
+}
+
+impl Times {
+    fn add(&mut self, ns: u64) {
+        self.launches += 1;
+        self.total = self.total.saturating_add(ns);
+        self.least = self.least.min(ns);
+        self.most = self.most.max(ns);
+    }
+
+    fn merge(&mut self, more: &Times) {
+        self.launches += more.launches;
+        self.total = self.total.saturating_add(more.total);
+        self.least = self.least.min(more.least);
+        self.most = self.most.max(more.most);
+    }
+
+    fn named(&self, kernel: &str) -> KernelSum {
+        KernelSum {
+            kernel: kernel.to_owned(),
+            launches: self.launches,
+            total_ns: self.total,
+            min_ns: self.least,
+            max_ns: self.most,
+        }
+    }
+}
+
+fn sorted(mut sums: Vec<KernelSum>) -> Vec<KernelSum> {
+    sums.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.kernel.cmp(&b.kernel)));
+    sums
+}
+
+/// Sums over all work of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// By the number of the kernel's name.
+    kernels: Vec<Times>,
+    /// By kind, fills being of none: count, bytes, total.
+    copies: BTreeMap<Option<CopyKind>, (u64, u64, u64)>,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, work: &Work) {
+        let (kind, bytes) = match work.what {
+            What::Kernel { name } => {
+                let name = name as usize;
+                if self.kernels.len() <= name {
+                    self.kernels.resize_with(name + 1, Times::default);
+                }
+                self.kernels[name].add(work.ns());
+                return;
+            }
+            What::Graph => return,
+            What::Copy { kind, bytes } => (Some(kind), bytes),
+            What::Set { bytes } => (None, bytes),
+        };
+        let (count, sum, total) = self.copies.entry(kind).or_default();
+        *count += 1;
+        *sum = sum.saturating_add(bytes);
+        *total = total.saturating_add(work.ns());
+    }
+
+    /// Kernels by time, longest first; `names` by their numbers.
+    pub(super) fn kernels(&self, names: &[String]) -> Vec<KernelSum> {
+        sorted(self.kernels.iter().zip(names).map(|(times, name)| times.named(name)).collect())
+    }
+
+    pub(super) fn copies(&self) -> Vec<CopySum> {
+        let sums = self.copies.iter().map(|(kind, (count, bytes, total_ns))| CopySum {
+            kind: kind.map_or_else(|| "memset".to_owned(), copy_name),
+            count: *count,
+            bytes: *bytes,
+            total_ns: *total_ns,
+        });
+        let mut sums: Vec<CopySum> = sums.collect();
+        sums.sort_by(|a, b| a.kind.cmp(&b.kind));
+        sums
+    }
+}
+
+/// Sums over the work of one region.
+#[derive(Debug, Default)]
+pub(super) struct RegionSums {
+    pub(super) gpu_ns: u64,
+    kernels: HashMap<u32, Times, BuildHasherDefault<Spread>>,
+}
+
+impl RegionSums {
+    pub(super) fn add(&mut self, spent: Spent) {
+        self.gpu_ns = self.gpu_ns.saturating_add(spent.ns);
+        if let Some(kernel) = spent.kernel {
+            self.kernels.entry(kernel).or_default().add(spent.ns);
+        }
+    }
+
+    /// Adds the sums of a region inside.
+    pub(super) fn merge(&mut self, inner: &RegionSums) {
+        self.gpu_ns = self.gpu_ns.saturating_add(inner.gpu_ns);
+        for (kernel, times) in &inner.kernels {
+            self.kernels.entry(*kernel).or_default().merge(times);
+        }
+    }
+
+    /// As of [`Totals::kernels`].
+    pub(super) fn kernels(&self, names: &[String]) -> Vec<KernelSum> {
+        let sums = self.kernels.iter();
+        sorted(
+            sums.filter_map(|(name, times)| Some(times.named(names.get(*name as usize)?)))
+                .collect(),
+        )
+    }
+}
+
+/// Spreads our own small numbers, which nobody outside chooses.
+#[derive(Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // 2^64 over the golden ratio: neighbours come to lie far apart.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+pub(super) fn copy_name(kind: CopyKind) -> String {
+    match kind {
+        CopyKind::HostToDevice => "HtoD".to_owned(),
+        CopyKind::DeviceToHost => "DtoH".to_owned(),
+        CopyKind::DeviceToDevice => "DtoD".to_owned(),
+        CopyKind::HostToHost => "HtoH".to_owned(),
+        CopyKind::PeerToPeer => "PtoP".to_owned(),
+        CopyKind::Other(n) => format!("copy kind {n}"),
+    }
+}
