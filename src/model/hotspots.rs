@@ -4,10 +4,10 @@
 //! own; the profile holds scalars only. Instructions carry what the report measured at their
 //! address; lines sum the instructions whose innermost source position they are.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::tally::Tally;
 
 /// The schema's name, in every document.
 pub const SCHEMA: &str = "rgpu.hotspots/1";
@@ -123,11 +123,11 @@ pub struct Counts {
     pub samples_not_issued: Option<u64>,
     /// Samples by reason, as in [`super::Stall`], zeros left out; with `selected`, which is no
     /// stall, they add up to `samples`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stalls: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "Tally::is_empty")]
+    pub stalls: Tally<u64>,
     /// Of these the samples in which the scheduler issued nothing.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stalls_not_issued: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "Tally::is_empty")]
+    pub stalls_not_issued: Tally<u64>,
     /// Times a warp executed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executed: Option<u64>,
@@ -136,6 +136,6 @@ pub struct Counts {
     pub thread_executed: Option<u64>,
     /// Everything else counted by address, by NVIDIA's id: sectors, wavefronts, ideal ones. A line
     /// has only what can be added up.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metrics: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "Tally::is_empty")]
+    pub metrics: Tally<f64>,
 }

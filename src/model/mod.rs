@@ -23,6 +23,7 @@ pub mod regions;
 pub mod sanitizer;
 pub mod selection;
 pub mod speed_of_light;
+pub mod tally;
 pub mod timeline;
 pub mod trace;
 
@@ -39,5 +40,6 @@ pub use profile::Profile;
 pub use regions::RegionsDocument;
 pub use selection::Selection;
 pub use speed_of_light::{SpeedOfLight, Utilization};
+pub use tally::Tally;
 pub use timeline::{Region, Timeline};
 pub use trace::Trace;

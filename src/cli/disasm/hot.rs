@@ -138,7 +138,7 @@ fn listing(launch: &LaunchSpots) -> String {
 /// The stall reason with most samples; `selected` is no stall.
 fn waits(counts: &Counts) -> String {
     let reasons = counts.stalls.iter().filter(|(reason, _)| *reason != "selected");
-    reasons.max_by_key(|(_, n)| **n).map(|(reason, _)| reason.clone()).unwrap_or_default()
+    reasons.max_by_key(|(_, n)| **n).map(|(reason, _)| reason.to_owned()).unwrap_or_default()
 }
 
 /// The line, with its file where the listing has several.

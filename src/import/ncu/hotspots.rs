@@ -5,6 +5,7 @@
 //! an address lies.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use rgpu_format::ncu_rep::{Instance, Metric, NcuResult};
 
@@ -44,8 +45,11 @@ impl<'c> Spotter<'c> {
         let mut at: HashMap<u64, Option<usize>> = HashMap::new();
         let mut found: Vec<InstructionSpot> = Vec::new();
         let own = launch.mangled.as_deref().unwrap_or(&launch.kernel);
-        for metric in result.metrics() {
-            let Some(kind) = Kind::of(&metric) else { continue };
+        // By name, so that each name comes behind those an instruction has already.
+        let named = result.metrics().filter_map(|metric| Some((Kind::of(&metric)?, metric)));
+        let mut named: Vec<(Kind, Metric<'_>)> = named.collect();
+        named.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
+        for (kind, metric) in named {
             for instance in metric.instances() {
                 let Some((address, value)) = by_address(&instance) else { continue };
                 let place = *at.entry(address).or_insert_with(|| {
@@ -73,6 +77,11 @@ impl<'c> Spotter<'c> {
             return None;
         }
         found.sort_by_key(|spot| spot.address);
+        for counts in found.iter_mut().map(|spot| &mut spot.counts) {
+            counts.stalls.shrink();
+            counts.stalls_not_issued.shrink();
+            counts.metrics.shrink();
+        }
         Some(LaunchSpots {
             launch: launch.id,
             kernel: launch.kernel.clone(),
@@ -99,13 +108,13 @@ impl<'c> Spotter<'c> {
 /// What a metric's instances count.
 enum Kind {
     Samples,
-    Stall { reason: String, issued: bool },
+    Stall { reason: Arc<str>, issued: bool },
     Executed,
     ThreadExecuted,
     Space,
     Operation,
     Bits,
-    Other(String),
+    Other(Arc<str>),
 }
 
 impl Kind {
@@ -122,7 +131,7 @@ impl Kind {
                 Some(reason) => (reason, false),
                 None => (reason, true),
             };
-            return Some(Kind::Stall { reason: reason_name(reason).to_owned(), issued });
+            return Some(Kind::Stall { reason: reason_name(reason).into(), issued });
         }
         Some(match name {
             SAMPLES => Kind::Samples,
@@ -131,8 +140,17 @@ impl Kind {
             "memory_type" => Kind::Space,
             "memory_access_type" => Kind::Operation,
             "memory_access_size_type" => Kind::Bits,
-            _ => Kind::Other(name.to_owned()),
+            _ => Kind::Other(name.into()),
         })
+    }
+
+    /// The name under which an instruction lists it.
+    fn name(&self) -> &str {
+        match self {
+            Kind::Stall { reason, .. } => reason,
+            Kind::Other(name) => name,
+            _ => "",
+        }
     }
 
     fn count(&self, spot: &mut InstructionSpot, value: f64) {
@@ -146,7 +164,7 @@ impl Kind {
                 if whole > 0 {
                     let reasons =
                         if *issued { &mut counts.stalls } else { &mut counts.stalls_not_issued };
-                    *reasons.entry(reason.clone()).or_default() += whole;
+                    *reasons.entry(reason) += whole;
                 }
             }
             Kind::Executed => add(&mut counts.executed, whole),
@@ -157,7 +175,7 @@ impl Kind {
                 spot.access.get_or_insert_default().bits = u32::try_from(whole).unwrap_or(0);
             }
             Kind::Other(name) => {
-                counts.metrics.insert(name.clone(), value);
+                *counts.metrics.entry(name) = value;
             }
         }
     }
@@ -197,41 +215,69 @@ fn by_address(instance: &Instance<'_>) -> Option<(u64, f64)> {
 
 /// Sums by the innermost source line, most samples first, then most executed.
 fn lines(instructions: &[InstructionSpot], code: &Code<'_>) -> Vec<LineSpot> {
-    let mut lines: BTreeMap<SourceAt, LineSpot> = BTreeMap::new();
+    let mut lines: BTreeMap<SourceAt, LineSums> = BTreeMap::new();
     for spot in instructions {
         let Some(innermost) = spot.at.last() else { continue };
         let at = SourceAt { function: None, ..innermost.clone() };
-        let line = lines.entry(at).or_default();
-        line.instructions += 1;
-        sum(&mut line.counts, &spot.counts);
+        lines.entry(at).or_default().add(&spot.counts);
     }
-    let mut lines: Vec<_> =
-        lines.into_iter().map(|(at, line)| LineSpot { text: code.text(&at), at, ..line }).collect();
+    let lines = lines.into_iter().map(|(at, sums)| LineSpot {
+        text: code.text(&at),
+        at,
+        instructions: sums.instructions,
+        counts: sums.counts(),
+    });
+    let mut lines: Vec<_> = lines.collect();
     let weight = |line: &LineSpot| (line.counts.samples, line.counts.executed);
     lines.sort_by_key(|line| std::cmp::Reverse(weight(line)));
     lines
 }
 
-fn sum(line: &mut Counts, spot: &Counts) {
-    for (sum, more) in [
-        (&mut line.samples, spot.samples),
-        (&mut line.samples_not_issued, spot.samples_not_issued),
-        (&mut line.executed, spot.executed),
-        (&mut line.thread_executed, spot.thread_executed),
-    ] {
-        if let Some(more) = more {
-            add(sum, more);
+/// What is summed over a line.
+#[derive(Default)]
+struct LineSums {
+    instructions: u32,
+    /// All but what is listed by name.
+    whole: Counts,
+    stalls: BTreeMap<Arc<str>, u64>,
+    stalls_not_issued: BTreeMap<Arc<str>, u64>,
+    metrics: BTreeMap<Arc<str>, f64>,
+}
+
+impl LineSums {
+    fn add(&mut self, spot: &Counts) {
+        self.instructions += 1;
+        let whole = &mut self.whole;
+        for (sum, more) in [
+            (&mut whole.samples, spot.samples),
+            (&mut whole.samples_not_issued, spot.samples_not_issued),
+            (&mut whole.executed, spot.executed),
+            (&mut whole.thread_executed, spot.thread_executed),
+        ] {
+            if let Some(more) = more {
+                add(sum, more);
+            }
+        }
+        for (sums, more) in [
+            (&mut self.stalls, &spot.stalls),
+            (&mut self.stalls_not_issued, &spot.stalls_not_issued),
+        ] {
+            for (reason, count) in more.shared() {
+                *sums.entry(Arc::clone(reason)).or_default() += count;
+            }
+        }
+        for (name, value) in spot.metrics.shared().filter(|(name, _)| adds_up(name)) {
+            *self.metrics.entry(Arc::clone(name)).or_default() += value;
         }
     }
-    for (sums, more) in
-        [(&mut line.stalls, &spot.stalls), (&mut line.stalls_not_issued, &spot.stalls_not_issued)]
-    {
-        for (reason, count) in more {
-            *sums.entry(reason.clone()).or_default() += count;
+
+    fn counts(self) -> Counts {
+        Counts {
+            stalls: self.stalls.into(),
+            stalls_not_issued: self.stalls_not_issued.into(),
+            metrics: self.metrics.into(),
+            ..self.whole
         }
-    }
-    for (name, value) in spot.metrics.iter().filter(|(name, _)| adds_up(name)) {
-        *line.metrics.entry(name.clone()).or_default() += value;
     }
 }
 

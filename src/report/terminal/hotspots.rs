@@ -64,7 +64,7 @@ fn rows(page: &mut Page<'_>, launch: &LaunchSpots) {
 /// The stall reason with most samples.
 fn waits(counts: &Counts) -> String {
     let reasons = counts.stalls.iter().filter(|(reason, _)| *reason != "selected");
-    reasons.max_by_key(|(_, n)| **n).map(|(reason, _)| reason.clone()).unwrap_or_default()
+    reasons.max_by_key(|(_, n)| **n).map(|(reason, _)| reason.to_owned()).unwrap_or_default()
 }
 
 fn file(path: &str) -> &str {

@@ -7,6 +7,7 @@ use rgpu_format::ncu_rep::Limits;
 
 use crate::import::Imported;
 use crate::import::ncu::{Asked, import};
+use crate::model::Tally;
 use crate::model::hotspots::{InstructionSpot, LaunchSpots};
 
 fn fixtures() -> PathBuf {
@@ -73,7 +74,7 @@ const METRICS: &[(&str, &str)] = &[
 /// against each other.
 fn differences(row: &BTreeMap<String, String>, spot: &InstructionSpot) -> (Vec<String>, usize) {
     let counts = &spot.counts;
-    let reason = |map: &BTreeMap<String, u64>, name: &str| map.get(name).copied().unwrap_or(0);
+    let reason = |map: &Tally<u64>, name: &str| map.get(name).copied().unwrap_or(0);
     let mut pairs = vec![
         ("# Samples".to_owned(), counts.samples.unwrap_or(0)),
         ("Warp Stall Sampling (All Samples)".to_owned(), counts.samples.unwrap_or(0)),
@@ -183,8 +184,8 @@ fn instructions_and_lines_lead_to_the_source_inside_the_report() {
     );
     let all: u64 = spots.lines.iter().filter_map(|line| line.counts.samples).sum();
     assert_eq!(Some(all), spots.samples);
-    assert!(hottest.counts.metrics["memory_l1_wavefronts_shared"] > 0.0);
-    assert!(!hottest.counts.metrics.contains_key("derived__avg_thread_executed"));
+    assert!(hottest.counts.metrics.get("memory_l1_wavefronts_shared").is_some_and(|n| *n > 0.0));
+    assert!(hottest.counts.metrics.get("derived__avg_thread_executed").is_none());
 }
 
 #[test]

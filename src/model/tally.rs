@@ -1,0 +1,141 @@
+//! Numbers by name, where thousands of small lists name the same few things: names are shared, and
+//! a list takes 24 bytes an entry. In JSON it is an object like any map's.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+
+/// A number for each of some names, sorted by name.
+#[derive(Clone, PartialEq)]
+pub struct Tally<V>(Vec<(Arc<str>, V)>);
+
+impl<V> Tally<V> {
+    /// Whether it names nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Names and numbers, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
+        self.0.iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// The numbers, in the order of their names.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.0.iter().map(|(_, value)| value)
+    }
+
+    /// The number of a name.
+    pub fn get(&self, name: &str) -> Option<&V> {
+        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        self.0.get(at).map(|(_, value)| value)
+    }
+
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.0 = Vec::new();
+    }
+
+    /// The number of a name, which is put in as nothing where it was not there. Many names are to
+    /// come in their order: one that belongs in the middle moves all behind it.
+    pub fn entry(&mut self, name: &Arc<str>) -> &mut V
+    where
+        V: Default,
+    {
+        let behind = self.0.last().is_none_or(|(last, _)| **last < **name);
+        let at = match behind {
+            true => Err(self.0.len()),
+            false => self.0.binary_search_by(|(known, _)| known.cmp(name)),
+        };
+        let at = at.unwrap_or_else(|place| {
+            self.0.insert(place, (Arc::clone(name), V::default()));
+            place
+        });
+        &mut self.0[at].1
+    }
+
+    /// Names, to be shared, and numbers.
+    pub fn shared(&self) -> impl Iterator<Item = (&Arc<str>, &V)> {
+        self.0.iter().map(|(name, value)| (name, value))
+    }
+
+    /// Gives back the memory that more names would have taken.
+    pub fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+}
+
+impl<V> Default for Tally<V> {
+    fn default() -> Tally<V> {
+        Tally(Vec::new())
+    }
+}
+
+impl<V> From<BTreeMap<Arc<str>, V>> for Tally<V> {
+    fn from(map: BTreeMap<Arc<str>, V>) -> Tally<V> {
+        Tally(map.into_iter().collect())
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for Tally<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<V: Serialize> Serialize for Tally<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Tally<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tally<V>, D::Error> {
+        let map: BTreeMap<String, V> = BTreeMap::deserialize(deserializer)?;
+        Ok(Tally(map.into_iter().map(|(name, value)| (name.into(), value)).collect()))
+    }
+}
+
+impl<V: JsonSchema> JsonSchema for Tally<V> {
+    fn inline_schema() -> bool {
+        BTreeMap::<String, V>::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        BTreeMap::<String, V>::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        BTreeMap::<String, V>::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, V>::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_any_order_are_one_sorted_object_and_come_back_from_it() {
+        let mut tally: Tally<u64> = Tally::default();
+        for (name, more) in [("b", 1), ("a", 2), ("c", 3), ("a", 5)] {
+            *tally.entry(&Arc::from(name)) += more;
+        }
+        let text = serde_json::to_string(&tally).unwrap();
+        assert_eq!(text, r#"{"a":7,"b":1,"c":3}"#);
+        assert_eq!(serde_json::from_str::<Tally<u64>>(&text).unwrap(), tally);
+        let shared: BTreeMap<_, _> =
+            tally.shared().map(|(name, n)| (Arc::clone(name), *n)).collect();
+        assert_eq!(Tally::from(shared), tally);
+        assert_eq!(format!("{tally:?}"), r#"{"a": 7, "b": 1, "c": 3}"#);
+        assert_eq!((tally.get("a"), tally.get("d"), tally.values().sum()), (Some(&7), None, 11));
+    }
+}
