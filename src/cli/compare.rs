@@ -30,6 +30,11 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             .hint("two runs or files: rgpu compare latest~1 latest")
             .hint("or two kernels: rgpu compare --kernel BASE --kernel NEW --remote h200"));
     };
+    if let Some(flag) = args.of_kernels() {
+        let words = format!("`{flag}` means nothing for two runs or files: nothing is run");
+        return Err(Failure::new(Exit::Usage, "usage", words)
+            .hint("it belongs to two kernels: rgpu compare --kernel BASE --kernel NEW"));
+    }
     let (left, right) = (report::open(app, a)?.profile, report::open(app, b)?.profile);
     let unlike = differences(&left, &right);
     if !unlike.is_empty() && !args.force {

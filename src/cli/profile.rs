@@ -26,6 +26,7 @@ use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use belongs::first_given;
 pub(super) use request::{Asked, gpu_choice, of_program, resolve};
+pub(super) use show::planned;
 
 /// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {

@@ -20,6 +20,9 @@ use crate::error::{Exit, Failure, Result};
 use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 
 /// Read a run, or a report file, and explain it
+///
+/// Exits with 0 when it could be read, whatever it says: findings of a sanitizer log included
+/// (`rgpu profile --mode sanitizer` exits with 1 on them). `--lint` exits with 1 on any fault.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReportArgs {
     /// A run (id, prefix, latest, folder), or a file: .ncu-rep, .ncu-repz, nsys's .sqlite or

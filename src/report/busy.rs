@@ -1,13 +1,13 @@
-//! How much of a trace's time its GPUs worked.
+//! How much of the time its GPUs worked: one definition for every report.
 
-use crate::model::Trace;
+use crate::model::Profile;
 
-/// Busy time against the span from the first to the last event.
+/// Busy time against the time from the first to the last kernel, summed over the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Busy {
-    /// Nanoseconds in which at least one piece of work ran.
+    /// Nanoseconds in which a GPU worked, as the timeline's analysis counts it.
     pub(super) busy_ns: u64,
-    /// Nanoseconds from the first event to the end of the last.
+    /// Nanoseconds from the first kernel of a GPU to the end of its last.
     pub(super) span_ns: u64,
 }
 
@@ -18,49 +18,25 @@ impl Busy {
     }
 }
 
-/// The union of all work; nothing without work, or where some of it was cut from the trace.
-pub(super) fn busy(trace: &Trace) -> Option<Busy> {
-    if trace.work.is_empty() || trace.cut.work > 0 {
-        return None;
-    }
-    let mut spans: Vec<(u64, u64)> =
-        trace.work.iter().map(|w| (w.start_ns, w.start_ns.saturating_add(w.duration_ns))).collect();
-    spans.sort_unstable();
-    let mut busy_ns = 0_u64;
-    let mut reached = 0;
-    for (start, end) in spans {
-        let from = start.max(reached);
-        busy_ns = busy_ns.saturating_add(end.saturating_sub(from));
-        reached = reached.max(end);
-    }
-    Some(Busy { busy_ns, span_ns: trace.span_ns.max(reached) })
+/// From the profile's timeline; nothing without one.
+pub(super) fn busy(profile: &Profile) -> Option<Busy> {
+    let devices = &profile.timeline.as_ref()?.devices;
+    let sum = |of: fn(&crate::model::timeline::DeviceTime) -> u64| devices.iter().map(of).sum();
+    let busy = Busy { busy_ns: sum(|d| d.busy_ns), span_ns: sum(|d| d.span_ns) };
+    (busy.span_ns > 0).then_some(busy)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::trace::{Work, WorkKind};
+    use crate::model::timeline::{DeviceTime, Timeline};
 
     #[test]
-    fn work_that_overlaps_is_counted_once() {
-        let work = |start_ns, duration_ns| Work {
-            kind: WorkKind::Kernel,
-            name: 0,
-            start_ns,
-            duration_ns,
-            device: 0,
-            stream: 1,
-            bytes: None,
-            call: None,
-            launch: None,
-            regions: Vec::new(),
-        };
-        let trace = Trace {
-            span_ns: 100,
-            work: vec![work(0, 20), work(10, 30), work(60, 10), work(62, 2)],
-            ..Trace::default()
-        };
-        assert_eq!(busy(&trace), Some(Busy { busy_ns: 50, span_ns: 100 }));
-        assert_eq!(busy(&Trace::default()), None);
+    fn gpus_count_together_over_the_time_from_their_first_to_their_last_kernel() {
+        let gpu = |busy_ns, span_ns| DeviceTime { busy_ns, span_ns, ..DeviceTime::default() };
+        let timeline = Timeline { devices: vec![gpu(50, 100), gpu(30, 60)], ..Timeline::default() };
+        let profile = Profile { timeline: Some(timeline), ..Profile::default() };
+        assert_eq!(busy(&profile), Some(Busy { busy_ns: 80, span_ns: 160 }));
+        assert_eq!(busy(&Profile::default()), None);
     }
 }

@@ -107,7 +107,7 @@ fn timeline(subject: &Subject<'_>) -> Option<Headline> {
         duration(total as f64),
         top.launches
     );
-    let title = match subject.trace.and_then(busy::busy) {
+    let title = match busy::busy(subject.profile) {
         Some(busy) => format!("The GPU was busy {} of the time", percent(busy.percent())),
         None => format!("{} takes most of the GPU's time", short_name(&top.kernel)),
     };

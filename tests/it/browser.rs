@@ -127,6 +127,21 @@ impl Browser {
         while self.receive("load")["method"] != "Page.loadEventFired" {}
     }
 
+    /// Opens a file and draws two frames of it; the page's own work for that, from navigation to
+    /// the second frame, in milliseconds of its main thread's processor time: what else the machine
+    /// does meanwhile does not count.
+    pub(crate) fn open_and_draw(&mut self, page: &Path) -> f64 {
+        self.call("Performance.enable", json!({ "timeDomain": "threadTicks" }));
+        self.open(page);
+        let frame = "new Promise(done => requestAnimationFrame(done))";
+        self.value(&format!("{frame}.then(() => {frame}).then(() => 0)"));
+        let all = self.call("Performance.getMetrics", json!({}));
+        let metric = |m: &&Value| m["name"] == "TaskDuration";
+        let spent = all["metrics"].as_array().unwrap().iter().find(metric).unwrap();
+        self.call("Performance.disable", json!({}));
+        spent["value"].as_f64().unwrap() * 1e3
+    }
+
     /// The value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params =

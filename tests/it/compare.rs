@@ -231,3 +231,30 @@ fn ctrl_c_ends_a_comparison_and_leaves_nothing_running() {
     assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
     assert!(!laptop.latest().join("compare.json").exists());
 }
+
+#[test]
+fn flags_of_kernels_are_refused_where_nothing_is_run() {
+    let laptop = Laptop::new();
+    recorded(&laptop, "full-transpose-padded");
+    let file = "full-transpose-padded.ncu-rep";
+    for flag in ["--mode ncu", "--remote x", "--iters 5", "--seed 2", "--out dir", "--dry-run"] {
+        let output = laptop.run(&format!("compare {file} {file} {flag}"));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status(&output), 2, "{flag}: {text}");
+        let name = flag.split(' ').next().unwrap();
+        assert!(text.contains(name) && text.contains("nothing is run"), "{flag}: {text}");
+    }
+}
+
+#[test]
+fn a_dry_run_prints_the_commands_of_both_sides_and_touches_nothing() {
+    let laptop = Laptop::new();
+    let line = "compare --kernel transpose-conflicts --kernel transpose-padded --dry-run";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for word in [" pair ", "/a/", "/b/", "ncu "] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(!laptop.project("artifacts").exists());
+}

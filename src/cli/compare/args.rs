@@ -14,6 +14,11 @@ use crate::kernel;
 ///
 /// The verdict is FASTER, SLOWER, SAME or AMBIGUOUS, from the 95 % interval of the ratio of the
 /// median times. Runs on unlike GPUs, drivers, sizes or clock policies are refused.
+///
+/// Kernels are compared to the end by one command: there is no `--detach`, so detach a profile of
+/// each (`rgpu profile --detach`, `rgpu runs attach`) and compare the two runs. What a comparison of
+/// kernels leaves in its run folder: compare.json, compare.md, and a folder for each side, `a` and
+/// `b`, with profile.json, hotspots.json and trace.json where there are any, and the tools' files.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct CompareArgs {
@@ -66,9 +71,9 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(long, value_name = "SM", help_heading = "Kernels")]
     pub arch: Option<String>,
 
-    /// Seed of the inputs
-    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Kernels")]
-    pub seed: u64,
+    /// Seed of the inputs [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Kernels")]
+    pub seed: Option<u64>,
 
     /// Launches before the first timed one
     #[arg(long, value_name = "N", help_heading = "Kernels")]
@@ -115,6 +120,10 @@ pub(in crate::cli) struct LiveArgs {
     #[arg(long)]
     pub strict: bool,
 
+    /// Print the plan and the exact tool commands; touch nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
     /// Write everything the run says as JSON lines
     #[arg(long, value_name = "FILE")]
     pub events: Option<String>,
@@ -156,6 +165,34 @@ impl Look {
 }
 
 impl CompareArgs {
+    /// The first flag given that only a comparison of kernels looks at.
+    pub(in crate::cli) fn of_kernels(&self) -> Option<&'static str> {
+        let (place, run) = (&self.place, &self.run);
+        [
+            ("--mode", self.mode.is_some()),
+            ("--remote", place.remote.is_some()),
+            ("--gpu", place.gpu.is_some()),
+            ("--share-gpu", place.share_gpu),
+            ("--accept-new", place.accept_new),
+            ("--problem-sizes", !self.problem_sizes.is_empty()),
+            ("--arch", self.arch.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--warmup", self.warmup.is_some()),
+            ("--iters", self.iters.is_some()),
+            ("--set", self.set.is_some()),
+            ("--sudo", self.sudo),
+            ("--timeout", run.timeout.is_some()),
+            ("--queue-timeout", run.queue_timeout.is_some()),
+            ("--run-id", run.run_id.is_some()),
+            ("--out", run.out.is_some()),
+            ("--strict", run.strict),
+            ("--dry-run", run.dry_run),
+            ("--events", run.events.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(flag, given)| given.then_some(flag))
+    }
+
     /// One side, as `rgpu profile` would take it.
     pub(in crate::cli) fn side(&self, kernel: &str) -> ProfileArgs {
         ProfileArgs {
@@ -165,7 +202,7 @@ impl CompareArgs {
             place: self.place.clone(),
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),
-            seed: self.seed,
+            seed: self.seed.unwrap_or(1),
             warmup: self.warmup,
             iters: self.iters,
             ncu: NcuArgs { set: self.set.clone(), sudo: self.sudo, ..NcuArgs::default() },

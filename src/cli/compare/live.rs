@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::args::Look;
 use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{Options, compare};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
@@ -33,7 +34,10 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if !unlike.is_empty() {
         return Err(refused([a, b], &unlike).hint("name the sizes: `--problem-sizes n=…`"));
     }
-    let look = args.mode.unwrap_or(super::args::Look::Ncu);
+    let look = args.mode.unwrap_or(Look::Ncu);
+    if args.run.dry_run {
+        return dry_run(app, args, &sides, look);
+    }
     let now = jiff::Timestamp::now();
     let names = [sides[0].name.clone(), sides[1].name.clone()];
     let id = args
@@ -66,6 +70,25 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
     let (record, ended) = carry_out(app, args, sides, &folder, record)?;
     finish(app, args, names, &folder, record, ended)
+}
+
+/// Prints the first plan with its exact commands. Nothing is touched: neither host nor disk.
+fn dry_run(app: &App, args: &CompareArgs, sides: &[Asked; 2], look: Look) -> Result<Status> {
+    let mut requests = sides.each_ref().map(|side| side.request.clone());
+    let modes = look.modes();
+    if let Some(mode) = modes.first() {
+        requests.iter_mut().for_each(|request| request.mode = *mode);
+    }
+    if let [_, later @ ..] = modes.as_slice()
+        && !later.is_empty()
+    {
+        let names: Vec<&str> = later.iter().map(|mode| mode.name()).collect();
+        app.say(&format!("this is the first plan; {} follows in one of its own", names.join(", ")));
+    }
+    profile::planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+        let [a, b] = &requests;
+        Ok(tool::plan_pair([Some(a), Some(b)], facts, toolbox, job)?.draft)
+    })
 }
 
 /// What is asked of one side.
@@ -126,7 +149,7 @@ fn carry_out(
     let voice = Voice { live, events, accept_new: args.place.accept_new, run: &id };
     let [a, b] = sides;
     let source_folder = a.folder.clone();
-    let look = args.mode.unwrap_or(super::args::Look::Ncu);
+    let look = args.mode.unwrap_or(Look::Ncu);
     let ended = app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rgpu_protocol::HostFacts;
+
 use super::ProfileArgs;
 use super::request::Asked;
 use crate::bundle;
@@ -11,7 +13,7 @@ use crate::error::Result;
 use crate::model::Profile;
 use crate::report;
 use crate::store::RunFolder;
-use crate::tool::{self, JobName, Toolbox};
+use crate::tool::{self, Draft, JobName, Toolbox};
 
 /// Prints the result: on stdout, or beside it where `--events -` has taken that.
 pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &RunFolder) {
@@ -34,7 +36,22 @@ pub(super) fn short(app: &App, path: &Path) -> String {
 
 /// Prints plan, harness and exact commands. Nothing is touched: neither host nor disk.
 pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &Asked) -> Result<Status> {
-    let spec = session::spec(app, args.place.remote.as_deref())?;
+    planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+        let mut request = asked.request.clone();
+        if crate::run::first_plan(&mut request, facts) {
+            app.say("this is the first plan: what it sees decides what ncu is then asked for");
+        }
+        Ok(tool::plan(&request, facts, toolbox, job)?)
+    })
+}
+
+/// Prints a plan made for what is known of a host.
+pub(in crate::cli) fn planned(
+    app: &App,
+    remote: Option<&str>,
+    plan: impl Fn(&HostFacts, &Toolbox, &JobName) -> Result<Draft>,
+) -> Result<Status> {
+    let spec = session::spec(app, remote)?;
     let now = jiff::Timestamp::now().as_second();
     let known = session::facts_cache(app, &spec).load(now);
     if known.is_none() {
@@ -48,11 +65,7 @@ pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &Asked) -> Result<St
     let programs = session::programs(app, arch)?;
     let toolbox = Toolbox { runner: programs.runner, collector: programs.collector };
     let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
-    let mut request = asked.request.clone();
-    if crate::run::first_plan(&mut request, &facts) {
-        app.say("this is the first plan: what it sees decides what ncu is then asked for");
-    }
-    let draft = tool::plan(&request, &facts, &toolbox, &job)?;
+    let draft = plan(&facts, &toolbox, &job)?;
     let packed = bundle::Packer::new(bundle::DEFAULT_LIMIT).pack(draft)?;
     if app.global.json {
         app.print_json(&packed.plan)?;

@@ -25,7 +25,12 @@ pub(super) fn place(
             .hint("`--format table` shows what there is"));
     }
     if args.out.is_none() && !args.open && report.shown == Shown::Printed {
-        let text = report.text(&opened.subject(), style);
+        let mut documents = (report.render)(&opened.subject(), style).into_iter();
+        let text = documents.next().map(Document::into_text).unwrap_or_default();
+        let rest: Vec<&str> = documents.map(|d| d.name).collect();
+        if !rest.is_empty() {
+            app.say(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
+        }
         // Names are foreign text; files and pipes take them as they are.
         let tty = app.terminal.stdout_tty;
         app.print(&if tty { safe(text.as_bytes()) } else { text });

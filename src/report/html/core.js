@@ -42,6 +42,11 @@ function scaled(x, units) {
   return (scale === 1 && Number.isInteger(value) ? String(value) : digits(value)) + (unit ? " " + unit : "");
 }
 const duration = ns => scaled(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
+/** A time on an axis, with as many digits as its neighbours `step` away differ in. */
+function axis(ns, step) {
+  const [scale, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([s]) => Math.abs(ns) >= s) || [1, "ns"];
+  return (ns / scale).toFixed(Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9))) + " " + unit;
+}
 const bytes = n => scaled(n, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
 const si = (x, unit) => {
   const text = scaled(x, [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);

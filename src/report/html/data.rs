@@ -144,7 +144,7 @@ impl<'a> Page<'a> {
             findings: &profile.findings,
             warnings: &profile.warnings,
             hotspots: spots(subject, caps, &mut left_out),
-            busy: subject.trace.and_then(busy::busy),
+            busy: busy::busy(subject.profile),
             timeline: profile.timeline.as_ref(),
             comparison: subject.comparison,
             trace,

@@ -41,11 +41,11 @@ function hotspots() {
     const here = r => r.at && r.at.length ? r.at[r.at.length - 1] : null;
     const list = view === "lines"
       ? table([{ label: "line", cell: r => el("code", { title: r.at.file, class: "whole" }, at(r.at)), key: r => r.at.file + String(r.at.line).padStart(7) },
-        { label: "source", cls: "code", cell: r => r.text === undefined ? "" : r.text }, ...shared, waits, ...counted,
+        ...(spots.lines.some(l => l.text) ? [{ label: "source", cls: "code", cell: r => r.text === undefined ? "" : r.text }] : []), ...shared, waits, ...counted,
         { label: "instructions", num: true, cell: r => count(r.instructions), key: r => r.instructions }],
-      spots.lines, { label: "source lines", search: r => `${r.at.file}:${r.at.line} ${r.text || ""}`, tools: tabs.map(t => t[1]), sort: { at: 2, down: true } })
+      spots.lines, { label: "source lines", search: r => `${r.at.file}:${r.at.line} ${r.text || ""}`, tools: tabs.map(t => t[1]), sort: { at: spots.lines.some(l => l.text) ? 2 : 1, down: true } })
       : table([{ label: "offset", num: true, cell: r => el("code", null, "0x" + r.offset.toString(16).padStart(4, "0")), key: r => r.offset },
-        { label: "instruction", cls: "code", cell: r => r.sass === undefined ? "" : r.sass }, ...shared, waits, ...counted,
+        ...(spots.instructions.some(i => i.sass) ? [{ label: "instruction", cls: "code", cell: r => r.sass === undefined ? "" : r.sass }] : []), ...shared, waits, ...counted,
         { label: "line", cell: r => here(r) ? el("code", { class: "whole", title: r.at.map(a => `${a.file}:${a.line}`).join(" › ") }, at(here(r))) : "" }],
       spots.instructions, { label: "instructions", search: r => `${r.sass || ""} ${here(r) ? at(here(r)) : ""}`, tools: tabs.map(t => t[1]), limit: 200 });
     const facts = [`${plural(total, "sample")} over ${plural(spots.instructions.length, "instruction")}`];

@@ -45,7 +45,7 @@ function tiles() {
   }
   if (page.busy) {
     list.push(tile("GPU busy", percent(100 * page.busy.busy_ns / Math.max(1, page.busy.span_ns)),
-      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)} from first to last event`, page.busy.busy_ns / page.busy.span_ns));
+      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)} from first to last kernel`, page.busy.busy_ns / page.busy.span_ns));
   }
   if (page.correctness) {
     const c = page.correctness;

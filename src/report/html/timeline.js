@@ -92,7 +92,7 @@ function timeline() {
       g.fillStyle = line;
       g.fillRect(X(t), AXIS, 1, height);
       g.fillStyle = dim;
-      g.fillText(t === 0 ? "0" : duration(t), Math.min(X(t) + 4, w - 56), AXIS / 2);
+      g.fillText(t === 0 ? "0" : axis(t, tick), Math.min(X(t) + 4, w - 56), AXIS / 2);
     }
     rows.forEach((row, at) => {
       const y = AXIS + at * ROW;

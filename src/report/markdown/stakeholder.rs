@@ -113,9 +113,9 @@ fn aggregates(subject: &Subject<'_>) -> Grid {
         let ns = duration(c.total_ns as f64);
         row(&format!("{} ×{}", plain(&c.kind), c.count), ns);
     }
-    if let Some(busy) = subject.trace.and_then(busy::busy) {
-        row("time from first to last event", duration(busy.span_ns as f64));
-        row("of it with work on the GPU", percent(busy.percent()));
+    if let Some(busy) = busy::busy(profile) {
+        row("time from first to last kernel", duration(busy.span_ns as f64));
+        row("of it with the GPU busy", percent(busy.percent()));
     }
     grid
 }
@@ -228,9 +228,9 @@ fn narrative(out: &mut String, subject: &Subject<'_>) {
     if let Some((launch, class)) = longest(profile) {
         said.extend(bound(launch, class));
     }
-    if let Some(busy) = subject.trace.and_then(busy::busy) {
+    if let Some(busy) = busy::busy(profile) {
         said.push(format!(
-            "The GPU had work {} of the time (`trace.work` over `trace.span_ns`).",
+            "The GPU was busy {} of the time from its first to its last kernel (`timeline.devices`).",
             percent(busy.percent())
         ));
     }
