@@ -6,6 +6,7 @@ mod make;
 mod pull;
 mod source;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,15 @@ use super::app::{App, Status};
 use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
-use crate::bundle::{DEFAULT_LIMIT, Packer};
+use super::terminal::RawTerminal;
+use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::run::{
     Desk, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, exec, exec_again,
+    exec_draft,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::tool;
 pub(super) use args::ExecArgs;
 use source::Source;
 
@@ -62,10 +66,20 @@ pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let begun = Instant::now();
     let source = Source::read(app, args)?;
+    if args.tty && !source.stdin {
+        return Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            "`--tty` needs standard input, which the code came through",
+        ));
+    }
     if args.mode.is_some() {
         return profiled(app, args, &source, None);
     }
     profile::first_given(&args.profile())?;
+    if args.run.dry_run {
+        return dry_run(app, args, &source);
+    }
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let name = source.name(args);
     let now = jiff::Timestamp::now();
@@ -97,6 +111,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     }
     let live = match (app.global.json, args.run.events.as_deref()) {
         (true, _) => Live::Hidden,
+        (false, _) if args.tty => Live::Raw,
         // The events have stdout: the command's own output goes beside them.
         (false, Some("-")) => Live::Beside,
         (false, _) => Live::Through,
@@ -123,6 +138,26 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     finish(app, &folder, record, ended, begun, args)
 }
 
+/// Prints the commands that would run on the host. Nothing is compiled or touched.
+fn dry_run(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
+    let spec = session::spec(app, args.place.remote.as_deref())?;
+    let known = session::facts_cache(app, &spec).load(jiff::Timestamp::now().as_second());
+    let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
+    let request = ExecRequest {
+        program: make::dry(args, source, &facts)?,
+        env: args.env.iter().cloned().collect(),
+        secrets: source.secrets.clone(),
+        timeout: args.run.timeout.unwrap_or(TIMEOUT),
+        ..ExecRequest::default()
+    };
+    let plan = exec_draft(&request, "dry-run.1".to_owned()).plan;
+    match app.global.json {
+        true => app.print_json(&plan)?,
+        false => app.print(&bundle::commands(&plan)),
+    }
+    Ok(0)
+}
+
 /// Makes the program for this host, and runs it there.
 async fn carry(
     app: &App,
@@ -136,8 +171,11 @@ async fn carry(
     let cache = session::facts_cache(app, &open.spec);
     let now_s = jiff::Timestamp::now().as_second();
     let mut packer = Packer::new(DEFAULT_LIMIT);
+    // Put back when this function ends, however it does.
+    let terminal = if args.tty { Some(RawTerminal::take()?) } else { None };
     // Kept facts may be of before the host's last boot: then it says so, and is asked again.
     for fresh in [false, true] {
+        let terminal = terminal.as_ref();
         let facts = match (source.asks(args), cache.load(now_s).filter(|_| !fresh)) {
             (false, _) => None,
             (true, Some(facts)) => Some(facts),
@@ -148,12 +186,16 @@ async fn carry(
                 Some(cache.ask(follow, &spec, &programs, now_s, &mut open.reporter).await?)
             }
         };
+        let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
+        if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
+            env.entry("TERM".to_owned()).or_insert(name);
+        }
         let request = ExecRequest {
             program: make::program(args, source, facts.as_ref(), built.clone())?,
-            env: args.env.iter().cloned().collect(),
+            env,
             secrets: source.secrets.clone(),
             timeout: args.run.timeout.unwrap_or(TIMEOUT),
-            stdin: source.stdin,
+            stdin: terminal.map_or(source.stdin(), RawTerminal::as_stdin),
             log_bytes: args.run.log_limit,
             pull: args.pull.clone(),
             gpu: make::gpus(args, facts.as_ref())?,
@@ -231,6 +273,7 @@ fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
         ("--env-file", !args.env_file.is_empty()),
         ("--pull", !args.pull.is_empty()),
         ("--gpus", args.gpus.is_some_and(|n| n != 1)),
+        ("--tty", args.tty),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(Failure::new(

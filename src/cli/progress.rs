@@ -22,6 +22,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// What happens with the output of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Live {
+    /// Through, and nothing else on the screen: what a program on a terminal of its own draws.
+    Raw,
     /// stdout to stdout and stderr to stderr, byte for byte: `exec`.
     Through,
     /// Both to stderr, above the bar: `profile`.
@@ -55,7 +57,7 @@ impl Progress {
     /// A reporter for this terminal.
     pub(super) fn new(terminal: Terminal, live: Live, quiet: bool, canceller: Canceller) -> Self {
         let bar = ProgressBar::new_spinner();
-        if quiet || !terminal.stderr_tty {
+        if quiet || !terminal.stderr_tty || live == Live::Raw {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         } else {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
@@ -82,7 +84,10 @@ impl Progress {
             return;
         }
         // The stderr of `exec` is the program's.
-        if !self.quiet && !self.terminal.stderr_tty && self.live != Live::Through {
+        if !self.quiet
+            && !self.terminal.stderr_tty
+            && !matches!(self.live, Live::Through | Live::Raw)
+        {
             talk(&format!("{text}\n"));
         }
         self.bar.set_style(spinner());
@@ -124,14 +129,15 @@ impl Progress {
         }
         // What is prepared before the program talks beside it.
         let program = step == crate::run::EXEC_STEP;
-        let to_stdout = self.live == Live::Through && stream == Stream::Stdout && program;
+        let through = matches!(self.live, Live::Through | Live::Raw);
+        let to_stdout = through && stream == Stream::Stdout && program;
         match self.live {
             Live::Hidden => {}
-            Live::Through | Live::Beside => self.bar.suspend(|| {
+            Live::Raw | Live::Through | Live::Beside => self.bar.suspend(|| {
                 let tty =
                     if to_stdout { self.terminal.stdout_tty } else { self.terminal.stderr_tty };
                 let text;
-                let bytes = if tty {
+                let bytes = if tty && self.live != Live::Raw {
                     text = safe(bytes);
                     text.as_bytes()
                 } else {
@@ -167,13 +173,15 @@ impl Progress {
                     said: false,
                 };
                 drop(silence);
-                if self.live != Live::Through {
+                if !matches!(self.live, Live::Through | Live::Raw) {
                     self.phase(safe(title.as_bytes()));
                 }
             }
             // What was passed over for want of a file was not tried.
             EventBody::RungEnded(record)
-                if !record.ok && record.code != "missing" && self.live != Live::Through =>
+                if !record.ok
+                    && record.code != "missing"
+                    && !matches!(self.live, Live::Through | Live::Raw) =>
             {
                 let words = if record.words.is_empty() {
                     String::new()
@@ -231,7 +239,7 @@ impl Reporter for Progress {
         match said {
             Said::Where { remote, address, .. } => {
                 self.watch();
-                if self.live != Live::Through {
+                if !matches!(self.live, Live::Through | Live::Raw) {
                     self.line(&format!(
                         "on {remote}{}",
                         if address == remote { String::new() } else { format!(" ({address})") }

@@ -6,6 +6,10 @@
 
 use std::io::IsTerminal;
 
+use rgpu_protocol::plan::Stdin;
+
+use crate::error::{Exit, Failure};
+
 /// How to talk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terminal {
@@ -53,6 +57,48 @@ fn terminal_width() -> Option<usize> {
 #[cfg(not(unix))]
 fn terminal_width() -> Option<usize> {
     None
+}
+
+/// This terminal as a program on a host has it: keys go out as they are typed. Dropped, it is as it
+/// was before.
+#[derive(Debug)]
+pub(super) struct RawTerminal {
+    before: Option<rustix::termios::Termios>,
+    rows: u16,
+    cols: u16,
+}
+
+impl RawTerminal {
+    /// Takes the terminal of standard input, where there is one.
+    pub(super) fn take() -> Result<Self, Failure> {
+        use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
+        let stdin = std::io::stdin();
+        let size = tcgetwinsize(&stdin).or_else(|_| tcgetwinsize(std::io::stdout()));
+        let (rows, cols) =
+            size.map(|s| (s.ws_row, s.ws_col)).ok().filter(|s| s.0 > 0).unwrap_or((24, 80));
+        let Ok(before) = tcgetattr(&stdin) else { return Ok(Self { before: None, rows, cols }) };
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(&stdin, OptionalActions::Now, &raw).map_err(|e| {
+            Failure::new(Exit::Bug, "terminal", "the terminal cannot be switched").cause(e)
+        })?;
+        Ok(Self { before: Some(before), rows, cols })
+    }
+
+    /// What a plan asks for.
+    pub(super) fn as_stdin(&self) -> Stdin {
+        Stdin::Terminal { rows: self.rows, cols: self.cols }
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let now = rustix::termios::OptionalActions::Now;
+            // A terminal that is gone needs no restoring.
+            let _ = rustix::termios::tcsetattr(std::io::stdin(), now, before);
+        }
+    }
 }
 
 /// Foreign bytes as text that cannot harm a terminal: SGR sequences and newlines stay (a carriage

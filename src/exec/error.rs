@@ -25,7 +25,7 @@ pub enum ExecError {
         binary: bool,
     },
     /// A snippet without a name, whose text tells no language.
-    #[error("the language of {what} cannot be told from its text")]
+    #[error("the language of {what} cannot be told")]
     Untold {
         /// `--code` or `standard input`.
         what: &'static str,

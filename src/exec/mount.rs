@@ -257,13 +257,21 @@ fn too_big(files: &[&Found], bytes: u64, limit: u64) -> ExecError {
     biggest.extend(files.iter().map(|file| (file.to.clone(), file.size)));
     biggest.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
     biggest.truncate(5);
-    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let (what, limit) = match bytes > limit {
-        true => (mib(bytes), mib(limit)),
+        true => (shown(bytes), shown(limit)),
         false => (format!("{} files", files.len()), format!("{MOST_FILES} files")),
     };
-    let biggest = biggest.into_iter().map(|(name, size)| format!("{name} ({})", mib(size)));
+    let biggest = biggest.into_iter().map(|(name, size)| format!("{name} ({})", shown(size)));
     ExecError::TooBig { what, limit, biggest: biggest.collect() }
+}
+
+/// Bytes for people.
+fn shown(bytes: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, size)| bytes >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / *size as f64),
+        None => format!("{bytes} bytes"),
+    }
 }
 
 #[cfg(test)]
@@ -355,7 +363,7 @@ mod tests {
         let mount = Mount::parse(".", true, dir.path()).unwrap();
         let error = snapshot(&[mount], 2000).unwrap_err();
         let text = crate::error::Failure::from(error).to_string();
-        assert!(text.contains("data/ (0.0 MiB), data/one (0.0 MiB)"), "{text}");
+        assert!(text.contains("data/ (2.9 KiB), data/one (2.9 KiB)"), "{text}");
         assert!(text.contains(".rgpuignore"), "{text}");
     }
 

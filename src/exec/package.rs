@@ -60,47 +60,53 @@ impl Package {
         let split = manifest::split(text)
             .map_err(|problem| ExecError::Manifest { name: snippet.name.clone(), problem })?;
         let folder = snippet.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
-        let name = name(snippet);
         let file = file_name(&snippet.name);
         let uses = |word: &str| split.source.contains(word);
+        let (prelude, by_name) = (uses("rgpu_prelude"), uses("cudarc::"));
         let mut ours = Vec::new();
-        let prelude = uses("rgpu_prelude");
         if prelude {
             let path = Table::from_iter([("path".into(), Value::String("../prelude".into()))]);
             ours.push(("rgpu_prelude", Value::Table(path)));
         }
-        if uses("cudarc::") {
+        if by_name {
             ours.push(("cudarc", cudarc()));
         }
-        let manifest =
-            Whole { embedded: split.manifest, name: &name, source: &file, ours, folder }.render();
-        let mut files = vec![
-            PackageFile { path: format!("{name}/Cargo.toml"), text: manifest.into_bytes() },
-            PackageFile { path: format!("{name}/{file}"), text: split.source.clone().into_bytes() },
-        ];
-        files.extend(beside(&split.source, folder, &name)?);
-        if prelude {
-            files.extend(PRELUDE.iter().map(|(path, text)| PackageFile {
-                path: format!("prelude/{path}"),
-                text: (*text).into(),
-            }));
-        }
-        let lock = PackageFile {
-            path: format!("{name}/Cargo.lock"),
-            // Without the prelude nothing of it is wanted.
-            text: match (prelude, uses("cudarc::")) {
-                (false, false) => Vec::new(),
-                (prelude, cudarc) => lock(&name, prelude, cudarc).into_bytes(),
-            },
+        let beside = beside(&split.source, folder)?;
+        let named = |name: &str| {
+            let (embedded, ours) = (split.manifest.clone(), ours.clone());
+            let manifest = Whole { embedded, name, source: &file, ours, folder }.render();
+            let own = |path: &str, text: &[u8]| PackageFile {
+                path: format!("{name}/{path}"),
+                text: text.to_vec(),
+            };
+            let mut files = vec![own("Cargo.toml", manifest.as_bytes())];
+            files.push(own(&file, split.source.as_bytes()));
+            files.extend(beside.iter().map(|(path, text)| own(path, text)));
+            if prelude {
+                files.extend(PRELUDE.iter().map(|(path, text)| PackageFile {
+                    path: format!("prelude/{path}"),
+                    text: (*text).into(),
+                }));
+            }
+            // Without any of ours nothing is pinned.
+            let pinned = match prelude || by_name {
+                true => lock(name, prelude, by_name),
+                false => String::new(),
+            };
+            (files, own("Cargo.lock", pinned.as_bytes()))
         };
+        // Where the file lies makes no other program of it.
+        let (files, pinned) = named("snippet");
         let mut hash = Sha256::new();
-        for file in files.iter().chain([&lock]) {
+        for file in files.iter().chain([&pinned]) {
             hash.update(file.path.as_bytes());
             hash.update([0]);
             hash.update(Sha256::digest(&file.text));
         }
         let digest = rgpu_protocol::Digest::from_bytes(&hash.finalize().into());
         let key = digest.as_str().chars().take(40).collect();
+        let name = name(snippet);
+        let (files, lock) = named(&name);
         Ok(Self { name, files, lock, key, title: snippet.name.clone() })
     }
 }
@@ -152,7 +158,7 @@ fn cudarc() -> Value {
 }
 
 /// Files that the source includes by a plain relative path: `include_str!("k.cu")`, `mod name;`.
-fn beside(source: &str, folder: &Path, name: &str) -> Result<Vec<PackageFile>, ExecError> {
+fn beside(source: &str, folder: &Path) -> Result<Vec<(String, Vec<u8>)>, ExecError> {
     let mut wanted: Vec<PathBuf> = Vec::new();
     for macro_name in ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""] {
         let found = source.match_indices(macro_name).filter_map(|(at, start)| {
@@ -178,7 +184,7 @@ fn beside(source: &str, folder: &Path, name: &str) -> Result<Vec<PackageFile>, E
         if full.is_file() {
             let text = std::fs::read(&full)
                 .map_err(|source| ExecError::Unreadable { path: full.clone(), source })?;
-            files.push(PackageFile { path: format!("{name}/{}", path.display()), text });
+            files.push((path.display().to_string(), text));
         }
     }
     Ok(files)

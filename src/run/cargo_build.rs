@@ -72,11 +72,16 @@ impl CargoCache {
             .env_remove("CARGO_BUILD_TARGET")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .kill_on_drop(true);
-        let done = command.output().await.map_err(|e| {
-            Failure::new(Exit::Config, "cargo", format!("`{}` cannot be started", cargo.display()))
-                .cause(e)
-        })?;
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let failed = |e| {
+            let what = format!("`{}` cannot be started", cargo.display());
+            Failure::new(Exit::Config, "cargo", what).cause(e)
+        };
+        let child = command.spawn().map_err(failed)?;
+        let group = Group(child.id());
+        let done = child.wait_with_output().await.map_err(failed)?;
+        group.ended();
         if !done.status.success() {
             return Ok(CargoBuild::Refused(done.stderr));
         }
@@ -119,6 +124,26 @@ impl CargoCache {
             }
         }
         Ok(kept)
+    }
+}
+
+/// The processes of a compilation: they end with it.
+struct Group(Option<u32>);
+
+impl Group {
+    /// It ended by itself.
+    fn ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let id = self.0.and_then(|id| i32::try_from(id).ok());
+        if let Some(group) = id.and_then(rustix::process::Pid::from_raw) {
+            // What has ended meanwhile cannot be stopped.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
+        }
     }
 }
 

@@ -30,8 +30,8 @@ pub struct ExecRequest {
     pub secrets: BTreeMap<String, String>,
     /// Most time it may take.
     pub timeout: Duration,
-    /// Whether this process's standard input is sent.
-    pub stdin: bool,
+    /// What it reads on standard input.
+    pub stdin: Stdin,
     /// Bytes kept of each stream.
     pub log_bytes: Option<u64>,
     /// Files of its working folder to bring back.
@@ -102,7 +102,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
         needs: Vec::new(),
         on_failure: OnFailure::Stop,
         timeout_s: request.timeout.as_secs().max(1),
-        stdin: if request.stdin { Stdin::Client } else { Stdin::Null },
+        stdin: request.stdin,
         rungs: vec![Rung {
             id: STEP.to_owned(),
             needs: Vec::new(),

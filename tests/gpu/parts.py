@@ -1,6 +1,8 @@
 """What a user does, part by part, with what must come of it. Each part stands alone once `remote` has run."""
 
 import math
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -389,4 +391,41 @@ def compare(s):
     s.rgpu("compare", "compare-one", "compare-two")
 
 
-PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, cutlink)}
+def exec_(s):
+    snippets = Path(__file__).parent / "snippets"
+    run = ["exec", "--remote", REMOTE, "--gpus", "1"]
+    if built := os.environ.get("EXEC_BUILT"):
+        shutil.copytree(built, s.home / ".cache/rgpu/exec/built", dirs_exist_ok=True)
+    rust = s.rgpu(*run, snippets / "axpy.rs")
+    s.check("a Rust snippet compiles a kernel by nvrtc, launches it and finds it right", ", 0 wrong" in rust.stdout,
+            rust.stdout + rust.stderr[-400:], note=rust.stdout.strip())
+    again = s.rgpu(*run, snippets / "axpy.rs")
+    s.check("and again within a second", again.seconds < 1, f"{again.seconds:.2f} s", note=f"{again.seconds:.2f} s")
+    cuda = s.rgpu(*run, snippets / "probe.cu", "--", "a", "b")
+    s.check("a .cu with a main runs", ": 0 wrong, 2 arguments" in cuda.stdout, cuda.stdout + cuda.stderr[-400:], note=cuda.stdout.strip())
+    again = s.rgpu(*run, snippets / "probe.cu")
+    s.check("and is compiled once", again.seconds < cuda.seconds, f"{again.seconds:.2f} s", note=f"{cuda.seconds:.1f} s, then {again.seconds:.1f} s")
+    for name, words in (("attend.py", "largest error"), ("triton_add.py", "equal")):
+        done = s.rgpu(*run, snippets / name)
+        s.check(f"{name} runs", words in done.stdout, done.stdout + done.stderr[-400:], note=done.stdout.strip())
+    one = s.rgpu(*run, "--lang", "py", "--code", "import torch; print(torch.cuda.get_device_name(), torch.cuda.device_count())")
+    s.check("a line of Python sees the one GPU", one.stdout.strip().endswith(" 1"), one.stdout, note=one.stdout.strip())
+    none = s.rgpu("exec", "--remote", REMOTE, "--gpus", "0", "--lang", "py", "--code", "import torch; print(torch.cuda.is_available())")
+    s.check("and none where none is asked for", none.stdout == "False\n", none.stdout)
+    s.rgpu("exec", "--remote", REMOTE, "--lang", "py", "--code", "raise SystemExit(7)", expect=7)
+
+    p = s.rgpu("exec", "--remote", REMOTE, snippets / "axpy.rs", "--mode", "nsys", "--json").json
+    s.top_rung("exec --mode nsys", p)
+    s.check("its kernel is in the time line", any(k["kernel"].startswith("axpy") for k in p.get("kernels", [])), str(p.get("kernels"))[:300])
+    s.check("its range is too, with GPU time", any(r["path"][-1] == "axpy" and (r.get("gpu_ns") or 0) > 0 for r in p.get("regions", [])),
+            str(p.get("regions"))[:300])
+    p = s.rgpu("exec", "--remote", REMOTE, snippets / "axpy.rs", "--mode", "ncu", "--set", "minimal", "--regions", "axpy", "--json").json
+    s.top_rung("exec --mode ncu --regions", p)
+    s.check("the region's kernel has counters", launches_of(p, "axpy"), str(p.get("launches"))[:300])
+    p = s.rgpu("exec", "--remote", REMOTE, snippets / "triton_add.py", "--mode", "ncu", "--set", "minimal", "-k", "add", "--json").json
+    s.check("a Triton kernel has counters", any(launch["metrics"] for launch in launches_of(p, "add")), str(p.get("launches"))[:300])
+    p = s.rgpu("exec", "--remote", REMOTE, snippets / "probe.cu", "--mode", "sanitizer", "--json").json
+    s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
+
+
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, exec_, cutlink)}

@@ -28,6 +28,8 @@ mod remotes;
 mod reports;
 mod runs;
 mod setup;
+mod snippet_faults;
+mod snippets;
 mod ssh;
 mod ssh_cli;
 mod sshd;

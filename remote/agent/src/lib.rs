@@ -24,6 +24,7 @@ pub mod root;
 mod settle;
 pub mod setup;
 pub mod supervisor;
+pub mod terminal;
 pub mod wire;
 
 /// The sha256 of the running program's own file.

@@ -1,9 +1,10 @@
 //! The agent's command line: `stdio` (a conversation), `--version`; and what it starts itself:
-//! `job DIR` (a supervisor), `guard DIR` (its guard).
+//! `job DIR` (a supervisor), `guard DIR` (its guard), `terminal PROGRAM ARGS` (a program that gets
+//! a terminal of its own).
 
 use std::process::ExitCode;
 
-use rgpu_agent::{front, own_digest, root, supervisor};
+use rgpu_agent::{front, own_digest, root, supervisor, terminal};
 
 const USAGE: &str = "usage: rgpu-agent stdio | --version";
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         (Some("guard"), Some(folder)) => {
             supervisor::guard(folder.into()).map_err(|e| e.to_string())
         }
+        (Some(terminal::VERB), Some(program)) => Err(terminal::become_program(program, args)),
         (Some("--version"), None) => own_digest()
             .map(|sha| println!("rgpu-agent {} sha256:{sha}", env!("CARGO_PKG_VERSION")))
             .map_err(|e| e.to_string()),

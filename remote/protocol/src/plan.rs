@@ -103,6 +103,14 @@ pub enum Stdin {
     Null,
     /// What the client sends in [`crate::ToAgent::Stdin`].
     Client,
+    /// The same, through a terminal of the host's that is the program's standard output and
+    /// standard error too.
+    Terminal {
+        /// Lines it shows.
+        rows: u16,
+        /// Characters in a line.
+        cols: u16,
+    },
 }
 
 /// One way to carry out a step.

@@ -52,6 +52,10 @@ pub(in crate::cli) struct ExecArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub gpus: Option<u32>,
 
+    /// Give it a terminal; what it prints is then one stream, and keys reach it as they are typed
+    #[arg(long, short)]
+    pub tty: bool,
+
     /// Profile it, with the flags of `rgpu profile`
     #[arg(long, short, value_enum)]
     pub mode: Option<Mode>,

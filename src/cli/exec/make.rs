@@ -89,6 +89,31 @@ fn refused(package: &Package, folder: &RunFolder, words: &[u8]) -> Failure {
         .hint(hint)
 }
 
+/// The program on a host of these facts, as if it had been compiled.
+///
+/// # Errors
+/// What the language refuses.
+pub(super) fn dry(args: &ExecArgs, source: &Source, facts: &HostFacts) -> Result<Program> {
+    match &source.snippet {
+        None => Ok(source.command(args)),
+        Some(snippet) => {
+            let shop = Shop {
+                facts: Some(facts),
+                built: Ok(PathBuf::from(&snippet.name)),
+                mounts: &source.mounts,
+                args: &args.command,
+                timeout_s: timeout_s(args),
+            };
+            Ok(snippet.language.program(snippet, &shop)?)
+        }
+    }
+}
+
+/// What each step before the program may take: never less than a minute.
+fn timeout_s(args: &ExecArgs) -> u64 {
+    args.run.timeout.unwrap_or(super::TIMEOUT).as_secs().max(60)
+}
+
 /// The program on this host.
 ///
 /// # Errors
@@ -99,7 +124,7 @@ pub(super) fn program(
     facts: Option<&HostFacts>,
     built: Built,
 ) -> Result<Program> {
-    let timeout_s = args.run.timeout.map_or(super::TIMEOUT, |t| t).as_secs().max(60);
+    let timeout_s = timeout_s(args);
     let mut program = match &source.snippet {
         None => source.command(args),
         Some(snippet) => {

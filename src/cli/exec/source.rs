@@ -10,6 +10,7 @@ use crate::exec::{
     ExecError, HERE, Input, MOST_BYTES, Mount, Package, Snapshot, Snippet, read_env_file, snapshot,
 };
 use crate::tool::Program;
+use rgpu_protocol::plan::Stdin;
 
 /// Everything that is here, and nothing of the host yet.
 pub(super) struct Source {
@@ -66,6 +67,11 @@ impl Source {
             secrets.extend(read_env_file(&app.cwd.join(file))?);
         }
         Ok(Self { snippet, package, mounts: mounts(app, args)?, secrets, stdin })
+    }
+
+    /// What the program reads on standard input.
+    pub(super) fn stdin(&self) -> Stdin {
+        if self.stdin { Stdin::Client } else { Stdin::Null }
     }
 
     /// Whether the program depends on the host.

@@ -60,7 +60,10 @@ impl Language for Python {
         let python = if wanted.is_some() { PythonEnv::python() } else { Word::text("python3") };
         let mut argv = vec![python, Word::in_job(&place)];
         argv.extend(shop.args.iter().cloned().map(Word::from));
-        let mut env = BTreeMap::from([("PYTHONUNBUFFERED".to_owned(), Word::text("1"))]);
+        // What it prints comes as it is printed, and its folder holds what it made itself.
+        let switches = ["PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"];
+        let mut env: BTreeMap<_, _> =
+            switches.map(|name| (name.to_owned(), Word::text("1"))).into();
         if mounted {
             env.insert("PYTHONPATH".to_owned(), Word::in_job(HERE));
             if folder == "src" {

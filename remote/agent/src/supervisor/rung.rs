@@ -22,6 +22,7 @@ use super::environment::Environment;
 use super::guard::Guard;
 use super::{Halt, KILL_WAIT, Supervisor, unkillable};
 use crate::process::{self, Children};
+use crate::terminal;
 
 /// What programs have to end by themselves after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -72,6 +73,8 @@ struct Running {
     status: Option<WaitStatus>,
     children: Children,
     stdin: Option<File>,
+    /// Whether standard input is a terminal's.
+    is_terminal: bool,
     pipes: [Pipe; 2],
     /// When a drop of output was taken last.
     drop_at: Option<Instant>,
@@ -134,7 +137,10 @@ impl Supervisor {
     fn pump(&mut self, step: &Step, running: &mut Running, limit: Duration) -> Result<(), Halt> {
         let feed = running.stdin.is_some() && self.hub.stdin().has_bytes();
         if running.stdin.is_some() && self.hub.stdin().is_over() {
-            running.stdin = None;
+            if let Some(mut stdin) = running.stdin.take().filter(|_| running.is_terminal) {
+                // A terminal has no end: this says it, where the program reads lines.
+                let _ = stdin.write(&[terminal::END]);
+            }
         }
         let since = running.drop_at.map_or(READ_EVERY, |at| at.elapsed());
         let pause = READ_EVERY.saturating_sub(since);
@@ -203,6 +209,11 @@ impl Supervisor {
                 let bytes = pipe.masker.take(&piece[..n]);
                 self.keep(step, pipe.stream, &mut pipe.excerpt, &bytes)?;
                 Ok(n)
+            }
+            // A terminal that no program has open any more.
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                pipe.file = None;
+                Ok(0)
             }
             // Nothing there, or a pipe that cannot be read any more: the program's end decides.
             Err(_) => Ok(0),
@@ -326,14 +337,25 @@ fn reap(running: &mut Running) {
 }
 
 fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result<Running> {
-    let mut command = Command::new(launch.program);
+    let (mut command, terminal) = match step.stdin {
+        plan::Stdin::Terminal { rows, cols } => {
+            let (command, terminal) = terminal::command(launch.program, rows, cols)?;
+            (command, Some(terminal))
+        }
+        stdin => {
+            let mut command = Command::new(launch.program);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+            command.stdin(match stdin {
+                plan::Stdin::Client => Stdio::piped(),
+                _ => Stdio::null(),
+            });
+            (command, None)
+        }
+    };
     command.args(launch.args).env_clear().envs(launch.env).current_dir(launch.folder);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    command.stdin(match step.stdin {
-        plan::Stdin::Null => Stdio::null(),
-        plan::Stdin::Client => Stdio::piped(),
-    });
     let mut child = spawn(&mut command)?;
+    // It holds the program's side of the terminal, whose last copy must be the program's.
+    drop(command);
     let pid = child.id() as i32;
     let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let pipe = |stream, file: Option<OwnedFd>| {
@@ -349,11 +371,14 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
             excerpt: Excerpt::default(),
         })
     };
+    let is_terminal = terminal.is_some();
+    let typed = terminal.as_ref().map(OwnedFd::try_clone).transpose()?;
     let pipes = [
-        pipe(Stream::Stdout, child.stdout.take().map(Into::into))?,
+        pipe(Stream::Stdout, terminal.or_else(|| child.stdout.take().map(Into::into)))?,
         pipe(Stream::Stderr, child.stderr.take().map(Into::into))?,
     ];
-    let stdin = child.stdin.take().map(|s| nonblocking(s.into())).transpose()?;
+    let stdin =
+        typed.or_else(|| child.stdin.take().map(Into::into)).map(nonblocking).transpose()?;
     // From here on the child is reaped together with everything else it may leave behind.
     drop(child);
     Ok(Running {
@@ -362,6 +387,7 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
         status: None,
         children: Children::Some,
         stdin,
+        is_terminal,
         pipes,
         drop_at: None,
         guard: None,

@@ -1,0 +1,192 @@
+//! `rgpu exec` when something is wrong: what users mistype, what programs do, what folders hold.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::laptop::{Laptop, status, wait_for};
+use crate::over_ssh::know;
+use crate::sshd::Sshd;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn exactly_one_thing_is_executed() {
+    let laptop = Laptop::new();
+    laptop.write("a.py", "print(1)\n");
+    insta::assert_snapshot!(laptop.show("exec"));
+    insta::assert_snapshot!(laptop.show("exec a.py --code 'print(2)'"));
+    insta::assert_snapshot!(laptop.show("exec --lang py -- ls"));
+    insta::assert_snapshot!(laptop.show("exec a.py b.py"));
+}
+
+#[test]
+fn a_language_that_is_none_or_cannot_be_told_is_a_usage_error() {
+    let laptop = Laptop::new();
+    laptop.write("notes.txt", "hello\n");
+    laptop.write("empty.py", "\n");
+    laptop.write("latin.rs", "");
+    fs::write(laptop.project("latin.rs"), b"fn main() { /* \xe9 */ }\n").unwrap();
+    insta::assert_snapshot!(laptop.show("exec notes.txt"));
+    insta::assert_snapshot!(laptop.show("exec notes.txt --lang pyhton"));
+    insta::assert_snapshot!(laptop.show("exec empty.py"));
+    insta::assert_snapshot!(laptop.show("exec nothing.py"));
+    insta::assert_snapshot!(laptop.show("exec --code hello"));
+    insta::assert_snapshot!(laptop.show("exec latin.rs"));
+    insta::assert_snapshot!(laptop.show("exec notes.txt --set full"));
+}
+
+#[test]
+fn heads_that_cannot_be_read_name_their_line() {
+    let laptop = Laptop::new();
+    laptop.write("a.py", "x = 1\n# /// script\n# dependencies = [\n");
+    laptop.write("a.rs", "---\n[dependencies]\nrand = \n---\nfn main() {}\n");
+    laptop.write(".env", "A=1\nno value here\n");
+    insta::assert_snapshot!(laptop.show("exec a.py"));
+    insta::assert_snapshot!(laptop.show("exec a.rs"));
+    insta::assert_snapshot!(laptop.show("exec --env-file .env -- true"));
+}
+
+#[test]
+fn a_python_file_with_a_syntax_error_is_pythons_own_affair() {
+    let laptop = Laptop::new();
+    laptop.write("bad.py", "def f(:\n    pass\n");
+    let output = laptop.run("exec bad.py");
+    assert_eq!(status(&output), 1);
+    assert!(text(&output.stderr).contains("SyntaxError"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_program_that_prints_what_other_tools_take_for_an_end_is_passed_through() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    laptop.write(
+        "odd.py",
+        "import sys\nsys.stdout.buffer.write(b'[EXIT:0]\\n[DONE]\\ndata: x\\n\\x1b[2J\\x00\\xff no newline')\nsys.stderr.buffer.write(b'\\xfe')\nsys.exit(9)\n",
+    );
+    let output = laptop.run("exec odd.py --remote box --accept-new");
+    assert_eq!(status(&output), 9);
+    assert_eq!(output.stdout, b"[EXIT:0]\n[DONE]\ndata: x\n\x1b[2J\x00\xff no newline");
+    assert_eq!(output.stderr, b"\xfe");
+}
+
+#[test]
+fn megabytes_of_output_pass_whole_on_both_streams() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    let script = "head -c 30000000 /dev/zero; head -c 20000000 /dev/zero >&2";
+    let output = laptop.run(&format!("exec --remote box --accept-new -- sh -c '{script}'"));
+    assert_eq!((status(&output), output.stdout.len()), (0, 30_000_000));
+    assert_eq!(output.stderr.len(), 20_000_000);
+}
+
+#[test]
+fn a_tree_that_grows_without_end_is_stopped_by_its_time_limit() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    // Each generation starts the next before it ends, in sessions of their own and deaf to
+    // SIGTERM; bounded, so that a machine that tests this stays usable.
+    let bomb = "trap '' TERM INT HUP\nn=$1\n[ \"$n\" -gt 40 ] && exec sleep 1000\nsetsid sh \"$0\" $((n + 1)) &\nsetsid sleep 1000 &\n[ \"$n\" -gt 0 ] || sleep 1000\n";
+    laptop.write("bomb.sh", bomb);
+    let output = laptop.run("exec bomb.sh --remote box --accept-new --timeout 2s -- 0");
+    assert_eq!(status(&output), 124, "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("`bomb.sh` was stopped after 2 s"));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn ctrl_c_while_the_compiler_works_stops_it() {
+    let laptop = Laptop::new();
+    // A cargo that never ends, and a child of it.
+    let bin = laptop.path("h200/bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::write(bin.join("cargo"), "#!/bin/sh\nsleep 1000 &\ntouch compiling\nwait\n").unwrap();
+    fs::set_permissions(bin.join("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    laptop.write("a.rs", "fn main() {}\n");
+    let mut command = laptop.rgpu(["exec", "a.rs"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    let child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let rust = laptop.path("home/.cache/rgpu/exec/rust");
+    wait_for("the compiler", || {
+        walkdir::WalkDir::new(&rust)
+            .into_iter()
+            .flatten()
+            .any(|entry| entry.file_name() == "compiling")
+            .then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", text(&output.stderr));
+    laptop.wait_until_quiet();
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+}
+
+#[test]
+fn ctrl_c_while_an_environment_is_made_leaves_nothing_of_it() {
+    let laptop = Laptop::new();
+    // An index that never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    laptop.write("a.py", "# /// script\n# dependencies = [\"nothing-at-all\"]\n# ///\n");
+    let child =
+        laptop.start(&format!("exec a.py --env PIP_INDEX_URL=http://127.0.0.1:{port}/simple"));
+    // pip has come to ask.
+    let asked = silent.accept().unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(asked);
+    assert_eq!(status(&output), 130, "{}", text(&output.stderr));
+    laptop.wait_until_quiet();
+    let python = laptop.path("agent/python");
+    let ready = walkdir::WalkDir::new(python)
+        .into_iter()
+        .flatten()
+        .any(|entry| entry.file_name() == ".ready");
+    assert!(!ready);
+}
+
+#[test]
+fn a_folder_with_a_socket_and_links_travels_without_them_and_says_so() {
+    let laptop = Laptop::new();
+    laptop.write("repo/a.txt", "A\n");
+    symlink("/etc/passwd", laptop.project("repo/out")).unwrap();
+    let _socket = UnixListener::bind(laptop.project("repo/sock")).unwrap();
+    insta::assert_snapshot!(laptop.show("exec --mount repo -- ls"));
+}
+
+#[test]
+fn a_folder_that_is_too_big_is_refused_with_its_biggest_parts() {
+    let laptop = Laptop::new();
+    laptop.write("repo/a.txt", "A\n");
+    // 10 GB that take no room.
+    fs::create_dir_all(laptop.project("repo/checkpoints")).unwrap();
+    let big = fs::File::create(laptop.project("repo/checkpoints/model.bin")).unwrap();
+    big.set_len(10 << 30).unwrap();
+    insta::assert_snapshot!(laptop.show("exec --mount repo -- ls"));
+    insta::assert_snapshot!(laptop.show("exec --mount repo --mount-limit 1MB -- ls"));
+    insta::assert_snapshot!(laptop.show("exec --mount nowhere -- ls"));
+    insta::assert_snapshot!(laptop.show("exec --mount repo:../up -- ls"));
+    // Named to stay, it does.
+    laptop.write("repo/.rgpuignore", "checkpoints\n");
+    assert_eq!(status(&laptop.run("exec --mount repo -- ls")), 0);
+}
+
+#[test]
+fn more_gpus_than_there_are_is_the_hosts_failure() {
+    let laptop = Laptop::new();
+    insta::assert_snapshot!(laptop.show("exec --gpus 2 -- true"));
+    let none = laptop.run("exec --gpus 0 -- sh -c 'echo \"[$CUDA_VISIBLE_DEVICES]\"'");
+    assert_eq!(text(&none.stdout), "[]\n");
+}

@@ -1,0 +1,296 @@
+//! `rgpu exec` of files, code and folders: in each language, over a real OpenSSH server where that
+//! makes a difference.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::laptop::{Laptop, status, words};
+use crate::over_ssh::know;
+use crate::sshd::Sshd;
+
+/// The folder of the compiler that built this test.
+fn toolchain() -> PathBuf {
+    Path::new(env!("CARGO")).parent().unwrap().to_owned()
+}
+
+/// `rgpu` for a user who has Rust.
+fn with_rust(laptop: &Laptop, line: &str) -> Command {
+    let mut command = laptop.rgpu(words(line));
+    command.env("PATH", format!("{}:/usr/bin:/bin", toolchain().display()));
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a run printed, when it ended well.
+fn said(output: &Output) -> String {
+    assert_eq!(status(output), 0, "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn a_rust_file_is_compiled_here_once_and_runs_there_with_its_arguments_and_status() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    laptop.write(
+        "count.rs",
+        "fn main() {\n    let n = std::env::args().count() - 1;\n    println!(\"{n} {}\", include_str!(\"word.txt\"));\n    std::process::exit(n as i32);\n}\n",
+    );
+    laptop.write("word.txt", "words");
+    let line = "exec count.rs --remote box --accept-new -- a 'b c' --json";
+    let output = with_rust(&laptop, line).output().unwrap();
+    assert_eq!((status(&output), text(&output.stdout).as_str()), (3, "3 words\n"));
+    assert!(fs::read_to_string(laptop.latest().join("source/count.rs")).unwrap().contains("main"));
+    // No compiler is at hand any more: nothing has changed, so none is needed.
+    let again = laptop.run("exec count.rs --remote box -- x");
+    assert_eq!((status(&again), text(&again.stdout).as_str()), (1, "1 words\n"));
+    // What it includes is part of it.
+    laptop.write("word.txt", "others");
+    let changed = with_rust(&laptop, "exec count.rs --remote box").output().unwrap();
+    assert_eq!(said(&changed), "0 others\n");
+}
+
+#[test]
+fn a_rust_file_that_does_not_compile_shows_rustcs_own_words_with_its_lines() {
+    let laptop = Laptop::new();
+    laptop.write(
+        "bad.rs",
+        "---\n[profile.dev]\nopt-level = 0\n---\nfn main() {\n    missing();\n}\n",
+    );
+    let output = with_rust(&laptop, "exec bad.rs").output().unwrap();
+    assert_eq!(status(&output), 125);
+    let words = text(&output.stderr);
+    assert!(words.contains("--> bad.rs:6:5"), "{words}");
+    assert!(words.contains("error: `bad.rs` does not compile"), "{words}");
+    assert_eq!(text(&output.stdout), "");
+    let log = laptop.latest().join("log/build.stderr");
+    assert!(fs::read_to_string(log).unwrap().contains("cannot find function `missing`"));
+    assert_eq!(laptop.latest_json("run.json")["state"], "failed");
+}
+
+#[test]
+fn a_rust_file_where_nothing_can_compile_it_says_what_is_missing_where() {
+    let laptop = Laptop::new();
+    laptop.write("a.rs", "fn main() {}\n");
+    insta::assert_snapshot!(laptop.show("exec a.rs"));
+}
+
+#[test]
+fn python_comes_as_a_file_as_code_and_through_a_pipe() {
+    let laptop = Laptop::new();
+    laptop.write("p.py", "import sys\nprint(sys.argv[1:], sys.stdin.read())\nsys.exit(4)\n");
+    let output = laptop.run_with_input("exec p.py -- 1 --two", b"in");
+    assert_eq!((status(&output), text(&output.stdout).as_str()), (4, "['1', '--two'] in\n"));
+    let code = laptop.run("exec --lang py --code 'print(6 * 7)'");
+    assert_eq!(said(&code), "42\n");
+    let piped = laptop.run_with_input("exec - -- x", b"import sys\nprint(sys.argv[1])");
+    assert_eq!(said(&piped), "x\n");
+    let shell = laptop.run_with_input("exec - --lang sh -- x", b"echo $1; exit 9");
+    assert_eq!((status(&shell), text(&shell.stdout).as_str()), (9, "x\n"));
+}
+
+#[test]
+fn the_first_mount_is_the_working_folder_and_leads_the_modules() {
+    let laptop = Laptop::new();
+    laptop.write("repo/mine.py", "WORD = 'from the repository'\n");
+    laptop.write("repo/.rgpuignore", "big/\n");
+    laptop.write("repo/big/file", "x");
+    laptop.write("lib/more.txt", "more\n");
+    laptop.write(
+        "try.py",
+        "import os, sys\nimport mine\nprint(mine.WORD, sorted(os.listdir('.')), open('lib/more.txt').read())\nprint(sys.path[0] == os.getcwd())\n",
+    );
+    let output = laptop.run("exec try.py --mount repo --mount lib");
+    let expected = "from the repository ['.rgpuignore', 'lib', 'mine.py'] more\n\nTrue\n";
+    assert_eq!(said(&output), expected);
+    // A file of the mount runs where it lies.
+    laptop.write(
+        "repo/in/main.py",
+        "import mine, os\nprint(__file__.endswith('here/in/main.py'), mine.WORD)\n",
+    );
+    let inside = laptop.run("exec repo/in/main.py --mount repo");
+    assert_eq!(said(&inside), "True from the repository\n");
+}
+
+#[test]
+fn a_task_that_the_file_imports_and_nobody_has_is_stood_in_for() {
+    let laptop = Laptop::new();
+    laptop.write(
+        "k.py",
+        "from task import input_t, output_t\ndef f(x: input_t) -> output_t: ...\nprint('ok')\n",
+    );
+    assert_eq!(said(&laptop.run("exec k.py")), "ok\n");
+    laptop.write("repo/task.py", "input_t = output_t = int\nprint('mine')\n");
+    assert_eq!(said(&laptop.run("exec k.py --mount repo")), "mine\nok\n");
+    laptop.write("other/x", "");
+    assert_eq!(said(&laptop.run("exec k.py --mount other")), "ok\n");
+}
+
+/// A wheel of one module, made here: no index is asked.
+const WHEEL: &str = r#"
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1] + "/little-1.0-py3-none-any.whl", "w") as z:
+    z.writestr("little.py", "WORD = 'installed'\n")
+    z.writestr("little-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: little\nVersion: 1.0\n")
+    z.writestr("little-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    z.writestr("little-1.0.dist-info/RECORD", "")
+"#;
+
+#[test]
+fn what_a_python_file_depends_on_is_installed_once_on_the_host() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    let folder = laptop.path("tmp");
+    let made = Command::new("python3").args(["-c", WHEEL]).arg(&folder).status().unwrap();
+    assert!(made.success());
+    laptop.write(
+        "dep.py",
+        &format!(
+            "# /// script\n# dependencies = [\"little @ file://{}/little-1.0-py3-none-any.whl\"]\n# ///\nimport little\nprint(little.WORD)\n",
+            folder.display()
+        ),
+    );
+    let first = laptop.run("exec dep.py --remote box --accept-new");
+    assert_eq!(said(&first), "installed\n");
+    assert!(text(&first.stderr).contains("installing little"), "{}", text(&first.stderr));
+    // The wheel is gone; the environment is not.
+    fs::remove_file(folder.join("little-1.0-py3-none-any.whl")).unwrap();
+    let second = laptop.run("exec dep.py --remote box");
+    assert_eq!((said(&second).as_str(), text(&second.stderr).as_str()), ("installed\n", ""));
+    // Another environment cannot be made from what is not there.
+    laptop.write("gone.py", "# /// script\n# dependencies = [\"gone @ file:///nowhere/gone-1-py3-none-any.whl\"]\n# ///\n");
+    let third = laptop.run("exec gone.py --remote box");
+    assert_eq!(status(&third), 125);
+    assert!(text(&third.stderr).contains("step `python`"), "{}", text(&third.stderr));
+}
+
+#[test]
+fn secret_variables_reach_the_program_and_nothing_else() {
+    let laptop = Laptop::new();
+    laptop.write(".env.gpu", "TOKEN='s3cret-value'\nN=3\n");
+    let line = "exec --env-file .env.gpu -- sh -c 'echo $TOKEN $N; cat /proc/$$/cmdline | tr \"\\0\" \" \"'";
+    let output = laptop.run(line);
+    let said = said(&output);
+    assert!(said.starts_with("*** 3\n") && !said.contains("s3cret"), "{said}");
+    for entry in walkdir::WalkDir::new(laptop.latest()).into_iter().flatten() {
+        if entry.file_type().is_file() {
+            let bytes = fs::read(entry.path()).unwrap();
+            assert!(!text(&bytes).contains("s3cret"), "{}", entry.path().display());
+        }
+    }
+    let plan = laptop.latest_json("plan-1.json");
+    assert_eq!(plan["secrets"], serde_json::json!(["N", "TOKEN"]));
+}
+
+#[test]
+fn what_is_new_or_changed_comes_back_and_what_was_sent_does_not() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    laptop.write("repo/out/old.txt", "old\n");
+    laptop.write("repo/out/kept.txt", "kept\n");
+    let script = "mkdir -p out/deep; echo new > out/old.txt; printf '\\377\\000' > out/deep/b; echo no > other; ln -s /etc/passwd out/link";
+    let line =
+        format!("exec --remote box --accept-new --mount repo --pull 'out/**' -- sh -c {script:?}");
+    let output = laptop.run(&line);
+    said(&output);
+    assert_eq!(fs::read_to_string(laptop.project("repo/out/old.txt")).unwrap(), "new\n");
+    assert_eq!(fs::read(laptop.project("repo/out/deep/b")).unwrap(), b"\xff\0");
+    assert!(!laptop.project("repo/other").exists() && !laptop.project("repo/out/link").exists());
+    let pulled = laptop.latest().join("pulled/out");
+    assert!(pulled.join("deep/b").exists() && !pulled.join("kept.txt").exists());
+    assert!(
+        text(&output.stderr).contains("pulled out/deep/b, out/old.txt"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn unchanged_files_are_not_sent_again() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    let big: String = (0..200_000).map(|n| format!("{n} ")).collect();
+    laptop.write("repo/big.txt", &big);
+    let line = "exec --remote box --accept-new --mount repo --events e.jsonl -- wc -c big.txt";
+    let uploads = || {
+        said(&laptop.run(line));
+        fs::read_to_string(laptop.project("e.jsonl")).unwrap().matches("\"uploading\"").count()
+    };
+    assert!(uploads() > 0);
+    assert_eq!(uploads(), 0);
+}
+
+/// An nvcc that copies a script: what counts here is when it is asked, and for what.
+const NVCC: &str = r#"#!/bin/sh
+case "$*" in *--version*) echo "Cuda compilation tools, release 13.0, V13.0.88"; exit;; esac
+echo x >> "$(dirname "$0")/asked"
+while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; shift; done
+if grep -q broken "$1"; then echo "$1(2): error: identifier \"broken\" is undefined" >&2; exit 1; fi
+printf '#!/bin/sh\necho "ran $*"; exit 6\n' > "$out"; chmod +x "$out"
+"#;
+
+#[test]
+fn a_cuda_file_is_compiled_on_the_host_once() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    laptop.write("../h200/bin/nvcc", NVCC);
+    let chmod = Command::new("chmod").arg("+x").arg(laptop.path("h200/bin/nvcc")).status().unwrap();
+    assert!(chmod.success());
+    laptop.write("probe.cu", "#include <cstdio>\nint main() { return 6; }\n");
+    for _ in 0..2 {
+        let output = laptop.run("exec probe.cu --remote box --accept-new -- a b");
+        assert_eq!(
+            (status(&output), text(&output.stdout).as_str()),
+            (6, "ran a b\n"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    let asked = || fs::read_to_string(laptop.path("h200/bin/asked")).unwrap();
+    assert_eq!(asked(), "x\n");
+    laptop.write("probe.cu", "int main() {\n  broken();\n}\n");
+    let output = laptop.run("exec probe.cu --remote box");
+    assert_eq!(status(&output), 125);
+    let words = text(&output.stderr);
+    assert!(words.contains("probe.cu(2): error: identifier \"broken\""), "{words}");
+    assert!(words.contains("the source does not compile"), "{words}");
+    // Without a `main` there is nothing to run, and nobody is asked.
+    laptop.write("kernels.cu", "__global__ void k() {}\n");
+    insta::assert_snapshot!(laptop.show("exec kernels.cu --remote box"));
+    assert_eq!(asked(), "x\nx\n");
+}
+
+#[test]
+fn a_cuda_file_needs_nvcc_on_the_host() {
+    let laptop = Laptop::new();
+    laptop.write("probe.cu", "int main() {}\n");
+    insta::assert_snapshot!(laptop.show("exec probe.cu"));
+}
+
+#[test]
+fn with_a_terminal_the_program_sees_one_and_its_size() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    let script = "test -t 0 && test -t 1 && test -t 2 && stty size && echo done >&2; exit 5";
+    let line = format!("exec -t --remote box --accept-new -- sh -c '{script}'");
+    let output = laptop.run(&line);
+    assert_eq!(
+        (status(&output), text(&output.stdout).as_str()),
+        (5, "24 80\r\ndone\r\n"),
+        "{}",
+        text(&output.stderr)
+    );
+    // Keys reach it, and Ctrl-C is its own affair.
+    let typed = laptop.run_with_input("exec -t -- sh -c 'read x; echo \"got $x\"; trap \"echo caught; exit 8\" INT; while :; do sleep 0.1; done'", b"word\n\x03");
+    assert!(text(&typed.stdout).contains("got word"), "{}", text(&typed.stdout));
+    laptop.wait_until_quiet();
+}
