@@ -2,10 +2,11 @@
 //! makes a difference.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use crate::laptop::{Laptop, status, words};
+use crate::laptop::{Laptop, status, wait_for, words};
 use crate::over_ssh::know;
 use crate::sshd::Sshd;
 
@@ -290,7 +291,24 @@ fn with_a_terminal_the_program_sees_one_and_its_size() {
         text(&output.stderr)
     );
     // Keys reach it, and Ctrl-C is its own affair.
-    let typed = laptop.run_with_input("exec -t -- sh -c 'read x; echo \"got $x\"; trap \"echo caught; exit 8\" INT; while :; do sleep 0.1; done'", b"word\n\x03");
-    assert!(text(&typed.stdout).contains("got word"), "{}", text(&typed.stdout));
+    let script =
+        "read x; trap 'echo caught; exit 8' INT; echo \"got $x\"; while :; do sleep 0.1; done";
+    let mut child = laptop
+        .rgpu(["exec", "-t", "--timeout", "60s", "--", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    keys.write_all(b"word\n").unwrap();
+    wait_for("its answer", || {
+        let id = fs::read_to_string(laptop.project("artifacts/runs/latest")).ok()?;
+        let log = laptop.project("artifacts/runs").join(id.trim()).join("log/exec.stdout");
+        fs::read_to_string(log).ok()?.contains("got word").then_some(())
+    });
+    keys.write_all(b"\x03").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 8, "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("caught"), "{}", text(&output.stdout));
     laptop.wait_until_quiet();
 }
