@@ -19,7 +19,7 @@ const MOST_TEXT: usize = 1 << 16;
 /// Row ids of a segment at least, and segments of a table at most: a hostile table may have few
 /// rows at any distance from each other.
 const LEAST: u64 = 1 << 13;
-const SEGMENTS: u64 = 1 << 14;
+const SEGMENTS: u64 = 1 << 12;
 /// Batches that a reader may be ahead: two segments.
 const AHEAD: usize = 2 * LEAST as usize / BATCH;
 /// More readers than this only wait for the thread that takes the rows.

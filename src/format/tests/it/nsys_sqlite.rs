@@ -183,6 +183,30 @@ fn damaged_databases_never_panic() {
 }
 
 #[test]
+fn damaged_tables_that_threads_share_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    // Few rows, so far from each other that the table counts as large.
+    let sql = format!(
+        "{NEW} INSERT INTO NVTX_EVENTS (_rowid_, start, eventType, text)
+         VALUES (-9000000000000000000, 1, 59, 'first'), (9000000000000000000, 2, 59, 'last');
+         INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (_rowid_, start) VALUES (40000, 3);"
+    );
+    let path = database(folder.path(), &sql);
+    let whole = NsysSqlite::open(&path).unwrap();
+    let mut names = Vec::new();
+    assert_eq!(whole.nvtx_events(|event| names.push(event.text)).unwrap(), 5);
+    assert_eq!(names.first().cloned().flatten().as_deref(), Some("first"));
+    assert_eq!(names.last().cloned().flatten().as_deref(), Some("last"));
+    drop(whole);
+    let data = std::fs::read(&path).unwrap();
+    let path = folder.path().join("damaged");
+    damage::flip_bits(&data, 100, |bytes| {
+        std::fs::write(&path, bytes).unwrap();
+        read_all(&path);
+    });
+}
+
+#[test]
 fn damaged_real_exports_never_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged");
