@@ -72,20 +72,39 @@ const ABI_VERSION: usize = 8;
 const VERSION: usize = 20;
 const FLAGS: usize = 48;
 
-/// A copy in the newer layout's terms: nvdisasm 13 reads the older layout, but without its
-/// analysis of control flow. `None` where the file is in the newer layout already, or the tool, by
-/// its version, is as old as the file.
-pub(super) fn modernized(cubin: &[u8], version: &str) -> Option<Vec<u8>> {
+/// A copy whose header names the layout that nvdisasm of this version expects: it reads the other
+/// one too, but without its analysis of control flow. `None` where the file is as expected.
+///
+/// 13 expects the newer layout of all; 12 the older one up to sm_90, the newer one from sm_100 on.
+/// Seen with 13.5.37 on a cubin of 12.9, and with 12.8.55 on one of 13.5.
+pub(super) fn fitting(cubin: &[u8], version: &str) -> Option<Vec<u8>> {
     const OLDER: u8 = 7;
-    let major: u32 = version.split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    if major < 13 || cubin.get(ABI_VERSION) != Some(&OLDER) {
-        return None;
-    }
+    const NEWER: u8 = 8;
+    const LAST_OLDER_SM: u32 = 90;
+    let major: u32 = version.split('.').next().and_then(|n| n.parse().ok())?;
+    let layout = *cubin.get(ABI_VERSION)?;
     let mut copy = cubin.to_vec();
-    let sm = u32::from(*copy.get(FLAGS)?);
-    copy.get_mut(OS_ABI..=ABI_VERSION)?.copy_from_slice(&[0x41, 8]);
-    copy.get_mut(VERSION..VERSION + 4)?.copy_from_slice(&1_u32.to_le_bytes());
-    copy.get_mut(FLAGS..FLAGS + 4)?.copy_from_slice(&(0x0600_0004 | sm << 8).to_le_bytes());
+    let mut put = |os_abi: u8, abi: u8, toolkit: u32, flags: u32| -> Option<()> {
+        copy.get_mut(OS_ABI..=ABI_VERSION)?.copy_from_slice(&[os_abi, abi]);
+        copy.get_mut(VERSION..VERSION + 4)?.copy_from_slice(&toolkit.to_le_bytes());
+        copy.get_mut(FLAGS..FLAGS + 4)?.copy_from_slice(&flags.to_le_bytes());
+        Some(())
+    };
+    match (major, layout) {
+        (13.., OLDER) => {
+            let sm = u32::from(*cubin.get(FLAGS)?);
+            put(0x41, NEWER, 1, 0x0600_0004 | sm << 8)?;
+        }
+        (12, NEWER) => {
+            let sm = rgpu_format::cubin::read(cubin).ok()?.sm;
+            if sm.number > LAST_OLDER_SM {
+                return None;
+            }
+            let specific = if sm.to_string().ends_with('a') { 0x800 } else { 0 };
+            put(0x33, OLDER, 128, 0x500 | specific | sm.number | sm.number << 16)?;
+        }
+        _ => return None,
+    }
     Some(copy)
 }
 
@@ -166,10 +185,10 @@ struct File(tempfile::NamedTempFile);
 impl File {
     fn new(program: &Path, cubin: &[u8], version: &str) -> Result<Self, ToolError> {
         let start = |source| ToolError::Start { program: program.display().to_string(), source };
-        let modern = modernized(cubin, version);
+        let fitting = fitting(cubin, version);
         let file =
             tempfile::Builder::new().prefix("rgpu-").suffix(".cubin").tempfile().map_err(start)?;
-        std::fs::write(file.path(), modern.as_deref().unwrap_or(cubin)).map_err(start)?;
+        std::fs::write(file.path(), fitting.as_deref().unwrap_or(cubin)).map_err(start)?;
         Ok(Self(file))
     }
 
@@ -199,5 +218,30 @@ fn named(words: &str, file: &str) -> String {
     match words.is_empty() {
         true => "it printed nothing".to_owned(),
         false => words.join("; ").chars().take(200).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_fit_the_tool_that_reads_them() {
+        let read = |name: &str| {
+            let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/cubin");
+            std::fs::read(format!("{fixtures}/{name}.cubin")).unwrap()
+        };
+        let head = |bytes: &[u8]| {
+            let flags = u32::from_le_bytes(bytes[FLAGS..FLAGS + 4].try_into().unwrap());
+            (bytes[OS_ABI], bytes[ABI_VERSION], flags)
+        };
+        let (old, new) = (read("12.9/facts/sm_90a"), read("13.5/facts/sm_90a"));
+        let newer = fitting(&old, "13.5.37").unwrap();
+        assert_eq!(head(&newer), head(&new));
+        let older = fitting(&new, "12.8.55").unwrap();
+        assert_eq!(head(&older), head(&old));
+        assert!(fitting(&old, "12.8.55").is_none() && fitting(&new, "13.5.37").is_none());
+        assert!(fitting(&read("13.5/facts/sm_100a"), "12.9.79").is_none());
+        assert!(fitting(b"", "13.5").is_none() && fitting(&new, "").is_none());
     }
 }

@@ -8,7 +8,7 @@ use rgpu_format::cubin;
 use rgpu_protocol::HostFacts;
 use sha2::{Digest, Sha256};
 
-use super::nvdisasm::{Nvdisasm, ToolError, failed, modernized};
+use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
 use super::read::{What, asked, image_bytes};
 use super::shards;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
@@ -152,7 +152,7 @@ impl AskHost<'_> {
         let (mut calls, mut asked) = (Vec::new(), HashMap::new());
         let mut cubins = Vec::with_capacity(questions.len());
         for (at, Question { cubin, flags, symbols }) in questions.iter().enumerate() {
-            cubins.push(modernized(cubin, &version).unwrap_or_else(|| cubin.clone()));
+            cubins.push(fitting(cubin, &version).unwrap_or_else(|| cubin.clone()));
             let first = calls.len();
             let words = shards::cut(cubin, flags, symbols, cores);
             calls.extend(words.into_iter().map(|words| ListingCall { words, cubin: at }));
