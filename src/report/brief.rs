@@ -38,7 +38,8 @@ fn within(lines: &[String], budget: usize) -> String {
     }
     if let (0, Some(first)) = (taken, lines.first()) {
         // Room for the line's end and the sign that it was cut.
-        let end = first.floor_char_boundary(room.saturating_sub("…\n".len()));
+        let most = room.saturating_sub("…\n".len()).min(first.len());
+        let end = (0..=most).rev().find(|end| first.is_char_boundary(*end)).unwrap_or(0);
         if end > 0 {
             out = format!("{}…\n", &first[..end]);
             taken = 1;

@@ -8,7 +8,7 @@ use rgpu::report::{Style, Subject, report};
 use crate::browser::Browser;
 use crate::laptop::{Laptop, status};
 
-/// Drawn within a second: parsed, laid out and painted. Seen: 40 to 200 ms.
+/// Drawn within a second: parsed, laid out and painted. Seen: 24 to 80 ms.
 const DRAWN_MS: f64 = 1000.0;
 
 fn fixture(inner: &str) -> PathBuf {
