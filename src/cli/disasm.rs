@@ -5,6 +5,7 @@ mod args;
 mod diff;
 mod hot;
 mod known;
+mod page;
 mod place;
 mod progress;
 mod show;
@@ -35,10 +36,20 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if args.diff {
         return diff::run(app, args);
     }
+    let html = view::format(args) == Some(Format::Html) && args.view.is_none();
     if args.hot {
-        return hot::run(app, args);
+        return if html { page::hot(app, args) } else { hot::run(app, args) };
     }
-    let files = disasm::inputs(&meant(app, &args.what)?).map_err(|error| failure(&error))?;
+    let meant = meant(app, &args.what)?;
+    if let ([Meant::Run(_)], true) = (meant.as_slice(), html)
+        && let Some(status) = page::of_run(app, args)?
+    {
+        return Ok(status);
+    }
+    let files = disasm::inputs(&meant).map_err(|error| failure(&error))?;
+    if html {
+        return page::run(app, args, &files);
+    }
     if let Some(view) = args.view {
         fits(view, args.format)?;
         let mut what = What {
@@ -52,8 +63,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         }
         return view::run(app, args, &files, &what, view);
     }
-    if args.format.is_some() {
-        return Err(misplaced());
+    if let Some(format) = args.format {
+        return Err(misplaced(format));
     }
     listings(app, args, &files)
 }
@@ -119,13 +130,18 @@ fn shown(args: &DisasmArgs) -> Shown {
 fn fits(view: View, format: Option<Format>) -> Result<()> {
     match (view, format) {
         (View::Cfg, Some(Format::Dot | Format::Svg)) | (_, None) => Ok(()),
-        (_, Some(_)) => Err(misplaced()),
+        (_, Some(format)) => Err(misplaced(format)),
     }
 }
 
-fn misplaced() -> Failure {
-    let words = "only control flow is drawn";
-    Failure::new(Exit::Usage, "usage", words).hint("rgpu disasm k.cubin --view cfg --format svg")
+fn misplaced(format: Format) -> Failure {
+    let (words, hint) = match format {
+        Format::Html => ("the page shows all views at once", "leave `--view` out"),
+        Format::Dot | Format::Svg => {
+            ("only control flow is drawn", "rgpu disasm k.cubin --view cfg --format svg")
+        }
+    };
+    Failure::new(Exit::Usage, "usage", words).hint(hint)
 }
 
 /// The filters.

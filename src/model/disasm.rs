@@ -207,6 +207,12 @@ pub struct Occupancy {
 pub struct Diff {
     /// `rgpu.disasm-diff/1`.
     pub schema: String,
+    /// What the texts of instructions come from: `rgpu 0.1.0` (without operands), `nvdisasm 13.5.37`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// What of the texts did not count: `addresses`, `registers`.
+    #[serde(default)]
+    pub normalized: Vec<String>,
     /// Kernels of both, in the new one's order.
     pub kernels: Vec<KernelDiff>,
     /// Kernels of the old one only: architecture and name.
@@ -226,8 +232,41 @@ pub struct KernelDiff {
     pub code: Sameness,
     /// What differs: registers, bytes, counts.
     pub changes: Vec<Change>,
+    /// Classes of instructions whose number differs.
+    #[serde(default)]
+    pub classes: Vec<Change>,
     /// Instructions whose number differs, by name.
     pub mnemonics: Vec<Change>,
+    /// The instructions that differ; absent where the code is identical.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listing: Option<ListingDiff>,
+}
+
+/// Two listings, aligned. Addresses, labels and padding do not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ListingDiff {
+    /// Instructions of both.
+    pub same: u64,
+    /// Instructions of the old one only.
+    pub removed: u64,
+    /// Instructions of the new one only.
+    pub added: u64,
+    /// The places that differ, in order.
+    pub hunks: Vec<Hunk>,
+}
+
+/// One place where listings differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Hunk {
+    /// Offset of its first instruction in the old listing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_offset: Option<u64>,
+    /// The same in the new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_offset: Option<u64>,
+    /// Instructions, with `-` before those of the old one, `+` before those of the new one, and a
+    /// blank before those of both.
+    pub lines: Vec<String>,
 }
 
 /// How far the code of two kernels is the same.
@@ -236,6 +275,8 @@ pub struct KernelDiff {
 pub enum Sameness {
     /// Every bit.
     Identical,
+    /// The same text: only addresses or scheduling differ. Told where operands are known.
+    SameText,
     /// The same instructions in the same order, with other registers, constants or scheduling.
     SameInstructions,
     /// Other instructions.

@@ -13,6 +13,10 @@ use sha2::{Digest, Sha256};
 use super::{Document, Style, Subject};
 
 const CSS: &str = include_str!("html/page.css");
+/// What every page of ours is made of: elements, and the theme's switch.
+pub(super) const CORE: &str = include_str!("html/core.js");
+/// The theme's switch; stands behind what it repaints.
+pub(super) const THEME: &str = include_str!("html/theme.js");
 /// The parts in one scope: top-level names of theirs do not become the window's.
 const SCRIPT: &str = concat!(
     "(() => {\n\"use strict\";\n",
@@ -25,6 +29,7 @@ const SCRIPT: &str = concat!(
     include_str!("html/hotspots.js"),
     include_str!("html/lists.js"),
     include_str!("html/compare.js"),
+    include_str!("html/theme.js"),
     include_str!("html/main.js"),
     "})();\n",
 );
@@ -68,11 +73,11 @@ fn place(subject: &Subject<'_>) -> String {
 }
 
 /// A source of the page's policy: the hash of an inline element's text.
-fn hash(text: &str) -> String {
+pub(super) fn hash(text: &str) -> String {
     format!("sha256-{}", Base64::encode_string(&Sha256::digest(text.as_bytes())))
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

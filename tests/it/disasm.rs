@@ -149,11 +149,14 @@ fn two_builds_are_compared_without_addresses() {
         ("cubin/12.9/facts/sm_90a.cubin", "old.cubin"),
         ("cubin/13.5/facts/sm_90a.cubin", "new.cubin"),
     ]);
-    insta::assert_snapshot!(laptop.show("disasm --diff old.cubin new.cubin --exit-code"));
-    let same = laptop.run("disasm --diff new.cubin new.cubin --exit-code");
+    insta::assert_snapshot!(laptop.show("disasm --diff old.cubin new.cubin --fail-on any"));
+    let same = laptop.run("disasm --diff new.cubin new.cubin --fail-on any,resources");
     assert_eq!(status(&same), 0);
     assert!(String::from_utf8_lossy(&same.stdout).contains("identical code"));
     assert_eq!(status(&laptop.run("disasm --diff new.cubin")), 2);
+    let json = laptop.run("disasm --diff old.cubin new.cubin --normalize registers --json");
+    laptop.write("diff.json", &String::from_utf8(json.stdout).unwrap());
+    assert_eq!(status(&laptop.run("schema disasm-diff --check diff.json")), 0);
 }
 
 #[test]

@@ -40,7 +40,8 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, value_enum, value_name = "VIEW")]
     pub view: Option<View>,
 
-    /// How --view cfg is drawn [default: by the ending of --out, else dot]
+    /// `html`: one page with source, PTX and SASS side by side. `dot` or `svg`: how --view cfg is
+    /// drawn [default: by the ending of --out, else dot]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
@@ -53,9 +54,13 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, conflicts_with_all = ["list", "view", "extract", "diff", "tool", "arch", "control_codes", "line_info", "block"])]
     pub hot: bool,
 
-    /// With --diff: end with status 1 where anything differs
-    #[arg(long, requires = "diff")]
-    pub exit_code: bool,
+    /// With --diff: exit with 1 on this
+    #[arg(long, value_enum, value_name = "CHANGE", value_delimiter = ',', requires = "diff")]
+    pub fail_on: Vec<FailOn>,
+
+    /// With --diff: what else does not count, beside addresses, labels and padding
+    #[arg(long, value_enum, value_name = "WHAT", requires = "diff")]
+    pub normalize: Option<Without>,
 
     /// Show the control word of each instruction: barriers, yield bit, stall
     #[arg(long)]
@@ -122,6 +127,8 @@ pub(in crate::cli) enum Format {
     Dot,
     /// A picture
     Svg,
+    /// One page, without network
+    Html,
 }
 
 /// Numbers of architectures that code may be for.
@@ -141,6 +148,24 @@ fn arch(typed: &str) -> Result<String, String> {
             Err(format!("known are {}, with a or f behind from sm_90 on", known.join(" ")))
         }
     }
+}
+
+/// What `--diff` fails on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum FailOn {
+    /// Any bit of the code, any fact, a kernel more or less
+    Any,
+    /// Other instructions, or a kernel more or less
+    Instructions,
+    /// A kernel that takes more registers, memory or spills, or has a lower occupancy
+    Resources,
+}
+
+/// What does not count in a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Without {
+    /// Numbers of registers
+    Registers,
 }
 
 /// Who writes listings.

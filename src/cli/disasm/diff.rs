@@ -1,16 +1,21 @@
 //! `--diff`: two builds held against each other.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
-use super::{DisasmArgs, failure, meant, show, wanted};
+use super::args::{FailOn, Without};
+use super::{DisasmArgs, failure, meant, show, shown, tool, view, wanted};
 use crate::cli::app::{App, Status};
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
-use crate::model::disasm::{Change, Diff, Disasm, Sameness, Status as Ended};
-use crate::run::disasm::{self, What};
+use crate::model::code::Code;
+use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
+use crate::run::disasm::{self, Normalize, Places, Side, What, code};
 
 /// Instructions named of one kernel.
-const SHOWN: usize = 12;
+const NAMED: usize = 12;
+/// Lines of one kernel's listing shown, unless more is asked for by `-v`.
+const LINES: usize = 60;
 
 /// Compares the two inputs named.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
@@ -18,35 +23,113 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", "a difference needs two sides")
             .hint("rgpu disasm --diff old.cubin new.cubin"));
     };
-    let read = |name: &String| -> Result<Disasm> {
-        let files = disasm::inputs(&meant(app, std::slice::from_ref(name))?)
-            .map_err(|error| failure(&error))?;
-        let what = What { wanted: wanted(args)?, threads: args.block, ..What::default() };
-        let document = disasm::all(&files, &what, &|_| {});
-        show::errors(app, &document);
-        if document.inputs.iter().all(|i| i.status == Ended::Failed) {
-            return Err(Failure::new(Exit::Artifact, "unreadable", "nothing of it could be read")
-                .file(name));
-        }
-        Ok(document)
+    let files = |name: &String| -> Result<Vec<PathBuf>> {
+        disasm::inputs(&meant(app, std::slice::from_ref(name))?).map_err(|error| failure(&error))
     };
-    let diff = disasm::diff(&read(old)?, &read(new)?);
+    let (old_files, new_files) = (files(old)?, files(new)?);
+    let mut what =
+        What { wanted: wanted(args)?, threads: args.block, shown: shown(args), ..What::default() };
+    let all: Vec<PathBuf> = old_files.iter().chain(&new_files).cloned().collect();
+    what.nvdisasm = tool::chosen(app, args, &all, &what)?;
+    let (old, mut old_code) = read(app, old, &old_files, &what)?;
+    let (new, mut new_code) = read(app, new, &new_files, &what)?;
+    let tools = || old_code.images.iter().chain(&new_code.images).filter_map(|i| i.tool.as_deref());
+    let ours = |t: &str| t.starts_with("rgpu");
+    if tools().any(ours) && !tools().all(ours) {
+        // Texts with operands are like none without.
+        what.nvdisasm = None;
+        (old_code, new_code) = (listed(app, &old_files, &what)?, listed(app, &new_files, &what)?);
+    }
+    let normalize = match args.normalize {
+        Some(Without::Registers) => Normalize::Registers,
+        None => Normalize::Addresses,
+    };
+    let side = |facts, code| Side { facts, code };
+    let diff = disasm::diff(side(&old, &old_code), side(&new, &new_code), normalize);
+    if diff.kernels.is_empty() && diff.added.is_empty() && diff.removed.is_empty() {
+        return Err(super::known::unmatched(args, &all).unwrap_or_else(|| {
+            Failure::new(Exit::Artifact, "nothing_to_show", "neither side holds a kernel")
+                .hint("`--list` shows what is there")
+        }));
+    }
     if app.global.json {
         app.print_json(&diff)?;
     } else {
-        app.print(&safe(text(&diff).as_bytes()));
+        app.print(&safe(text(app, &diff).as_bytes()));
     }
-    let same = diff.added.is_empty()
-        && diff.removed.is_empty()
-        && diff.kernels.iter().all(|k| k.code == Sameness::Identical && k.changes.is_empty());
-    Ok(if args.exit_code && !same { Exit::Findings as u8 } else { 0 })
+    let fails = args.fail_on.iter().any(|on| holds(*on, &diff));
+    Ok(if fails { Exit::Findings as u8 } else { 0 })
 }
 
-fn text(diff: &Diff) -> String {
+/// Facts and code of one side.
+fn read(app: &App, name: &str, files: &[PathBuf], what: &What) -> Result<(Disasm, Code)> {
+    let facts = What {
+        wanted: disasm::Wanted {
+            arches: what.wanted.arches.clone(),
+            kernels: what.wanted.kernels.clone(),
+        },
+        threads: what.threads,
+        ..What::default()
+    };
+    let document = disasm::all(files, &facts, &|_| {});
+    show::errors(app, &document);
+    if document.inputs.iter().all(|i| i.status == Ended::Failed) {
+        return Err(
+            Failure::new(Exit::Artifact, "unreadable", "nothing of it could be read").file(name)
+        );
+    }
+    Ok((document, listed(app, files, what)?))
+}
+
+/// The instructions of one side. What cannot be read was said with the facts.
+fn listed(app: &App, files: &[PathBuf], what: &What) -> Result<Code> {
+    let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
+        let image = code(file, cubin, bytes, what, Places::Unasked);
+        let image = image.map_err(|e| view::failure(&e, "sass"))?;
+        if let Some(problem) = &image.tool_problem {
+            app.say(&show::problem_of(&image.arch, problem));
+        }
+        Ok(image)
+    };
+    view::gather_quietly(files, "sass", &mut read, what)
+}
+
+/// Whether a comparison has what is failed on.
+fn holds(on: FailOn, diff: &Diff) -> bool {
+    let moved = !diff.added.is_empty() || !diff.removed.is_empty();
+    match on {
+        FailOn::Any => {
+            let same = |k: &KernelDiff| k.code == Sameness::Identical && k.changes.is_empty();
+            moved || !diff.kernels.iter().all(same)
+        }
+        FailOn::Instructions => {
+            let other = |k: &KernelDiff| match &k.listing {
+                Some(listing) => listing.added + listing.removed > 0,
+                None => k.code == Sameness::Different,
+            };
+            moved || diff.kernels.iter().any(other)
+        }
+        FailOn::Resources => diff.kernels.iter().flat_map(|k| &k.changes).any(worse),
+    }
+}
+
+/// Whether a fact changed for the worse.
+fn worse(change: &Change) -> bool {
+    let Some((old, new)) = change.old.zip(change.new) else { return false };
+    match change.what.as_str() {
+        "occupancy percent" => new < old,
+        "registers" | "barriers" => new > old,
+        what if what.ends_with("bytes") => new > old,
+        _ => false,
+    }
+}
+
+fn text(app: &App, diff: &Diff) -> String {
     let mut text = String::new();
     for kernel in &diff.kernels {
         let code = match kernel.code {
             Sameness::Identical => "identical code",
+            Sameness::SameText => "the same instructions and operands, with other scheduling",
             Sameness::SameInstructions => {
                 "the same instructions, with other registers, constants or scheduling"
             }
@@ -56,12 +139,15 @@ fn text(diff: &Diff) -> String {
         for change in &kernel.changes {
             let _ = writeln!(text, "  {}", line(change));
         }
-        let named: Vec<String> = kernel.mnemonics.iter().take(SHOWN).map(line).collect();
-        if !named.is_empty() {
-            let more = kernel.mnemonics.len() - named.len();
-            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-            let _ = writeln!(text, "  {}{more}", named.join(", "));
+        for (head, changes) in [("by class", &kernel.classes), ("by name", &kernel.mnemonics)] {
+            let named: Vec<String> = changes.iter().take(NAMED).map(line).collect();
+            if !named.is_empty() {
+                let more = changes.len() - named.len();
+                let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+                let _ = writeln!(text, "  {head}: {}{more}", named.join(", "));
+            }
         }
+        listing(app, &mut text, kernel);
     }
     for (what, names) in
         [("only in the old one", &diff.removed), ("only in the new one", &diff.added)]
@@ -71,6 +157,38 @@ fn text(diff: &Diff) -> String {
         }
     }
     text
+}
+
+/// The instructions that differ.
+fn listing(app: &App, text: &mut String, kernel: &KernelDiff) {
+    let Some(listing) = kernel.listing.as_ref().filter(|l| l.added + l.removed > 0) else { return };
+    let _ = writeln!(
+        text,
+        "  {} instructions gone, {} new, {} as before",
+        listing.removed, listing.added, listing.same
+    );
+    let room = if app.global.verbose > 0 { usize::MAX } else { LINES };
+    let (mut shown, all) = (0, listing.hunks.iter().map(|h| h.lines.len()).sum::<usize>());
+    for hunk in &listing.hunks {
+        if shown >= room {
+            break;
+        }
+        let at = |offset: Option<u64>| offset.map_or("-".to_owned(), |o| format!("{o:04x}"));
+        let _ = writeln!(text, "  @@ {} {} @@", at(hunk.old_offset), at(hunk.new_offset));
+        for line in hunk.lines.iter().take(room - shown) {
+            let colour = match line.as_bytes().first() {
+                Some(b'-') if app.terminal.stdout_color => "\u{1b}[31m",
+                Some(b'+') if app.terminal.stdout_color => "\u{1b}[32m",
+                _ => "",
+            };
+            let end = if colour.is_empty() { "" } else { "\u{1b}[0m" };
+            let _ = writeln!(text, "  {colour}{line}{end}");
+            shown += 1;
+        }
+    }
+    if shown < all {
+        let _ = writeln!(text, "  … {} more lines: `-v` shows them", all - shown);
+    }
 }
 
 fn line(change: &Change) -> String {

@@ -16,31 +16,14 @@ const MARKED: usize = 5;
 
 /// Prints the listings of one run or report.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
-    let [what] = args.what.as_slice() else {
-        return Err(Failure::new(Exit::Usage, "usage", "`--hot` takes one run or one report")
-            .hint("rgpu disasm latest --hot"));
-    };
-    let opened = open(app, what)?;
-    let none = || {
-        let words = format!("no launch in `{what}` was counted by instruction");
-        Failure::new(Exit::Artifact, "no_hotspots", words).hint(
-            "ncu's section SourceCounters does: `rgpu profile --kernel K --section SourceCounters`",
-        )
-    };
-    let mut spots = opened.beside.hotspots.ok_or_else(none)?;
-    if let Some(folder) = &opened.folder {
+    if args.out.is_some() || args.format.is_some() {
+        return Err(Failure::new(Exit::Usage, "usage", "`--hot` prints, unless it is a page")
+            .hint("rgpu disasm RUN --hot --format html --out page.html"));
+    }
+    let (mut spots, folder) = spots(app, args)?;
+    if let Some(folder) = &folder {
         // The run may have been imported where there was no nvdisasm.
         operands(app, &mut spots, &|from| folder.join(from));
-    }
-    let wanted = wanted(args)?;
-    let names: Vec<String> = spots.launches.iter().map(|l| l.kernel.clone()).collect();
-    spots.launches.retain(|launch| wanted.kernel(&launch.kernel));
-    if spots.launches.is_empty() {
-        let counted = names.join(", ");
-        let asked = args.kernel_name.join(", ");
-        let words = format!("no kernel in `{what}` that was counted is named `{asked}`");
-        return Err(Failure::new(Exit::Artifact, "no_hotspots", words)
-            .cause(format!("counted by instruction: {counted}")));
     }
     if app.global.json {
         app.print_json(&spots)?;
@@ -55,6 +38,33 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         }
     }
     Ok(0)
+}
+
+/// The hot spots of one run or report that are asked for, and the run's folder.
+pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<PathBuf>)> {
+    let [what] = args.what.as_slice() else {
+        return Err(Failure::new(Exit::Usage, "usage", "`--hot` takes one run or one report")
+            .hint("rgpu disasm latest --hot"));
+    };
+    let opened = open(app, what)?;
+    let none = || {
+        let words = format!("no launch in `{what}` was counted by instruction");
+        Failure::new(Exit::Artifact, "no_hotspots", words).hint(
+            "ncu's section SourceCounters does: `rgpu profile --kernel K --section SourceCounters`",
+        )
+    };
+    let mut spots = opened.beside.hotspots.ok_or_else(none)?;
+    let wanted = wanted(args)?;
+    let names: Vec<String> = spots.launches.iter().map(|l| l.kernel.clone()).collect();
+    spots.launches.retain(|launch| wanted.kernel(&launch.kernel));
+    if spots.launches.is_empty() {
+        let counted = names.join(", ");
+        let asked = args.kernel_name.join(", ");
+        let words = format!("no kernel in `{what}` that was counted is named `{asked}`");
+        return Err(Failure::new(Exit::Artifact, "no_hotspots", words)
+            .cause(format!("counted by instruction: {counted}")));
+    }
+    Ok((spots, opened.folder))
 }
 
 /// Puts operands into hot spots where there is an nvdisasm; `path` says where an artifact lies.

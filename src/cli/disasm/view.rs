@@ -43,8 +43,8 @@ pub(super) fn run(
         files,
         view.name(),
         &mut |file, cubin, bytes| {
-            let image =
-                code(file, cubin, bytes, what, places(view)).map_err(|e| failure(&e, view))?;
+            let image = code(file, cubin, bytes, what, places(view))
+                .map_err(|e| failure(&e, view.name()))?;
             if view == View::Sass && !json && !image.kernels.is_empty() {
                 // nvdisasm's own text, with all that it says around the instructions.
                 let (text, tool, problem) = listing(cubin, bytes, what);
@@ -102,6 +102,7 @@ pub(super) fn format(args: &DisasmArgs) -> Option<Format> {
     let ending = || match args.out.as_ref()?.extension()?.to_str()? {
         "svg" => Some(Format::Svg),
         "dot" | "gv" => Some(Format::Dot),
+        "html" | "htm" => Some(Format::Html),
         _ => None,
     };
     args.format.or_else(ending)
@@ -113,6 +114,18 @@ type Reader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<CodeImage
 /// The code of every image, PTX images as they are. What cannot be read is said, and kept.
 pub(super) fn gather(
     app: &App,
+    files: &[PathBuf],
+    view: &str,
+    read: &mut Reader<'_>,
+    what: &What,
+) -> Result<Code> {
+    let document = gather_quietly(files, view, read, what)?;
+    document.errors.iter().for_each(|error| app.complain(error));
+    Ok(document)
+}
+
+/// The same, where what cannot be read was said already.
+pub(super) fn gather_quietly(
     files: &[PathBuf],
     view: &str,
     read: &mut Reader<'_>,
@@ -152,11 +165,7 @@ pub(super) fn gather(
                 });
             }
         }
-        for error in errors {
-            let error = format!("`{shown}`: {}", error);
-            app.complain(&error);
-            document.errors.push(error);
-        }
+        document.errors.extend(errors.iter().map(|error| format!("`{shown}`: {error}")));
     }
     Ok(document)
 }
@@ -194,8 +203,8 @@ fn class_of(name: &str) -> String {
 }
 
 /// Why a cubin's code cannot be shown.
-pub(super) fn failure(error: &CodeError, view: View) -> Failure {
-    let words = format!("`--view {}` cannot be shown", view.name());
+pub(super) fn failure(error: &CodeError, view: &str) -> Failure {
+    let words = format!("`--view {view}` cannot be shown");
     let code = match error {
         CodeError::NoTool => "no_nvdisasm",
         CodeError::Tool(_) | CodeError::NoLives => "nvdisasm",

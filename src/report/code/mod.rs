@@ -6,11 +6,13 @@ mod dot;
 mod layers;
 mod live;
 mod mix;
+mod page;
 mod source;
 mod svg;
 
 pub use dot::dot;
 pub use live::live;
 pub use mix::mix;
+pub use page::page;
 pub use source::{Beside, source};
 pub use svg::svg;

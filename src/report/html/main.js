@@ -1,19 +1,5 @@
 // Puts the page together, and minds the theme and the navigation.
 
-const root = document.documentElement;
-const wished = window.matchMedia("(prefers-color-scheme: dark)");
-const toggle = document.getElementById("theme");
-let asked = null;
-function theme() {
-  const dark = asked === null ? wished.matches : asked;
-  root.dataset.theme = dark ? "dark" : "light";
-  toggle.textContent = dark ? "☀ Light" : "☾ Dark";
-  repaint.forEach(f => f());
-}
-toggle.addEventListener("click", () => { asked = root.dataset.theme !== "dark"; theme(); });
-wished.addEventListener("change", theme);
-theme();
-
 const began = performance.now();
 const first = page.launches.findIndex(l => l.detailed);
 if (first >= 0) chosen = first;
@@ -30,4 +16,4 @@ function mark() {
 }
 window.addEventListener("scroll", mark, { passive: true });
 mark();
-root.dataset.ready = (performance.now() - began).toFixed(0);
+document.documentElement.dataset.ready = (performance.now() - began).toFixed(0);

@@ -191,7 +191,7 @@ fn instructions(
         };
         CodeLine {
             offset: instruction.offset,
-            function: functions.get(&instruction.offset).map(|name| (*name).to_owned()),
+            function: functions.get(&instruction.offset).map(|name| function(name)),
             text: text.zip(told).map_or_else(ours, |(t, told)| t.resolved(told.text)),
             control: instruction.control().to_string(),
             target,
@@ -202,6 +202,12 @@ fn instructions(
         }
     };
     code.iter().enumerate().map(line).collect()
+}
+
+/// A kept function's name: symbols like `$kernel$_Z4keptf` say whose copy it is, too.
+fn function(symbol: &str) -> String {
+    let own = symbol.rsplit('$').next().filter(|name| !name.is_empty()).unwrap_or(symbol);
+    demangle(own).unwrap_or_else(|| own.to_owned())
 }
 
 /// Where an instruction comes from, outermost call first.

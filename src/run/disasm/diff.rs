@@ -1,8 +1,10 @@
-//! What changed between two builds, from their facts alone: addresses, labels and padding do not
-//! count, registers and scheduling only as "the same instructions".
+//! What changed between two builds: facts, counts, and the instructions themselves. Addresses,
+//! labels and padding do not count, scheduling only as "the same text".
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lines_diff::{Normalize, lines_diff};
+use crate::model::code::{Code, CodeLine};
 use crate::model::disasm::{Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
 
 /// The schema's name.
@@ -24,20 +26,66 @@ fn kernels(document: &Disasm) -> Vec<((String, String, usize), &Kernel)> {
         .collect()
 }
 
+/// Instructions by the same keys.
+fn listings(code: &Code) -> BTreeMap<(String, String, usize), &[CodeLine]> {
+    let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let images = code.images.iter();
+    images
+        .flat_map(|image| image.kernels.iter().map(move |kernel| (image.arch.as_str(), kernel)))
+        .map(|(arch, kernel)| {
+            let count = seen.entry((arch, kernel.shown())).or_default();
+            *count += 1;
+            let key = (arch.to_owned(), kernel.shown().to_owned(), *count);
+            (key, kernel.instructions.as_slice())
+        })
+        .collect()
+}
+
+/// One build.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// Its facts.
+    pub facts: &'a Disasm,
+    /// Its instructions.
+    pub code: &'a Code,
+}
+
 /// Holds two builds against each other.
-pub fn diff(old: &Disasm, new: &Disasm) -> Diff {
-    let (old, new) = (kernels(old), kernels(new));
+pub fn diff(old: Side<'_>, new: Side<'_>, normalize: Normalize) -> Diff {
+    let texts = (listings(old.code), listings(new.code));
+    let tools = || old.code.images.iter().chain(&new.code.images).filter_map(|i| i.tool.as_ref());
+    // Where one side has no operands, neither side's count: the listings are then both ours.
+    let tool = tools().find(|t| t.starts_with("rgpu")).or_else(|| tools().next()).cloned();
+    let (old, new) = (kernels(old.facts), kernels(new.facts));
     let before: BTreeMap<_, _> = old.iter().map(|(key, kernel)| (key, *kernel)).collect();
     let after: BTreeSet<_> = new.iter().map(|(key, _)| key).collect();
     let shown = |key: &(String, String, usize)| format!("{} {}", key.0, key.1);
+    let operands = tool.as_ref().is_some_and(|t| !t.starts_with("rgpu"));
+    let normalized: &[&str] = match normalize {
+        Normalize::Addresses => &["addresses"],
+        Normalize::Registers => &["addresses", "registers"],
+    };
+    let pair = |key: &(String, String, usize), kernel: &Kernel| {
+        let mut told = one(&key.0, &key.1, before.get(key)?, kernel);
+        if let (Some(a), Some(b)) = (texts.0.get(key), texts.1.get(key))
+            && told.code != Sameness::Identical
+        {
+            let listing = lines_diff(a, b, normalize);
+            let same = listing.removed + listing.added == 0;
+            if same && operands && normalize == Normalize::Addresses {
+                told.code = Sameness::SameText;
+            }
+            told.listing = Some(listing);
+        }
+        Some(told)
+    };
     Diff {
         schema: SCHEMA.to_owned(),
-        kernels: new
-            .iter()
-            .filter_map(|(key, kernel)| Some(one(&key.0, &key.1, before.get(key)?, kernel)))
-            .collect(),
+        normalized: normalized.iter().map(|n| (*n).to_owned()).collect(),
+        kernels: new.iter().filter_map(|(key, kernel)| pair(key, kernel)).collect(),
         removed: old.iter().map(|(k, _)| k).filter(|k| !after.contains(k)).map(shown).collect(),
         added: new.iter().map(|(k, _)| k).filter(|k| !before.contains_key(k)).map(shown).collect(),
+        tool,
     }
 }
 
@@ -58,18 +106,6 @@ fn one(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
         ]
     };
     let changes = numbers(old).into_iter().zip(numbers(new)).filter(|(a, b)| a.1 != b.1);
-    let names: BTreeSet<&String> = old.mnemonics.keys().chain(new.mnemonics.keys()).collect();
-    let count = |k: &Kernel, name: &String| k.mnemonics.get(name).copied().unwrap_or(0);
-    let mut mnemonics: Vec<(u64, Change)> = names
-        .into_iter()
-        .map(|name| (name, count(old, name), count(new, name)))
-        .filter(|(_, a, b)| a != b)
-        .map(|(name, a, b)| {
-            let change = Change { what: name.clone(), old: Some(a as f64), new: Some(b as f64) };
-            (a.abs_diff(b), change)
-        })
-        .collect();
-    mnemonics.sort_by_key(|(by, _)| std::cmp::Reverse(*by));
     KernelDiff {
         arch: arch.to_owned(),
         name: name.to_owned(),
@@ -83,6 +119,25 @@ fn one(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
         changes: changes
             .map(|((what, old), (_, new))| Change { what: what.to_owned(), old, new })
             .collect(),
-        mnemonics: mnemonics.into_iter().map(|(_, change)| change).collect(),
+        classes: counts(&old.classes, &new.classes),
+        mnemonics: counts(&old.mnemonics, &new.mnemonics),
+        listing: None,
     }
+}
+
+/// Counts that differ, most first.
+fn counts(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<Change> {
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let count = |all: &BTreeMap<String, u64>, name: &String| all.get(name).copied().unwrap_or(0);
+    let mut changes: Vec<(u64, Change)> = names
+        .into_iter()
+        .map(|name| (name, count(old, name), count(new, name)))
+        .filter(|(_, a, b)| a != b)
+        .map(|(name, a, b)| {
+            let change = Change { what: name.clone(), old: Some(a as f64), new: Some(b as f64) };
+            (a.abs_diff(b), change)
+        })
+        .collect();
+    changes.sort_by_key(|(by, _)| std::cmp::Reverse(*by));
+    changes.into_iter().map(|(_, change)| change).collect()
 }

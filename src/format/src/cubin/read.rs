@@ -283,10 +283,11 @@ fn module_constants(elf: &Elf<'_>) -> Vec<ConstantBank> {
         .collect()
 }
 
-/// The PTX of `.nv_debug_ptx_txt`: each line ends with a NUL instead of a newline.
+/// The PTX of `.nv_debug_ptx_txt`: each line ends with a NUL instead of a newline. Empty lines stand
+/// for comments, at the start too: the line table counts them.
 fn ptx_text(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes).replace('\0', "\n");
-    let text = text.trim_matches('\n');
+    let text = text.trim_end_matches('\n');
     (!text.is_empty()).then(|| format!("{text}\n"))
 }
 

@@ -97,3 +97,19 @@ fn a_cubin_without_lines_gives_an_empty_table_and_damage_never_a_panic() {
     damage::cut_everywhere(&whole, read);
     damage::flip_bits(&whole, 4000, read);
 }
+
+#[test]
+fn lines_of_the_ptx_text_are_those_that_the_table_counts() {
+    let file = fixture::bytes("cubin/13.5/inlined/sm_90a.cubin");
+    let whole = cubin::read(&file).unwrap();
+    let ptx: Vec<&str> = whole.ptx.as_deref().unwrap().lines().collect();
+    let table = cubin::lines(&file, Table::Ptx).unwrap();
+    let first = whole.kernels.iter().find(|k| k.name == "first").unwrap();
+    let first = table.function("first", first.symbol_index).unwrap();
+    let ptx_at = |offset| ptx[first.at(offset)[0].line as usize - 1];
+    // S2R SR_TID.X, ISETP.GE, LDG and EXIT.
+    assert!(ptx_at(0x10).contains("%tid.x"), "{}", ptx_at(0x10));
+    assert!(ptx_at(0x60).starts_with("setp.ge.s32"), "{}", ptx_at(0x60));
+    assert!(ptx_at(0xc0).starts_with("ld.global.f32"), "{}", ptx_at(0xc0));
+    assert!(ptx_at(0x120).starts_with("ret"), "{}", ptx_at(0x120));
+}

@@ -1,0 +1,124 @@
+//! `--format html`: source, PTX and SASS side by side on one page, with the samples of a run where it
+//! has some.
+
+use std::path::{Path, PathBuf};
+
+use super::{DisasmArgs, hot, known, out, place, shown, tool, view, wanted};
+use crate::cli::app::{App, Status};
+use crate::cli::report::open;
+use crate::error::{Exit, Failure, Result};
+use crate::model::HotSpots;
+use crate::model::code::{Code, SCHEMA};
+use crate::report::code::page;
+use crate::run::disasm::{self, Lifespans, Places, What, code};
+
+/// The page of files.
+pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
+    let mut what = What {
+        wanted: wanted(args)?,
+        shown: shown(args),
+        lives: Lifespans::Welcome,
+        ..What::default()
+    };
+    what.nvdisasm = tool::chosen(app, args, files, &what)?;
+    let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
+        // Life ranges are welcome, not needed: nothing of the code keeps the page from being made.
+        code(file, cubin, bytes, &what, Places::Wanted).map_err(|e| view::failure(&e, "html"))
+    };
+    let document = view::gather(app, files, "page", &mut read, &what)?;
+    let failed = !document.errors.is_empty();
+    if document.images.iter().all(|i| i.kernels.is_empty()) {
+        if failed {
+            return Ok(Exit::Artifact as u8);
+        }
+        return Err(known::unmatched(args, files).unwrap_or_else(|| {
+            Failure::new(Exit::Artifact, "nothing_to_show", "there is no SASS in it")
+                .hint("`--list` shows what is there")
+        }));
+    }
+    let stem = files.first().and_then(|f| f.file_stem());
+    let name = stem.map_or("code".into(), |s| s.to_string_lossy());
+    write(app, args, &document, &name)?;
+    Ok(if failed { Exit::Artifact as u8 } else { 0 })
+}
+
+/// The page of `--hot`: of one run, or one report.
+pub(super) fn hot(app: &App, args: &DisasmArgs) -> Result<Status> {
+    let (spots, folder) = hot::spots(app, args)?;
+    sampled(app, args, &spots, folder.as_deref())
+}
+
+/// The page of a run with samples; `None` where it has none.
+pub(super) fn of_run(app: &App, args: &DisasmArgs) -> Result<Option<Status>> {
+    let Some(what) = args.what.first() else { return Ok(None) };
+    let Ok(opened) = open(app, what) else { return Ok(None) };
+    match opened.beside.hotspots {
+        Some(spots) if !spots.launches.is_empty() => {
+            sampled(app, args, &spots, opened.folder.as_deref()).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn sampled(
+    app: &App,
+    args: &DisasmArgs,
+    spots: &HotSpots,
+    folder: Option<&Path>,
+) -> Result<Status> {
+    let mut what = What {
+        wanted: wanted(args)?,
+        shown: shown(args),
+        lives: Lifespans::Welcome,
+        ..What::default()
+    };
+    if args.tool != super::args::Tool::Rgpu {
+        what.nvdisasm = tool::found(app);
+        if what.nvdisasm.is_none() {
+            app.say("no nvdisasm here: instructions come without operands");
+        }
+    }
+    let name = args.what.first().map_or("code", String::as_str);
+    let path = |from: &str| folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(from));
+    let mut document = Code {
+        schema: SCHEMA.to_owned(),
+        rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+        view: "page".to_owned(),
+        ..Code::default()
+    };
+    let mut reports: Vec<&str> = spots.launches.iter().map(|l| l.from.as_str()).collect();
+    reports.sort_unstable();
+    reports.dedup();
+    for from in reports {
+        let images = disasm::sampled(spots, from, &path(from), &what).map_err(|e| {
+            Failure::new(Exit::Artifact, "unreadable", "the report's code cannot be read")
+                .file(path(from).display())
+                .because(&e)
+        })?;
+        document.images.extend(images);
+    }
+    if document.images.is_empty() {
+        let words = "the report has no cubin that its samples fall on";
+        return Err(Failure::new(Exit::Artifact, "nothing_to_show", words)
+            .file(name)
+            .hint("`rgpu disasm RUN --hot` lists the offsets that were sampled"));
+    }
+    let stem = Path::new(name).file_stem().map_or("code".into(), |s| s.to_string_lossy());
+    write(app, args, &document, &stem)?;
+    Ok(0)
+}
+
+/// Writes the page where the user asked, else beside listings.
+fn write(app: &App, args: &DisasmArgs, document: &Code, name: &str) -> Result<()> {
+    if app.global.json {
+        return app.print_json(document);
+    }
+    let text = page(document, name);
+    let default = || {
+        let safe = |c: char| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' };
+        let name: String = name.trim_start_matches('.').chars().map(safe).collect();
+        out(app, args).join(format!("{name}.html"))
+    };
+    let file = args.out.clone().unwrap_or_else(default);
+    place::text(app, Some(&file), &text)
+}

@@ -1,0 +1,227 @@
+//! Two listings of one kernel held against each other, instruction by instruction: addresses,
+//! labels and padding do not count, and registers only where that is asked.
+//!
+//! Instructions are aligned by their text with targets of branches and return addresses blanked;
+//! then an aligned branch whose target is not aligned with the other's counts as changed after all.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use regex::Regex;
+use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
+
+use crate::model::code::CodeLine;
+use crate::model::disasm::{Hunk, ListingDiff};
+
+/// What of an instruction's text counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Normalize {
+    /// All but addresses.
+    #[default]
+    Addresses,
+    /// Nor the numbers of registers.
+    Registers,
+}
+
+/// Unchanged instructions shown around changed ones.
+const AROUND: usize = 2;
+/// After this long an alignment that is not the best is good enough.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Instructions before a call among which its return address is loaded.
+const BEFORE_CALL: usize = 6;
+/// Bytes of an instruction.
+const BYTES: u64 = 16;
+
+/// One instruction on either side.
+enum Step {
+    Same(usize, usize),
+    Old(usize),
+    New(usize),
+}
+
+/// What changed from `old` to `new`.
+pub fn lines_diff(old: &[CodeLine], new: &[CodeLine], normalize: Normalize) -> ListingDiff {
+    let texts = (comparable(old, normalize), comparable(new, normalize));
+    let deadline = Some(Instant::now() + PATIENCE);
+    let operations = capture_diff_slices_deadline(Algorithm::Myers, &texts.0, &texts.1, deadline);
+    let mut steps = Vec::new();
+    for operation in operations {
+        let (before, after) = (operation.old_range(), operation.new_range());
+        match operation {
+            DiffOp::Equal { .. } => steps.extend(before.zip(after).map(|(a, b)| Step::Same(a, b))),
+            _ => {
+                steps.extend(before.map(Step::Old));
+                steps.extend(after.map(Step::New));
+            }
+        }
+    }
+    let steps = with_targets(steps, old, new);
+    let count = |of: fn(&Step) -> bool| steps.iter().filter(|s| of(s)).count() as u64;
+    ListingDiff {
+        same: count(|s| matches!(s, Step::Same(..))),
+        removed: count(|s| matches!(s, Step::Old(_))),
+        added: count(|s| matches!(s, Step::New(_))),
+        hunks: hunks(&steps, old, new),
+    }
+}
+
+/// Aligned branches go to aligned instructions, or they differ.
+fn with_targets(steps: Vec<Step>, old: &[CodeLine], new: &[CodeLine]) -> Vec<Step> {
+    let aligned: BTreeMap<u64, u64> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Same(a, b) => Some((old.get(*a)?.offset, new.get(*b)?.offset)),
+            _ => None,
+        })
+        .collect();
+    let mut checked = Vec::with_capacity(steps.len());
+    for step in steps {
+        let Step::Same(a, b) = step else {
+            checked.push(step);
+            continue;
+        };
+        let targets = old.get(a).and_then(|l| l.target).zip(new.get(b).and_then(|l| l.target));
+        let moved = targets.is_some_and(|(a, b)| aligned.get(&a).is_some_and(|to| *to != b));
+        if moved {
+            checked.extend([Step::Old(a), Step::New(b)]);
+        } else {
+            checked.push(Step::Same(a, b));
+        }
+    }
+    checked
+}
+
+/// Texts without addresses, and without registers' numbers where that is asked.
+fn comparable(lines: &[CodeLine], normalize: Normalize) -> Vec<String> {
+    static REGISTER: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"\b(UR|UP|R|P|B|SB)\d+\b").ok());
+    let mut texts: Vec<String> = lines
+        .iter()
+        .map(|line| match line.target {
+            Some(target) => line.text.replace(&format!("{target:#x}"), "…"),
+            None => line.text.clone(),
+        })
+        .collect();
+    for (at, line) in lines.iter().enumerate() {
+        if !line.text.contains("CALL") {
+            continue;
+        }
+        let back = format!(" {:#x}", line.offset + BYTES);
+        for text in texts.iter_mut().take(at).skip(at.saturating_sub(BEFORE_CALL)) {
+            if text.contains("MOV") && text.ends_with(&back) {
+                text.truncate(text.len() - back.len());
+            }
+        }
+    }
+    if let (Normalize::Registers, Some(register)) = (normalize, REGISTER.as_ref()) {
+        for text in &mut texts {
+            *text = register.replace_all(text, "$1#").into_owned();
+        }
+    }
+    texts
+}
+
+/// Changed instructions with some around them.
+fn hunks(steps: &[Step], old: &[CodeLine], new: &[CodeLine]) -> Vec<Hunk> {
+    let changed: Vec<usize> = (0..steps.len())
+        .filter(|at| steps.get(*at).is_some_and(|s| !matches!(s, Step::Same(..))))
+        .collect();
+    let mut hunks: Vec<Hunk> = Vec::new();
+    let mut until = 0;
+    for at in changed {
+        let start = at.saturating_sub(AROUND).max(until);
+        let end = (at + AROUND + 1).min(steps.len());
+        if hunks.is_empty() || start > until || at.saturating_sub(AROUND) > until {
+            hunks.push(Hunk::default());
+        }
+        let Some(hunk) = hunks.last_mut() else { continue };
+        for step in steps.get(start..end).unwrap_or_default() {
+            put(hunk, step, old, new);
+        }
+        until = end;
+    }
+    hunks
+}
+
+fn put(hunk: &mut Hunk, step: &Step, old: &[CodeLine], new: &[CodeLine]) {
+    let (mark, line) = match step {
+        Step::Same(a, b) => {
+            let (a, b) = (old.get(*a), new.get(*b));
+            hunk.old_offset = hunk.old_offset.or(a.map(|l| l.offset));
+            hunk.new_offset = hunk.new_offset.or(b.map(|l| l.offset));
+            (' ', b)
+        }
+        Step::Old(a) => {
+            hunk.old_offset = hunk.old_offset.or(old.get(*a).map(|l| l.offset));
+            ('-', old.get(*a))
+        }
+        Step::New(b) => {
+            hunk.new_offset = hunk.new_offset.or(new.get(*b).map(|l| l.offset));
+            ('+', new.get(*b))
+        }
+    };
+    hunk.lines.extend(line.map(|line| format!("{mark}{}", line.text)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `at` is where the code begins; branches are written as numbers of instructions.
+    fn code(texts: &[(&str, Option<u64>)]) -> Vec<CodeLine> {
+        let line = |(n, (text, to)): (usize, &(&str, Option<u64>))| {
+            let target = to.map(|to| to * BYTES);
+            let to = target.map_or(String::new(), |to| format!(" {to:#x}"));
+            CodeLine {
+                offset: n as u64 * BYTES,
+                text: format!("{text}{to}"),
+                target,
+                ..CodeLine::default()
+            }
+        };
+        texts.iter().enumerate().map(line).collect()
+    }
+
+    #[test]
+    fn an_inserted_instruction_is_all_that_differs_although_every_address_moves() {
+        let old =
+            code(&[("S2R R0", None), ("@P0 BRA", Some(3)), ("FADD R1", None), ("EXIT", None)]);
+        let new = code(&[
+            ("S2R R0", None),
+            ("NOP", None),
+            ("@P0 BRA", Some(4)),
+            ("FADD R1", None),
+            ("EXIT", None),
+        ]);
+        let diff = lines_diff(&old, &new, Normalize::Addresses);
+        assert_eq!((diff.same, diff.removed, diff.added), (4, 0, 1));
+        assert_eq!(diff.hunks.len(), 1);
+        assert!(diff.hunks[0].lines.contains(&"+NOP".to_owned()), "{:?}", diff.hunks);
+    }
+
+    #[test]
+    fn a_branch_that_goes_elsewhere_differs_and_a_return_address_does_not() {
+        let old = code(&[("BRA", Some(2)), ("FADD R1", None), ("EXIT", None)]);
+        let new = code(&[("BRA", Some(1)), ("FADD R1", None), ("EXIT", None)]);
+        let diff = lines_diff(&old, &new, Normalize::Addresses);
+        assert_eq!((diff.same, diff.removed, diff.added), (2, 1, 1));
+        let old = code(&[("MOV R4, 0x20", None), ("CALL.REL.NOINC", Some(3)), ("EXIT", None)]);
+        let new = code(&[
+            ("NOP", None),
+            ("MOV R4, 0x30", None),
+            ("CALL.REL.NOINC", Some(4)),
+            ("EXIT", None),
+        ]);
+        let diff = lines_diff(&old, &new, Normalize::Addresses);
+        assert_eq!((diff.same, diff.removed, diff.added), (3, 0, 1));
+    }
+
+    #[test]
+    fn other_registers_count_unless_they_are_not_to() {
+        let old = code(&[("FFMA R1, R2, UR4, RZ", None), ("@!P0 EXIT", None)]);
+        let new = code(&[("FFMA R7, R12, UR5, RZ", None), ("@!P1 EXIT", None)]);
+        assert_eq!(lines_diff(&old, &new, Normalize::Addresses).added, 2);
+        assert_eq!(lines_diff(&old, &new, Normalize::Registers).added, 0);
+    }
+}
