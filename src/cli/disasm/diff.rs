@@ -144,7 +144,8 @@ fn text(app: &App, diff: &Diff) -> String {
             if !named.is_empty() {
                 let more = changes.len() - named.len();
                 let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-                let _ = writeln!(text, "  {head}: {}{more}", named.join(", "));
+                let line = format!("  {head}: {}{more}", named.join(", "));
+                wrapped(&mut text, &line, app.style().width);
             }
         }
         listing(app, &mut text, kernel);
@@ -157,6 +158,24 @@ fn text(app: &App, diff: &Diff) -> String {
         }
     }
     text
+}
+
+/// A line broken between words where it is too long; what follows is set in.
+fn wrapped(text: &mut String, line: &str, width: usize) {
+    let (mut used, mut first) = (0, true);
+    for part in line.split(", ") {
+        let length = part.chars().count() + 2;
+        if !first && used + length > width {
+            text.push_str(",\n    ");
+            used = 4;
+        } else if !first {
+            text.push_str(", ");
+        }
+        text.push_str(part);
+        used += length;
+        first = false;
+    }
+    text.push('\n');
 }
 
 /// The instructions that differ.

@@ -1,5 +1,5 @@
 //! Two listings of one kernel held against each other, instruction by instruction: addresses,
-//! labels and padding do not count, and registers only where that is asked.
+//! labels, padding and scheduling do not count, and registers only where that is asked.
 //!
 //! Instructions are aligned by their text with targets of branches and return addresses blanked;
 //! then an aligned branch whose target is not aligned with the other's counts as changed after all.
@@ -103,6 +103,12 @@ fn comparable(lines: &[CodeLine], normalize: Normalize) -> Vec<String> {
             None => line.text.clone(),
         })
         .collect();
+    for text in &mut texts {
+        // A hint to the scheduler, not an operand.
+        if text.contains(".reuse") {
+            *text = text.replace(".reuse", "");
+        }
+    }
     for (at, line) in lines.iter().enumerate() {
         if !line.text.contains("CALL") {
             continue;
