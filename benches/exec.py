@@ -104,6 +104,8 @@ class Host:
             "CARGO_HOME": os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")),
             "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")),
         }
+        if libexec := os.environ.get("RGPU_LIBEXEC"):
+            self.env["RGPU_LIBEXEC"] = libexec
         for _ in range(100):
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
@@ -200,8 +202,7 @@ def edit_to_run(host):
     project = host.folder / "project"
     bare = host.folder / "bare"
     (bare / "src").mkdir(parents=True)
-    (bare / "Cargo.toml").write_text('[package]\nname = "bare"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n'
-                                     '[profile.dev]\ndebug = "line-tables-only"\n')
+    (bare / "Cargo.toml").write_text('[package]\nname = "bare"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n')
     edits = iter(range(10_000))
 
     def text():

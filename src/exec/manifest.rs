@@ -154,8 +154,11 @@ impl Whole<'_> {
         });
         within(&mut root, "profile", |profile| {
             within(profile, "dev", |dev| {
-                // Lines for a backtrace, and a program that is quick to send.
-                dev.entry("debug").or_insert_with(|| text("line-tables-only"));
+                // Quick to compile and to send: names stay for a backtrace, lines do not.
+                if !dev.contains_key("debug") {
+                    dev.insert("debug".to_owned(), Value::Boolean(false));
+                    dev.entry("strip").or_insert_with(|| text("debuginfo"));
+                }
                 within(dev, "package", |package| {
                     within(package, "*", |others| {
                         others.entry("opt-level").or_insert(Value::Integer(1));

@@ -11,10 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use ignore::WalkBuilder;
-use rgpu_protocol::plan::valid_relative_path;
+use rgpu_protocol::plan::{Word, valid_relative_path};
 
 use super::{ExecError, HERE};
-use crate::tool::{BundleFile, Content};
+use crate::tool::{BundleFile, Content, Program};
 
 /// Bytes that all mounts together may hold, unless told otherwise.
 pub const MOST_BYTES: u64 = 256 << 20;
@@ -36,6 +36,8 @@ pub struct Mount {
     pub from: PathBuf,
     /// Where it goes, relative to the working folder; empty: the working folder itself.
     pub to: String,
+    /// A place of the host's own where it is seen too, e.g. `/data`.
+    pub link: Option<String>,
 }
 
 impl Mount {
@@ -59,8 +61,9 @@ impl Mount {
         }
         let from = fs::canonicalize(&full).map_err(|e| failed(&e.to_string()))?;
         let name = from.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let link =
+            to.filter(|to| to.starts_with('/')).map(|to| to.trim_end_matches('/').to_owned());
         let to = match to {
-            // A root of the host's is not ours to write: it is a folder beside the others.
             Some(to) => to.trim_start_matches('/').trim_end_matches('/').to_owned(),
             None if first && found.is_dir() => String::new(),
             None => name.to_owned(),
@@ -68,7 +71,10 @@ impl Mount {
         if !to.is_empty() && !valid_relative_path(&to) {
             return Err(failed("the place must lie below the working folder"));
         }
-        Ok(Self { from, to })
+        if link.is_some() && to.is_empty() {
+            return Err(failed("that would be the host's root"));
+        }
+        Ok(Self { from, to, link })
     }
 }
 
@@ -90,9 +96,30 @@ pub struct Snapshot {
     pub left_out: Vec<LeftOut>,
     /// The folder that became the working folder.
     pub root: Option<PathBuf>,
+    /// Places of the host's own, with what is seen there: a path in the job's folder.
+    pub links: Vec<(String, String)>,
 }
 
+/// Makes the links and removes them again.
+const MOUNTED: &str = include_str!("../../harness/templates/mounted.sh");
+const MOUNTED_PATH: &str = "bin/mounted.sh";
+
 impl Snapshot {
+    /// Lets a program see the mounts at the places of the host's own that were asked for.
+    pub fn show_to(&self, program: &mut Program) {
+        if self.links.is_empty() {
+            return;
+        }
+        let mut argv = vec![Word::text("sh"), Word::in_job(MOUNTED_PATH)];
+        for (link, target) in &self.links {
+            argv.extend([Word::text(link.as_str()), Word::in_job(target)]);
+        }
+        argv.push("--".into());
+        argv.append(&mut program.argv);
+        program.argv = argv;
+        program.files.push(BundleFile::text(MOUNTED_PATH, MOUNTED));
+    }
+
     /// Where a file of this machine lies in the job's folder, if the first mount holds it.
     pub fn place_of(&self, path: &Path) -> Option<String> {
         let path = fs::canonicalize(path).ok()?;
@@ -143,7 +170,8 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
         files.push(out);
     }
     let root = mounts.first().filter(|m| m.to.is_empty()).map(|m| m.from.clone());
-    Ok(Snapshot { files, left_out, root })
+    let linked = |mount: &Mount| Some((mount.link.clone()?, format!("{HERE}/{}", mount.to)));
+    Ok(Snapshot { files, left_out, root, links: mounts.iter().filter_map(linked).collect() })
 }
 
 /// A file that travels.
@@ -376,6 +404,9 @@ mod tests {
         assert_eq!(to("lib:deep/er/", false).unwrap(), "deep/er");
         assert_eq!(to("b:c", true).unwrap(), "");
         assert_eq!(to("file", true).unwrap(), "file");
+        let data = Mount::parse("lib:/srv/data/", false, dir.path()).unwrap();
+        assert_eq!((data.to.as_str(), data.link.as_deref()), ("srv/data", Some("/srv/data")));
+        assert!(to("lib:/", false).is_err());
         for bad in ["lib:../x", "nothing", "lib:a//b", "/dev/null"] {
             assert!(to(bad, false).is_err(), "{bad}");
         }

@@ -183,6 +183,8 @@ impl RemoteError {
             Self::NoFolder { .. } => "no_folder",
             Self::LinkCut { .. } => "link_cut",
             Self::Silent { .. } => "no_answer",
+            // Whoever made the plan asks the host again.
+            Self::Refused { code, .. } if code == "facts_changed" => "facts_changed",
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",

@@ -55,6 +55,54 @@ fn a_rust_file_is_compiled_here_once_and_runs_there_with_its_arguments_and_statu
     assert_eq!(said(&changed), "0 others\n");
 }
 
+/// Changes what the laptop remembers of its hosts.
+fn change_facts(laptop: &Laptop, field: &str, to: &str) {
+    for entry in fs::read_dir(laptop.path("home/.cache/rgpu/facts")).unwrap().flatten() {
+        let mut kept: serde_json::Value =
+            serde_json::from_slice(&fs::read(entry.path()).unwrap()).unwrap();
+        kept["facts"]["agent"][field] = to.into();
+        fs::write(entry.path(), kept.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn a_host_that_was_booted_anew_is_asked_anew() {
+    let laptop = Laptop::new();
+    laptop.write("a.rs", "fn main() {\n    println!(\"ran\");\n}\n");
+    said(&with_rust(&laptop, "exec a.rs").output().unwrap());
+    change_facts(&laptop, "boot_id", "another");
+    assert_eq!(said(&laptop.run("exec a.rs")), "ran\n");
+}
+
+#[test]
+fn a_rust_file_for_a_host_with_an_older_glibc_is_compiled_there_once() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    // The host has Rust too.
+    fs::create_dir_all(laptop.path("h200/bin")).unwrap();
+    for tool in ["cargo", "rustc"] {
+        std::os::unix::fs::symlink(toolchain().join(tool), laptop.path("h200/bin").join(tool))
+            .unwrap();
+    }
+    laptop.write("a.rs", "fn main() {\n    println!(\"ran\");\n}\n");
+    said(&with_rust(&laptop, "exec a.rs --remote box --accept-new").output().unwrap());
+    assert!(laptop.latest_json("plan-1.json")["steps"].as_array().unwrap().len() == 1);
+    change_facts(&laptop, "glibc", "2.17");
+    for _ in 0..2 {
+        assert_eq!(said(&laptop.run("exec a.rs --remote box")), "ran\n");
+        let plan = laptop.latest_json("plan-1.json");
+        assert_eq!(plan["steps"][0]["rungs"][0]["id"], "build.cargo");
+    }
+    // What does not compile there says so in the same words.
+    laptop.write("a.rs", "fn main() {\n    missing();\n}\n");
+    change_facts(&laptop, "arch", "aarch64");
+    let output = laptop.run("exec a.rs --remote box");
+    assert_eq!(status(&output), 125);
+    let words = text(&output.stderr);
+    assert!(words.contains("a.rs:2:5") && words.contains("missing"), "{words}");
+}
+
 #[test]
 fn a_rust_file_that_does_not_compile_shows_rustcs_own_words_with_its_lines() {
     let laptop = Laptop::new();
@@ -115,6 +163,28 @@ fn the_first_mount_is_the_working_folder_and_leads_the_modules() {
     );
     let inside = laptop.run("exec repo/in/main.py --mount repo");
     assert_eq!(said(&inside), "True from the repository\n");
+}
+
+#[test]
+fn a_mount_is_seen_at_a_place_of_the_hosts_own_while_the_program_runs() {
+    let laptop = Laptop::new();
+    laptop.write("repo/a", "");
+    laptop.write("data/x.txt", "seen\n");
+    let place = laptop.path("tmp/seen/data");
+    let line = format!("exec --mount repo --mount data:{} -- sh -c ", place.display());
+    let output = laptop.run(&format!("{line} 'cat {}/x.txt; ls; exit 3'", place.display()));
+    assert_eq!(status(&output), 3, "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("seen\na\n"), "{}", text(&output.stdout));
+    assert!(fs::symlink_metadata(&place).is_err());
+    // Stopped by its time limit, it leaves nothing either; what is there already stays.
+    let line = format!("exec --timeout 1s --mount repo --mount data:{} -- ", place.display());
+    assert_eq!(status(&laptop.run(&format!("{line} sleep 1000"))), 124);
+    assert!(fs::symlink_metadata(&place).is_err());
+    fs::create_dir(&place).unwrap();
+    let taken = laptop.run(&format!("{line} true"));
+    assert_eq!(status(&taken), 125);
+    assert!(text(&taken.stderr).contains("on the host already"), "{}", text(&taken.stderr));
+    assert!(place.is_dir());
 }
 
 #[test]

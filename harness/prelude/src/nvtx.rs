@@ -158,3 +158,51 @@ impl Drop for Range {
         pop();
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "an unwrap tells a test failure well enough")]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    fn hear(text: &str) {
+        if let Ok(mut heard) = HEARD.lock() {
+            heard.push(text.to_owned());
+        }
+    }
+
+    unsafe extern "C" fn pushed(name: *const c_char) -> c_int {
+        // SAFETY: `push` gives a string that ends with a zero.
+        hear(&unsafe { CStr::from_ptr(name) }.to_string_lossy());
+        0
+    }
+
+    unsafe extern "C" fn popped() -> c_int {
+        hear("end");
+        0
+    }
+
+    #[test]
+    fn a_tool_that_stores_its_functions_hears_of_each_range() {
+        // SAFETY: this is what a tool does with the tables.
+        unsafe {
+            let callbacks = export_table(1).cast::<Callbacks>();
+            let (mut table, mut count) = (std::ptr::null(), 0);
+            assert_eq!(((*callbacks).module)(1, &mut table, &mut count), 1);
+            assert_eq!(count, 16);
+            let places: *const *mut *mut c_void = table.cast();
+            **places.add(RANGE_PUSH) = pushed as *mut c_void;
+            **places.add(RANGE_POP) = popped as *mut c_void;
+            assert_eq!(((*callbacks).module)(9, &mut table, &mut count), 0);
+            assert!(export_table(2).is_null());
+        }
+        {
+            let _outer = range("outer");
+            let _inner = range("with\0zero");
+        }
+        assert_eq!(*HEARD.lock().unwrap(), ["outer", "with zero", "end", "end"]);
+    }
+}

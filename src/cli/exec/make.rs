@@ -145,6 +145,7 @@ pub(super) fn program(
     let brought: Vec<String> = program.files.iter().map(|file| file.path.clone()).collect();
     let mounted = source.mounts.files.iter().filter(|file| !brought.contains(&file.path));
     program.files.extend(mounted.cloned());
+    source.mounts.show_to(&mut program);
     if args.gpus == Some(0) {
         program.env.insert("CUDA_VISIBLE_DEVICES".to_owned(), "".into());
     }

@@ -39,6 +39,21 @@ fn exclusive(dir: &Path) -> String {
 }
 
 #[test]
+fn two_gpus_are_held_and_shown_at_once() {
+    let host = Host::new();
+    let script = "echo $CUDA_VISIBLE_DEVICES";
+    let both = host.connect().run(&gpu_plan("two", json!("any"), script, json!({"count": 2})));
+    assert_eq!(both.stdout("main"), format!("{A},{B}\n"));
+    assert_eq!(locked(&both), [A, B]);
+    let three = host.connect().run(&gpu_plan("three", json!("any"), script, json!({"count": 3})));
+    let last = three.events.last().map(|event| &event.body);
+    assert!(
+        matches!(last, Some(EventBody::Ended { outcome: Outcome::NoGpu { text } }) if text.contains("3 GPUs are wanted")),
+        "{last:?}"
+    );
+}
+
+#[test]
 fn a_gpu_is_held_from_the_first_to_the_last_step_that_needs_it() {
     let host = Host::new();
     let story = host.connect().run(&gpu_plan(
