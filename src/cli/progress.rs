@@ -121,8 +121,10 @@ impl Progress {
             silence.since = Instant::now();
             silence.said = false;
             silence.step = step.to_owned();
+            // The last line is in the last bytes: output may come at hundreds of megabytes a second.
+            let end = &bytes[bytes.len().saturating_sub(4096)..];
             if let Some(line) =
-                String::from_utf8_lossy(bytes).lines().rev().find(|l| !l.trim().is_empty())
+                String::from_utf8_lossy(end).lines().rev().find(|l| !l.trim().is_empty())
             {
                 silence.last_line = line.chars().take(120).collect();
             }

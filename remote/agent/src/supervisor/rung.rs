@@ -136,11 +136,12 @@ impl Supervisor {
     /// One wait: moves output and input, collects ended children.
     fn pump(&mut self, step: &Step, running: &mut Running, limit: Duration) -> Result<(), Halt> {
         let feed = running.stdin.is_some() && self.hub.stdin().has_bytes();
-        if running.stdin.is_some() && self.hub.stdin().is_over() {
-            if let Some(mut stdin) = running.stdin.take().filter(|_| running.is_terminal) {
-                // A terminal has no end: this says it, where the program reads lines.
-                let _ = stdin.write(&[terminal::END]);
-            }
+        if running.stdin.is_some()
+            && self.hub.stdin().is_over()
+            && let Some(mut stdin) = running.stdin.take().filter(|_| running.is_terminal)
+        {
+            // A terminal has no end: this says it, where the program reads lines.
+            let _ = stdin.write(&[terminal::END]);
         }
         let since = running.drop_at.map_or(READ_EVERY, |at| at.elapsed());
         let pause = READ_EVERY.saturating_sub(since);
