@@ -9,7 +9,7 @@ use super::datasheet::{self, Peaks};
 use super::device;
 use super::threshold::{Limits, TENSOR_USED, Thresholds};
 use crate::model::launch::Roof;
-use crate::model::profile::Timing;
+use crate::model::profile::{ModelInfo, Timing};
 use crate::model::{Launch, Profile, SpeedOfLight, Utilization};
 
 const FLOPS: &str = "FLOP/s";
@@ -26,13 +26,21 @@ pub(super) fn add(profile: &mut Profile) {
             launch.roofline = ceilings(launch, sheet);
         }
     }
-    let peaks = Choice::of(&profile.launches, sheet);
+    let mut peaks = Choice::of(&profile.launches, sheet);
+    if let Some(model) = &profile.kernel.model
+        && let Some(peak) = of_model(model, sheet)
+    {
+        peaks.compute = Some(peak);
+    }
     let default = profile.timing.as_ref().map(|timing| ("", timing));
     let cases = profile.cases.iter().filter_map(|c| Some((c.name.as_str(), c.timing.as_ref()?)));
     let timed: Vec<_> =
         if profile.cases.is_empty() { default.into_iter().collect() } else { cases.collect() };
     profile.speed_of_light =
         timed.into_iter().filter_map(|(case, timing)| peaks.speed(case, timing)).collect();
+    for stage in &mut profile.stages {
+        stage.utilization = utilization(stage.flops_per_s, &peaks.compute, FLOPS);
+    }
 }
 
 /// Ceilings of the device that a launch ran on.
@@ -142,18 +150,6 @@ impl Choice {
     }
 
     fn speed(&self, case: &str, timing: &Timing) -> Option<SpeedOfLight> {
-        let side = |rate: Option<f64>, peak: &Option<Peak>, unit: &str| {
-            let (achieved, peak) = (rate?, peak.as_ref()?);
-            (achieved > 0.0 && peak.value > 0.0).then(|| Utilization {
-                achieved,
-                peak: peak.value,
-                unit: unit.to_owned(),
-                percent: achieved / peak.value * 100.0,
-                label: peak.label.clone(),
-                source: peak.source.clone(),
-                note: peak.note.clone(),
-            })
-        };
         // Nothing computes above its peak: where it seems to, the peak was guessed wrong.
         let rate = timing.flops_per_s.unwrap_or(0.0);
         let outrun =
@@ -163,8 +159,8 @@ impl Choice {
         } else {
             self.compute.clone()
         };
-        let flops = side(timing.flops_per_s, &compute, FLOPS);
-        let bytes = side(timing.bytes_per_s, &self.memory, BYTES);
+        let flops = utilization(timing.flops_per_s, &compute, FLOPS);
+        let bytes = utilization(timing.bytes_per_s, &self.memory, BYTES);
         let percent = |side: &Option<Utilization>| side.as_ref().map_or(0.0, |u| u.percent);
         let (compute, memory) = (percent(&flops), percent(&bytes));
         let most = compute.max(memory);
@@ -177,6 +173,44 @@ impl Choice {
             bytes,
         })
     }
+}
+
+/// A rate against a peak.
+fn utilization(rate: Option<f64>, peak: &Option<Peak>, unit: &str) -> Option<Utilization> {
+    let (achieved, peak) = (rate?, peak.as_ref()?);
+    (achieved > 0.0 && peak.value > 0.0).then(|| Utilization {
+        achieved,
+        peak: peak.value,
+        unit: unit.to_owned(),
+        percent: achieved / peak.value * 100.0,
+        label: peak.label.clone(),
+        source: peak.source.clone(),
+        note: peak.note.clone(),
+    })
+}
+
+/// The peak of a model's dtype: the datasheet's, else the matrix products measured beside it.
+fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
+    let label = match model.dtype.as_str() {
+        "float64" => "FP64",
+        "float32" => "FP32",
+        "float16" | "bfloat16" => "tensor bf16",
+        dtype if dtype.starts_with("float8") => "tensor fp8",
+        dtype if dtype.starts_with("float4") => "tensor fp4",
+        _ => return None,
+    };
+    let of_sheet =
+        sheet.and_then(|s| s.compute.iter().find(|(l, rate)| *l == label && *rate > 0.0));
+    if let Some((label, rate)) = of_sheet {
+        return Some(Peak::of_sheet(label, *rate, ""));
+    }
+    model.matmul_flops_per_s.map(|value| Peak {
+        label: format!("{} matrix products", model.dtype),
+        value,
+        source: "measured".to_owned(),
+        note: "no datasheet of this device is known: the best of large matrix products on it"
+            .to_owned(),
+    })
 }
 
 /// Without a chart that says what was computed with: the device's attributes or the datasheet.

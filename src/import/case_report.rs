@@ -54,6 +54,7 @@ fn import(report: &CaseReport, source: &Source<'_>) -> Imported {
             .iter()
             .map(|text| Gap { code: "runner".to_owned(), text: text.clone() })
             .collect(),
+        model: report.model.clone(),
         device: report.device.as_ref().map(|d| d.name.clone()),
         runner_failure: report.error.as_ref().map(|e| RunnerFailure {
             class: e.class,
@@ -85,6 +86,7 @@ fn case(data: &DataSetReport, stopped: bool) -> CaseResult {
             .to_owned(),
             prepare_ns: data.prepare_ns,
             l2_flushed: t.l2_flushed,
+            verified: t.verified,
             sm_mhz: median(t.clocks.iter().filter_map(|c| c.sm_mhz)),
             temperature_c: t.clocks.iter().rev().find_map(|c| c.temperature_c).map(f64::from),
             throttle: {

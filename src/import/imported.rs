@@ -32,6 +32,8 @@ pub struct Imported {
     pub cases: Vec<CaseResult>,
     /// Doubts about the host.
     pub warnings: Vec<Gap>,
+    /// The model that a Python kernel built.
+    pub model: Option<rgpu_case::ModelReport>,
     /// Why the runner stopped.
     pub runner_failure: Option<RunnerFailure>,
     /// Why the rung is worth less than the tool said, worst first.

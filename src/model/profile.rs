@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum, Timeline};
-use super::{Finding, KernelCode, Launch, Operator, Region, SpeedOfLight};
+use super::{Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Stage};
 
 /// The schema's name, in every profile.
 pub const SCHEMA: &str = "rgpu.profile/1";
@@ -52,6 +52,9 @@ pub struct Profile {
     /// How near each case with `[work]` came to the peaks of its device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speed_of_light: Vec<SpeedOfLight>,
+    /// Stages of a model, in the order in which they began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     /// Correctness over all cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
@@ -135,6 +138,32 @@ pub struct KernelInfo {
     /// The compiler that made the code, e.g. `nvcc 13.0 on h200`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
+    /// The model that it runs, for a Python kernel with a `[model]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelInfo>,
+}
+
+/// A model, as kernel.toml describes it and as it was built.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelInfo {
+    /// Its name.
+    pub name: String,
+    /// Which of its kind.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub variant: String,
+    /// The dtype of most of its parameters as built, else as kernel.toml says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub dtype: String,
+    /// Parameters, counted once it was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<u64>,
+    /// What else kernel.toml says of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// The best rate of large matrix products of this dtype on the same device, in FLOP/s: what a
+    /// peak is where no datasheet tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matmul_flops_per_s: Option<f64>,
 }
 
 /// Something missing, and why. Also used for warnings.
@@ -170,6 +199,9 @@ pub struct Timing {
     /// Whether L2 was flushed before each sample.
     #[serde(default)]
     pub l2_flushed: bool,
+    /// How many timed calls had their outputs compared with the reference; absent where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<u64>,
     /// Median SM clock over the samples in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<f64>,

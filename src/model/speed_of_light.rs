@@ -35,7 +35,7 @@ pub struct Utilization {
     pub percent: f64,
     /// Which peak: `FP32`, `tensor bf16 to fp32`, `DRAM` …
     pub label: String,
-    /// Where the peak comes from: `report`, `device` or `datasheet`.
+    /// Where the peak comes from: `report`, `device`, `datasheet`, or `measured` beside the run.
     pub source: String,
     /// What to know about the choice of the peak.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -10,6 +10,11 @@ pub fn bytes(n: f64) -> String {
     scaled(n, &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
 }
 
+/// A count: `812`, `25.6 k`, `5.25 M`.
+pub(super) fn count_of(n: f64) -> String {
+    scaled(n, &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]).trim_end().to_owned()
+}
+
 /// A rate: `3.17 TB/s`, `7.73 TFLOP/s`.
 pub fn per_second(x: f64, unit: &str) -> String {
     let text =

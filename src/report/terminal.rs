@@ -2,11 +2,12 @@
 
 mod code;
 mod findings;
-mod head;
+pub(in crate::report) mod head;
 mod hotspots;
 mod launches;
 mod page;
 mod selection;
+pub(in crate::report) mod stages;
 mod timeline;
 
 use page::Page;
@@ -28,7 +29,13 @@ pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
     }
     timeline::kernels(&mut page, profile);
     timeline::busy(&mut page, profile);
-    timeline::regions(&mut page, profile);
+    if profile.stages.is_empty() {
+        timeline::regions(&mut page, profile);
+    } else {
+        // They say the same, shorter.
+        stages::stages(&mut page, profile);
+    }
+    stages::operators(&mut page, profile);
     code::sanitizer(&mut page, profile);
     code::code(&mut page, profile);
     findings::findings(&mut page, profile);

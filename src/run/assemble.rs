@@ -8,9 +8,12 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::job::{HostFile, JobEnd, cancelled};
-use super::outcome;
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
+<<<<<<< HEAD
 use super::region_filter::keep_regions;
+=======
+use super::{outcome, stages};
+>>>>>>> 23befb1 (Tell a model's stages with their rates and MFU, and of kernels in Python in the READMEs)
 use crate::analysis::{self, Thresholds};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;
@@ -54,6 +57,8 @@ pub(super) struct Parts {
     project: PathBuf,
     /// The user's own thresholds.
     thresholds: Thresholds,
+    /// What the harness says of the model that it built.
+    model: rgpu_case::ModelReport,
     /// A build failure's whole message, with this machine's paths.
     compiler: Option<String>,
 }
@@ -284,6 +289,12 @@ impl Parts {
             imported.gaps.extend(dropped);
         }
         let refusal = imported.refusals.drain(..).next();
+        if let Some(model) = imported.model.take() {
+            // Only the job that measures knows the rate of matrix products.
+            let known = self.model.matmul_flops_per_s;
+            self.model = model;
+            self.model.matmul_flops_per_s = self.model.matmul_flops_per_s.or(known);
+        }
         if let Some(failure) = imported.runner_failure.take() {
             self.runner.retain(|(step, _)| *step != artifact.step);
             self.runner.push((artifact.step.clone(), failure));
@@ -560,6 +571,10 @@ pub(super) fn profile(
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
     };
     profile.kernel = kernel_info(request, &parts.expect, &profile, &parts.project);
+    if let Target::Kernel { spec, data_sets, .. } = &request.target {
+        profile.kernel.model = spec.model.as_ref().map(|model| stages::model(model, &parts.model));
+        profile.stages = stages::stages(&profile.regions, data_sets, spec);
+    }
     profile.host = Some(facts);
     profile.rung = if parts.rung.is_empty() { "none".to_owned() } else { parts.rung };
     rates(&mut profile, request);
@@ -586,6 +601,7 @@ fn kernel_info(
             sha256: super::provenance::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
             arch,
             compiler: profile.code.first().map(|c| c.compiler.clone()).unwrap_or_default(),
+            model: None,
         },
         Target::Program(program) => KernelInfo {
             name: program.name.clone(),

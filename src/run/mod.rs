@@ -29,6 +29,7 @@ mod regions;
 mod resume;
 mod said;
 mod selection;
+mod stages;
 
 pub use assemble::publish_cubins;
 pub use build::{

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from proxy import Proxy
+from pykernels import python
 from values import values
 
 CORRECT = ["vecadd", "tiled-matmul", "softmax", "reduce", "transpose-conflicts", "transpose-padded",
@@ -391,6 +392,7 @@ def compare(s):
     s.rgpu("compare", "compare-one", "compare-two")
 
 
+<<<<<<< HEAD
 def exec_(s):
     snippets = Path(__file__).parent / "snippets"
     run = ["exec", "--remote", REMOTE, "--gpus", "1"]
@@ -429,3 +431,6 @@ def exec_(s):
 
 
 PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, exec_, cutlink)}
+=======
+PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, python, cutlink)}
+>>>>>>> 23befb1 (Tell a model's stages with their rates and MFU, and of kernels in Python in the READMEs)

@@ -38,7 +38,7 @@ pub struct CaseReport {
 }
 
 /// What is known of a model once it is built.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelReport {
     /// Parameters counted, shared ones once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,6 +46,9 @@ pub struct ModelReport {
     /// The dtype that most parameters have, in torch's words without `torch.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
+    /// The best rate of large matrix products of that dtype on the same device, in FLOP/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matmul_flops_per_s: Option<f64>,
 }
 
 /// What the runner was asked to do.

@@ -14,7 +14,7 @@ use crate::kernel::Mode as Way;
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct ProfileArgs {
-    /// The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, or a .cu file
+    /// The kernel: a name of `rgpu kernels list`, a folder with kernel.toml, a .cu or .py file
     #[arg(long, short = 'K', value_name = "NAME|PATH", conflicts_with = "program")]
     pub kernel: Option<String>,
 

@@ -2,10 +2,25 @@
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
+use crate::report::quantity::per_second;
+use crate::report::terminal::head::model_text;
+use crate::report::terminal::stages;
 
 /// The text.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Operators of {}\n\n", plain(&profile.kernel.name));
+    if let Some(model) = &profile.kernel.model {
+        out += &format!("Model: {}.\n\n", plain(&model_text(model)));
+    }
+    if !profile.stages.is_empty() {
+        out += "## Stages\n\n";
+        section(&mut out, stages::table(profile, plain), "");
+        if let Some(peak) = profile.stages.iter().find_map(|stage| stage.utilization.as_ref()) {
+            let (label, rate) = (plain(&peak.label), per_second(peak.peak, "FLOP"));
+            out += &format!("MFU is the share of {rate}: {label} ({}).\n\n", peak.source);
+        }
+        out += "## Operators\n\n";
+    }
     section(&mut out, table(profile, usize::MAX), WHY_NONE);
     out
 }

@@ -2,9 +2,9 @@
 
 use super::Page;
 use crate::model::Profile;
-use crate::model::profile::{Correctness, Timing};
+use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
-use crate::report::quantity::{duration, per_second, percent};
+use crate::report::quantity::{count_of, duration, per_second, percent};
 use crate::report::{Align, Grid};
 
 pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
@@ -20,11 +20,19 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         Some(gpu) if profile.kernel.language == "report" => format!("{name}  {mode} on {gpu}"),
         Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
         None => {
-            let cpu = profile.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
-            let what = if cpu { "the reference ran on its CPU" } else { "nothing ran on a GPU" };
+            let clock = profile.timing.as_ref().map(|t| t.clock.as_str());
+            let what = match clock {
+                Some("cpu_reference") => "the reference ran on its CPU",
+                // torch's kernels run there too.
+                Some("host_clock") if profile.kernel.language == "python" => "it ran on its CPU",
+                _ => "nothing ran on a GPU",
+            };
             format!("{name}  {mode} was asked, but {remote} has no GPU: {what}")
         }
     });
+    if let Some(model) = &profile.kernel.model {
+        page.field("model", &model_text(model));
+    }
     if profile.cases.len() > 1 {
         cases(page, profile);
     } else if let Some(timing) = &profile.timing {
@@ -72,7 +80,25 @@ pub(super) fn timing_text(t: &Timing) -> String {
     if t.l2_flushed {
         text += ", L2 flushed";
     }
+    if t.verified.is_some_and(|calls| calls >= t.samples) {
+        text += ", every output compared";
+    }
     text + ")"
+}
+
+/// `decoder 4-layers-256, 5.25 M parameters, bfloat16`.
+pub(in crate::report) fn model_text(model: &ModelInfo) -> String {
+    let mut text = model.name.clone();
+    if !model.variant.is_empty() {
+        text += &format!(" {}", model.variant);
+    }
+    if let Some(count) = model.parameters {
+        text += &format!(", {} parameters", count_of(count as f64));
+    }
+    if !model.dtype.is_empty() {
+        text += &format!(", {}", model.dtype);
+    }
+    text
 }
 
 fn speed_of_light_text(sol: &SpeedOfLight) -> String {

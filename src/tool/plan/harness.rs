@@ -13,10 +13,19 @@ use super::{CASE, CASE_PLAIN, CASE_SANITIZER, RAW, RUNNER};
 /// The harness in the job's folder, and in the run folder.
 pub const HARNESS: &str = "harness.py";
 
-/// The part that is the same for every kernel.
-const TEMPLATE: &str = include_str!("../../../harness/templates/harness.py");
+/// The parts of the harness, in their order: they make one file, so that it can be read and carried
+/// off as a whole.
+const PARTS: [&str; 7] = [
+    include_str!("../../../harness/templates/harness/head.py"),
+    include_str!("../../../harness/templates/harness/ranges.py"),
+    include_str!("../../../harness/templates/harness/data.py"),
+    include_str!("../../../harness/templates/harness/comparison.py"),
+    include_str!("../../../harness/templates/harness/kernel.py"),
+    include_str!("../../../harness/templates/harness/statistics.py"),
+    include_str!("../../../harness/templates/harness/jobs.py"),
+];
 
-/// The line of the template that the Case takes the place of.
+/// The line of the first part that the Case takes the place of.
 const PLACE: &str = "CASE = {}  # rgpu puts the kernel's Case here\n";
 
 /// The packages that Python kernels cannot do without.
@@ -122,7 +131,7 @@ fn rendered(case: &Case) -> String {
     let value = serde_json::to_value(case).unwrap_or_default();
     let mut literal = String::new();
     write(&value, 0, &mut literal);
-    TEMPLATE.replacen(PLACE, &format!("CASE = {literal}\n"), 1)
+    PARTS.join("\n\n").replacen(PLACE, &format!("CASE = {literal}\n"), 1)
 }
 
 /// A JSON value as Python writes it, one line where that fits.
@@ -174,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_case_stands_in_the_harness_as_python() {
-        assert_eq!(TEMPLATE.matches(PLACE).count(), 1);
+        assert_eq!(PARTS.join("").matches(PLACE).count(), 1);
         let value = serde_json::json!({
             "a": [1, 2.5, -3], "b": true, "c": null, "name": "q\"uote\n\u{1}",
             "long": ["x".repeat(40), "y".repeat(40)],

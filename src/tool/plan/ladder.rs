@@ -361,6 +361,7 @@ impl<'a> Ladder<'a> {
         let mut rung = self.rung("torch", argv, artifacts);
         rung.success.files = vec![trace];
         rung.loses = match self.request.mode {
+            _ if self.facts.gpus.is_empty() => "everything of the GPU: it runs on the CPU",
             Mode::Ncu => "hardware counters: operators and times of kernels remain",
             _ => "calls of other libraries: torch's profiler sees torch and its kernels",
         }

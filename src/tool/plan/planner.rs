@@ -387,6 +387,14 @@ impl<'a> Planner<'a> {
     }
 
     fn on_cpu(&mut self, target: &KernelTarget<'_>, again: bool) {
+        // torch's profiler makes everything slower: time and check come first.
+        if self.request.mode == Mode::Torch && !again {
+            let (argv, artifacts) = self.jobs.usual("cpu", &[], "time");
+            let mut rung = plain_rung("cpu", argv, artifacts);
+            rung.loses = "the GPU".to_owned();
+            let name = &target.spec.name;
+            self.step("time", format!("check and measure {name} on the CPU"), false, vec![rung]);
+        }
         let runnable = self.has_step("reference") || again || self.jobs.is_python();
         if runnable && let Ok(()) = self.profile(Vec::new()) {
             return;

@@ -1,0 +1,346 @@
+# --- jobs -------------------------------------------------------------------------------------
+
+
+def prepared(data_set):
+    with JOURNAL.enter("setup", data_set):
+        return Kernel(data_set)
+
+
+def warm_up(kernel, calls):
+    with JOURNAL.enter("warmup", kernel.data_set):
+        for _ in range(calls):
+            kernel.restore()
+            call(kernel)
+        synchronize()
+
+
+def verify(kernel):
+    """Two calls on the same data, each into its own poison."""
+    with JOURNAL.enter("verify", kernel.data_set):
+        runs = []
+        for pattern in (0, 1):
+            kernel.restore(pattern)
+            outputs = call(kernel)
+            synchronize()
+            kernel.check_shapes(outputs)
+            runs.append([(name, g, copied(t)) for name, g, t in outputs])
+        first, second = runs
+        equal = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(first, second))
+        checked, problem = [], checked_by_task(kernel, first)
+        for i, (name, group, got) in enumerate(first):
+            left = unwritten(got, second[i][2])
+            if kernel.expected is None:
+                continue
+            wanted = kernel.expected[i][2]
+            bad, most_abs, most_rel = (x.item() for x in difference(got, wanted))
+            entry = {"name": name, "group": group, "elements": got.numel(), "mismatches": bad,
+                     "unwritten": left, "max_abs_error": most_abs, "max_rel_error": most_rel}
+            if bad:
+                entry["first_mismatch"] = first_mismatch(got, wanted)
+            checked.append(entry)
+        changed = kernel.changed_inputs()
+        passed = not problem and not changed and all(not c["unwritten"] and passes(c["mismatches"], c["elements"]) for c in checked)
+        JOURNAL.record(kernel.data_set, correctness={"passed": passed, "outputs": checked, "bit_equal": equal, "changed_inputs": changed})
+        if kernel.expected is None:
+            JOURNAL.gap("the kernel has no reference: its values were not checked")
+    verdict = "right" if passed else problem or (f"input `{changed[0]}` was changed" if changed else "wrong values")
+    if kernel.expected is None and passed:
+        verdict = "nothing to compare with"
+    print(f"verify {kernel.data_set['name']}: {verdict}", flush=True)
+    return None if passed else Fault("wrong_result", f"the kernel is wrong on `{kernel.data_set['name']}`: {verdict}")
+
+
+def checked_by_task(kernel, outputs):
+    """What the task's own check says: nothing when it is content."""
+    check = getattr(kernel.reference_module, "check_implementation", None)
+    if not kernel.popcorn or not callable(check):
+        return ""
+    given = [t for _, _, t in outputs]
+    said = blamed(lambda: check(kernel.data, given[0] if len(given) == 1 else type(given)(given)), "check_implementation", "reference")
+    if isinstance(said, tuple):
+        good, text = said[0], str(said[1])
+    else:
+        good, text = (said, "") if isinstance(said, bool) else (not said, str(said or ""))
+    return "" if good else f"`check_implementation` refuses it: {text.strip() or 'it does not say why'}"
+
+
+class Watch:
+    """Compares timed outputs on the device, without waiting for it."""
+
+    def __init__(self):
+        self.bad, self.calls, self.worst = None, 0, None
+
+    def see(self, kernel, outputs):
+        if kernel.expected is None:
+            return
+        for (name, _, got), (_, _, wanted) in zip(outputs, kernel.expected):
+            bad, _, _ = difference(got, wanted)
+            over = (bad - CASE.get("tolerance", {}).get("mismatch_fraction", 0.0) * got.numel()).clamp(min=0)
+            self.bad = over if self.bad is None else self.bad + over
+        self.calls += 1
+
+    def judge(self, kernel):
+        if self.bad is not None and self.bad.item() > 0:
+            raise Fault("wrong_result", f"a timed call on `{kernel.data_set['name']}` gave wrong values, {int(self.bad.item())} over {self.calls} calls, where the check before was content")
+
+
+def flush_buffer():
+    if not TIMING.get("flush_l2", True) or DEVICE != "cuda":
+        return None
+    # Twice its size: a write of just its size need not replace every line.
+    size = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
+    return torch.empty(max(2 * size, 1 << 20), dtype=torch.uint8, device=DEVICE)
+
+
+def reset_persisting_l2():
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache()
+
+
+def works_elsewhere(kernel):
+    """Whether the GPU is still busy after the events of a call: it works on a stream of its own."""
+    late, took = [], []
+    for _ in range(5):
+        kernel.restore()
+        torch.cuda.synchronize()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call(kernel)
+        end.record()
+        end.synchronize()
+        begin = time.perf_counter_ns()
+        torch.cuda.synchronize()
+        late.append(time.perf_counter_ns() - begin)
+        took.append(start.elapsed_time(end) * 1e6)
+    return median(late) > max(50_000.0, 0.2 * median(took))
+
+
+def matrix_rate(dtype):
+    """The best rate of large matrix products, in FLOP/s: a peak where no datasheet tells one."""
+    size = 8192 if DEVICE == "cuda" else 1024
+    a, b = (torch.ones(size, size, dtype=dtype, device=DEVICE) for _ in range(2))
+    best, until = math.inf, time.perf_counter() + 1.0
+    while time.perf_counter() < until:
+        synchronize()
+        begin = time.perf_counter()
+        a @ b
+        synchronize()
+        best = min(best, time.perf_counter() - begin)
+    return 2.0 * size**3 / best
+
+
+def rate_of_model():
+    """Beside the model's own times, once."""
+    model = JOURNAL.report.get("model")
+    dtype = model and getattr(torch, model.get("dtype") or "", None)
+    if dtype is not None and "matmul_flops_per_s" not in model:
+        with contextlib.suppress(RuntimeError):
+            model["matmul_flops_per_s"] = matrix_rate(dtype)
+
+
+def enqueue_cycles(kernel):
+    """Clock cycles that keep the GPU busy while the host enqueues a call, so that the time between
+    the events holds no latency of one launch. A call of many launches is not covered whole: what
+    the GPU waits for in between is its own time."""
+    took = []
+    for _ in range(5):
+        kernel.restore()
+        synchronize()
+        begin = time.perf_counter_ns()
+        call(kernel)
+        took.append(time.perf_counter_ns() - begin)
+    synchronize()
+    return int(min(median(took), 200_000.0) * 2)
+
+
+def timed(kernel, clock, flush, nvml):
+    """Samples of one data set by CUDA events or the host's clock."""
+    on_cpu = DEVICE == "cpu"
+    least, seconds = TIMING.get("min_iters", 30), TIMING.get("max_seconds", 10.0)
+    sampling, watch = Sampling(min(least, 5) if on_cpu else least, min(seconds, 2.0) if on_cpu else seconds), Watch()
+    batch, number, overhead = 1, 0, None
+    if clock == "events":
+        pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(64)]
+        for start, end in pairs[:25]:
+            start.record()
+            end.record()
+        torch.cuda.synchronize()
+        overhead = median([start.elapsed_time(end) * 1e6 for start, end in pairs[:25]])
+        hold = enqueue_cycles(kernel)
+    with JOURNAL.enter("timed", kernel.data_set):
+        while (wanted := sampling.wanted()) > 0:
+            # A batch keeps the GPU busy for about 50 ms, so that readings fall within it.
+            if sampling.samples and clock == "events" and not ENTRY.get("fresh"):
+                batch = max(1, min(64, int(50e6 / max(median(sampling.samples), 1.0))))
+            batch = min(batch, wanted)
+            taken = []
+            for i in range(batch):
+                number += 1
+                if ENTRY.get("fresh"):
+                    kernel.fill(SEED + SEED_STEP * number)
+                kernel.restore()
+                if flush is not None:
+                    reset_persisting_l2()
+                    flush.zero_()
+                if clock == "events":
+                    torch.cuda._sleep(hold)
+                    pairs[i][0].record()
+                    outputs = call(kernel)
+                    pairs[i][1].record()
+                else:
+                    synchronize()
+                    begin = time.perf_counter_ns()
+                    outputs = call(kernel)
+                    synchronize()
+                    taken.append(float(time.perf_counter_ns() - begin))
+                watch.see(kernel, outputs)
+                del outputs
+            reading = nvml and nvml.reading(len(sampling.samples))
+            synchronize()
+            if clock == "events":
+                taken = [start.elapsed_time(end) * 1e6 for start, end in pairs[:batch]]
+            sampling.samples += taken
+            if reading:
+                sampling.clocks.append(reading)
+            watch.judge(kernel)
+    timing = sampling.finish("events" if clock == "events" else "host", flush is not None, watch.calls, overhead)
+    JOURNAL.record(kernel.data_set, timing=timing)
+    print(f"{JOURNAL.report['job']} {kernel.data_set['name']}: median {timing['median_ns'] / 1e3:.3f} us, "
+          f"{timing['samples']} samples, {watch.calls} outputs compared", flush=True)
+
+
+def job_verify(_):
+    faults = [verify(prepared(data_set)) for data_set in CASE["data_sets"]]
+    for fault in filter(None, faults):
+        raise fault
+
+
+def job_time(asked):
+    nvml, flush = Nvml(JOURNAL.report["device"]["uuid"]), flush_buffer()
+    for i, data_set in enumerate(CASE["data_sets"]):
+        kernel = prepared(data_set)
+        warm_up(kernel, asked.warmup)
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < 0.2:
+            warm_up(kernel, 1)
+        reading = nvml.reading(0) if i == 0 else None
+        for reason in (reading or {}).get("throttle", []):
+            JOURNAL.warn("thermal_limit" if "thermal" in reason else "power_limit", f"the GPU is held back: {reason}")
+        if asked.strict and JOURNAL.report["warnings"]:
+            raise Fault("host_unfit", "the host is not fit to measure on: " + "; ".join(w["text"] for w in JOURNAL.report["warnings"]))
+        clock = "host" if asked.host_clock else "events"
+        if clock == "events" and works_elsewhere(kernel):
+            JOURNAL.gap(f"`{data_set['name']}`: the GPU is busy after the events around a call: the kernel works on a stream of its own, so the host's clock timed it")
+            clock = "host"
+        timed(kernel, clock, flush, nvml)
+        rate_of_model()
+
+
+def job_once(asked):
+    for data_set in CASE["data_sets"]:
+        kernel = prepared(data_set)
+        warm_up(kernel, asked.warmup)
+        kernel.restore()
+        synchronize()
+        with JOURNAL.enter("timed", data_set):
+            call(kernel)
+            synchronize()
+        print(f"once {data_set['name']}: called", flush=True)
+
+
+def job_torch(asked):
+    kernels = []
+    for data_set in CASE["data_sets"]:
+        kernels.append(prepared(data_set))
+        warm_up(kernels[-1], max(asked.warmup, 1))
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if DEVICE == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
+        RANGES.annotate = True
+        for kernel in kernels:
+            with JOURNAL.enter("timed", kernel.data_set):
+                for _ in range(TRACED_CALLS):
+                    call(kernel)
+                    synchronize()
+        RANGES.annotate = False
+    profiler.export_chrome_trace(asked.trace or "torch.trace.json")
+    print(f"torch: {TRACED_CALLS} calls of each data set traced", flush=True)
+
+
+def job_cpu(asked):
+    faults = []
+    for data_set in CASE["data_sets"]:
+        kernel = prepared(data_set)
+        warm_up(kernel, min(asked.warmup, 1))
+        faults.append(verify(kernel))
+        if faults[-1] is None:
+            timed(kernel, "host", None, None)
+            rate_of_model()
+    if "triton" in sys.modules:
+        JOURNAL.gap("Triton's kernels ran in its interpreter: what they compute is checked, their time says nothing")
+    for fault in filter(None, faults):
+        raise fault
+
+
+def open_device(job):
+    """Where tensors lie. Without a GPU only `cpu` and `torch` have something to do."""
+    if job == "cpu" or not torch.cuda.is_available():
+        if job not in ("cpu", "torch"):
+            raise Fault("no_driver", "torch sees no GPU: " + (f"it is built for CUDA {torch.version.cuda}" if torch.version.cuda else "it is built without CUDA"))
+        # Triton compiles for GPUs alone, but can be interpreted.
+        os.environ["TRITON_INTERPRET"] = "1"
+        return "cpu"
+    torch.cuda.init()
+    facts = torch.cuda.get_device_properties(0)
+    uuid = str(getattr(facts, "uuid", ""))
+    JOURNAL.report["device"] = {
+        "name": facts.name, "uuid": uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}",
+        "compute_capability": [facts.major, facts.minor],
+        "cuda_version": torch._C._cuda_getDriverVersion(), "memory_bytes": facts.total_memory,
+        "l2_bytes": getattr(facts, "L2_cache_size", 0), "sms": facts.multi_processor_count,
+    }
+    return "cuda"
+
+
+def work(asked):
+    global torch, DEVICE
+    try:
+        import torch
+    except ImportError as error:
+        raise Fault("load", f"this Python has no torch that loads ({sys.executable}): {error}") from error
+    with JOURNAL.enter("setup"):
+        DEVICE = open_device(asked.job)
+        print(f"harness.py: {asked.job} {CASE['kernel']} on {JOURNAL.report.get('device', {}).get('name', 'the CPU')}, torch {torch.__version__}", flush=True)
+    if RANGES.nvtx is None:
+        JOURNAL.gap("there is no NVTX library, so tools see no ranges: the package nvidia-nvtx has it")
+    with torch.no_grad():
+        {"verify": job_verify, "time": job_time, "once": job_once, "torch": job_torch, "cpu": job_cpu}[asked.job](asked)
+
+
+def main():
+    global RANGES, JOURNAL
+    asked = options()
+    sys.modules["rgpu_harness"] = sys.modules[__name__]
+    RANGES, JOURNAL = Ranges(asked.ranges), Journal(asked.job, asked.out)
+    fault = None
+    try:
+        work(asked)
+    except Fault as error:
+        fault = error
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+    except Exception as error:
+        traceback.print_exc()
+        # What is not the user's code is ours, unless torch itself gave up.
+        fault = fault_of(error, ENTRY.get("function", "the kernel"), "internal") if "torch" in globals() else Fault("internal", str(error))
+    JOURNAL.write(fault)
+    if fault:
+        print(f"error: {fault.text}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        # A context that has faulted may not unwind.
+        os._exit(STATUS.get(fault.kind, 70))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+# --- the kernel -------------------------------------------------------------------------------
+
+
+def load(path):
+    """A module of the user's, with its folder first on sys.path."""
+    path = os.path.join(HERE, path)
+    name = os.path.splitext(os.path.basename(path))[0]
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == path:
+        return known
+    folder = os.path.dirname(path)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if importlib.util.find_spec("task") is None:
+        stub = types.ModuleType("task")
+        stub.input_t = stub.output_t = object
+        sys.modules["task"] = stub
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise Fault("load", f"`{os.path.basename(path)}` imports `{error.name}`, which this Python has not ({sys.executable})") from error
+    return module
+
+
+def function_of(module, name):
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise Fault("load", f"`{os.path.basename(module.__file__)}` has no function `{name}`")
+    return function
+
+
+def parameters(function):
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise Fault("bad_case", f"the parameters of `{function}` cannot be seen: {error}") from error
+
+
+def bind(function, values):
+    """The values that a function's parameters name."""
+    chosen = {}
+    for name, parameter in parameters(function).items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if name in values:
+            chosen[name] = values[name]
+        elif parameter.default is parameter.empty:
+            known = "`, `".join(sorted(values))
+            raise Fault("bad_case", f"`{function.__name__}` takes `{name}`, and nothing has that name; there are `{known}`")
+    return chosen
+
+
+def tensors(value):
+    """Every tensor inside tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for inner in value for t in tensors(inner)] if isinstance(value, (tuple, list)) else []
+
+
+def copied(value):
+    """The same with every tensor in memory of its own; strides stay."""
+    if isinstance(value, torch.Tensor):
+        twin = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+        return twin.copy_(value)
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(copied(inner) for inner in value) if not hasattr(value, "_fields") else type(value)(*map(copied, value))
+    return value
+
+
+def sizes(data_set):
+    """The size variables: numbers, or with several groups tuples over the groups."""
+    rows = [group.get("sizes", []) for group in data_set["groups"]]
+    grouped = ENTRY.get("grouped", False)
+    names = data_set.get("vars", [])
+    values = {n: tuple(row[i] for row in rows) if grouped else rows[0][i] for i, n in enumerate(names)}
+    values["problem_sizes"] = [tuple(row) for row in rows]
+    values["g"] = values["groups"] = len(rows)
+    return values
+
+
+class Kernel:
+    """The entry and its reference, bound to one data set."""
+
+    def __init__(self, data_set):
+        self.data_set = data_set
+        module = load(ENTRY["file"])
+        self.function = function_of(module, ENTRY["function"])
+        self.reference_module = load(REFERENCE["file"]) if REFERENCE else module
+        self.reference = function_of(self.reference_module, REFERENCE["function"]) if REFERENCE else None
+        self.popcorn = not data_set["groups"][0].get("args")
+        self.extras = {**settings(), **sizes(data_set), "seed": SEED, "device": DEVICE}
+        self.prepare(module)
+        self.fill(SEED)
+
+    def prepare(self, module):
+        """What happens once: the model is built, kernels are compiled ahead."""
+        start = time.perf_counter_ns()
+        done = False
+        if ENTRY.get("prepare"):
+            build = function_of(module, ENTRY["prepare"])
+            torch.manual_seed(SEED)
+            self.extras["model"] = blamed(lambda: build(**bind(build, self.extras)), build.__name__)
+            done = True
+        if self.popcorn and callable(getattr(module, "compile_kernel", None)):
+            blamed(lambda: module.compile_kernel(self.extras["problem_sizes"]), "compile_kernel")
+            done = True
+        if done:
+            synchronize()
+            JOURNAL.record(self.data_set, prepare_ns=float(time.perf_counter_ns() - start))
+        model = self.extras.get("model")
+        if isinstance(model, torch.nn.Module):
+            counts = {}
+            for parameter in model.parameters():
+                counts[parameter.dtype] = counts.get(parameter.dtype, 0) + parameter.numel()
+            most = max(counts, key=counts.get) if counts else None
+            JOURNAL.report.setdefault("model", {}).update(
+                parameters=sum(counts.values()), dtype=str(most).replace("torch.", "") if most else None)
+
+    def fill(self, seed):
+        """The data, and what is expected of it. `fixed` are the contents that come back before
+        each call, by tensor."""
+        if self.popcorn:
+            self.fill_popcorn(seed)
+        else:
+            self.fill_args(seed)
+
+    def fill_args(self, seed):
+        groups = self.data_set["groups"]
+        values, self.outs, self.inouts, self.inputs = {}, [], [], []
+        for position, arg in enumerate(groups[0]["args"]):
+            made = [self.argument(group["args"][position], g, position, seed) for g, group in enumerate(groups)]
+            values[arg["name"]] = made if len(groups) > 1 else made[0]
+            for g, value in enumerate(made):
+                kind = {"out": self.outs, "inout": self.inouts, "in": self.inputs}.get(arg["role"])
+                if kind is not None:
+                    kind.append((arg["name"], g, value))
+        expected = None
+        if self.reference:
+            mine = {**self.extras, **copied(values), "seed": seed}
+            expected = self.results(self.reference, mine)
+        self.fixed = [(value, value.clone()) for _, _, value in self.inouts]
+        self.kept = [(name, value, value.clone()) for name, _, value in self.inputs]
+        self.values = {**self.extras, **values, "seed": seed}
+        self.bound = bind(self.function, self.values)
+        self.poisoned = [value for name, _, value in self.outs if name in self.bound]
+        # A function that returns its outputs gets them from torch's allocator, which hands out
+        # what was freed last: that is poisoned in their place.
+        self.like = [value for name, _, value in self.outs if name not in self.bound]
+        self.expected = expected
+
+    def argument(self, arg, group, position, seed):
+        if arg["role"] == "scalar":
+            return arg["value"]
+        if arg["role"] == "out":
+            return torch.empty(shape(arg), dtype=getattr(torch, DTYPES[arg["dtype"]]), device=DEVICE)
+        return contents(arg, group, position, seed)
+
+    def fill_popcorn(self, seed):
+        generate = function_of(self.reference_module, "generate_input")
+        values = {**self.extras, "seed": seed}
+        torch.manual_seed(seed)
+        self.data = blamed(lambda: generate(**bind(generate, values)), "generate_input", "reference")
+        mine = {**values, "data": copied(self.data)}
+        self.expected = self.results(self.reference, mine) if self.reference else None
+        self.values = {**values, "data": self.data}
+        self.bound = bind(self.function, self.values) if "data" in parameters(self.function) else None
+        self.poisoned, self.like, self.fixed = [], [], []
+        self.kept = [(f"data[{i}]", t, t.clone()) for i, t in enumerate(tensors(self.data))]
+        self.find_outputs()
+
+    def find_outputs(self):
+        """Outputs that lie in `data` are poisoned before each call, where the reference shows that
+        nothing reads them; other tensors of `data` must stay as they are."""
+        results = [value for _, _, value in self.call_once()]
+        synchronize()
+        places = {t.untyped_storage().data_ptr() for t in results}
+        inside = [t for t in tensors(self.data) if t.untyped_storage().data_ptr() in places]
+        self.kept = [entry for entry in self.kept if entry[1].untyped_storage().data_ptr() not in places]
+        if inside and self.reference:
+            twin = copied(self.data)
+            for mine, theirs in zip(tensors(self.data), tensors(twin)):
+                if any(mine is t for t in inside):
+                    poison(theirs, 0)
+            again = self.results(self.reference, {**self.values, "data": twin})
+            same = all(torch.equal(raw(a), raw(b)) for (_, _, a), (_, _, b) in zip(again, self.expected))
+            self.poisoned = inside if same else []
+            if not same:
+                self.fixed = [(t, t.clone()) for t in inside]
+        if not inside:
+            self.like = results
+
+    def results(self, function, values):
+        chosen = bind(function, values) if not self.popcorn or "data" in parameters(function) else None
+        call = (lambda: function(**chosen)) if chosen is not None else (lambda: function(values["data"]))
+        given = blamed(call, function.__name__, "reference")
+        names = chosen or {}
+        mine = [] if self.popcorn else [(n, g, values[n][g] if isinstance(values[n], list) else values[n]) for n, g, _ in self.inouts]
+        return self.named(given, names, mine, {n: values.get(n) for n in names})
+
+    def named(self, given, names, inouts, passed):
+        """Outputs as (name, group, tensor): those passed in, those changed in place, and those
+        that were returned, in the order of the arguments."""
+        if self.popcorn:
+            found = tensors(given)
+            if not found:
+                raise Fault("wrong_result", "no tensor was returned")
+            return [("output" if len(found) == 1 else f"output{i}", 0, t) for i, t in enumerate(found)]
+        pick = lambda name, g: passed[name][g] if isinstance(passed[name], list) else passed[name]
+        outs = [(name, g, pick(name, g)) for name, g, _ in self.outs if name in names]
+        returned = [(name, g) for name, g, _ in self.outs if name not in names]
+        found = tensors(given) if returned else []
+        if len(found) != len(returned):
+            raise Fault("wrong_result", f"{len(found)} tensors were returned, but kernel.toml has {len(returned)} outputs that are no parameters")
+        return outs + list(inouts) + [(name, g, t) for (name, g), t in zip(returned, found)]
+
+    def call_once(self):
+        given = self.function(**self.bound) if self.bound is not None else self.function(self.data)
+        inouts = [] if self.popcorn else self.inouts
+        return self.named(given, self.bound or {}, inouts, self.values)
+
+    def restore(self, pattern=0):
+        """Before a call: what it changes is as it was, what it writes is poisoned."""
+        for tensor, before in self.fixed:
+            tensor.copy_(before)
+        for tensor in self.poisoned:
+            poison(tensor, pattern)
+        twins = [torch.empty_like(t) for t in self.like]
+        for tensor in twins:
+            poison(tensor, pattern)
+        del twins
+
+    def check_shapes(self, outputs):
+        for (name, _, got), (_, _, wanted) in zip(outputs, self.expected or []):
+            if tuple(got.shape) != tuple(wanted.shape):
+                raise Fault("wrong_result", f"`{name}` has the shape {tuple(got.shape)}, expected {tuple(wanted.shape)}")
+        declared = {(name, g): t for name, g, t in self.outs} if not self.popcorn else {}
+        for name, g, got in outputs:
+            wanted = declared.get((name, g))
+            if wanted is not None and (got.shape != wanted.shape or got.dtype != wanted.dtype):
+                raise Fault("wrong_result", f"`{name}` is {got.dtype} of shape {tuple(got.shape)}, but kernel.toml says {wanted.dtype} of shape {tuple(wanted.shape)}")
+
+    def changed_inputs(self):
+        return [name for name, now, before in self.kept if not torch.equal(raw(now), raw(before))]
+
+
+def settings():
+    """`[model]` as parameters; its dtype as torch's."""
+    model = dict(ENTRY.get("model", {}))
+    if isinstance(model.get("dtype"), str):
+        dtype = getattr(torch, model["dtype"], None)
+        if not isinstance(dtype, torch.dtype):
+            raise Fault("bad_case", f"torch has no dtype `{model['dtype']}`")
+        model["dtype"] = dtype
+    return model
+
+
+def blamed(call, name, kind="host_entry"):
+    """Calls code of the user's; what it raises becomes a Fault that names it."""
+    try:
+        return call()
+    except Fault:
+        raise
+    except Exception as error:
+        raise fault_of(error, name, kind) from error
+
+
+def fault_of(error, name, kind="host_entry"):
+    text = str(error).strip().splitlines() or [""]
+    if isinstance(error, torch.OutOfMemoryError):
+        return Fault("out_of_memory", text[0])
+    if isinstance(error, ModuleNotFoundError):
+        return Fault("load", f"`{name}` needs `{error.name}`, which this Python has not ({sys.executable})")
+    if "illegal memory access" in str(error):
+        return Fault("illegal_access", text[0])
+    if type(error).__module__.startswith("triton"):
+        kind = "compile" if "ompil" in type(error).__name__ else kind
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if f.filename.startswith(os.path.join(HERE, "src"))]
+    place = f" at {os.path.relpath(inside[-1].filename, os.path.join(HERE, 'src'))}:{inside[-1].lineno}" if inside else ""
+    return Fault(kind, f"`{name}` raised {type(error).__name__}: {text[0]}{place}")
+
+
+def call(kernel):
+    return blamed(kernel.call_once, ENTRY["function"])
+
+
+def synchronize():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()

@@ -1,0 +1,61 @@
+//! What a model did: its stages with their rates, and the operators that took the time.
+
+use super::Page;
+use crate::model::Profile;
+use crate::report::quantity::{duration, per_second, percent};
+use crate::report::text::short_name;
+use crate::report::{Align, Grid};
+
+/// Operators shown at most; operators.md has all.
+const SHOWN: usize = 8;
+
+pub(super) fn stages(page: &mut Page<'_>, profile: &Profile) {
+    page.table("stages", table(profile, str::to_owned));
+}
+
+/// One row a stage; `text` makes foreign names fit for where they are shown.
+pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String) -> Grid {
+    let several = profile.stages.iter().any(|stage| stage.case != profile.stages[0].case);
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("stage", Align::Left),
+        ("times", Align::Right),
+        ("mean", Align::Right),
+        ("clock", Align::Left),
+        ("rate", Align::Right),
+        ("MFU", Align::Right),
+    ]);
+    for stage in &profile.stages {
+        grid.row([
+            if several { text(&stage.case) } else { String::new() },
+            text(&stage.region),
+            stage.instances.to_string(),
+            duration(stage.mean_ns),
+            stage.clock.clone(),
+            stage.flops_per_s.map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
+            stage.utilization.as_ref().map(|u| percent(u.percent)).unwrap_or_default(),
+        ]);
+    }
+    grid.without_empty_columns()
+}
+
+/// The operators that took the most time of their own.
+pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
+    let mut grid = Grid::new(&[
+        ("operator", Align::Left),
+        ("calls", Align::Right),
+        ("own GPU", Align::Right),
+        ("own host", Align::Right),
+        ("longest kernel", Align::Left),
+    ]);
+    for o in profile.operators.iter().take(SHOWN) {
+        grid.row([
+            short_name(&o.name),
+            o.calls.to_string(),
+            o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
+            duration(o.host_self_ns as f64),
+            o.kernels.first().map(|k| short_name(&k.kernel)).unwrap_or_default(),
+        ]);
+    }
+    page.table("operators", grid.without_empty_columns());
+}

@@ -1,0 +1,96 @@
+//! A model as it was built, and the stages that it marks with NVTX regions.
+
+use rgpu_case::{DataSet, ModelReport, Number, Setting};
+
+use crate::kernel::{KernelSpec, ModelSpec};
+use crate::model::profile::ModelInfo;
+use crate::model::{Region, Stage};
+
+/// Where our own ranges put a kernel's: the phase, inside it the case.
+const TIMED: &str = "rgpu@timed";
+
+/// What kernel.toml says, and what was counted once it was built.
+pub(super) fn model(spec: &ModelSpec, built: &ModelReport) -> ModelInfo {
+    let text = |setting: &Setting| match setting {
+        Setting::Bool(flag) => flag.to_string(),
+        Setting::Number(Number::Int(number)) => number.to_string(),
+        Setting::Number(Number::Float(number)) => number.to_string(),
+        Setting::Text(text) => text.clone(),
+    };
+    ModelInfo {
+        name: spec.name.clone(),
+        variant: spec.variant.clone(),
+        dtype: built.dtype.clone().unwrap_or_else(|| spec.dtype.clone()),
+        parameters: built.parameters,
+        settings: spec.settings.iter().map(|(name, s)| (name.clone(), text(s))).collect(),
+        matmul_flops_per_s: built.matmul_flops_per_s,
+    }
+}
+
+/// The stages of a kernel that has a model, or counts the work of regions.
+pub(super) fn stages(regions: &[Region], data_sets: &[DataSet], spec: &KernelSpec) -> Vec<Stage> {
+    if spec.model.is_none() && spec.work.regions.is_empty() {
+        return Vec::new();
+    }
+    regions.iter().filter_map(|region| stage(region, data_sets)).collect()
+}
+
+fn stage(region: &Region, data_sets: &[DataSet]) -> Option<Stage> {
+    let [phase, case, .., own] = region.path.as_slice() else { return None };
+    let case = case.strip_prefix("rgpu@").unwrap_or(case);
+    let set = data_sets.iter().find(|set| set.range_name() == case && phase == TIMED)?;
+    if region.path.len() < 3 {
+        return None;
+    }
+    let instances = region.instances.filter(|n| *n > 0)?;
+    let (total, clock) = match (region.gpu_ns.filter(|ns| *ns > 0), region.host_ns) {
+        (Some(gpu), _) => (gpu, "gpu"),
+        (None, Some(host)) => (host, "host"),
+        (None, None) => return None,
+    };
+    let mean_ns = total as f64 / instances as f64;
+    let flops = set.region_flops.get(own).copied();
+    Some(Stage {
+        case: set.name.clone(),
+        region: own.clone(),
+        instances,
+        mean_ns,
+        clock: clock.to_owned(),
+        flops,
+        flops_per_s: flops.filter(|_| mean_ns > 0.0).map(|flops| flops * 1e9 / mean_ns),
+        utilization: None,
+        from: region.from.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_of_the_models_own_inside_the_timed_phase_is_a_stage() {
+        let set: DataSet = serde_json::from_value(serde_json::json!({
+            "name": "n=1,m=2", "groups": [], "region_flops": { "LLM@prefill": 6e9 },
+        }))
+        .unwrap();
+        let region = |path: &[&str], gpu_ns| Region {
+            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            instances: Some(3),
+            host_ns: Some(9_000),
+            gpu_ns,
+            ..Region::default()
+        };
+        let sets = [set];
+        let case = "rgpu@n=1 m=2";
+        for path in [&[TIMED][..], &[TIMED, case], &["rgpu@warmup", case, "LLM@prefill"]] {
+            assert_eq!(stage(&region(path, None), &sets), None, "{path:?}");
+        }
+        let host = stage(&region(&[TIMED, case, "LLM@prefill"], None), &sets).unwrap();
+        assert_eq!((host.mean_ns, host.clock.as_str()), (3_000.0, "host"));
+        assert_eq!((host.case.as_str(), host.flops_per_s), ("n=1,m=2", Some(2e15)));
+        let inner = region(&[TIMED, case, "LLM@decode_all", "LLM@decode_step"], Some(600));
+        let gpu = stage(&inner, &sets).unwrap();
+        assert_eq!((gpu.region.as_str(), gpu.mean_ns), ("LLM@decode_step", 200.0));
+        assert_eq!((gpu.clock.as_str(), gpu.flops), ("gpu", None));
+    }
+}
