@@ -23,11 +23,8 @@ pub mod regions;
 pub mod sanitizer;
 pub mod selection;
 pub mod speed_of_light;
-<<<<<<< HEAD
-pub mod tally;
-=======
 pub mod stage;
->>>>>>> 23befb1 (Tell a model's stages with their rates and MFU, and of kernels in Python in the READMEs)
+pub mod tally;
 pub mod timeline;
 pub mod trace;
 
@@ -44,10 +41,7 @@ pub use profile::Profile;
 pub use regions::RegionsDocument;
 pub use selection::Selection;
 pub use speed_of_light::{SpeedOfLight, Utilization};
-<<<<<<< HEAD
-pub use tally::Tally;
-=======
 pub use stage::Stage;
->>>>>>> 23befb1 (Tell a model's stages with their rates and MFU, and of kernels in Python in the READMEs)
+pub use tally::Tally;
 pub use timeline::{Region, Timeline};
 pub use trace::Trace;

@@ -9,11 +9,8 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::job::{HostFile, JobEnd, cancelled};
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
-<<<<<<< HEAD
 use super::region_filter::keep_regions;
-=======
 use super::{outcome, stages};
->>>>>>> 23befb1 (Tell a model's stages with their rates and MFU, and of kernels in Python in the READMEs)
 use crate::analysis::{self, Thresholds};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::import::case_report::RunnerFailure;

@@ -392,7 +392,6 @@ def compare(s):
     s.rgpu("compare", "compare-one", "compare-two")
 
 
-<<<<<<< HEAD
 def exec_(s):
     snippets = Path(__file__).parent / "snippets"
     run = ["exec", "--remote", REMOTE, "--gpus", "1"]
@@ -430,7 +429,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, exec_, cutlink)}
-=======
-PARTS = {f.__name__: f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, python, cutlink)}
->>>>>>> 23befb1 (Tell a model's stages with their rates and MFU, and of kernels in Python in the READMEs)
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, exec_, python, cutlink)}
