@@ -127,7 +127,7 @@ fn a_plan_whose_secrets_have_no_values_is_refused() {
     let secret = plan("j", json!({"secrets": ["T"], "steps": [sh("main", "echo $T")]}));
     client.submit_with(&secret, json!({"U": "other"}), 0);
     assert_eq!(client.refusal(), ("submit".into(), "no_secrets".into()));
-    client.submit_with(&secret, json!({"T": "token"}), 0);
+    client.submit_with(&secret, json!({"T": "the-token"}), 0);
     assert_eq!(client.story().stdout("main"), "***\n");
 }
 
