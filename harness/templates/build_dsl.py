@@ -71,7 +71,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def is_asked_by_user(self):
         frame = sys._getframe(2)
-        while frame is not None and "importlib" in frame.f_code.co_filename:
+        while frame is not None and frame.f_code.co_filename.startswith("<"):
             frame = frame.f_back
         return frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(self.folder + os.sep)
 
@@ -187,6 +187,7 @@ def main():
             "traceback": re.sub(r"\x1b\[[0-9;]*m", "", traceback.format_exc()),
         }
         traceback.print_exc()
+        print(f"build_dsl: {type(error).__name__}: {words(error).splitlines()[0]}", file=sys.stderr)
     try:
         backend.collect(build)
     finally:

@@ -26,8 +26,10 @@ pub(super) struct Raised {
     pub(super) traceback: String,
 }
 
-/// Lines of an exception that are shown; the rest is in the log.
-const SHOWN: usize = 24;
+/// Lines of the user's frames that are shown; the rest is in `traceback.txt`.
+const FRAMES: usize = 12;
+/// Lines of the exception's own words.
+const WORDS: usize = 12;
 
 impl DslRecord {
     pub(super) fn read(folder: &RunFolder) -> Self {
@@ -38,31 +40,38 @@ impl DslRecord {
 }
 
 impl Raised {
-    /// The exception as a user sees it: where in the user's files, then the first cause's words.
-    pub(super) fn shown(&self, expect: &Expectations) -> String {
+    /// The exception as a user sees it: where in the user's files, what MLIR said (`log`), then
+    /// the first cause's words.
+    pub(super) fn shown(&self, expect: &Expectations, log: &str) -> String {
         let traceback = expect.localize(&self.traceback);
+        let users = |line: &str| {
+            let here = expect.sources.iter().map(|s| format!("File \"{}\"", s.here.display()));
+            here.into_iter().any(|file| line.contains(&file))
+        };
         let mut lines: Vec<&str> = Vec::new();
         let mut all = traceback.lines().peekable();
         while let Some(line) = all.next() {
-            let is_users = expect
-                .sources
-                .iter()
-                .any(|source| line.contains(&format!("File \"{}\"", source.here.display())));
-            if is_users {
-                lines.push(line.trim_end());
+            if users(line) && !lines.contains(&line) {
+                lines.push(line);
                 // The line of code and its marks stand below.
                 while let Some(below) = all.next_if(|below| below.starts_with("    ")) {
-                    lines.push(below.trim_end());
+                    lines.push(below);
                 }
             }
         }
-        let first = self.chain.first();
+        let skip = lines.len().saturating_sub(FRAMES);
+        let mut lines: Vec<String> = lines.drain(skip..).map(|l| l.trim_end().to_owned()).collect();
+        // The exception may only say that an operation could not be made.
+        let of_mlir = log.lines().filter(|l| l.starts_with("loc(") && l.contains("error: "));
+        lines.extend(of_mlir.take(2).map(str::to_owned));
+        // An exit is no cause.
+        let first = self.chain.iter().find(|link| link.class != "SystemExit");
         let (class, message) =
             first.map_or((&self.class, &self.message), |link| (&link.class, &link.message));
         let message = expect.localize(message);
-        let words = format!("{class}: {message}");
-        lines.extend(words.lines());
-        let skip = lines.len().saturating_sub(SHOWN);
-        lines[skip..].join("\n")
+        let words = message.lines().take_while(|line| !line.contains("see current operation"));
+        let words: Vec<&str> = words.filter(|line| !line.trim().is_empty()).take(WORDS).collect();
+        lines.push(format!("{class}: {}", words.join("\n")));
+        lines.join("\n")
     }
 }

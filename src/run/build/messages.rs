@@ -44,23 +44,24 @@ pub fn messages() -> impl Iterator<Item = Message> {
     })
 }
 
-/// What the words of a failure mean, each meaning once.
+/// What the words of a failure mean: each meaning once, each line by the first message it holds.
 pub(super) fn diagnose(text: &str) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = Vec::new();
+    let mut explained: Vec<&str> = Vec::new();
     for message in messages() {
-        let Some(line) = text.lines().find(|line| message.is_in(line)) else { continue };
-        if found.iter().any(|known| known.cause == message.cause) {
+        let mut lines = text.lines().map(str::trim).filter(|line| message.is_in(line));
+        let Some(line) = lines.next() else { continue };
+        let known = explained.contains(&line) || found.iter().any(|d| d.cause == message.cause);
+        if known || found.len() == MOST {
             continue;
         }
+        explained.push(line);
         found.push(Diagnosis {
             who: message.who.to_owned(),
-            line: line.trim().chars().take(300).collect(),
+            line: line.chars().take(300).collect(),
             cause: message.cause.to_owned(),
             next: message.next.to_owned(),
         });
-        if found.len() == MOST {
-            break;
-        }
     }
     found
 }
@@ -76,5 +77,29 @@ mod tests {
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
             assert_eq!(line.split('\t').count(), 4, "{line}");
         }
+    }
+
+    #[test]
+    fn recorded_failures_of_every_compiler_are_explained() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = folder.join("tests/fixtures/build/messages");
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut logs: Vec<_> =
+            entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+        logs.sort();
+        let mut told = String::new();
+        for log in logs {
+            let name = log.file_stem().unwrap().to_string_lossy().into_owned();
+            let found = diagnose(&std::fs::read_to_string(&log).unwrap());
+            assert!(!found.is_empty(), "`{name}` is not explained");
+            told += &format!("{name}\n");
+            for diagnosis in found {
+                told += &format!("  {}: {}\n", diagnosis.who, diagnosis.cause);
+            }
+        }
+        for message in messages() {
+            assert!(told.contains(message.cause), "never recorded: {}", message.words);
+        }
+        insta::assert_snapshot!(told);
     }
 }

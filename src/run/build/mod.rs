@@ -240,15 +240,13 @@ impl BuildRun<'_> {
             let text = expect.localize(&raised.traceback);
             folder.write("traceback.txt", text.as_bytes())?;
             error.traceback = Some("traceback.txt".to_owned());
-            failure = failure.cause(raised.shown(expect));
+            let log = said_by_build(folder, expect);
+            failure = failure.cause(raised.shown(expect, &log));
         }
         error.code.clone_from(&failure.code);
         let mut texts: Vec<String> = error.chain.iter().map(|l| l.message.clone()).collect();
-        for stream in ["stderr", "stdout"] {
-            let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
-            texts.push(strip_ansi(&String::from_utf8_lossy(&bytes)));
-        }
-        error.diagnoses = messages::diagnose(&expect.localize(&texts.join("\n")));
+        texts.push(said_by_build(folder, expect));
+        error.diagnoses = messages::diagnose(&texts.join("\n"));
         for diagnosis in &error.diagnoses {
             failure = failure.hint(format!("{}; {}", diagnosis.cause, diagnosis.next));
         }
@@ -310,6 +308,15 @@ impl BuildRun<'_> {
             let _ = std::fs::remove_dir(folder.path().join(kind));
         }
     }
+}
+
+/// Everything that the compiler printed, without colours and with this machine's paths.
+fn said_by_build(folder: &RunFolder, expect: &Expectations) -> String {
+    let read = |stream: &str| {
+        let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    expect.localize(&strip_ansi(&format!("{}\n{}", read("stderr"), read("stdout"))))
 }
 
 /// nvcc or NVRTC, with the version that the cubin names.

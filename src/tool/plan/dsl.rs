@@ -29,8 +29,8 @@ pub const DSL_RECORD: &str = "out/dsl.json";
 
 /// Our script's status for code that does not compile.
 static ROWS: &[Row] = &[
-    Row("NothingCompiled:", "nothing_compiled", Go::FailedStop),
-    Row("Traceback (most recent call last)", "does_not_compile", Go::FailedStop),
+    Row("build_dsl: NothingCompiled: ", "nothing_compiled", Go::FailedStop),
+    Row("build_dsl: ", "does_not_compile", Go::FailedStop),
 ];
 
 /// A DSL.
