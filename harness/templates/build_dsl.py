@@ -171,6 +171,7 @@ def load(path):
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         build = Build(json.load(file))
+    build.job["file"] = os.path.abspath(build.job["file"])
     sys.dont_write_bytecode = True
     stand_ins = StandIns(os.path.dirname(build.job["file"]))
     sys.meta_path.append(stand_ins)

@@ -5,6 +5,7 @@
 
 mod architecture;
 mod browser;
+mod build;
 mod code_page;
 mod compare;
 mod deep;

@@ -22,7 +22,7 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
         tools.extend(input.images.iter().filter_map(|image| image.tool.clone()));
         let entries = input.images.iter().flat_map(|image| &image.entries);
         for entry in entries {
-            text += &format!("  PTX of {entry}\n");
+            text += &format!("  PTX of {}\n", cut(entry));
         }
     }
     if build.status == Status::Done {

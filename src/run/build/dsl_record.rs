@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
+use super::names::Names;
 use crate::model::build::ErrorLink;
 use crate::store::RunFolder;
-use crate::tool::Expectations;
 
 /// The record; empty where the script left none.
 #[derive(Debug, Default, Deserialize)]
@@ -42,11 +42,10 @@ impl DslRecord {
 impl Raised {
     /// The exception as a user sees it: where in the user's files, what MLIR said (`log`), then
     /// the first cause's words.
-    pub(super) fn shown(&self, expect: &Expectations, log: &str) -> String {
-        let traceback = expect.localize(&self.traceback);
+    pub(super) fn shown(&self, names: &Names<'_>, log: &str) -> String {
+        let traceback = names.localize(&self.traceback);
         let users = |line: &str| {
-            let here = expect.sources.iter().map(|s| format!("File \"{}\"", s.here.display()));
-            here.into_iter().any(|file| line.contains(&file))
+            names.here().any(|file| line.contains(&format!("File \"{}\"", file.display())))
         };
         let mut lines: Vec<&str> = Vec::new();
         let mut all = traceback.lines().peekable();
@@ -64,11 +63,12 @@ impl Raised {
         // The exception may only say that an operation could not be made.
         let of_mlir = log.lines().filter(|l| l.starts_with("loc(") && l.contains("error: "));
         lines.extend(of_mlir.take(2).map(str::to_owned));
-        // An exit is no cause.
-        let first = self.chain.iter().find(|link| link.class != "SystemExit");
+        // That a process ended is no cause.
+        let ends = ["SystemExit", "CalledProcessError"];
+        let first = self.chain.iter().find(|link| !ends.contains(&link.class.as_str()));
         let (class, message) =
             first.map_or((&self.class, &self.message), |link| (&link.class, &link.message));
-        let message = expect.localize(message);
+        let message = names.localize(message);
         let words = message.lines().take_while(|line| !line.contains("see current operation"));
         let words: Vec<&str> = words.filter(|line| !line.trim().is_empty()).take(WORDS).collect();
         lines.push(format!("{class}: {}", words.join("\n")));

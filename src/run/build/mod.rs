@@ -3,6 +3,7 @@
 
 mod dsl_record;
 mod messages;
+mod names;
 
 pub use messages::{Message, messages};
 
@@ -27,6 +28,7 @@ use crate::remote::{Follow, Remote, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
 use dsl_record::DslRecord;
+use names::Names;
 
 /// What is compiled.
 #[derive(Clone, Debug)]
@@ -214,6 +216,8 @@ impl BuildRun<'_> {
         build: &mut Build,
     ) -> Result<Failure> {
         build.status = Status::Failed;
+        let names = Names::new(expect, end);
+        let log = said_by_build(folder, &names);
         let mut failure = outcome::failure(remote, end);
         let mut error = BuildError { code: failure.code.clone(), ..BuildError::default() };
         let compiling = end.last_rung("build").is_some_and(|rung| !rung.ok);
@@ -235,17 +239,16 @@ impl BuildRun<'_> {
         }
         if let Some(raised) = &record.error {
             error.class = Some(raised.class.clone());
-            error.message = expect.localize(&raised.message);
+            error.message = names.localize(&raised.message);
             error.chain.clone_from(&raised.chain);
-            let text = expect.localize(&raised.traceback);
+            let text = names.localize(&raised.traceback);
             folder.write("traceback.txt", text.as_bytes())?;
             error.traceback = Some("traceback.txt".to_owned());
-            let log = said_by_build(folder, expect);
-            failure = failure.cause(raised.shown(expect, &log));
+            failure = failure.cause(raised.shown(&names, &log));
         }
         error.code.clone_from(&failure.code);
         let mut texts: Vec<String> = error.chain.iter().map(|l| l.message.clone()).collect();
-        texts.push(said_by_build(folder, expect));
+        texts.push(log);
         error.diagnoses = messages::diagnose(&texts.join("\n"));
         for diagnosis in &error.diagnoses {
             failure = failure.hint(format!("{}; {}", diagnosis.cause, diagnosis.next));
@@ -311,12 +314,12 @@ impl BuildRun<'_> {
 }
 
 /// Everything that the compiler printed, without colours and with this machine's paths.
-fn said_by_build(folder: &RunFolder, expect: &Expectations) -> String {
+fn said_by_build(folder: &RunFolder, names: &Names<'_>) -> String {
     let read = |stream: &str| {
         let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    expect.localize(&strip_ansi(&format!("{}\n{}", read("stderr"), read("stdout"))))
+    names.localize(&strip_ansi(&format!("{}\n{}", read("stderr"), read("stdout"))))
 }
 
 /// nvcc or NVRTC, with the version that the cubin names.

@@ -35,6 +35,10 @@ pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, Trouble> {
     }
     let stem = Path::new(source).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let kept = |extension: &str| Path::new(output).with_file_name(format!("{stem}.{extension}"));
+    if words.iter().any(|word| word == "-ptx") {
+        fs::write(output, ptx(&stem))?;
+        return Ok(0);
+    }
     fs::write(kept("cubin"), cubin(&stem)?)?;
     if words.iter().any(|word| word == "--keep") {
         fs::write(kept("ptx"), ptx(&stem))?;

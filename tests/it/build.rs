@@ -1,0 +1,191 @@
+//! `rgpu build`: a played nvcc, a played Python environment with recorded outputs of the CuTe DSL,
+//! and, where they may be fetched (`RGPU_TEST_DSL=1`), the real ones.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, built, status, words};
+
+fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
+}
+
+fn script(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_kernel_becomes_ptx_a_cubin_its_listing_and_a_table() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    insta::assert_snapshot!(laptop.show("build --kernel vecadd --arch sm_90a --remote h200"));
+    let summary = laptop.latest_json("summary.json");
+    assert_eq!(summary["schema"], "rgpu.build/1");
+    assert_eq!(summary["status"], "done");
+    assert_eq!(summary["main_ptx"], "ptx/vecadd.ptx");
+    assert!(laptop.project("artifacts/vecadd.sm_90a.cubin").is_file());
+    assert!(laptop.latest().join("sass/vecadd.sm_90a.sass").is_file());
+    let listed = laptop.run("disasm artifacts/vecadd.sm_90a.cubin --tool rgpu");
+    assert_eq!(status(&listed), 0);
+}
+
+#[test]
+fn ptx_alone_makes_no_cubin_and_goes_where_it_is_asked() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "build --kernel vecadd --arch sm_90a --remote h200 --emit ptx --out out/k.ptx --opt-level 0 --compile-options '-DX=1 -g'";
+    let output = laptop.run(&format!("{line} --json"));
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["options"], serde_json::json!(["-Xptxas=-O0", "-DX=1", "-g"]));
+    let kinds: Vec<_> =
+        summary["files"].as_array().unwrap().iter().map(|f| f["kind"].clone()).collect();
+    assert_eq!(kinds, ["ptx"]);
+    assert!(fs::read_to_string(laptop.project("out/k.ptx")).unwrap().contains(".version"));
+    assert!(!laptop.project("artifacts/vecadd.sm_90a.cubin").exists());
+}
+
+#[test]
+fn mistakes_say_what_to_type() {
+    let laptop = Laptop::new();
+    laptop.write("k.py", "x = 1\n");
+    let mut story = String::new();
+    for line in [
+        "build",
+        "build --kernel vecadd --arch sm_105",
+        "build --kernel vecadd --print-ir",
+        "build --kernel vecadd --emit ptx,elf",
+        "build k.py",
+        "build k.py --dsl cute --arch sm_100a --problem-sizes m=1",
+        "build k.py --dsl cute --arch sm_100a",
+        "build gone.py --dsl triton",
+        "build k.cu --dsl triton",
+    ] {
+        story += &laptop.show(line);
+    }
+    insta::assert_snapshot!(story);
+    assert!(!laptop.project("artifacts").exists());
+}
+
+#[test]
+fn code_that_does_not_compile_leaves_a_bundle_and_a_host_without_a_compiler_says_what_to_do() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("bad.cu", "__global__ void k(float *x) {\n  x[0] = does_not_compile;\n}\n");
+    insta::assert_snapshot!(laptop.show("build bad.cu --arch sm_90a --remote h200 -q"));
+    let summary = laptop.latest_json("summary.json");
+    assert_eq!(summary["status"], "failed");
+    assert_eq!(summary["error"]["code"], "does_not_compile");
+    let laptop = Laptop::new();
+    FakeHost::with(&laptop, &["nvidia-smi"]);
+    insta::assert_snapshot!(laptop.show("build --kernel wagmiv67 --arch sm_100a --remote h200 -q"));
+}
+
+/// A Python whose environments hold this program in the place of the interpreter.
+fn played_python(laptop: &Laptop, program: &str) -> String {
+    let player = laptop.path("player/python");
+    script(&player, program);
+    let make = format!(
+        "mkdir -p \"$2/bin\"; cp '{}' \"$2/bin/python\"; touch \"$2/.ready\"",
+        player.display()
+    );
+    script(&laptop.path("bin/python3"), &make);
+    format!("{}:/usr/bin:/bin", laptop.path("bin").display())
+}
+
+#[test]
+fn a_dsl_file_is_compiled_in_its_environment_and_what_was_recorded_is_read() {
+    let laptop = Laptop::new();
+    laptop.write("gemm.py", "import cutlass\n");
+    let cubin = fixture("cubin/13.5/instructions/tcgen05.sm_100a.O3.cubin");
+    let record = fixture("build/cute/dsl.json");
+    let path = played_python(
+        &laptop,
+        &format!(
+            "mkdir cubin; cp '{}' cubin/gemm.sm_100a.cubin; cp '{}' dsl.json",
+            cubin.display(),
+            record.display()
+        ),
+    );
+    let line = "build gemm.py --dsl cute --arch sm_100a --yes --problem-sizes '512,512,512'";
+    let output = laptop.rgpu(words(line)).env("PATH", &path).output().unwrap();
+    insta::assert_snapshot!(laptop.shown(line, &output));
+    assert!(laptop.project("artifacts/gemm.sm_100a.cubin").is_file());
+    let sass = fs::read_to_string(laptop.latest().join("sass/gemm.sm_100a.sass")).unwrap();
+    assert!(sass.contains("UTCHMMA"));
+    // Asked for once: not again.
+    let line = line.replace(" --yes", " -q");
+    let again = laptop.rgpu(words(&line)).env("PATH", &path).output().unwrap();
+    assert_eq!(status(&again), 0, "{}", laptop.shown(&line, &again));
+}
+
+#[test]
+fn a_dsl_file_that_does_not_compile_leaves_everything_that_helps() {
+    let laptop = Laptop::new();
+    laptop.write("c3.py", "import cutlass\n");
+    let folder = fixture("build/cute-failed");
+    let path = played_python(
+        &laptop,
+        &format!(
+            "W=$(cd .. && pwd); for f in dsl.json stderr.log; do sed \"s#/WORK#$W#g\" '{}'/$f > $f; done; mv dsl.json d; cat stderr.log >&2; mv d dsl.json; mkdir ir; echo module > ir/c3.sm_100a.mlir; exit 1",
+            folder.display()
+        ),
+    );
+    let line = "build c3.py --dsl cute --arch sm_100a --yes -q";
+    let output = laptop.rgpu(words(line)).env("PATH", &path).output().unwrap();
+    insta::assert_snapshot!(laptop.shown(line, &output));
+    let summary = laptop.latest_json("summary.json");
+    assert_eq!(summary["error"]["class"], "ValueError");
+    assert_eq!(summary["error"]["diagnoses"][0]["who"], "mlir");
+    for file in ["traceback.txt", "ir/c3.sm_100a.mlir", "log/build.stderr"] {
+        assert!(laptop.latest().join(file).is_file(), "{file}");
+    }
+}
+
+/// The wheels are hundreds of megabytes: fetched only where that is wanted.
+#[test]
+fn the_example_kernels_of_both_dsls_use_the_tensor_cores_of_blackwell() {
+    if std::env::var_os("RGPU_TEST_DSL").is_none() {
+        eprintln!(
+            "skipped: RGPU_TEST_DSL=1 fetches the CuTe DSL and Triton and compiles with them"
+        );
+        return;
+    }
+    let laptop = Laptop::new();
+    let root = env!("CARGO_MANIFEST_DIR");
+    for (dsl, file) in [("cute", "tcgen05_gemm"), ("triton", "triton_matmul")] {
+        let line = format!("build {root}/kernels/dsl/{file}.py --dsl {dsl} --arch sm_100a --yes");
+        let output = laptop.run(&line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
+        let listing = laptop.latest().join(format!("sass/{file}.sm_100a.sass"));
+        let sass = fs::read_to_string(listing).unwrap();
+        assert!(sass.contains("UTCHMMA") && sass.contains("LDTM"), "{file}");
+    }
+}
+
+#[test]
+fn nvrtc_of_this_machine_compiles_for_blackwell_where_it_is_set_up() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if !root.join(".rgpu/cuda/bin").exists() {
+        eprintln!("skipped: no NVRTC here; `cargo xtask setup` brings it");
+        return;
+    }
+    let laptop = Laptop::new();
+    symlink(built("rgpu-runner"), laptop.path("libexec/rgpu-runner")).unwrap();
+    let line = "build --kernel vecadd --arch sm_100a --json";
+    let output = laptop
+        .rgpu(words(line))
+        .current_dir(root)
+        .env("RGPU_RUNS_DIR", laptop.project("artifacts/runs"))
+        .output()
+        .unwrap();
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(summary["compiler"].as_str().unwrap().starts_with("NVRTC 13"));
+    assert_eq!(summary["code"][0]["images"][0]["arch"], "sm_100a");
+    assert!(laptop.project("artifacts/vecadd.sm_100a.cubin").is_file());
+}
