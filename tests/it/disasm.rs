@@ -297,3 +297,16 @@ fn control_flow_is_drawn_by_the_ending_of_the_file() {
     assert_eq!(svg.matches("<rect").count(), count);
     assert_eq!(status(&laptop.run("disasm inlined.cubin --view mix --format svg")), 2);
 }
+
+#[test]
+fn lto_ir_is_named_and_no_damage() {
+    let laptop = laptop(&[("fatbin/13.5/lto/lto.fatbin", "lto.fatbin")]);
+    let listed = laptop.run("disasm lto.fatbin --tool rgpu");
+    assert_eq!(status(&listed), 0);
+    let text = String::from_utf8_lossy(&listed.stdout);
+    assert!(text.contains("lto_ir for sm_90: no SASS yet"), "{text}");
+    let view = laptop.run("disasm lto.fatbin --tool rgpu --view sass");
+    assert_eq!(status(&view), 7);
+    let words = String::from_utf8_lossy(&view.stderr);
+    assert!(words.contains("there is nothing to show") && !words.contains("decompressed"));
+}

@@ -23,6 +23,9 @@ pub(super) fn table(app: &App, document: &Disasm, list: bool) {
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
             match image.entries.len() {
+                0 if image.kind == "lto_ir" => {
+                    text.push_str(": no SASS yet, linking makes it (nvcc -dlto, nvlink)\n");
+                }
                 0 => text.push('\n'),
                 n => text.push_str(&format!(": {}\n", count(n, "kernel"))),
             }

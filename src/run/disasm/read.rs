@@ -128,6 +128,10 @@ pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>
             if !what.wanted.arch(&told.arch) && !told.arch.is_empty() {
                 return Ok(());
             }
+            // LTO IR and what is newer than us is no code yet, and listed by its header alone.
+            if !matches!(told.kind.as_str(), "cubin" | "ptx") {
+                return Ok(());
+            }
             let bytes = found.bytes(&what.limits).map_err(|e| e.to_string())?;
             all.push((place.to_string(), bytes.into_owned()));
             Ok(())
