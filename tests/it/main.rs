@@ -25,6 +25,7 @@ mod no_gpu;
 mod over_ssh;
 mod page;
 mod profile;
+mod python_kernels;
 mod regions;
 mod remotes;
 mod reports;

@@ -318,6 +318,13 @@ def work(asked):
         {"verify": job_verify, "time": job_time, "once": job_once, "torch": job_torch, "cpu": job_cpu}[asked.job](asked)
 
 
+def show(error):
+    """What code of the user's raised, with its own frames."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(os.path.join(HERE, "src"))]
+    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+    print("".join(lines), end="", file=sys.stderr, flush=True)
+
+
 def main():
     global RANGES, JOURNAL
     asked = options()
@@ -329,7 +336,7 @@ def main():
     except Fault as error:
         fault = error
         if error.__cause__ is not None:
-            traceback.print_exception(error.__cause__)
+            show(error.__cause__)
     except Exception as error:
         traceback.print_exc()
         # What is not the user's code is ours, unless torch itself gave up.

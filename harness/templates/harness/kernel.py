@@ -11,7 +11,7 @@ def load(path):
     folder = os.path.dirname(path)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    if importlib.util.find_spec("task") is None:
+    if "task" not in sys.modules and importlib.util.find_spec("task") is None:
         stub = types.ModuleType("task")
         stub.input_t = stub.output_t = object
         sys.modules["task"] = stub
@@ -178,7 +178,7 @@ class Kernel:
     def find_outputs(self):
         """Outputs that lie in `data` are poisoned before each call, where the reference shows that
         nothing reads them; other tensors of `data` must stay as they are."""
-        results = [value for _, _, value in self.call_once()]
+        results = [value for _, _, value in call(self)]
         synchronize()
         places = {t.untyped_storage().data_ptr() for t in results}
         inside = [t for t in tensors(self.data) if t.untyped_storage().data_ptr() in places]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::pattern::Then;
 use rgpu_protocol::plan::Word;
-use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::draft::BundleFile;
 use super::request::{CaptureRange, Part, Program, SanitizerTool};
@@ -350,4 +350,46 @@ fn the_reference_of_every_worked_kernel_compiles_as_planned() {
         assert!(ran.status.success(), "{}: {}", kernel.name, String::from_utf8_lossy(&ran.stderr));
         assert!(job.path().join(&rung.success.files[0]).is_file());
     }
+}
+
+#[test]
+fn a_python_kernel_is_run_by_a_harness_of_its_own() {
+    let mut host = host("h200");
+    let tool = |name: &str, path: &str| ToolFacts {
+        name: name.into(),
+        path: path.into(),
+        ..ToolFacts::default()
+    };
+    host.tools.retain(|tool| !["python3", "torch"].contains(&tool.name.as_str()));
+    host.tools.push(tool("python3", "/venv/bin/python3"));
+    let asked = request(Mode::Ncu, "triton-softmax");
+    let job = JobName { run: "r".into(), sequence: 1 };
+    let error = plan(&asked, &host, &toolbox(), &job).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`/venv/bin/python3` of the host has no torch, which this kernel needs"
+    );
+    host.tools.push(tool("torch", "/venv/bin/python3"));
+    let draft = planned(&asked, &host);
+    let steps: Vec<&str> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(steps, ["verify", "time", "profile", "export"]);
+    let ids = |mode| {
+        let draft = planned(&request(mode, "triton-softmax"), &host);
+        let step = draft.plan.steps.iter().find(|step| step.id == "profile").unwrap();
+        step.rungs.iter().map(|rung| rung.id.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(ids(Mode::Ncu), "ncu.asked ncu.basic ncu.launch nsys.cuda torch nvtx events host");
+    assert_eq!(ids(Mode::Nsys), "nsys.full nsys.cuda torch nsys.nvtx nvtx events host");
+    assert_eq!(ids(Mode::Torch), "torch nsys.cuda nvtx events host");
+    let commands = crate::bundle::commands(&draft.plan);
+    assert!(commands.contains("/venv/bin/python3 \"$JOB\"/harness.py verify --out"), "{commands}");
+    assert!(!commands.contains("rgpu-runner"), "{commands}");
+    let harness = draft.files.iter().find(|file| file.path == "harness.py").unwrap();
+    let draft::Content::Bytes(text) = &harness.content else { panic!("made here") };
+    let text = String::from_utf8_lossy(text);
+    for part in ["\"file\": \"src/softmax.py\"", "\"function\": \"reference\"", "def job_torch("] {
+        assert!(text.contains(part), "{part}");
+    }
+    let torch = request(Mode::Torch, "vecadd");
+    assert!(matches!(plan(&torch, &host, &toolbox(), &job), Err(PlanError::TorchNeedsPython)));
 }

@@ -1,0 +1,114 @@
+//! Kernels in Python, for real where this machine's `python3` has torch; elsewhere the error that
+//! says what is missing.
+
+use std::path::Path;
+use std::process::Command;
+
+use rgpu::model::Profile;
+
+use crate::laptop::{Laptop, status, words};
+
+/// The user's own PATH: an environment with torch leads it.
+fn path() -> String {
+    std::env::var("PATH").unwrap_or_default()
+}
+
+fn has_torch() -> bool {
+    let script = "from importlib import metadata; metadata.version('torch'); import torch";
+    let asked = Command::new("python3").args(["-c", script]).output();
+    asked.is_ok_and(|output| output.status.success())
+}
+
+/// `rgpu` in the repository, with runs of its own.
+fn rgpu(laptop: &Laptop, line: &str) -> (i32, String, String) {
+    let output = laptop
+        .rgpu(words(line))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("RGPU_RUNS_DIR", laptop.project("artifacts/runs"))
+        .env("PATH", path())
+        .output()
+        .unwrap();
+    let shown = laptop.shown(line, &output);
+    (status(&output), String::from_utf8_lossy(&output.stdout).into_owned(), shown)
+}
+
+fn skipped() -> bool {
+    let gpu = Path::new("/dev/nvidia0").exists();
+    if gpu || !has_torch() {
+        eprintln!("skipped: this machine has a GPU, or its python3 has no torch");
+    }
+    gpu || !has_torch()
+}
+
+#[test]
+fn without_torch_the_error_names_what_is_missing() {
+    if has_torch() {
+        eprintln!("skipped: python3 of this machine has torch");
+        return;
+    }
+    let laptop = Laptop::new();
+    let (status, _, shown) = rgpu(&laptop, "profile --kernel decoder");
+    assert_eq!(status, 4, "{shown}");
+    assert!(shown.contains("has no torch") || shown.contains("has no Python"), "{shown}");
+    assert!(!shown.contains("Traceback"), "{shown}");
+}
+
+#[test]
+fn a_decoder_runs_on_the_cpu_with_its_stages_and_operators() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    let (status, text, shown) = rgpu(&laptop, "profile --kernel decoder --problem-sizes tiny");
+    assert_eq!(status, 0, "{shown}");
+    assert!(text.starts_with("decoder  torch was asked, but local has no GPU: it ran"), "{shown}");
+    let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+    assert_eq!(profile.rung, "torch");
+    let stages: Vec<&str> = profile.stages.iter().map(|stage| stage.region.as_str()).collect();
+    assert_eq!(stages, ["LLM@prefill", "LLM@decode_all", "LLM@decode_step"]);
+    assert!(profile.stages[0].utilization.as_ref().unwrap().percent > 0.0);
+    let model = profile.kernel.model.unwrap();
+    assert_eq!((model.variant.as_str(), model.parameters), ("4-layers-256", Some(5_261_568)));
+    assert!(profile.operators.iter().any(|operator| operator.name == "aten::mm"));
+    assert_eq!(profile.correctness.unwrap().verdict, "right");
+    let timing = profile.timing.unwrap();
+    assert!(timing.verified.unwrap() >= timing.samples);
+}
+
+/// The popcorn convention: no `[[arg]]`, groups, a `task` that is nowhere, data anew for each call.
+#[test]
+fn a_custom_kernel_is_checked_and_a_wrong_one_is_refused() {
+    if skipped() {
+        return;
+    }
+    let laptop = Laptop::new();
+    let kernel = |add: &str| {
+        format!(
+            "from task import input_t\nimport torch\n\ndef custom_kernel(data: input_t):\n    a, b, c = data\n    for x, y, z in zip(a, b, c):\n        torch.matmul(x, y, out=z)\n        {add}\n    return c\n"
+        )
+    };
+    laptop.write("pop/kernel.py", &kernel("pass"));
+    laptop.write(
+        "pop/reference.py",
+        "import torch\n\ndef generate_input(m: tuple, k: tuple, g: int, seed: int):\n    draw = torch.Generator().manual_seed(seed)\n    a = [torch.randn(i, j, generator=draw) for i, j in zip(m, k)]\n    return a, [x.t().contiguous() for x in a], [torch.empty(i, i) for i in m[:g]]\n\ndef ref_kernel(data):\n    return [(x.double() @ y.double()).float() for x, y in zip(data[0], data[1])]\n",
+    );
+    laptop.write(
+        "pop/kernel.toml",
+        "name = \"pop\"\nlanguage = \"python\"\nsource = \"kernel.py\"\nentry = { python = \"custom_kernel\", fresh = true }\n[sizes]\nvars = [\"m\", \"k\"]\ngroups = true\ncases.pair = [{ m = 64, k = 32 }, { m = 16, k = 40 }]\n[reference]\nsource = \"reference.py\"\ntolerance = { abs = 1e-3, rel = 1e-3 }\n",
+    );
+    let line = format!("profile --kernel {} --mode bench", laptop.project("pop").display());
+    let (status, _, shown) = rgpu(&laptop, &line);
+    assert_eq!(status, 0, "{shown}");
+    let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+    let checked = profile.correctness.unwrap();
+    assert_eq!((checked.verdict.as_str(), checked.checked), ("right", 64 * 64 + 16 * 16));
+    laptop.write("pop/kernel.py", &kernel("z[0, 0] += 1"));
+    let (status, _, shown) = rgpu(&laptop, &line);
+    assert_eq!(status, 6, "{shown}");
+    assert!(shown.contains("computes wrong results"), "{shown}");
+    laptop.write("pop/kernel.py", &kernel("raise ValueError('not today')"));
+    let (status, _, shown) = rgpu(&laptop, &line);
+    assert_eq!(status, 6, "{shown}");
+    assert!(shown.contains("raised ValueError: not today at kernel.py:8"), "{shown}");
+    assert!(!shown.contains("Traceback"), "{shown}");
+}
