@@ -97,12 +97,13 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     let images = || document.inputs.iter().flat_map(|i| &i.images);
     let none = images().all(|i| i.kernels.is_empty() && i.entries.is_empty());
     let none = none && !args.list;
-    if !args.kernel_name.is_empty() && none || !args.arch.is_empty() && images().next().is_none() {
-        if let Some(failure) = known::unmatched(args, files) {
-            document.inputs.retain(|i| i.errors != [disasm::OTHER_ARCHES]);
-            show::errors(app, &document);
-            return Err(failure);
-        }
+    let no_kernel = !args.kernel_name.is_empty() && none;
+    let no_arch = !args.arch.is_empty() && images().next().is_none();
+    let unmatched = if no_kernel || no_arch { known::unmatched(args, files) } else { None };
+    if let Some(failure) = unmatched {
+        document.inputs.retain(|i| i.errors != [disasm::OTHER_ARCHES]);
+        show::errors(app, &document);
+        return Err(failure);
     }
     // A failed command leaves what an earlier one wrote.
     let out = what.out.as_ref().filter(|_| !all_failed);

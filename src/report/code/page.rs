@@ -166,7 +166,7 @@ fn ptx<'c>(
         let named = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'));
         line.contains(".entry") && named.into_iter().any(|word| word == kernel.symbol)
     };
-    let entry = lines.iter().position(|line| is_entry(&line));
+    let entry = lines.iter().position(is_entry);
     let Some(start) = entry.or(joined.iter().min().and_then(|n| n.checked_sub(1))) else {
         return (1, Vec::new(), false);
     };

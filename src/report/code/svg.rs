@@ -69,9 +69,7 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
         .blocks
         .iter()
         .enumerate()
-        .flat_map(|(n, block)| {
-            block.next.iter().filter_map(move |to| Some((n, *to))).collect::<Vec<_>>()
-        })
+        .flat_map(|(n, block)| block.next.iter().map(move |to| (n, *to)))
         .filter_map(|(n, to)| Some((n, *numbers.get(&to)?)))
         .collect();
     let drawing = draw(&sizes, &edges);
