@@ -33,6 +33,11 @@ impl Poison {
         }
     }
 
+    /// The byte that every byte of the first pattern is.
+    pub(crate) fn first_byte(dtype: Dtype) -> u8 {
+        if dtype.is_float() { 0xff } else { 0xa5 }
+    }
+
     /// Fills a tensor.
     pub(crate) fn fill(self, dtype: Dtype, bytes: &mut [u8]) {
         let bits = self.bits(dtype);
@@ -70,6 +75,16 @@ mod tests {
     fn the_two_patterns_differ_for_every_dtype() {
         for dtype in Dtype::ALL {
             assert_ne!(Poison::First.bits(dtype), Poison::Second.bits(dtype), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn the_first_pattern_is_one_byte_over_and_over() {
+        for dtype in Dtype::ALL {
+            let mut bytes = vec![0; dtype.bytes_for(6).unwrap() as usize];
+            Poison::First.fill(dtype, &mut bytes);
+            let byte = Poison::first_byte(dtype);
+            assert!(bytes.iter().all(|&b| b == byte), "{dtype}: {bytes:x?}");
         }
     }
 

@@ -180,6 +180,31 @@ fn a_changing_kernel_is_not_bit_equal() {
     assert!(!report.data_sets[0].correctness.as_ref().unwrap().bit_equal);
 }
 
+#[test]
+fn a_timed_call_that_does_nothing_is_a_wrong_result() {
+    for kernel in ["works_once", "never_the_same"] {
+        let (output, report) = Bench::new(kernel).run(&["time"]);
+        assert_eq!(output.status.code(), Some(1), "{kernel}: {}", stderr(&output));
+        let error = report.error.unwrap();
+        assert_eq!(
+            (error.class, error.data_set.as_deref()),
+            (ErrorClass::WrongResult, Some("n=5"))
+        );
+        assert!(error.text.contains("do not give the same"), "{}", error.text);
+    }
+}
+
+#[test]
+fn calls_that_differ_in_their_last_bits_are_timed_and_said_to_be_uncompared() {
+    let bench = Bench::new("sums_in_another_order").change(|case| {
+        case.tolerance = rgpu_case::Tolerance { abs: 1e-5, rel: 1e-5, ..Default::default() };
+    });
+    let (output, report) = bench.run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(report.data_sets[0].timing.as_ref().unwrap().samples > 0);
+    assert!(report.gaps.iter().any(|gap| gap.contains("last bits")), "{:?}", report.gaps);
+}
+
 /// `y += a + b`: wrong as soon as a launch sees what an earlier one left.
 fn accumulating() -> Bench {
     Bench::new("adds_to_output").change(|case| {

@@ -73,6 +73,21 @@ impl Gpu {
         // SAFETY: the stream lives as long as the process.
         unsafe { call!(self.driver, cuStreamSynchronize(self.stream)) }
     }
+
+    /// Waits for everything on every stream of the context.
+    pub(crate) fn synchronize_all(&self) -> Outcome<()> {
+        let Some(synchronize) = self.driver.cuCtxSynchronize else { return self.synchronize() };
+        // SAFETY: the context is current.
+        self.driver.check("cuCtxSynchronize", unsafe { synchronize() })
+    }
+
+    /// Gives lines that a kernel asked L2 to keep the same standing as all others, so that a flush
+    /// replaces them too. Drivers before 11.0 have no such lines.
+    pub(crate) fn reset_persisting_l2(&self) -> Outcome<()> {
+        let Some(reset) = self.driver.cuCtxResetPersistingL2Cache else { return Ok(()) };
+        // SAFETY: the context is current.
+        self.driver.check("cuCtxResetPersistingL2Cache", unsafe { reset() })
+    }
 }
 
 fn facts(driver: &Driver, device: CUdevice, cuda_version: u32) -> Outcome<DeviceFacts> {

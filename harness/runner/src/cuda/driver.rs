@@ -83,6 +83,8 @@ table! {
     } optional {
     // 11.8
     cuLaunchKernelEx(*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
+    cuCtxResetPersistingL2Cache();
+    cuCtxSynchronize();
     // 12.4
     cuFuncGetParamInfo(CUfunction, usize, *mut usize, *mut usize);
     }

@@ -36,9 +36,14 @@ pub(crate) struct Function<'g> {
 impl<'g> Module<'g> {
     pub(crate) fn load(gpu: &'g Gpu, path: &Path) -> Outcome<Module<'g>> {
         let shown = path.display();
-        let mut image = std::fs::read(path).map_err(|e| {
+        let image = std::fs::read(path).map_err(|e| {
             Fault::new(ErrorClass::MissingFile, format!("cannot read the module `{shown}`: {e}"))
         })?;
+        Module::of_image(gpu, image, &shown.to_string())
+    }
+
+    /// Loads PTX, a cubin or a fatbin; `shown` names it in errors.
+    pub(crate) fn of_image(gpu: &'g Gpu, mut image: Vec<u8>, shown: &str) -> Outcome<Module<'g>> {
         let symbols = symbols::kernels(&image);
         image.push(0); // PTX must end with a NUL
         let mut module = std::ptr::null_mut();

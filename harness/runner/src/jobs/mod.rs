@@ -7,5 +7,6 @@ pub(crate) mod pair;
 mod session;
 pub(crate) mod time;
 pub(crate) mod verify;
+mod watch;
 
 pub(crate) use session::Session;

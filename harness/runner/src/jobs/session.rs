@@ -230,6 +230,17 @@ impl<'a> DeviceSet<'a> {
         Ok(())
     }
 
+    /// Enqueues the first poison of `out` tensors.
+    pub(crate) fn poison(&self) -> Outcome<()> {
+        for (i, buffer) in self.tensors() {
+            let arg = self.host.args[i].arg;
+            if arg.role == Role::Out {
+                buffer.set(Poison::first_byte(arg.dtype))?;
+            }
+        }
+        Ok(())
+    }
+
     /// All tensors with their index.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = (usize, &Buffer<'a>)> {
         let indexed = self.buffers.iter().enumerate();

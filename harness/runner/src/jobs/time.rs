@@ -4,17 +4,24 @@
 //! The flush keeps the GPU busy while the host enqueues what follows, so the time between the two
 //! events holds no launch latency. NVML is read while the batch runs, since clocks read afterwards
 //! are those of an idle GPU.
+//!
+//! Nothing that a timed call might build on is left as it was: its outputs are poisoned, lines that
+//! persist in L2 are given up before the flush, and calls alternate without order between two sets
+//! of data with memory of their own. What each call leaves is compared on the GPU ([`super::watch`]).
 
 use super::Session;
 use super::session::{DeviceSet, Prepared, Target};
+use super::verify::{DeviceReference, check_outputs, device_reference, reference_on_device};
+use super::watch::{Watch, wrong};
 use crate::cli::{Clock, Unfit};
 use crate::cuda::{Buffer, Event, Probing};
+use crate::data::HostSet;
 use crate::fault::Outcome;
 use crate::journal::say;
 use crate::judge;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::stats::median;
-use rgpu_case::{ClockReading, DataSet, Phase, Timing, TimingSource};
+use rgpu_case::{ClockReading, DataSet, ErrorClass, Phase, Timing, TimingSource};
 use std::time::{Duration, Instant};
 
 /// Samples in a batch at most: the launch queue holds about a thousand entries.
@@ -29,6 +36,19 @@ const WARM_UP: Duration = Duration::from_millis(200);
 /// Where warm-up ends even if it has lasted less: one launch may take seconds.
 const MOST_WARM_UP_LAUNCHES: u32 = 20_000;
 
+/// Data sets of more than this are not doubled for calls on fresh data.
+const MOST_DOUBLED_BYTES: usize = 1 << 30;
+
+/// Between the seeds of the two sets of data.
+const SEED_STEP: u64 = 42;
+
+/// Calls that show whether the GPU is busy after their end.
+const LATE_CALLS: usize = 5;
+
+/// What the GPU may still do after a call's end event, in nanoseconds and as a part of the call.
+const LATE_NS: f64 = 50e3;
+const LATE_PART: f64 = 0.2;
+
 /// Empty pairs of events that tell what the method itself costs.
 const EMPTY_PAIRS: usize = 25;
 
@@ -42,32 +62,102 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<
         true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
         false => None,
     };
+    let reference = reference_on_device(session)?;
     for (i, set) in session.input.case.data_sets.iter().enumerate() {
         let setup = session.journal.enter(Phase::Setup, Some(set))?;
-        let host = session.fill(set)?;
-        let device = DeviceSet::new(&session.gpu, &host, 0)?;
-        device.fill_inputs()?;
-        let (prepared, prepare_ns) = bind(session, &target, &device)?;
-        session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+        let seed = session.input.case.seed;
+        let mut hosts = vec![session.fill(set)?];
+        if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MOST_DOUBLED_BYTES {
+            let seed = seed.wrapping_add(SEED_STEP);
+            hosts.push(HostSet::fill(set, seed, &session.input.folder)?);
+        }
+        let mut devices = Vec::new();
+        for host in &hosts {
+            let device = DeviceSet::new(&session.gpu, host, 0)?;
+            device.fill_inputs()?;
+            devices.push(device);
+        }
+        let mut bound = Vec::new();
+        for device in &devices {
+            bound.push(bind(session, &target, device)?);
+        }
+        session.journal.record(&set.name, |report| report.prepare_ns = bound[0].1);
         drop(setup);
-        let work = Work { session, device: &device, prepared: &prepared, flush: flush.as_ref() };
-        let launch_ns = work.warm_up(set)?;
+        let works: Vec<Work<'_>> = devices
+            .iter()
+            .zip(&bound)
+            .map(|(device, (prepared, _))| Work {
+                session,
+                device,
+                prepared,
+                flush: flush.as_ref(),
+            })
+            .collect();
+        let first = &works[0];
+        // Before any other call, so that none has done their work.
+        let mut watches = watch(&works, reference.as_ref(), set)?;
+        let launch_ns = first.warm_up(set)?;
         if i == 0 {
-            work.judge_under_load(launch_ns)?;
+            first.judge_under_load(launch_ns)?;
             if unfit == Unfit::Refuse {
                 session.refuse_if_unfit()?;
             }
         }
-        let timing = match clock {
-            Clock::Events => work.sample_by_events(set)?,
-            Clock::Host => work.sample_by_host_clock(set)?,
+        let clock = match clock {
+            Clock::Events if first.works_elsewhere()? => {
+                session.journal.gap(format!(
+                    "`{}`: the GPU is busy after the events around a call: the kernel works on a \
+                     stream of its own, so the host's clock timed it",
+                    set.name
+                ));
+                Clock::Host
+            }
+            clock => clock,
         };
-        if let Some(timing) = timing {
+        let sampled = Sampled { works: &works, watches: &mut watches, set };
+        let timing = match clock {
+            Clock::Events => sampled.by_events()?,
+            Clock::Host => sampled.by_host_clock()?,
+        };
+        if let Some(mut timing) = timing {
+            if reference.is_some() && !watches.is_empty() {
+                timing.verified = Some(timing.sample_ns.len() as u64);
+            }
             say!("time {}: {}", set.name, describe(&timing));
             session.journal.record(&set.name, |report| report.timing = Some(timing));
         }
     }
     Ok(())
+}
+
+/// Keeps the first call's outputs of each set of data; with a reference on the GPU they must agree
+/// with it. None where there is no memory for that.
+fn watch<'w>(
+    works: &'w [Work<'w>],
+    reference: Option<&DeviceReference<'_>>,
+    set: &DataSet,
+) -> Outcome<Vec<Watch<'w>>> {
+    let mut watches = Vec::new();
+    for work in works {
+        let session = work.session;
+        let _stage = session.journal.enter(Phase::Verify, Some(set))?;
+        let watch = match Watch::start(session, work.device, work.prepared) {
+            Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
+                session.journal.gap(format!(
+                    "`{}`: no memory to keep its outputs, so those of timed calls were not compared",
+                    set.name
+                ));
+                return Ok(Vec::new());
+            }
+            watch => watch?,
+        };
+        if let Some(reference) = reference {
+            let wanted = device_reference(session, reference, work.device.host)?;
+            check_outputs(session, work.device.host, watch.first(), &wanted)?;
+        }
+        watches.push(watch);
+    }
+    Ok(watches)
 }
 
 pub(super) fn bind<'t>(
@@ -125,40 +215,93 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn sample_by_events(&self, set: &DataSet) -> Outcome<Option<Timing>> {
+    /// Whether the GPU is still busy when the event behind a call has passed.
+    fn works_elsewhere(&self) -> Outcome<bool> {
         let gpu = &self.session.gpu;
+        let (start, end) = (Event::new(gpu)?, Event::new(gpu)?);
+        let (mut took, mut late) = (Vec::new(), Vec::new());
+        for _ in 0..LATE_CALLS {
+            self.device.restore()?;
+            gpu.synchronize_all()?;
+            start.record()?;
+            self.prepared.launch()?;
+            end.record()?;
+            end.wait()?;
+            let begin = Instant::now();
+            gpu.synchronize_all()?;
+            late.push(begin.elapsed().as_nanos() as f64);
+            took.push(end.since_ns(&start)?);
+        }
+        let (late, took) = (median(&late).unwrap_or(0.0), median(&took).unwrap_or(0.0));
+        Ok(late > LATE_NS.max(LATE_PART * took))
+    }
+
+    pub(super) fn before_sample(&self) -> Outcome<()> {
+        self.device.restore()?;
+        self.device.poison()?;
+        let Some(flush) = self.flush else { return Ok(()) };
+        self.session.gpu.reset_persisting_l2()?;
+        flush.set(0)
+    }
+}
+
+/// One data set in both its forms, to be sampled.
+struct Sampled<'s, 'w> {
+    works: &'s [Work<'w>],
+    /// One for each form, or none.
+    watches: &'s mut Vec<Watch<'w>>,
+    set: &'s DataSet,
+}
+
+impl Sampled<'_, '_> {
+    /// Which form a call gets: without an order that a kernel could follow.
+    fn pick(&self, call: usize) -> usize {
+        let mixed = (call as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        (mixed.count_ones() as usize) % self.works.len()
+    }
+
+    fn by_events(mut self) -> Outcome<Option<Timing>> {
+        let Work { session, flush, .. } = &self.works[0];
+        let gpu = &session.gpu;
         let mut pairs = Vec::new();
         for _ in 0..BATCH {
             pairs.push((Event::new(gpu)?, Event::new(gpu)?));
         }
         let overhead_ns = overhead(&pairs)?;
-        let mut sampling = Sampling::start(&self.session.input.case.timing);
-        let _stage = self.session.journal.enter(Phase::Timed, Some(set))?;
+        let mut sampling = Sampling::start(&session.input.case.timing);
+        let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
+        let mut calls = 0;
         loop {
             let batch = batch_size(sampling.wanted(), sampling.typical());
             if batch == 0 {
                 break;
             }
             for (start, end) in &pairs[..batch] {
-                self.before_sample()?;
+                let form = self.pick(calls);
+                calls += 1;
+                self.works[form].before_sample()?;
                 start.record()?;
-                self.prepared.launch()?;
+                self.works[form].prepared.launch()?;
                 end.record()?;
+                self.compare(form)?;
             }
-            let reading = self.session.nvml.as_ref().map(|nvml| nvml.reading());
+            let reading = session.nvml.as_ref().map(|nvml| nvml.reading());
             pairs[batch - 1].1.wait()?;
             let mut samples = Vec::with_capacity(batch);
             for (start, end) in &pairs[..batch] {
                 samples.push(end.since_ns(start)?);
             }
             sampling.push(&samples, reading);
+            self.judge()?;
         }
-        Ok(sampling.finish(TimingSource::Events, overhead_ns, self.flush.is_some()))
+        Ok(sampling.finish(TimingSource::Events, overhead_ns, flush.is_some()))
     }
 
-    fn sample_by_host_clock(&self, set: &DataSet) -> Outcome<Option<Timing>> {
-        let mut sampling = Sampling::start(&self.session.input.case.timing);
-        let _stage = self.session.journal.enter(Phase::Timed, Some(set))?;
+    fn by_host_clock(mut self) -> Outcome<Option<Timing>> {
+        let Work { session, flush, .. } = &self.works[0];
+        let mut sampling = Sampling::start(&session.input.case.timing);
+        let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
+        let mut calls = 0;
         loop {
             let batch = batch_size(sampling.wanted(), sampling.typical());
             if batch == 0 {
@@ -167,24 +310,54 @@ impl Work<'_> {
             let mut samples = Vec::with_capacity(batch);
             let mut reading: Option<ClockReading> = None;
             for _ in 0..batch {
-                self.before_sample()?;
-                self.session.gpu.synchronize()?;
+                let form = self.pick(calls);
+                calls += 1;
+                self.works[form].before_sample()?;
+                session.gpu.synchronize_all()?;
                 let start = Instant::now();
-                self.prepared.launch()?;
-                self.session.gpu.synchronize()?;
+                self.works[form].prepared.launch()?;
+                session.gpu.synchronize_all()?;
                 samples.push(start.elapsed().as_nanos() as f64);
+                self.compare(form)?;
                 if reading.is_none() {
-                    reading = self.session.nvml.as_ref().map(|nvml| nvml.reading());
+                    reading = session.nvml.as_ref().map(|nvml| nvml.reading());
                 }
             }
             sampling.push(&samples, reading);
+            self.judge()?;
         }
-        Ok(sampling.finish(TimingSource::Host, None, self.flush.is_some()))
+        Ok(sampling.finish(TimingSource::Host, None, flush.is_some()))
     }
 
-    pub(super) fn before_sample(&self) -> Outcome<()> {
-        self.device.restore()?;
-        self.flush.map_or(Ok(()), |flush| flush.set(0))
+    fn compare(&self, form: usize) -> Outcome<()> {
+        self.watches.get(form).map_or(Ok(()), Watch::compare)
+    }
+
+    /// Ends where a timed call was wrong. Where calls merely differ in their bits, comparing bits
+    /// ends, and the report says so.
+    fn judge(&mut self) -> Outcome<()> {
+        let mut words = 0;
+        for watch in &*self.watches {
+            words += watch.differing()?;
+        }
+        if words == 0 {
+            return Ok(());
+        }
+        let name = &self.set.name;
+        let mut alike = true;
+        for (watch, work) in self.watches.iter().zip(self.works) {
+            alike &= watch.look_closely(work.prepared, name)?;
+        }
+        if alike {
+            // Calls that are checked one by one give the same bits: those that were timed did not work.
+            return Err(wrong(name, &format!("{words} words differed in timed calls alone")));
+        }
+        self.works[0].session.journal.gap(format!(
+            "`{name}`: calls differ in their last bits, so timed outputs were not compared beyond \
+             the first batch; other calls agree within the tolerance"
+        ));
+        self.watches.clear();
+        Ok(())
     }
 }
 

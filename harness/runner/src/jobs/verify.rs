@@ -24,42 +24,26 @@ enum Expected<'g> {
 }
 
 /// A slow, plain implementation on the GPU.
-enum DeviceReference<'g> {
+pub(super) enum DeviceReference<'g> {
     Kernel(Function<'g>),
     Function(DeviceReferenceLibrary),
 }
 
 /// Outputs of one data set by argument; absent for what is none.
-type Outputs = Vec<Option<HostBuffer>>;
+pub(super) type Outputs = Vec<Option<HostBuffer>>;
 
 /// Verifies every data set; the first that is wrong becomes the error once all are done.
 pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     let target = session.target()?;
     let folder = &session.input.folder;
-    let module;
-    let expected = match &session.input.case.reference {
-        None => {
-            session.journal.gap("the kernel has no reference: its values were not checked");
-            Expected::Nothing
-        }
-        // `input::read` lets no reference in Python pass.
-        Some(Reference::Python { .. }) => Expected::Nothing,
-        Some(Reference::HostLibrary(function)) => {
+    let expected = match (&session.input.case.reference, reference_on_device(session)?) {
+        (_, Some(reference)) => Expected::Device(reference),
+        (Some(Reference::HostLibrary(function)), None) => {
             Expected::Host(ReferenceLibrary::open(function, folder)?)
         }
-        Some(Reference::DeviceKernel { module: path, function, check, small }) => {
-            let _stage = session.journal.enter(Phase::Setup, None)?;
-            module = Module::load(&session.gpu, &folder.join(path))?;
-            let reference = DeviceReference::Kernel(module.function(function)?);
-            check_on_small(session, &reference, check, small)?;
-            Expected::Device(reference)
-        }
-        Some(Reference::DeviceFunction { library, function, check, small }) => {
-            let _stage = session.journal.enter(Phase::Setup, None)?;
-            let library = DeviceReferenceLibrary::open(library, function, folder)?;
-            let reference = DeviceReference::Function(library);
-            check_on_small(session, &reference, check, small)?;
-            Expected::Device(reference)
+        _ => {
+            session.journal.gap("the kernel has no reference: its values were not checked");
+            Expected::Nothing
         }
     };
     let mut wrong = None;
@@ -78,6 +62,49 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
         session.journal.record(&set.name, |report| report.correctness = Some(correctness));
     }
     wrong.map_or(Ok(()), Err)
+}
+
+/// The reference on the GPU, if the Case has one: it has agreed with the host function by then.
+pub(super) fn reference_on_device<'g>(
+    session: &'g Session<'_>,
+) -> Outcome<Option<DeviceReference<'g>>> {
+    let folder = &session.input.folder;
+    let (reference, check, small) = match &session.input.case.reference {
+        Some(Reference::DeviceKernel { module, function, check, small }) => {
+            let module = Module::load(&session.gpu, &folder.join(module))?;
+            (DeviceReference::Kernel(module.function(function)?), check, small)
+        }
+        Some(Reference::DeviceFunction { library, function, check, small }) => {
+            let library = DeviceReferenceLibrary::open(library, function, folder)?;
+            (DeviceReference::Function(library), check, small)
+        }
+        _ => return Ok(None),
+    };
+    let _stage = session.journal.enter(Phase::Setup, None)?;
+    check_on_small(session, &reference, check, small)?;
+    Ok(Some(reference))
+}
+
+/// An error unless `got` agrees with `wanted`.
+pub(super) fn check_outputs(
+    session: &Session<'_>,
+    host: &HostSet<'_>,
+    got: &Outputs,
+    wanted: &Outputs,
+) -> Outcome<()> {
+    let (outputs, bit_equal, passed) =
+        compare(host, got, got, Some(wanted), &session.input.case.tolerance);
+    if passed {
+        return Ok(());
+    }
+    let name = &host.set.name;
+    let verdict = describe(&Correctness { passed, outputs, bit_equal, changed_inputs: Vec::new() });
+    let mut fault = Fault::new(
+        ErrorClass::WrongResult,
+        format!("the kernel is wrong on `{name}` before any timing: {verdict}"),
+    );
+    fault.0.data_set = Some(name.clone());
+    Err(fault)
 }
 
 fn verify(
@@ -165,7 +192,7 @@ fn host_reference(
     Ok(run.buffers)
 }
 
-fn device_reference(
+pub(super) fn device_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     host: &HostSet<'_>,

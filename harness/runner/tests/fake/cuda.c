@@ -102,9 +102,23 @@ CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char c, size_t n, void *s) {
   return s == 0;
 }
 
+/* The runner's own kernel, whose module is real PTX. */
+static void rgpu_differ(void **p, const unsigned *grid) {
+  const unsigned char *a = *(unsigned char **)p[0], *b = *(unsigned char **)p[1];
+  uint64_t bytes = *(uint64_t *)p[2], *count = *(uint64_t **)p[3];
+  (void)grid;
+  for (uint64_t i = 0; i < bytes; ++i) *count += a[i] != b[i];
+}
+static const size_t rgpu_differ_sizes[] = {8, 8, 8, 8, 0};
+static char own_module;
+
 CUresult cuModuleLoadDataEx(void **m, const char *image, unsigned n, int *options, void **values) {
   if (result_of(__func__) && n == 2 && options[0] == 5) strcpy(values[0], "ptxas: line 7: no such word");
   ENTER();
+  if (strstr(image, ".version") && strstr(image, "rgpu_differ")) {
+    *m = &own_module;
+    return 0;
+  }
   char path[4096];
   snprintf(path, sizeof path, "%.*s", (int)strcspn(image, "\n"), image);
   *m = dlopen(path, RTLD_NOW);
@@ -112,6 +126,11 @@ CUresult cuModuleLoadDataEx(void **m, const char *image, unsigned n, int *option
 }
 CUresult cuModuleGetFunction(struct function **f, void *m, const char *name) {
   ENTER();
+  if (m == &own_module) {
+    *f = calloc(1, sizeof **f);
+    (*f)->run = rgpu_differ, (*f)->sizes = rgpu_differ_sizes;
+    return 0;
+  }
   void *run = dlsym(m, name);
   if (!run) return 500;
   *f = calloc(1, sizeof **f);
@@ -139,7 +158,8 @@ CUresult cuFuncGetParamInfo(struct function *f, size_t i, size_t *offset, size_t
 static CUresult launch(struct function *f, const unsigned *grid, unsigned cluster, void **parameters) {
   const char *log = getenv("FAKE_CUDA_LOG");
   FILE *out = log ? fopen(log, "a") : 0;
-  if (out) fprintf(out, "%s grid %u cluster %u\n", f->name, grid[0], cluster), fclose(out);
+  if (out && f->name[0]) fprintf(out, "%s grid %u cluster %u\n", f->name, grid[0], cluster);
+  if (out) fclose(out);
   f->run(parameters, grid);
   return 0;
 }

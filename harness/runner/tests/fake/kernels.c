@@ -23,5 +23,7 @@ KERNEL(crashes) { ARGS(); fake_fault(700); }
 KERNEL(adds_to_output) { ARGS(); for (int i = 0; i < n; ++i) y[i] = y[i] + a[i] + b[i]; }
 static int calls;
 KERNEL(never_the_same) { ARGS(); ++calls; for (int i = 0; i < n; ++i) y[i] = a[i] + b[i] + (i ? 0 : calls); }
+KERNEL(works_once) { ARGS(); static int last; if (last != n) for (int i = 0; i < n; ++i) y[i] = a[i] + b[i]; last = n; }
+KERNEL(sums_in_another_order) { ARGS(); ++calls; for (int i = 0; i < n; ++i) y[i] = (a[i] + b[i]) * (i ? 1 : 1 + 1e-7f * (calls % 3)); }
 /* Faults unless each launch finds in y what the case filled in. */
 KERNEL(wants_fresh_output) { ARGS(); for (int i = 0; i < n; ++i) { if (y[i] != 1) fake_fault(710); y[i] = 5; } }

@@ -1,0 +1,133 @@
+//! Outputs of timed calls, compared on the GPU without waiting for it.
+//!
+//! The first call's outputs are kept. Each timed call starts on poisoned outputs, and behind its end
+//! event a kernel of ours counts the words in which they differ from the kept ones. So a call that
+//! does nothing, or only what an earlier one left to do, is found whichever it is.
+
+use super::Session;
+use super::session::{DeviceSet, Prepared};
+use crate::compare::Results;
+use crate::cuda::{Buffer, Function, KernelArgs, Module, Probing};
+use crate::fault::{Fault, Outcome};
+use crate::host_memory::HostBuffer;
+use rgpu_case::{ErrorClass, Launch};
+
+const DIFFER: &str = include_str!("../cuda/differ.ptx");
+
+/// Calls compared value by value where those timed differ in their bits.
+const CLOSE_LOOKS: usize = 3;
+
+/// What the outputs of one data set must be.
+pub(super) struct Watch<'w> {
+    session: &'w Session<'w>,
+    device: &'w DeviceSet<'w>,
+    differ: Function<'w>,
+    count: Buffer<'w>,
+    kept: Vec<(usize, Buffer<'w>)>,
+    /// The same on the host.
+    first: Vec<Option<HostBuffer>>,
+}
+
+impl<'w> Watch<'w> {
+    /// Calls once, and keeps what comes out.
+    pub(super) fn start(
+        session: &'w Session<'w>,
+        device: &'w DeviceSet<'w>,
+        prepared: &Prepared<'_>,
+    ) -> Outcome<Watch<'w>> {
+        let gpu = &session.gpu;
+        let module = Module::of_image(gpu, DIFFER.as_bytes().to_vec(), "differ.ptx")?;
+        let differ = module.function("rgpu_differ")?;
+        let count = Buffer::new(gpu, 8, 0)?;
+        count.set(0)?;
+        device.restore()?;
+        device.poison()?;
+        prepared.launch()?;
+        gpu.synchronize_all()?;
+        let mut kept = Vec::new();
+        for (i, buffer) in device.tensors() {
+            if device.host.args[i].arg.role.is_output() && buffer.size() > 0 {
+                let twin = Buffer::new(gpu, buffer.size(), 0)?;
+                twin.copy_from(buffer)?;
+                kept.push((i, twin));
+            }
+        }
+        let first = device.outputs()?;
+        Ok(Watch { session, device, differ, count, kept, first })
+    }
+
+    /// The outputs of the first call.
+    pub(super) fn first(&self) -> &Vec<Option<HostBuffer>> {
+        &self.first
+    }
+
+    /// Enqueues the comparison of what the outputs hold by then.
+    pub(super) fn compare(&self) -> Outcome<()> {
+        let blocks = u32::try_from(2 * self.session.gpu.facts.sms.max(1)).unwrap_or(264);
+        let launch =
+            Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 };
+        for (i, twin) in &self.kept {
+            let Some((_, buffer)) = self.device.tensors().find(|(at, _)| at == i) else { continue };
+            let args = KernelArgs::new(vec![
+                ("a".into(), 8, buffer.address()),
+                ("b".into(), 8, twin.address()),
+                ("bytes".into(), 8, buffer.size() as u64),
+                ("count".into(), 8, self.count.address()),
+            ]);
+            self.differ.prepare(&launch, &args, Probing::Thorough)?;
+            self.differ.launch(&launch, &args)?;
+        }
+        Ok(())
+    }
+
+    /// How many words differed in the comparisons so far; waits for them.
+    pub(super) fn differing(&self) -> Outcome<u64> {
+        let mut bytes = [0; 8];
+        self.count.download(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Some calls more, compared value by value: an error where they lie beyond the tolerance of
+    /// the first; whether all their bits are the first's.
+    pub(super) fn look_closely(&self, prepared: &Prepared<'_>, name: &str) -> Outcome<bool> {
+        let mut alike = true;
+        for _ in 0..CLOSE_LOOKS {
+            self.device.restore()?;
+            self.device.poison()?;
+            prepared.launch()?;
+            self.session.gpu.synchronize_all()?;
+            let now = self.device.outputs()?;
+            for (i, arg) in self.device.host.args.iter().enumerate() {
+                let (Some(first), Some(now)) = (&self.first[i], &now[i]) else { continue };
+                let results = Results {
+                    arg: arg.arg,
+                    group: arg.group,
+                    first: now.bytes(),
+                    second: first.bytes(),
+                };
+                alike &= results.bit_equal();
+                let (bad, at) = results.differing(&self.session.input.case.tolerance);
+                if bad > 0 {
+                    let what = format!(
+                        "{bad} elements of `{}` are beyond the tolerance of what the first call \
+                         gave, the first of them {}",
+                        arg.arg.name,
+                        at.unwrap_or(0)
+                    );
+                    return Err(wrong(name, &what));
+                }
+            }
+        }
+        Ok(alike)
+    }
+}
+
+/// A timed call that gave other values than the call before the timing.
+pub(super) fn wrong(name: &str, what: &str) -> Fault {
+    let mut fault = Fault::new(
+        ErrorClass::WrongResult,
+        format!("calls of the kernel on `{name}` do not give the same: {what}"),
+    );
+    fault.0.data_set = Some(name.to_owned());
+    fault
+}
