@@ -9,6 +9,20 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer) {
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
+__device__ __forceinline__ uint4 load_shared16(uint32_t from) {
+    uint4 value;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(from)
+                 : "memory");
+    return value;
+}
+__device__ __forceinline__ uint32_t load_shared2(uint32_t from) {
+    uint16_t value;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from) : "memory");
+    return value;
+}
+
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ uint32_t cluster_rank() {
     uint32_t rank;
@@ -51,6 +65,18 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
         "finished:\n}" ::"r"(barrier),
         "r"(parity)
         : "memory");
+}
+// Whether the wait would end at once: asked early, the answer's latency is hidden.
+__device__ __forceinline__ bool barrier_ready(uint32_t barrier, uint32_t parity) {
+    uint32_t ready;
+    asm volatile(
+        "{\n.reg .pred done;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n}"
+        : "=r"(ready)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+    return ready != 0;
 }
 // `bytes` contiguous bytes of global memory.
 __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {

@@ -42,8 +42,6 @@ struct Maps {
 
 // One tile of the output, everything looked up.
 struct DeviceTile {
-    const uint8_t *sfa, *sfb;
-    __half *out;
     int problem, row;    // of weights
     int first, count, n; // tokens
     int rows, k;         // the problem's n and k
@@ -103,15 +101,16 @@ struct Ring {
 };
 
 // One thread.
-__device__ __forceinline__ void fetch(const Maps &maps, const Work &work, Shared *shared) {
+__device__ __forceinline__ void fetch(const Maps &maps, const Operands &operands, const Work &work, Shared *shared) {
     Ring ring(STAGES);
     for (int t = work.first_tile[blockIdx.x]; t < work.first_tile[blockIdx.x + 1]; t++) {
         const DeviceTile tile = work.tiles[t];
         int boxes = (tile.n + TOKEN_BOX - 1) / TOKEN_BOX, halves = (tile.n + 127) / 128;
         // Rows of scale blocks; tokens are cut at multiples of 128.
-        const uint8_t *weight_scales = tile.sfb + scale_offset(tile.row, 0, tile.k);
-        const uint8_t *low_scales = tile.sfa + scale_offset(tile.first, 0, tile.k);
-        const uint8_t *high_scales = tile.sfa + scale_offset(tile.first + 128, 0, tile.k);
+        const Matrices &matrices = operands.of[tile.problem];
+        const uint8_t *weight_scales = matrices.sfb + scale_offset(tile.row, 0, tile.k);
+        const uint8_t *low_scales = matrices.sfa + scale_offset(tile.first, 0, tile.k);
+        const uint8_t *high_scales = matrices.sfa + scale_offset(tile.first + 128, 0, tile.k);
         uint32_t bytes = WEIGHT_BYTES + boxes * TOKEN_BOX * (K_TILE / 2) + (1 + halves) * BLOCK_SCALES;
         for (int k = 0; k < tile.k / K_TILE; k++) {
             uint32_t full = shared_address(&shared->full[ring.stage]);
@@ -171,7 +170,7 @@ __device__ __forceinline__ void multiply_tiles(const Work &work, Shared *shared,
 }
 
 // Four warps; each reads the 32 lanes (rows of weights) that its number allows.
-__device__ __forceinline__ void store_tiles(const Work &work, Shared *shared, uint32_t memory) {
+__device__ __forceinline__ void store_tiles(const Operands &operands, const Work &work, Shared *shared, uint32_t memory) {
     int quarter = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     Ring sums(2);
     for (int t = work.first_tile[blockIdx.x]; t < work.first_tile[blockIdx.x + 1]; t++) {
@@ -180,7 +179,7 @@ __device__ __forceinline__ void store_tiles(const Work &work, Shared *shared, ui
         asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
         uint32_t from = memory + ((uint32_t)quarter * 32 << 16) + accumulator_column(sums.stage);
         // A warp's 32 rows of one token are 64 contiguous bytes of the output.
-        __half *out = tile.out + (int64_t)tile.first * tile.rows + tile.row + quarter * 32 + lane;
+        __half *out = operands.of[tile.problem].c + (int64_t)tile.first * tile.rows + tile.row + quarter * 32 + lane;
         for (int column = 0; column < tile.n; column += 16) {
             uint32_t values[16];
             load16(from + column, values);
@@ -198,7 +197,8 @@ __device__ __forceinline__ void store_tiles(const Work &work, Shared *shared, ui
 
 #endif
 
-__global__ void __launch_bounds__(THREADS, 1) wagmi_blackwell(const __grid_constant__ Maps maps, Work work) {
+__global__ void __launch_bounds__(THREADS, 1) 
+    wagmi_blackwell(const __grid_constant__ Maps maps, const __grid_constant__ Operands operands, Work work) {
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
     extern __shared__ uint8_t raw[];
     Shared *shared = (Shared *)(raw + ((1024 - shared_address(raw) % 1024) % 1024));
@@ -226,11 +226,11 @@ __global__ void __launch_bounds__(THREADS, 1) wagmi_blackwell(const __grid_const
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
     uint32_t memory = *(volatile uint32_t *)&shared->tensor_memory;
     if (warp == 0) {
-        if (elect_one()) fetch(maps, work, shared);
+        if (elect_one()) fetch(maps, operands, work, shared);
     } else if (warp == 1) {
         if (elect_one()) multiply_tiles(work, shared, memory);
     } else {
-        store_tiles(work, shared, memory);
+        store_tiles(operands, work, shared, memory);
     }
     __syncwarp();
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");

@@ -21,8 +21,18 @@ __device__ __forceinline__ uint32_t times(uint32_t a, uint32_t b) {
 __device__ __forceinline__ uint32_t scale_pair(uint32_t low, uint32_t high) {
     return times(low << 7 | high << 23, 0x78007800u); // x 2^15
 }
-__device__ __forceinline__ uint32_t low_twice(uint32_t pair) { return __byte_perm(pair, 0, 0x1010); }
-__device__ __forceinline__ uint32_t high_twice(uint32_t pair) { return __byte_perm(pair, 0, 0x3232); }
+// The same of byte `BYTE` (0, 1) of each; the bytes above are zero.
+template <int BYTE> __device__ __forceinline__ uint32_t scale_pair_of(uint32_t low, uint32_t high) {
+    return times(__byte_perm(low, high, BYTE ? 0x2521 : 0x2420) << 7, 0x78007800u);
+}
+__device__ __forceinline__ uint32_t low_twice(uint32_t pair) {
+    __half2 twice = __low2half2(*reinterpret_cast<__half2 *>(&pair));
+    return *reinterpret_cast<uint32_t *>(&twice);
+}
+__device__ __forceinline__ uint32_t high_twice(uint32_t pair) {
+    __half2 twice = __high2half2(*reinterpret_cast<__half2 *>(&pair));
+    return *reinterpret_cast<uint32_t *>(&twice);
+}
 
 // The eight codes of `word` times `scale` (twice the same f16): pair[i] holds the nibbles i and i + 4.
 //

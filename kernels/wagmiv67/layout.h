@@ -7,6 +7,11 @@
 #pragma once
 #include <stdint.h>
 
+// Which of the improvements of docs/tuning.md are in, in their order; all of them unless asked otherwise.
+#ifndef WAGMI_STEP
+#define WAGMI_STEP 4
+#endif
+
 #ifdef __CUDACC__
 #define WAGMI_HD __host__ __device__ inline
 #else
@@ -46,13 +51,22 @@ WAGMI_HD int element_at(int p) {
     return 16 * t + 8 * (s / 2) + 2 * (s % 2) + h + 4 * high;
 }
 
+// The sm_90 path takes two slabs at a time and pairs them, so that a thread's codes of both are 16 contiguous bytes:
+// thread t owns blocks 2t and 2t + 1 of the eight, the first in the even slab, the second in the odd one.
+
+// Element (0..127) of a pair of slabs that stands at position `p` (0..63) of the slab `half` (0, 1).
+WAGMI_HD int element_at_paired(int half, int p) {
+    int element = element_at(p);
+    return 16 * (2 * (element / 16) + half) + element % 16;
+}
+
 // The workspace holds tokens as f16, tile by tile, [slab][row][128 bytes], each row's eight 16-byte chunks
 // swizzled as the tensor core's 128-byte mode wants them in shared memory: a tile is then copied as it is.
 WAGMI_HD int swizzled_chunk(int row, int chunk) { return chunk ^ (row & 7); }
 
 // wgmma matrix descriptor for a K-major operand with 128-byte swizzle: start address, leading offset (unused
 // with this swizzle), stride of 8 rows = 1024 bytes, layout 1 at bit 62. The next k16 step is 32 bytes on.
-WAGMI_HD uint64_t wgmma_descriptor(uint32_t shared_address) {
+WAGMI_HD constexpr uint64_t wgmma_descriptor(uint32_t shared_address) {
     return (uint64_t)((shared_address & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)64 << 32 | (uint64_t)1 << 62;
 }
 

@@ -18,13 +18,14 @@ __device__ __forceinline__ void copy16(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-__global__ void __launch_bounds__(THREADS) wagmi_mma(const DevicePiece *pieces, const uint8_t *const *weights) {
+__global__ void __launch_bounds__(THREADS) wagmi_mma(const __grid_constant__ Operands operands, const DevicePiece *pieces) {
     extern __shared__ __align__(128) uint8_t raw[];
     const DevicePiece piece = pieces[blockIdx.x];
     int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
     int first_row = piece.row_block * ROWS;
-    const uint8_t *codes = weights[piece.problem] + (int64_t)first_row * (piece.k / 2);
-    const uint8_t *scales = piece.scales + scale_offset(first_row / 128 * 128, 0, piece.k);
+    const Matrices &matrices = operands.of[piece.problem];
+    const uint8_t *codes = matrices.b + (int64_t)first_row * (piece.k / 2);
+    const uint8_t *scales = matrices.sfb + scale_offset(first_row / 128 * 128, 0, piece.k);
     int slabs = piece.slab_end - piece.slab_begin;
 
     auto fetch = [&](int slab) {
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(THREADS) wagmi_mma(const DevicePiece *pieces, 
         for (int i = 0; i < 4; i++) {
             int token = 8 * j + 2 * t + i % 2, row = first_row + warp * 16 + g + i / 2 * 8;
             if (token < piece.count)
-                piece.out[(int64_t)(piece.first + token) * piece.rows + row] = __float2half_rn(sum[j][i] * WEIGHT_UNIT);
+                matrices.c[(int64_t)(piece.first + token) * piece.rows + row] = __float2half_rn(sum[j][i] * WEIGHT_UNIT);
         }
     }
 }

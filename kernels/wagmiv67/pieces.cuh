@@ -1,4 +1,4 @@
-// The plan of schedule.h as kernels read it.
+// The plan of schedule.h as kernels read it. It depends on sizes only; where the data lie comes with each launch.
 #pragma once
 #include <cuda_fp16.h>
 #include <stdint.h>
@@ -7,11 +7,18 @@ namespace wagmi {
 
 constexpr int MOST_PROBLEMS = 16; // groups x l of one launch
 
+// Where the matrices of each problem lie.
+struct Matrices {
+    const uint8_t *a, *sfa, *b, *sfb;
+    __half *c;
+};
+struct Operands {
+    Matrices of[MOST_PROBLEMS];
+};
+
 // A piece of work, everything looked up.
 struct DevicePiece {
-    const uint8_t *scales;  // of the problem's weights
     const uint8_t *decoded; // of the token tile
-    __half *out;            // C of the problem
     int problem, row_block;
     int first, count, n;    // tokens
     int rows, k;            // the problem's n and k

@@ -43,13 +43,19 @@ struct Schedule {
     std::vector<Piece> pieces;    // of worker 0, of worker 1, ...
     std::vector<int> first_piece; // one per worker, and the end
     int64_t workspace_bytes = 0;
-    int64_t cost = 0; // of all workers, in cycles of slab_cost
+    int64_t cycles = 0; // that the busiest worker is expected to take
 };
 
-// Costs in cycles of one slab, and of a piece besides its slabs. A slab keeps the tensor cores busy 4 cycles
-// for each token; below about 100 tokens decoding the weights takes longer than that.
-inline int64_t slab_cost(int n) { return (4 * n > 380 ? 4 * n : 380) + 60; }
-constexpr int64_t PIECE_COST = 1500;
+// Costs in cycles of one slab, and of a piece besides its slabs. A slab keeps the tensor cores busy 4 cycles for
+// each token, but what counts besides is decoding its weights, whatever the number of tokens: so few large tiles.
+#if WAGMI_STEP < 1
+inline int64_t slab_cost(int n) { return std::max(4 * n, 380) + 60; }
+#else
+inline int64_t slab_cost(int n) { return std::max(4 * n, 27 * n / 10 + 250); }
+#endif
+constexpr int64_t PIECE_COST = 1500; // until the first slab is there, and writing the outputs
+constexpr int64_t LEAVE_COST = 1000; // writing the sums for another worker
+constexpr int64_t TAKE_COST = 3000;  // waiting for and adding what another left
 
 // Cuts each problem's tokens into tiles of the given sizes (multiples of 16, ascending), the cheapest way.
 inline std::vector<TokenTile> token_tiles(const std::vector<Shape> &shapes, const std::vector<int> &sizes,
@@ -82,6 +88,15 @@ inline std::vector<TokenTile> token_tiles(const std::vector<Shape> &shapes, cons
     return tiles;
 }
 
+inline int64_t cycles_of(const Schedule &plan, const std::vector<Piece> &pieces) {
+    int64_t cycles = 0;
+    for (const Piece &piece : pieces) {
+        cycles += (piece.slab_end - piece.slab_begin) * slab_cost(plan.tiles[piece.tile].n);
+        cycles += (piece.slot < 0 ? PIECE_COST : LEAVE_COST) + piece.slots * TAKE_COST;
+    }
+    return cycles;
+}
+
 // Equal shares of all slabs for each worker (stream-K): worker w takes the slabs between two cuts, the last
 // tile first. So a piece that waits for others waits only for workers with lower numbers, which do theirs
 // first of all: no wait can last, and none can hang when not all workers run at once.
@@ -103,13 +118,13 @@ inline Schedule stream_k(const std::vector<Shape> &shapes, int row_block, const 
             total += cost;
         }
     }
-    plan.cost = total;
-    // A cut in slabs: how many slabs of the tile lie before `at`. No piece is shorter than 3 slabs.
+    // A cut in slabs: how many slabs of the tile lie before `at`. Slabs are multiplied in pairs; no piece is
+    // shorter than four.
     auto cut = [&](const Tile &tile, int64_t at) {
         const TokenTile &tokens = plan.tiles[tile.tile];
-        int64_t slabs = (at - tile.begin) / slab_cost(tokens.n);
-        if (slabs < 3) return 0;
-        if (slabs > tokens.slabs - 3) return tokens.slabs;
+        int64_t slabs = (at - tile.begin) / slab_cost(tokens.n) / 2 * 2;
+        if (slabs < 4) return 0;
+        if (slabs > tokens.slabs - 4) return tokens.slabs;
         return (int)slabs;
     };
     size_t at = 0;
@@ -139,9 +154,50 @@ inline Schedule stream_k(const std::vector<Shape> &shapes, int row_block, const 
             begin = 0;
         }
         plan.pieces.insert(plan.pieces.end(), mine.rbegin(), mine.rend());
+        plan.cycles = std::max(plan.cycles, cycles_of(plan, mine));
     }
     plan.first_piece.push_back((int)plan.pieces.size());
     return plan;
+}
+
+// Whole tiles, the dearest first, each to the worker that has the least to do: no sums change hands.
+inline Schedule uncut(const std::vector<Shape> &shapes, int row_block, const std::vector<int> &sizes, int workers) {
+    Schedule plan;
+    plan.tiles = token_tiles(shapes, sizes, &plan.workspace_bytes);
+    std::vector<Piece> all;
+    for (int t = 0; t < (int)plan.tiles.size(); t++)
+        for (int r = 0; r < ceil_div(shapes[plan.tiles[t].problem].n, row_block); r++)
+            all.push_back({t, r, 0, plan.tiles[t].slabs, -1, 0, 0});
+    auto cost = [&](const Piece &piece) { return cycles_of(plan, {piece}); };
+    std::stable_sort(all.begin(), all.end(), [&](const Piece &a, const Piece &b) { return cost(a) > cost(b); });
+    std::vector<std::vector<Piece>> hands(workers);
+    std::vector<int64_t> cycles(workers, 0);
+    for (const Piece &piece : all) {
+        size_t least = std::min_element(cycles.begin(), cycles.end()) - cycles.begin();
+        hands[least].push_back(piece);
+        cycles[least] += cost(piece);
+    }
+    for (auto &hand : hands) {
+        plan.first_piece.push_back((int)plan.pieces.size());
+        plan.pieces.insert(plan.pieces.end(), hand.begin(), hand.end());
+    }
+    plan.first_piece.push_back((int)plan.pieces.size());
+    plan.cycles = *std::max_element(cycles.begin(), cycles.end());
+    return plan;
+}
+
+// The better of both, with any of the sizes left out from above: many small tiles can fill the workers evenly
+// where few large ones cannot.
+inline Schedule best_plan(const std::vector<Shape> &shapes, int row_block, const std::vector<int> &sizes, int workers) {
+    Schedule best;
+    for (size_t count = 1; count <= sizes.size(); count++) {
+        std::vector<int> some(sizes.begin(), sizes.begin() + count);
+        for (auto *make : {stream_k, uncut}) {
+            Schedule plan = make(shapes, row_block, some, workers);
+            if (best.pieces.empty() || plan.cycles < best.cycles) best = plan;
+        }
+    }
+    return best;
 }
 
 // Whole tiles for the sm_100 path, the dearest first, dealt out like cards that go back and forth. Tokens

@@ -47,14 +47,14 @@ enum { BAD_SIZES = 10001, NO_TENSOR_MAPS = 10002 };
 
 // One of the l products of a group.
 struct Product {
-    const uint8_t *a, *b, *sfa, *sfb;
-    __half *c;
+    Matrices matrices;
     Shape shape;
 };
 
 struct State {
     int path;
-    std::vector<Product> products;
+    std::vector<Shape> shapes;
+    Operands operands;
     std::vector<void *> allocations;
     // Portable paths.
     DeviceTile *tiles;
@@ -68,8 +68,6 @@ struct State {
     hopper::Work hopper_work;
     blackwell::Maps blackwell_maps;
     blackwell::Work blackwell_work;
-    // mma.sync
-    const uint8_t **weights;
 };
 
 static cudaError_t allocate(State *state, void **pointer, size_t bytes) {
@@ -95,7 +93,7 @@ static int products_of(const rgpu_case *problem, std::vector<Product> *products)
         for (int64_t i = 0; i < l; i++) {
             auto part = [&](int arg) { return (uint8_t *)rgpu_arg(problem, g, arg)->data + rgpu_arg(problem, g, arg)->bytes / l * i; };
             Shape shape = {(int)m, (int)n, (int)k};
-            products->push_back({part(ARG_A), part(ARG_B), part(ARG_SFA), part(ARG_SFB), (__half *)part(ARG_C), shape});
+            products->push_back({{part(ARG_A), part(ARG_SFA), part(ARG_B), part(ARG_SFB), (__half *)part(ARG_C)}, shape});
         }
     }
     return products->empty() || products->size() > MOST_PROBLEMS ? BAD_SIZES : 0;
@@ -126,9 +124,9 @@ static int tensor_map(CUtensorMap *map, const uint8_t *codes, int rows, int k, i
 
 static DevicePiece device_piece(const State *state, const Schedule &plan, const Piece &piece, const uint8_t *decoded) {
     const TokenTile &tile = plan.tiles[piece.tile];
-    const Product &product = state->products[tile.problem];
-    return {product.sfb, decoded + tile.workspace, product.c, tile.problem, piece.row_block, tile.first, tile.count,
-            tile.n, product.shape.n, product.shape.k, piece.slab_begin, piece.slab_end, piece.slot, piece.first_slot,
+    const Shape &shape = state->shapes[tile.problem];
+    return {decoded + tile.workspace, tile.problem, piece.row_block, tile.first, tile.count,
+            tile.n, shape.n, shape.k, piece.slab_begin, piece.slab_end, piece.slot, piece.first_slot,
             piece.slots};
 }
 
@@ -139,10 +137,8 @@ static cudaError_t prepare_tokens(State *state, const Schedule &plan, uint8_t **
     *decoded = (uint8_t *)workspace;
     std::vector<DeviceTile> tiles;
     for (const TokenTile &tile : plan.tiles) {
-        const Product &product = state->products[tile.problem];
-        int k = product.shape.k;
-        tiles.push_back({product.a + (int64_t)tile.first * (k / 2), product.sfa, *decoded + tile.workspace, tile.first,
-                         tile.count, tile.n, tile.slabs, k});
+        tiles.push_back({*decoded + tile.workspace, tile.problem, tile.first, tile.count, tile.n, tile.slabs,
+                         state->shapes[tile.problem].k});
         state->slabs_most = std::max(state->slabs_most, tile.slabs);
         state->row_parts = std::max(state->row_parts, ceil_div(tile.n, TOKEN_ROWS));
     }
@@ -157,7 +153,8 @@ static cudaError_t upload_pieces(State *state, const Schedule &plan, const uint8
     return upload(state, pieces, &state->pieces);
 }
 
-static int prepare_mma(State *state, const std::vector<Shape> &shapes) {
+static int prepare_mma(State *state) {
+    const std::vector<Shape> &shapes = state->shapes;
     // One block a tile: as many workers as there are tiles of a uniform cut, each with its own.
     Schedule plan;
     plan.tiles = token_tiles(shapes, {16, 32, 48, mma::TOKENS}, &plan.workspace_bytes);
@@ -167,18 +164,11 @@ static int prepare_mma(State *state, const std::vector<Shape> &shapes) {
     }
     uint8_t *decoded;
     TRY(prepare_tokens(state, plan, &decoded));
-    TRY(upload_pieces(state, plan, decoded));
-    std::vector<const uint8_t *> weights;
-    for (const Product &product : state->products) weights.push_back(product.b);
-    return upload(state, weights, &state->weights);
+    return upload_pieces(state, plan, decoded);
 }
 
-static int prepare_hopper(State *state, const std::vector<Shape> &shapes) {
-    for (size_t i = 0; i < shapes.size(); i++) {
-        int status = tensor_map(&state->hopper_maps.weights[i], state->products[i].b, shapes[i].n, shapes[i].k,
-                                SLAB_FP4_BYTES, hopper::ROWS, CU_TENSOR_MAP_SWIZZLE_NONE);
-        if (status) return status;
-    }
+static int prepare_hopper(State *state) {
+    const std::vector<Shape> &shapes = state->shapes;
     Schedule plan;
     int clusters = 0;
     for (const hopper::Family &family : hopper::FAMILIES) {
@@ -189,8 +179,12 @@ static int prepare_hopper(State *state, const std::vector<Shape> &shapes) {
         config.dynamicSmemBytes = hopper::SHARED_BYTES;
         TRY(cudaOccupancyMaxActiveClusters(&clusters, family.kernel, &config));
         if (clusters < 1) return cudaErrorLaunchOutOfResources;
+#if WAGMI_STEP < 2
         Schedule candidate = stream_k(shapes, hopper::ROW_BLOCK, family.sizes, clusters);
-        if (!state->hopper_kernel || candidate.cost < plan.cost) {
+#else
+        Schedule candidate = best_plan(shapes, hopper::ROW_BLOCK, family.sizes, clusters);
+#endif
+        if (!state->hopper_kernel || candidate.cycles < plan.cycles) {
             plan = candidate;
             state->hopper_kernel = family.kernel;
         }
@@ -212,16 +206,8 @@ static int prepare_hopper(State *state, const std::vector<Shape> &shapes) {
     return cudaSuccess;
 }
 
-static int prepare_blackwell(State *state, const std::vector<Shape> &shapes) {
-    for (size_t i = 0; i < shapes.size(); i++) {
-        const Product &product = state->products[i];
-        int status = tensor_map(&state->blackwell_maps.weights[i], product.b, shapes[i].n, shapes[i].k, K_TILE / 2,
-                                M_TILE, CU_TENSOR_MAP_SWIZZLE_128B);
-        if (!status)
-            status = tensor_map(&state->blackwell_maps.tokens[i], product.a, shapes[i].m, shapes[i].k, K_TILE / 2,
-                                blackwell::TOKEN_BOX, CU_TENSOR_MAP_SWIZZLE_128B);
-        if (status) return status;
-    }
+static int prepare_blackwell(State *state) {
+    const std::vector<Shape> &shapes = state->shapes;
     TRY(cudaFuncSetAttribute(blackwell::wagmi_blackwell, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              blackwell::SHARED_BYTES));
     int device, processors;
@@ -231,9 +217,8 @@ static int prepare_blackwell(State *state, const std::vector<Shape> &shapes) {
     std::vector<blackwell::DeviceTile> tiles;
     for (const Piece &piece : plan.pieces) {
         const TokenTile &tokens = plan.tiles[piece.tile];
-        const Product &product = state->products[tokens.problem];
-        tiles.push_back({product.sfa, product.sfb, product.c, tokens.problem, piece.row_block * M_TILE, tokens.first,
-                         tokens.count, tokens.n, product.shape.n, product.shape.k});
+        const Shape &shape = shapes[tokens.problem];
+        tiles.push_back({tokens.problem, piece.row_block * M_TILE, tokens.first, tokens.count, tokens.n, shape.n, shape.k});
     }
     blackwell::DeviceTile *on_device;
     int *first_tile;
@@ -244,21 +229,56 @@ static int prepare_blackwell(State *state, const std::vector<Shape> &shapes) {
     return cudaSuccess;
 }
 
+// Where the data lie: pointers and tensor maps, which a launch takes along.
+static int place(State *state, const std::vector<Product> &products) {
+    for (size_t i = 0; i < products.size(); i++) {
+        const Matrices &matrices = state->operands.of[i] = products[i].matrices;
+        const Shape &shape = state->shapes[i];
+        int status = 0;
+        if (state->path == 90)
+            status = tensor_map(&state->hopper_maps.weights[i], matrices.b, shape.n, shape.k, hopper::WEIGHT_ROW,
+                                hopper::ROWS, CU_TENSOR_MAP_SWIZZLE_NONE);
+        if (state->path == 100) {
+            status = tensor_map(&state->blackwell_maps.weights[i], matrices.b, shape.n, shape.k, K_TILE / 2, M_TILE,
+                                CU_TENSOR_MAP_SWIZZLE_128B);
+            if (!status)
+                status = tensor_map(&state->blackwell_maps.tokens[i], matrices.a, shape.m, shape.k, K_TILE / 2,
+                                    blackwell::TOKEN_BOX, CU_TENSOR_MAP_SWIZZLE_128B);
+        }
+        if (status) return status;
+    }
+    return 0;
+}
+
 int rgpu_prepare(const rgpu_case *problem, void **out) {
     State *state = new State();
     *out = state;
-    int status = products_of(problem, &state->products);
+    std::vector<Product> products;
+    int status = products_of(problem, &products);
     if (status) return status;
-    std::vector<Shape> shapes;
-    for (const Product &product : state->products) shapes.push_back(product.shape);
+    for (const Product &product : products) state->shapes.push_back(product.shape);
     TRY(cudaMemcpyFromSymbol(&state->path, built_for, sizeof(int)));
     const char *asked = getenv("WAGMIV67_PATH");
     if (asked && !strcmp(asked, "mma")) state->path = 80;
+    status = place(state, products);
+    if (status) return status;
     switch (state->path) {
-    case 100: return prepare_blackwell(state, shapes);
-    case 90: return prepare_hopper(state, shapes);
-    default: return prepare_mma(state, shapes);
+    case 100: return prepare_blackwell(state);
+    case 90: return prepare_hopper(state);
+    default: return prepare_mma(state);
     }
+}
+
+// New data of the same sizes: no allocation, no copy. popcorn.py calls it before each launch.
+extern "C" RGPU_EXPORT int wagmi_place(void *opaque, const rgpu_case *problem) {
+    State *state = (State *)opaque;
+    std::vector<Product> products;
+    int status = products_of(problem, &products);
+    if (status) return status;
+    if (products.size() != state->shapes.size()) return BAD_SIZES;
+    for (size_t i = 0; i < products.size(); i++)
+        if (memcmp(&products[i].shape, &state->shapes[i], sizeof(Shape))) return BAD_SIZES;
+    return place(state, products);
 }
 
 static cudaError_t launch_hopper(const State *state, cudaStream_t stream) {
@@ -272,20 +292,24 @@ static cudaError_t launch_hopper(const State *state, cudaStream_t stream) {
     overlap.val.programmaticStreamSerializationAllowed = 1;
     config.attrs = &overlap;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, state->hopper_kernel, state->hopper_maps, state->hopper_work);
+    return cudaLaunchKernelEx(&config, state->hopper_kernel, state->hopper_maps, state->operands, state->hopper_work);
 }
 
 int rgpu_launch(void *opaque, cudaStream_t stream) {
     const State *state = (const State *)opaque;
     if (state->path == 100) {
         blackwell::wagmi_blackwell<<<state->blocks, blackwell::THREADS, blackwell::SHARED_BYTES, stream>>>(
-            state->blackwell_maps, state->blackwell_work);
+            state->blackwell_maps, state->operands, state->blackwell_work);
         return cudaGetLastError();
     }
-    wagmi_tokens<<<dim3(state->slabs_most, state->tile_count, state->row_parts), TOKEN_THREADS, 0, stream>>>(state->tiles);
+    dim3 grid(state->slabs_most, state->tile_count, state->row_parts);
+    if (state->path == 90)
+        wagmi_tokens<true><<<grid, TOKEN_THREADS, 0, stream>>>(state->operands, state->tiles);
+    else
+        wagmi_tokens<false><<<grid, TOKEN_THREADS, 0, stream>>>(state->operands, state->tiles);
     TRY(cudaGetLastError());
     if (state->path == 90) return launch_hopper(state, stream);
-    mma::wagmi_mma<<<state->piece_count, mma::THREADS, mma::SHARED_BYTES, stream>>>(state->pieces, state->weights);
+    mma::wagmi_mma<<<state->piece_count, mma::THREADS, mma::SHARED_BYTES, stream>>>(state->operands, state->pieces);
     return cudaGetLastError();
 }
 
@@ -302,9 +326,11 @@ extern "C" RGPU_EXPORT int wagmi_reference(const rgpu_case *problem, cudaStream_
     std::vector<Product> products;
     int status = products_of(problem, &products);
     if (status) return status;
-    for (const Product &p : products) {
-        dim3 grid(ceil_div(p.shape.n, 128), p.shape.m);
-        wagmi_reference_kernel<<<grid, 128, 0, stream>>>(p.a, p.b, p.sfa, p.sfb, p.c, p.shape.m, p.shape.n, p.shape.k);
+    for (const Product &product : products) {
+        const Matrices &p = product.matrices;
+        const Shape &shape = product.shape;
+        dim3 grid(ceil_div(shape.n, 128), shape.m);
+        wagmi_reference_kernel<<<grid, 128, 0, stream>>>(p.a, p.b, p.sfa, p.sfb, p.c, shape.m, shape.n, shape.k);
         TRY(cudaGetLastError());
     }
     return 0;

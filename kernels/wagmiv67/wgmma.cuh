@@ -5,13 +5,13 @@
 
 namespace wagmi {
 
-// The sums of the largest N; a smaller one uses the first of them.
-typedef float Sums[96];
+// The sums of a thread: 64 rows x N over 128 threads.
+template <int N> using Sums = float[N / 2];
 
 template <int N> struct Wgmma;
 
 template <> struct Wgmma<80> {
-    static __device__ __forceinline__ void mma(Sums &d, const uint32_t *a, uint64_t b) {
+    static __device__ __forceinline__ void mma(Sums<80> &d, const uint32_t *a, uint64_t b) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 {"
@@ -29,7 +29,7 @@ template <> struct Wgmma<80> {
 };
 
 template <> struct Wgmma<96> {
-    static __device__ __forceinline__ void mma(Sums &d, const uint32_t *a, uint64_t b) {
+    static __device__ __forceinline__ void mma(Sums<96> &d, const uint32_t *a, uint64_t b) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
@@ -48,7 +48,7 @@ template <> struct Wgmma<96> {
 };
 
 template <> struct Wgmma<112> {
-    static __device__ __forceinline__ void mma(Sums &d, const uint32_t *a, uint64_t b) {
+    static __device__ __forceinline__ void mma(Sums<112> &d, const uint32_t *a, uint64_t b) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16 {"
@@ -69,7 +69,7 @@ template <> struct Wgmma<112> {
 };
 
 template <> struct Wgmma<128> {
-    static __device__ __forceinline__ void mma(Sums &d, const uint32_t *a, uint64_t b) {
+    static __device__ __forceinline__ void mma(Sums<128> &d, const uint32_t *a, uint64_t b) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
@@ -91,7 +91,7 @@ template <> struct Wgmma<128> {
 };
 
 template <> struct Wgmma<160> {
-    static __device__ __forceinline__ void mma(Sums &d, const uint32_t *a, uint64_t b) {
+    static __device__ __forceinline__ void mma(Sums<160> &d, const uint32_t *a, uint64_t b) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
@@ -116,7 +116,7 @@ template <> struct Wgmma<160> {
 };
 
 template <> struct Wgmma<176> {
-    static __device__ __forceinline__ void mma(Sums &d, const uint32_t *a, uint64_t b) {
+    static __device__ __forceinline__ void mma(Sums<176> &d, const uint32_t *a, uint64_t b) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {"
@@ -143,7 +143,7 @@ template <> struct Wgmma<176> {
 };
 
 template <> struct Wgmma<192> {
-    static __device__ __forceinline__ void mma(Sums &d, const uint32_t *a, uint64_t b) {
+    static __device__ __forceinline__ void mma(Sums<192> &d, const uint32_t *a, uint64_t b) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"
             "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"

@@ -63,7 +63,7 @@ impl<'w> Watch<'w> {
 
     /// Enqueues the comparison of what the outputs hold by then.
     pub(super) fn compare(&self) -> Outcome<()> {
-        let blocks = u32::try_from(2 * self.session.gpu.facts.sms.max(1)).unwrap_or(264);
+        let blocks = 2 * self.session.gpu.facts.sms.max(1);
         let launch =
             Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 };
         for (i, twin) in &self.kept {
