@@ -66,18 +66,6 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
         "r"(parity)
         : "memory");
 }
-// Whether the wait would end at once: asked early, the answer's latency is hidden.
-__device__ __forceinline__ bool barrier_ready(uint32_t barrier, uint32_t parity) {
-    uint32_t ready;
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, done;\n}"
-        : "=r"(ready)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-    return ready != 0;
-}
 // `bytes` contiguous bytes of global memory.
 __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
     asm volatile(

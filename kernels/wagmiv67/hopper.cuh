@@ -95,27 +95,23 @@ struct Consumer {
         scales = shared_address(shared->scales[0]) + t / 2 * SCALE_ATOM + scale_in_atom(row, t % 2 * 2);
     }
 
-    __device__ __forceinline__ bool weights_ready() const {
-        return barrier_ready(shared_address(&shared->weights_full[weights.stage]), weights.parity);
-    }
-    // Waits for the next stage of weights, unless it is known to be there, takes this thread's part and gives it back.
-    __device__ __forceinline__ void load(Raw &raw, bool ready) {
-        if (!ready) barrier_wait(shared_address(&shared->weights_full[weights.stage]), weights.parity);
+    // Waits for the next stage of weights and takes this thread's part.
+    __device__ __forceinline__ void load(Raw &raw) {
+        barrier_wait(shared_address(&shared->weights_full[weights.stage]), weights.parity);
         uint32_t from = codes + weights.stage * WEIGHT_BYTES, scale = scales + weights.stage * SCALE_BYTES;
         raw.row = load_shared16(from);
         raw.row8 = load_shared16(from + 8 * WEIGHT_ROW);
         raw.scales = load_shared2(scale);
         raw.scales8 = load_shared2(scale + 8 * 16);
+    }
+    // Gives it back, when something has been made of all that was taken: then the loads have ended.
+    __device__ __forceinline__ void release_weights() {
         __syncwarp();
         if (thread % 32 == 0) barrier_arrive(shared_address(&shared->weights_empty[weights.stage]));
         weights.next();
     }
-
-    __device__ __forceinline__ bool tokens_ready() const {
-        return barrier_ready(shared_address(&shared->tokens_full[tokens.stage]), tokens.parity);
-    }
-    __device__ __forceinline__ void wait_for_tokens(bool ready) {
-        if (!ready) barrier_wait(shared_address(&shared->tokens_full[tokens.stage]), tokens.parity);
+    __device__ __forceinline__ void wait_for_tokens() {
+        barrier_wait(shared_address(&shared->tokens_full[tokens.stage]), tokens.parity);
     }
 
     // Lower half of the descriptor of the stage of tokens. It is the same for all threads, which ptxas must see: then
@@ -134,10 +130,7 @@ struct Consumer {
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     }
 
-    // Waits for all slabs but the last `STARTED` ones.
-    template <int STARTED> __device__ __forceinline__ void wait_for_slabs() {
-        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(STARTED) : "memory");
-    }
+    __device__ __forceinline__ void wait_for_slab() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
     // Gives the oldest token stage back to both blocks.
     __device__ __forceinline__ void release_tokens() {
         if (thread < CLUSTER) barrier_arrive_at(shared_address(&shared->tokens_empty[done.stage]), thread);
@@ -152,52 +145,32 @@ struct Consumer {
     template <int N> __device__ __forceinline__ void run_if(const Operands &operands, const Work &work, const DevicePiece &piece);
 };
 
-// A slab is given to the tensor cores before the end of the one before it is waited for: they always have one more
-// to go on with while the next is decoded, and ptxas cannot move the decoding behind the wait. Codes are taken from
-// shared memory a stage ahead. A piece has an even number of slabs. One place for each half: what ptxas must unroll
-// or peel takes registers for fragments of its own.
+// While the tensor cores are at a slab the next is decoded, and the other warpgroup's slab fills what that leaves
+// open. A piece has an even number of slabs. One place for each half: what ptxas must unroll or peel takes registers
+// for fragments of its own.
 template <int N> __device__ __forceinline__ void Consumer::multiply_all(Sums<N> &sum, int slabs) {
-    constexpr int AHEAD = WAGMI_STEP >= 4; // slabs under way while another is decoded
     uint32_t even[16], odd[16];
     Raw raw;
-#if WAGMI_STEP >= 4
-    load(raw, false);
-#endif
 #pragma unroll 1
     for (int slab = 0; slab < slabs; slab += PAIR) {
-#if WAGMI_STEP < 4
-        load(raw, false);
-        bool ready = false;
-#else
-        bool ready = tokens_ready();
-#endif
+        load(raw);
         uint32_t start = tokens_start();
         decode_slab(make_uint2(raw.row.x, raw.row.y), make_uint2(raw.row8.x, raw.row8.y),
                     scale_pair_of<0>(raw.scales, raw.scales8), even);
-        wait_for_tokens(ready);
-        if (AHEAD == 0 && slab > 0) {
-            wait_for_slabs<0>();
+        release_weights();
+        wait_for_tokens();
+        if (slab > 0) {
+            wait_for_slab();
             release_tokens();
         }
         multiply<N>(sum, even, start, 0);
-        if (AHEAD == 1 && slab > 0) {
-            wait_for_slabs<1>();
-            release_tokens();
-        }
-#if WAGMI_STEP >= 4
-        bool more = slab + PAIR < slabs, weights_there = weights_ready();
-#endif
         decode_slab(make_uint2(raw.row.z, raw.row.w), make_uint2(raw.row8.z, raw.row8.w),
                     scale_pair_of<1>(raw.scales, raw.scales8), odd);
-#if WAGMI_STEP >= 4
-        if (more) load(raw, weights_there);
-#endif
-        if (AHEAD == 0) wait_for_slabs<0>();
+        wait_for_slab();
         multiply<N>(sum, odd, start, 1);
-        if (AHEAD == 1) wait_for_slabs<1>();
         tokens.next();
     }
-    wait_for_slabs<0>();
+    wait_for_slab();
 #pragma unroll
     for (int i = 0; i < N / 2; i++) asm volatile("" : "+f"(sum[i])::"memory");
     release_tokens();

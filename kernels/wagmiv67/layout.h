@@ -9,7 +9,7 @@
 
 // Which of the improvements of docs/tuning.md are in, in their order; all of them unless asked otherwise.
 #ifndef WAGMI_STEP
-#define WAGMI_STEP 4
+#define WAGMI_STEP 3
 #endif
 
 #ifdef __CUDACC__

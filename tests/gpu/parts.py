@@ -11,6 +11,7 @@ from pathlib import Path
 from proxy import Proxy
 from pykernels import python
 from values import values
+from wagmi import wagmi
 
 CORRECT = ["vecadd", "tiled-matmul", "softmax", "reduce", "transpose-conflicts", "transpose-padded",
            "uncoalesced", "spill", "divergent", "nested-regions", "host-entry"]
@@ -429,4 +430,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, exec_, python, cutlink)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, wagmi, exec_, python, cutlink)}

@@ -26,13 +26,32 @@ fn its_layouts_plans_and_emulated_data_path_are_right_for_every_benchmark_shape(
 }
 
 #[test]
-fn both_of_its_data_modes_read_and_name_their_sizes() {
+fn all_its_forms_read_and_name_their_sizes() {
     let laptop = Laptop::new();
     let root = env!("CARGO_MANIFEST_DIR");
-    for kernel in ["kernels/wagmiv67", "kernels/wagmiv67/full-range"] {
-        let shown = laptop.show(&format!("kernels show {root}/{kernel} --json"));
+    for kernel in ["wagmiv67", "wagmiv67/full-range", "wagmiv67/popcorn", "wagmiv67-triton"] {
+        let shown = laptop.show(&format!("kernels show {root}/kernels/{kernel} --json"));
         for size in ["pair", "bench-4", "ragged-10"] {
             assert!(shown.contains(size), "{shown}");
         }
+    }
+}
+
+#[test]
+fn the_steps_of_its_tuning_are_the_same_kernel_with_another_define() {
+    let laptop = Laptop::new();
+    let root = env!("CARGO_MANIFEST_DIR");
+    for step in 0..3 {
+        let folder = format!("{root}/kernels/wagmiv67/steps/{step}");
+        let shown = laptop.show(&format!("kernels show {folder} --json"));
+        assert!(
+            shown.contains(&format!("wagmiv67-step-{step}")) && shown.contains("bench-3"),
+            "{shown}"
+        );
+        let text = std::fs::read_to_string(format!("{folder}/kernel.toml")).unwrap();
+        assert!(
+            text.contains(&format!("\"-DWAGMI_STEP={step}\""))
+                && text.contains("../../wagmiv67.cu")
+        );
     }
 }
