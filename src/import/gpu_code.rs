@@ -191,9 +191,8 @@ pub fn annotate(listing: &str, cubin: &Cubin, file: &[u8]) -> String {
     let mut used = BTreeSet::new();
     let mut code: Vec<Instruction> = Vec::new();
     for line in listing.lines() {
-        if let Some(rest) = line.trim_start().strip_prefix(".section") {
-            let name = rest.trim_start().split(',').next().unwrap_or_default();
-            let name = name.trim_matches('"').strip_prefix(".text.");
+        if let Some(name) = sass::text::section(line) {
+            let name = name.strip_prefix(".text.");
             let section = cubin
                 .code
                 .iter()
@@ -215,4 +214,27 @@ pub fn annotate(listing: &str, cubin: &Cubin, file: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_instruction_of_a_listing_gets_its_control_word() {
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cubin/13.5/instructions");
+        // Of sm_80, `.sectioninfo` stands between a section's name and its code.
+        for name in ["control.sm_80.O3", "hopper.sm_90a.O3"] {
+            let file = std::fs::read(folder.join(format!("{name}.cubin"))).unwrap();
+            let listing = std::fs::read_to_string(folder.join(format!("{name}.sass"))).unwrap();
+            let cubin = rgpu_format::cubin::read(&file).unwrap();
+            let text = annotate(&listing, &cubin, &file);
+            let instructions = text.lines().filter(|line| offset(line).is_some());
+            let (with, without): (Vec<_>, Vec<_>) = instructions.partition(|l| l.contains("*/ [B"));
+            assert!(with.len() > 50, "{name}: {}", with.len());
+            assert!(without.is_empty(), "{name}: {without:?}");
+        }
+    }
 }

@@ -130,37 +130,9 @@ fn same(known: Option<&str>, text: &str) -> bool {
 
 /// The instructions of a listing. Labels become the offsets where they stand.
 fn texts(listing: &str) -> Texts {
-    let (mut texts, mut labels) = (Texts::new(), BTreeMap::new());
-    let (mut section, mut waiting) = ("", Vec::new());
-    for line in listing.lines().map(str::trim) {
-        if let Some(rest) = line.strip_prefix(".section") {
-            let name = rest.trim_start().split(',').next().unwrap_or_default();
-            section = name.trim_matches('"').strip_prefix(".text.").unwrap_or_default();
-            waiting.clear();
-        } else if let Some((offset, text)) = instruction(line) {
-            labels.extend(waiting.drain(..).map(|label| ((section, label), offset)));
-            texts.insert((section.to_owned(), offset), text.to_owned());
-        } else if let Some(label) = line.strip_suffix(':') {
-            waiting.push(label);
-        }
-    }
-    for ((section, _), text) in &mut texts {
-        let Some((head, rest)) = text.split_once("`(") else { continue };
-        let Some((label, tail)) = rest.split_once(')') else { continue };
-        if let Some(offset) = labels.get(&(section.as_str(), label)) {
-            *text = format!("{head}{offset:#x}{tail}");
-        }
-    }
-    texts
-}
-
-/// Offset and text of `/*00a0*/   @P0 BRA 0x40 ;`.
-fn instruction(line: &str) -> Option<(u64, &str)> {
-    let (offset, text) = line.strip_prefix("/*")?.split_once("*/")?;
-    let offset = u64::from_str_radix(offset, 16).ok()?;
-    // Where instructions come in pairs, braces stand around them.
-    let text = text.trim().trim_start_matches('{').split(';').next()?;
-    Some((offset, text.trim())).filter(|(_, text)| !text.is_empty())
+    let sections = rgpu_format::sass::text::read(listing);
+    let lines = sections.iter().flat_map(|s| s.lines.iter().map(move |line| (s, line)));
+    lines.map(|(s, line)| ((s.name.to_owned(), line.offset), s.resolved(line.text))).collect()
 }
 
 #[cfg(test)]

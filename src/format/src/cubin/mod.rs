@@ -10,7 +10,7 @@
 //! | part | ABI 7 (ptxas ≤ 12.9, sm ≤ 90) | ABI 8 (sm 100+ since 12.8, everything since 13.0) |
 //! |---|---|---|
 //! | `EI_OSABI`, `EI_ABIVERSION` | 0x33, 7 | 0x41, 8 |
-//! | `e_version` | toolkit: 129 is 12.9 | 1 (toolkit in `.note.nv.cuinfo`) |
+//! | `e_version` | toolkit: 129 is 12.9 | 1 (toolkit in `.note.nv.cuinfo`, or in 12.9's `.note.nv.tkinfo`) |
 //! | SM | `e_flags & 0xff` | `e_flags >> 8 & 0xff` |
 //! | accelerated (`a`) | `e_flags & 0x800` | `e_flags & 8`, or `.nv.compat` code 9 is 1 |
 //! | family (`f`) | - | only in the command line of `.note.nv.tkinfo` |

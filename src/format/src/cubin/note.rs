@@ -1,9 +1,10 @@
 //! The notes that the compiler leaves: who made this cubin, and with which command.
 //!
 //! `.note.nv.tkinfo` (type 2000): u32 version, then u32 offsets of NUL-ended strings (object, tool,
-//! release, build, command line), relative to the first byte behind the offsets.
-//! `.note.nv.cuinfo` (type 1000; `.note.nv.cuver` in 12.9): u16 version, u16 virtual SM, u32
-//! toolkit (135 is 13.5).
+//! release, build, command line), relative to the first byte behind the offsets. The version is 2 in
+//! 13.5; 12.9 has the toolkit (129) in its place.
+//! `.note.nv.cuinfo` (type 1000): u16 version 2, u16 virtual SM, u32 toolkit (135 is 13.5). 12.9 calls
+//! it `.note.nv.cuver`, version 1, without a toolkit.
 
 /// The compiler as it names itself in `.note.nv.tkinfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,8 +54,18 @@ pub(super) fn producer(section: &[u8]) -> Option<Producer> {
     Some(Producer { tool: text(1)?, release: text(2)?, build: text(3)?, command_line: text(4)? })
 }
 
-/// Reads `.note.nv.cuinfo` or `.note.nv.cuver`: virtual SM and toolkit number.
-pub(super) fn cuda_info(section: &[u8]) -> Option<(u16, u32)> {
+/// The toolkit's number in `.note.nv.tkinfo`, as 12.9 writes it.
+pub(super) fn toolkit(section: &[u8]) -> Option<u32> {
+    word(description(section, 2000)?, 0).filter(|n| *n >= LEAST_TOOLKIT)
+}
+
+/// Toolkits are numbered `10 * major + minor`, and none before 10.0 writes notes: a smaller number is
+/// the version of a note.
+const LEAST_TOOLKIT: u32 = 100;
+
+/// Reads `.note.nv.cuinfo` or `.note.nv.cuver`: virtual SM, and the toolkit's number where it is there.
+pub(super) fn cuda_info(section: &[u8]) -> Option<(u16, Option<u32>)> {
     let desc = description(section, 1000)?;
-    Some(((word(desc, 0)? >> 16) as u16, word(desc, 4).unwrap_or(0)))
+    let toolkit = word(desc, 4).filter(|n| *n >= LEAST_TOOLKIT);
+    Some(((word(desc, 0)? >> 16) as u16, toolkit))
 }

@@ -140,11 +140,10 @@ pub fn read(data: &[u8]) -> Result<Cubin, CubinError> {
         Some(s) => attributes(s)?,
         None => Vec::new(),
     };
-    let toolkit = match (abi, cuda_info) {
-        (_, Some((_, number))) if number > 0 => Some(number),
-        (Abi::V7, _) => Some(elf.version),
-        _ => None,
-    };
+    let toolkit = cuda_info
+        .and_then(|(_, number)| number)
+        .or_else(|| (abi == Abi::V7).then_some(elf.version))
+        .or_else(|| section(b".note.nv.tkinfo").and_then(|s| note::toolkit(s.data)));
     let virtual_sm = match abi {
         Abi::V7 => Some(elf.flags >> 16 & 0xff),
         Abi::V8 => cuda_info.map(|(sm, _)| u32::from(sm)),

@@ -4,6 +4,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `\t.section\t.text.K,"ax",@progbits` | the code of `K` begins; names may repeat |
+//! | `\t.sectioninfo\t@"SHI_REGISTERS=32"` | more of the same section (sm_80, and ABI 7) |
 //! | `.L_x_3:` | a label, of what follows |
 //! | `/*00a0*/   @P0 BRA 0x40 ;` | an instruction at offset 0xa0 of its section |
 //! | `… // \|  # 0 1 2  \| # 0  \|` | which registers the columns of `-plr` are of; a number's last digit stands in its column |
@@ -107,6 +108,16 @@ impl TextSection<'_> {
     }
 }
 
+/// The name of the section that begins at this line: `.text.K` of `\t.section\t.text.K,"ax",@progbits`.
+///
+/// Of sm_80 and of the older ELF layout, `.sectioninfo @"SHI_REGISTERS=32"` comes next, and begins
+/// none.
+pub fn section(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix(".section")?;
+    let name = rest.strip_prefix([' ', '\t'])?.trim_start().split(',').next()?;
+    Some(name.trim_matches('"'))
+}
+
 /// Reads a listing; what is no listing has no sections.
 pub fn read(listing: &str) -> Vec<TextSection<'_>> {
     let mut sections: Vec<TextSection<'_>> = Vec::new();
@@ -117,8 +128,7 @@ pub fn read(listing: &str) -> Vec<TextSection<'_>> {
             Some((code, lives)) => (code.trim(), Some(lives)),
             None => (line.trim(), None),
         };
-        if let Some(rest) = code.strip_prefix(".section") {
-            let name = rest.trim_start().split(',').next().unwrap_or_default().trim_matches('"');
+        if let Some(name) = section(code) {
             waiting.clear();
             columns = Columns::default();
             sections.push(TextSection {
@@ -222,7 +232,8 @@ mod tests {
 
     #[test]
     fn labels_become_offsets_and_sections_keep_their_instructions_apart() {
-        let listing = "\t.section\t.text.a,\"ax\",@progbits\na:\n.text.a:\n\
+        let listing = "\t.section\t.text.a,\"ax\",@progbits\n\
+             \t.sectioninfo\t@\"SHI_REGISTERS=8\"\na:\n.text.a:\n\
              /*0000*/   @!P0 BRA `(.L_x_1) ;\n.L_x_1:\n/*0010*/   EXIT ;\n\
              \t.section\t.text.b,\"ax\",@progbits\n/*0000*/   BRA `(.L_x_1) ;\n";
         let sections = read(listing);

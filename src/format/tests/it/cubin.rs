@@ -4,11 +4,12 @@ use crate::{damage, fixture};
 use rgpu_format::cubin::{self, CubinError, Stack};
 use std::collections::BTreeMap;
 
-const FIXTURES: [(&str, &str); 4] = [
+const FIXTURES: [(&str, &str); 5] = [
     ("cubin/13.5/facts", "sm_80"),
     ("cubin/13.5/facts", "sm_90a"),
     ("cubin/13.5/facts", "sm_100a"),
     ("cubin/12.9/facts", "sm_90a"),
+    ("cubin/12.9/facts", "sm_100a"),
 ];
 
 /// What `cuobjdump -res-usage` says about each kernel, as `NAME:VALUE` pairs.
@@ -111,6 +112,11 @@ fn the_compiler_and_its_command_line_are_read() {
     assert_eq!(old.abi, cubin::Abi::V7);
     assert_eq!(old.toolkit.unwrap().to_string(), "12.9");
     assert_eq!(old.virtual_sm, Some(90));
+
+    let both = cubin::read(&fixture::bytes("cubin/12.9/facts/sm_100a.cubin")).unwrap();
+    assert_eq!(both.abi, cubin::Abi::V8);
+    assert_eq!(both.toolkit.unwrap().to_string(), "12.9");
+    assert_eq!((both.virtual_sm, both.sm.to_string().as_str()), (Some(100), "sm_100a"));
 }
 
 #[test]
