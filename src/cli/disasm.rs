@@ -23,7 +23,7 @@ use regex::Regex;
 
 use super::app::{App, Status};
 use super::missing;
-use args::{Format, View};
+use args::{Format, Tool, View};
 
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
@@ -33,6 +33,11 @@ use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
+    let listed = args.diff || args.hot || args.view.is_some() || args.format.is_some();
+    if args.tool == Tool::None && (listed || args.per_kernel) {
+        return Err(Failure::new(Exit::Usage, "usage", "`--tool none` lists no instructions")
+            .hint("without nvdisasm: `--tool rgpu`"));
+    }
     if args.diff {
         return diff::run(app, args);
     }
@@ -73,7 +78,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
 fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     let mut what = What {
         wanted: wanted(args)?,
-        sass: !args.list,
+        sass: !args.list && args.tool != Tool::None,
         by_kernel: args.per_kernel,
         extract: args.extract,
         list_only: args.list,
@@ -115,7 +120,8 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     } else {
         show::table(app, &document, args.list);
         if let Some(out) = out {
-            app.say(&format!("listings and summary.json: {}", out.display()));
+            let listings = if what.sass { "listings and " } else { "" };
+            app.say(&format!("{listings}summary.json: {}", out.display()));
         }
     }
     show::errors(app, &document);

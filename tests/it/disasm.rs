@@ -85,6 +85,18 @@ fn code_in_libraries_and_wheels_is_listed_and_extracted() {
 }
 
 #[test]
+fn facts_and_files_come_without_listings_where_none_are_wanted() {
+    let laptop = laptop(&[(&format!("{VECADD}/size.fatbin"), "size.fatbin")]);
+    let output = laptop.run("disasm size.fatbin --extract --tool none --arch sm_100a");
+    assert_eq!(status(&output), 0);
+    let image = &summary(&laptop)["inputs"][0]["images"][0];
+    assert_eq!(image["files"], serde_json::json!(["size.sm_100a.cubin", "size.sm_100a.ptx"]));
+    assert!(image["kernels"][0]["registers"].as_u64() > Some(0));
+    let refused = laptop.run("disasm size.fatbin --view sass --tool none");
+    assert_eq!(status(&refused), 2);
+}
+
+#[test]
 fn views_print_one_thing_and_write_nothing() {
     let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
     for view in ["mix", "cfg", "source"] {

@@ -177,4 +177,6 @@ pub(in crate::cli) enum Tool {
     Rgpu,
     /// nvdisasm, or fail
     Nvdisasm,
+    /// Nobody: facts alone, and with --extract the files
+    None,
 }

@@ -21,7 +21,7 @@ pub(super) fn chosen(
     files: &[PathBuf],
     what: &What,
 ) -> Result<Option<Nvdisasm>> {
-    if args.tool == Tool::Rgpu {
+    if matches!(args.tool, Tool::Rgpu | Tool::None) {
         return Ok(None);
     }
     if let Some(remote) = &args.remote {
