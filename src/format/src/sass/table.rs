@@ -274,6 +274,7 @@ pub(super) static ROWS: &[Row] = &[
     Row(0x9c3, SM80 | SM90 | SM100 | SM120, "S2UR"),
     Row(0x9c5, SM90, "WARPGROUP"),
     Row(0x9c7, SM90 | SM100 | SM120, "UCGABAR_ARV"),
+    Row(0x9c8, SM90, "USETMAXREG"),
     Row(0x9e3, SM100, "UTCATOMSWS"),
     Row(0x9e6, SM100, "UTCSHIFT"),
     Row(0x9e7, SM100, "UTCCP"),

@@ -224,6 +224,13 @@ fn an_unknown_opcode_is_shown_as_its_number() {
 }
 
 #[test]
+fn a_warp_groups_change_of_registers_is_named() {
+    // Of wagmiv67 for sm_90a: `USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8`.
+    let alloc = Instruction { offset: 0, low: 0x0000_00e8_0000_79c8, high: 0x000e_2400_0800_0600 };
+    assert_eq!(sass::mnemonic(&alloc, 90), Mnemonic::Known("USETMAXREG"));
+}
+
+#[test]
 fn a_form_in_no_table_has_the_name_of_its_operation() {
     // FFMA with a form of operands that no kernel of the corpus has.
     let form = Instruction { offset: 0, low: 0x7000 | 0xe23, high: 0 };
