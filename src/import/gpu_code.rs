@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use rgpu_format::cubin::{CodeSection, Cubin, Kernel as CubinKernel, Lines, Stack, Table, lines};
 use rgpu_format::demangle::demangle;
-use rgpu_format::sass::{self, Class, Columns, Instruction};
+use rgpu_format::sass::{self, Class, Columns, Instruction, Mnemonic};
 use sha2::{Digest, Sha256};
 
 use crate::model::disasm::{Kernel, Param};
@@ -91,11 +91,8 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
 }
 
 fn digest(words: impl Iterator<Item = u64>) -> String {
-    let mut hash = Sha256::new();
-    for word in words {
-        hash.update(word.to_le_bytes());
-    }
-    hex(&hash.finalize())
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    hex(&Sha256::digest(&bytes))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -107,13 +104,22 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The digest of what an instruction does, without what it does it to.
 fn shape(code: &[Instruction], sm: u32) -> String {
-    let mut hash = Sha256::new();
+    let mut text = String::with_capacity(code.len() * 16);
     for instruction in code {
-        let guard = instruction.guard().map_or(String::new(), |g| g.to_string());
-        let target = instruction.target(sm).map(|to| to.wrapping_sub(instruction.offset));
-        hash.update(format!("{guard} {} {target:x?}\n", sass::mnemonic(instruction, sm)));
+        if let Some(guard) = instruction.guard() {
+            let _ = write!(text, "{guard}");
+        }
+        text.push(' ');
+        match sass::mnemonic(instruction, sm) {
+            Mnemonic::Known(name) => text.push_str(name),
+            unknown => drop(write!(text, "{unknown}")),
+        }
+        match instruction.target(sm).map(|to| to.wrapping_sub(instruction.offset)) {
+            Some(distance) => drop(writeln!(text, " Some({distance:x})")),
+            None => text.push_str(" None\n"),
+        }
     }
-    hex(&hash.finalize())
+    hex(&Sha256::digest(&text))
 }
 
 /// What a listing shows besides the instructions.

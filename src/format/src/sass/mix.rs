@@ -2,7 +2,7 @@
 
 use super::class::Class;
 use super::instruction::Instruction;
-use super::mnemonic::{Mnemonic, mnemonic};
+use super::mnemonic::{Mnemonic, is_told_by_opcode, mnemonic};
 use std::collections::BTreeMap;
 
 /// The static instruction mix of some code. Counts are of instructions in the code, not of
@@ -29,8 +29,22 @@ pub struct ClassCount {
 /// Counts the instructions of `code` for architecture `sm`.
 pub fn mix(code: &[Instruction], sm: u32) -> Mix {
     let mut names: BTreeMap<Mnemonic, u64> = BTreeMap::new();
+    let mut by_opcode: BTreeMap<u16, Mnemonic> = BTreeMap::new();
+    // Opcodes are counted first: numbers compare faster than names.
+    let mut counts = vec![0_u64; 0x1000];
     for instruction in code {
-        *names.entry(mnemonic(instruction, sm)).or_default() += 1;
+        let opcode = instruction.opcode();
+        if is_told_by_opcode(opcode, sm) {
+            counts[usize::from(opcode)] += 1;
+            if counts[usize::from(opcode)] == 1 {
+                by_opcode.insert(opcode, mnemonic(instruction, sm));
+            }
+        } else {
+            *names.entry(mnemonic(instruction, sm)).or_default() += 1;
+        }
+    }
+    for (opcode, name) in by_opcode {
+        *names.entry(name).or_default() += counts[usize::from(opcode)];
     }
     let mut by_class: BTreeMap<Class, u64> = BTreeMap::new();
     for (name, count) in &names {

@@ -3,6 +3,7 @@
 use super::instruction::Instruction;
 use super::table::ROWS;
 use std::fmt;
+use std::sync::OnceLock;
 
 /// Rows hold for one or more of these generations, a bit each.
 pub(super) const SM80: u8 = 1;
@@ -48,20 +49,61 @@ fn generation(sm: u32) -> u8 {
 /// generation does not know is looked up in the others, under the same condition.
 pub fn mnemonic(instruction: &Instruction, sm: u32) -> Mnemonic {
     let opcode = instruction.opcode();
+    match names(sm)[usize::from(opcode)] {
+        Name::One(name) => Mnemonic::Known(name),
+        Name::Several => chosen(instruction).map_or(Mnemonic::Unknown(opcode), Mnemonic::Known),
+        Name::None => Mnemonic::Unknown(opcode),
+    }
+}
+
+/// Whether the opcode alone tells which operation it is, in the generation of `sm`.
+pub(super) fn is_told_by_opcode(opcode: u16, sm: u32) -> bool {
+    !matches!(names(sm)[usize::from(opcode & 0xfff)], Name::Several)
+}
+
+/// What an opcode is called.
+#[derive(Clone, Copy)]
+enum Name {
+    One(&'static str),
+    /// More bits have to tell.
+    Several,
+    None,
+}
+
+/// Opcodes have 12 bits.
+const OPCODES: usize = 0x1000;
+
+/// The names of all opcodes in the generation of `sm`, looked up once.
+fn names(sm: u32) -> &'static [Name; OPCODES] {
+    static NAMES: [OnceLock<Box<[Name; OPCODES]>>; 4] = [const { OnceLock::new() }; 4];
     let here = generation(sm);
+    let place = match here {
+        SM80 => 0,
+        SM90 => 1,
+        SM100 => 2,
+        _ => 3,
+    };
+    NAMES[place].get_or_init(|| {
+        let mut all = Box::new([Name::None; OPCODES]);
+        for (opcode, name) in (0_u16..).zip(all.iter_mut()) {
+            *name = resolved(opcode, here);
+        }
+        all
+    })
+}
+
+fn resolved(opcode: u16, here: u8) -> Name {
     let start = ROWS.partition_point(|row| row.0 < opcode);
     let exact = ROWS[start..].iter().take_while(|row| row.0 == opcode);
     let mut named = exact.clone().filter(|row| row.1 & here != 0).map(|row| row.2);
     match (named.next(), named.next()) {
-        (Some(name), None) => return Mnemonic::Known(name),
-        (Some(_), Some(_)) => {
-            return chosen(instruction).map_or(Mnemonic::Unknown(opcode), Mnemonic::Known);
-        }
+        (Some(name), None) => return Name::One(name),
+        (Some(_), Some(_)) => return Name::Several,
         _ => {}
     }
     only(FORMS.iter().filter_map(|form| form_of(opcode, *form, here)))
         .or_else(|| only(exact.map(|row| row.2)))
-        .map_or(Mnemonic::Unknown(opcode), Mnemonic::Known)
+        .map_or(Name::None, Name::One)
 }
 
 /// The forms of operands that an operation can have, in place.
