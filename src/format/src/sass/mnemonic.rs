@@ -84,38 +84,45 @@ fn names(sm: u32) -> &'static [Name; OPCODES] {
         _ => 3,
     };
     NAMES[place].get_or_init(|| {
-        let mut all = Box::new([Name::None; OPCODES]);
-        for (opcode, name) in (0_u16..).zip(all.iter_mut()) {
-            *name = resolved(opcode, here);
+        let own = ROWS.iter().filter(|row| row.1 & here != 0);
+        let own = by_opcode(own);
+        let any = by_opcode(ROWS.iter());
+        let mut all = own.clone();
+        for operation in 0..0x200 {
+            let one = |opcode: usize| match own[opcode] {
+                Name::One(name) => Some(name),
+                Name::Several | Name::None => None,
+            };
+            let shared = only(FORMS.iter().filter_map(|form| one(operation | form)));
+            for opcode in FORMS.map(|form| operation | form) {
+                if let Name::None = all[opcode] {
+                    all[opcode] = match (shared, any[opcode]) {
+                        (Some(name), _) | (None, Name::One(name)) => Name::One(name),
+                        (None, Name::Several | Name::None) => Name::None,
+                    };
+                }
+            }
         }
         all
     })
 }
 
-fn resolved(opcode: u16, here: u8) -> Name {
-    let start = ROWS.partition_point(|row| row.0 < opcode);
-    let exact = ROWS[start..].iter().take_while(|row| row.0 == opcode);
-    let mut named = exact.clone().filter(|row| row.1 & here != 0).map(|row| row.2);
-    match (named.next(), named.next()) {
-        (Some(name), None) => return Name::One(name),
-        (Some(_), Some(_)) => return Name::Several,
-        _ => {}
+/// The names of some rows, by opcode.
+fn by_opcode(rows: impl Iterator<Item = &'static Row>) -> Box<[Name; OPCODES]> {
+    let mut all = Box::new([Name::None; OPCODES]);
+    for row in rows {
+        let name = &mut all[usize::from(row.0 & 0xfff)];
+        *name = match *name {
+            Name::None => Name::One(row.2),
+            Name::One(known) if known == row.2 => Name::One(known),
+            Name::One(_) | Name::Several => Name::Several,
+        };
     }
-    only(FORMS.iter().filter_map(|form| form_of(opcode, *form, here)))
-        .or_else(|| only(exact.map(|row| row.2)))
-        .map_or(Name::None, Name::One)
+    all
 }
 
 /// The forms of operands that an operation can have, in place.
-const FORMS: [u16; 8] = [0, 0x200, 0x400, 0x600, 0x800, 0xa00, 0xc00, 0xe00];
-
-/// The name of an operation in another form.
-fn form_of(opcode: u16, form: u16, here: u8) -> Option<&'static str> {
-    let opcode = opcode & 0x1ff | form;
-    let start = ROWS.partition_point(|row| row.0 < opcode);
-    let rows = ROWS[start..].iter().take_while(|row| row.0 == opcode);
-    only(rows.filter(|row| row.1 & here != 0).map(|row| row.2))
-}
+const FORMS: [usize; 8] = [0, 0x200, 0x400, 0x600, 0x800, 0xa00, 0xc00, 0xe00];
 
 /// The one name that all of them are.
 fn only(mut names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
