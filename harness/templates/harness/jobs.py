@@ -283,6 +283,13 @@ def job_cpu(asked):
         raise fault
 
 
+def cuda_of_driver():
+    """The CUDA version of the driver, as 1000 * major + 10 * minor; not every torch tells it."""
+    version = ctypes.c_int(0)
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    return version.value
+
+
 def open_device(job):
     """Where tensors lie. Without a GPU only `cpu` and `torch` have something to do."""
     if job == "cpu" or not torch.cuda.is_available():
@@ -297,7 +304,7 @@ def open_device(job):
     JOURNAL.report["device"] = {
         "name": facts.name, "uuid": uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}",
         "compute_capability": [facts.major, facts.minor],
-        "cuda_version": torch._C._cuda_getDriverVersion(), "memory_bytes": facts.total_memory,
+        "cuda_version": cuda_of_driver(), "memory_bytes": facts.total_memory,
         "l2_bytes": getattr(facts, "L2_cache_size", 0), "sms": facts.multi_processor_count,
     }
     return "cuda"
