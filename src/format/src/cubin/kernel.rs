@@ -205,13 +205,18 @@ fn apply(kernel: &mut Kernel, attribute: &Attribute<'_>, text: &Section<'_>) {
         code::TCGEN05_1CTA_USED => kernel.tcgen05_one_cta = payload.is_set(),
         code::TCGEN05_2CTA_USED => kernel.tcgen05_two_cta = payload.is_set(),
         code::KPARAM_INFO | code::KPARAM_INFO_V2 => {
-            // u32 index, u16 ordinal, u16 offset, u32 with the size above bit 18.
+            // u32 index, u16 ordinal, u16 offset, u32 with the size: above bit 18, or, since
+            // parameters may take more than 4 KiB, in the low 16 bits.
             let mut words = payload.words().skip(1);
             if let (Some(place), Some(size)) = (words.next(), words.next()) {
                 kernel.params.push(Param {
                     ordinal: place & 0xffff,
                     offset: place >> 16,
-                    bytes: size >> 18,
+                    bytes: if attribute.code == code::KPARAM_INFO {
+                        size >> 18
+                    } else {
+                        size & 0xffff
+                    },
                 });
             }
         }
