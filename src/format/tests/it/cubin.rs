@@ -99,6 +99,13 @@ fn launch_bounds_clusters_and_parameters_are_read() {
 }
 
 #[test]
+fn parameters_of_more_than_four_kib_have_their_sizes() {
+    let cubin = cubin::read(&fixture::bytes("cubin/13.5/wide-params/sm_90a.cubin")).unwrap();
+    let params: Vec<_> = cubin.kernels[0].params.iter().map(|p| (p.offset, p.bytes)).collect();
+    assert_eq!(params, [(0, 20_000), (20_000, 8), (20_008, 4000), (24_008, 1)]);
+}
+
+#[test]
 fn the_compiler_and_its_command_line_are_read() {
     let new = cubin::read(&fixture::bytes("cubin/13.5/facts/sm_100a.cubin")).unwrap();
     assert_eq!(new.toolkit.unwrap().to_string(), "13.5");
