@@ -96,7 +96,7 @@ fn differences(row: &BTreeMap<String, String>, spot: &InstructionSpot) -> (Vec<S
         ));
     }
     for (column, metric) in METRICS {
-        let value = counts.metrics.get(*metric).copied().unwrap_or(0.0);
+        let value = counts.metrics.get(metric).copied().unwrap_or(0.0);
         pairs.push(((*column).to_owned(), value as u64));
     }
     let access = spot.access.clone().unwrap_or_default();
