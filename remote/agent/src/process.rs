@@ -30,18 +30,49 @@ struct Entry {
 fn living() -> Vec<Entry> {
     let Ok(proc) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = proc.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid: i32| {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // `pid (name) state ppid …`; the name may hold anything, so count from its last bracket.
-        let after = stat.iter().rposition(|b| *b == b')')?;
-        let rest = str::from_utf8(stat.get(after + 2..)?).ok()?;
-        let mut fields = rest.split(' ');
-        let state = fields.next()?;
-        let parent = fields.next()?.parse().ok()?;
-        let group = fields.next()?.parse().ok()?;
-        (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, group })
-    })
-    .collect()
+    pids.filter_map(entry).collect()
+}
+
+/// The process `pid`, if it lives.
+fn entry(pid: i32) -> Option<Entry> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // `pid (name) state ppid …`; the name may hold anything, so count from its last bracket.
+    let after = stat.iter().rposition(|b| *b == b')')?;
+    let rest = str::from_utf8(stat.get(after + 2..)?).ok()?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, group })
+}
+
+/// Children of this process as the kernel lists them, zombies too; `None` from a kernel without
+/// `CONFIG_PROC_CHILDREN`.
+fn children() -> Option<Vec<i32>> {
+    let mut listed = Vec::new();
+    for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
+        let line = fs::read_to_string(task.path().join("children")).ok()?;
+        listed.extend(line.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    listed.sort_unstable();
+    Some(listed)
+}
+
+/// Children of this process but `guard` that live. A walk through `/proc` can miss a chain of processes that
+/// each start the next one and end: by the time one is looked at, it is another. But a subreaper
+/// always has the living one among its children, and only its own reaping takes any off the list:
+/// if all in the list were dead and the list is the same afterwards, none lives.
+fn living_children(guard: Option<i32>) -> Vec<Entry> {
+    // A chain is met after a few looks; the bound is for a storm that only makes zombies.
+    for _ in 0..1000 {
+        let Some(listed) = children() else { break };
+        let others = listed.iter().copied().filter(|pid| Some(*pid) != guard);
+        let alive: Vec<Entry> = others.filter_map(entry).collect();
+        if !alive.is_empty() || children().is_none_or(|again| again == listed) {
+            return alive;
+        }
+    }
+    Vec::new()
 }
 
 /// Processes and the groups that they are in.
@@ -74,6 +105,12 @@ fn descendants(roots: &BTreeSet<i32>) -> Found {
 /// began, so nobody else is in them.
 pub(crate) fn own_descendants(guard: Option<i32>) -> Found {
     let mut found = descendants(&BTreeSet::from([std::process::id() as i32]));
+    if found.pids.iter().all(|pid| Some(*pid) == guard) {
+        for child in living_children(guard) {
+            found.pids.insert(child.pid);
+            found.groups.insert(child.group);
+        }
+    }
     if let Some(guard) = guard {
         found.pids.remove(&guard);
         found.groups.remove(&guard);
