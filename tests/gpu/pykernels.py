@@ -10,7 +10,7 @@ def finite(x):
 
 
 def names(p):
-    return {launch["kernel"].split("(")[0] for launch in p.get("launches", [])} | {k["kernel"].split("(")[0] for k in p.get("kernels", [])}
+    return {x["kernel"].lower() for x in [*p.get("launches", []), *p.get("kernels", [])]}
 
 
 def python(s):
@@ -40,7 +40,7 @@ def python(s):
 
         p = s.profile("--kernel", kernel, "--mode", "torch", *remote)
         s.top_rung(f"{kernel} under torch", p)
-        s.check(f"{kernel}: torch's trace has the kernel with its time", any(launched in k["kernel"] and k["total_ns"] > 0 for k in p.get("kernels", [])),
+        s.check(f"{kernel}: torch's trace has the kernel with its time", any(launched in k["kernel"].lower() and k["total_ns"] > 0 for k in p.get("kernels", [])),
                 str(names(p))[:400])
     p = s.profile("--kernel", "torch-softmax", "--mode", "torch", *remote)
     own = {o["name"]: o for o in p.get("operators", [])}
