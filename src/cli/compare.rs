@@ -16,9 +16,10 @@ use std::path::Path;
 
 use super::app::{App, Status};
 use super::report;
-use crate::analysis::compare::{Options, compare, differences};
+use crate::analysis::compare::{Options, compare, differences, of_one_file, untimed};
 use crate::error::{Exit, Failure, Result};
-use crate::model::comparison::{Difference, TimeVerdict};
+use crate::model::Profile;
+use crate::model::comparison::Difference;
 
 /// Compares.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
@@ -35,7 +36,17 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", words)
             .hint("it belongs to two kernels: rgpu compare --kernel BASE --kernel NEW"));
     }
+    for what in [a, b] {
+        if let Some(folder) = kept::folder_of(app, what)? {
+            return Err(is_comparison(app, what, &folder));
+        }
+    }
     let (left, right) = (report::open(app, a)?.profile, report::open(app, b)?.profile);
+    for (what, profile) in [(a, &left), (b, &right)] {
+        if let Some(kind) = untimed(profile) {
+            return Err(without_times([a, b], what, kind, [&left, &right]));
+        }
+    }
     let unlike = differences(&left, &right);
     if !unlike.is_empty() && !args.force {
         return Err(refused([a, b], &unlike));
@@ -43,8 +54,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let options = Options { names: [a, b], threshold: args.threshold, paired: &[] };
     let mut comparison = compare(&left, &right, &options);
     if same_file(Path::new(a), Path::new(b)) {
-        comparison.verdict = TimeVerdict::Same;
-        comparison.summary = "both sides are the same file".to_owned();
+        of_one_file(&mut comparison);
     }
     show::result(app, &comparison)?;
     show::status(app, args, &comparison)
@@ -69,6 +79,35 @@ fn same_file(a: &Path, b: &Path) -> bool {
         }
         a.consume(n);
         b.consume(n);
+    }
+}
+
+/// The failure for a side that is itself a comparison: which of its two kernels is meant?
+fn is_comparison(app: &App, what: &str, folder: &Path) -> Failure {
+    let shown = folder.strip_prefix(&app.cwd).unwrap_or(folder);
+    let words = format!("`{what}` is a comparison, not one run");
+    let failure = Failure::new(Exit::Usage, "is_comparison", words);
+    match [folder.join("a"), folder.join("b")].iter().all(|side| side.is_dir()) {
+        true => failure.hint(format!(
+            "name one of its sides: `{}` or `{}`",
+            shown.join("a").display(),
+            shown.join("b").display()
+        )),
+        false => failure.hint(format!("`rgpu report {what}` shows it")),
+    }
+}
+
+/// The failure for a side that holds no times.
+fn without_times([a, b]: [&str; 2], what: &str, kind: &str, sides: [&Profile; 2]) -> Failure {
+    let holds = if kind == "cubin" { "code and no times" } else { "findings and no times" };
+    let words = format!("`{what}` holds {holds}: nothing of it is faster or slower");
+    let failure = Failure::new(Exit::Usage, "no_times", words);
+    match kind {
+        "cubin" if sides.iter().all(|side| untimed(side) == Some("cubin")) => {
+            failure.hint(format!("compare the code: rgpu disasm --diff {a} {b}"))
+        }
+        "cubin" => failure.hint(format!("`rgpu disasm {what}` shows the code")),
+        _ => failure.hint(format!("`rgpu report {what}` shows what was found")),
     }
 }
 

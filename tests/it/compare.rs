@@ -85,6 +85,57 @@ fn a_report_against_itself_changed_nothing() {
     let one = compared(&laptop, &format!("compare {file} {file} --json"), 0);
     assert_eq!(one.verdict, TimeVerdict::Same);
     assert_eq!(one.summary, "both sides are the same file");
+    assert_eq!(one.time.unwrap().verdict, TimeVerdict::Same);
+}
+
+#[test]
+fn launches_that_only_one_report_has_make_it_neither_faster_nor_slower() {
+    let laptop = Laptop::new();
+    let nsys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nsys/2025.3.1");
+    for name in ["timeline-graph", "timeline-node"] {
+        let file = laptop.project(format!("{name}.nsys-rep"));
+        fs::copy(nsys.join(name).join("report.nsys-rep"), file).unwrap();
+    }
+    let line = "compare timeline-graph.nsys-rep timeline-node.nsys-rep";
+    let there = compared(&laptop, &format!("{line} --json --fail-on slower"), 0);
+    let time = there.time.unwrap();
+    assert!((0.97..1.03).contains(&time.speedup), "{}", there.summary);
+    let shown = laptop.show(line);
+    assert!(
+        shown.contains("`vecadd` was launched 23 and 38 times: compared per launch"),
+        "{shown}"
+    );
+
+    for name in ["regions", "regions-include"] {
+        recorded(&laptop, name);
+    }
+    let line = "compare regions.ncu-rep regions-include.ncu-rep --json --fail-under 2";
+    let there = compared(&laptop, line, 1);
+    assert_eq!(there.verdict, TimeVerdict::Ambiguous);
+    assert!((there.time.unwrap().speedup - 1.0).abs() < 0.02, "{}", there.summary);
+}
+
+#[test]
+fn cubins_and_sanitizer_logs_hold_no_times_to_compare() {
+    let laptop = Laptop::new();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for (file, fixture) in [
+        ("a.cubin", "cubin/13.5/facts/sm_80.cubin"),
+        ("b.cubin", "cubin/13.5/facts/sm_90a.cubin"),
+        ("clean.xml", "sanitizer/2025.3.1/memcheck-clean-xml/findings.xml"),
+        ("leak.xml", "sanitizer/2025.3.1/memcheck-leak-xml/findings.xml"),
+    ] {
+        fs::copy(fixtures.join(fixture), laptop.project(file)).unwrap();
+    }
+    let hints = ["rgpu disasm --diff a.cubin b.cubin", "`rgpu report clean.xml` shows"];
+    for (line, hint) in
+        ["compare a.cubin b.cubin", "compare clean.xml leak.xml --force"].into_iter().zip(hints)
+    {
+        let output = laptop.run(line);
+        let shown = laptop.shown(line, &output);
+        assert_eq!(status(&output), 2, "{shown}");
+        assert!(shown.contains(hint), "{shown}");
+    }
 }
 
 #[test]
@@ -159,6 +210,12 @@ fn two_kernels_are_timed_interleaved_in_one_job_and_looked_at_by_ncu() {
     let again = compared(&laptop, &format!("compare {} {} --json", a.display(), b.display()), 0);
     assert_eq!(again.verdict, TimeVerdict::Faster);
     assert_eq!(again.time.unwrap().source, "samples");
+    let line = format!("compare {} latest", a.display());
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!(status(&output), 2, "{shown}");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(err.contains("`latest` is a comparison") && err.contains("/b`"), "{shown}");
     insta::assert_snapshot!(fs::read_to_string(run.join("compare.md")).unwrap());
     // The run is shown again from its folder alone.
     for line in ["report latest --json", "runs show latest --json"] {

@@ -8,6 +8,13 @@ use crate::model::Profile;
 use crate::model::comparison::{Difference, Geometry};
 use crate::model::profile::CaseResult;
 
+/// The kind of an artifact that holds no times, only code (`cubin`) or what a `sanitizer` found:
+/// nothing of it can be faster or slower.
+pub fn untimed(profile: &Profile) -> Option<&'static str> {
+    let mode = mode(profile);
+    ["cubin", "sanitizer"].into_iter().find(|kind| *kind == mode && profile.timing.is_none())
+}
+
 /// Everything in which the two are unlike. What one side does not know is no difference.
 pub fn differences(a: &Profile, b: &Profile) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -20,8 +27,11 @@ pub fn differences(a: &Profile, b: &Profile) -> Vec<Difference> {
     };
     hold("gpu", device(a), device(b));
     hold("driver", driver(a), driver(b));
-    hold("mode", Some(mode(a)), Some(mode(b)));
-    // A program, a report of NVIDIA's and a kernel under our harness are timed in different ways.
+    // Times that the runner took without a tool are alike, whatever looked at the kernel afterwards.
+    if a.timing.is_none() || b.timing.is_none() {
+        hold("mode", Some(mode(a)), Some(mode(b)));
+    }
+    // A program and a kernel under our harness are timed in different ways.
     hold("language", language(a), language(b));
     hold("harness", harness(a), harness(b));
     hold("clocks", clocks(a), clocks(b));
@@ -78,8 +88,9 @@ fn mode(profile: &Profile) -> String {
     mode.split('_').next().unwrap_or(mode).to_owned()
 }
 
+/// The language of the kernel; a file that was imported says `report`, which names none.
 fn language(profile: &Profile) -> Option<String> {
-    Some(profile.kernel.language.clone()).filter(|l| !l.is_empty())
+    Some(profile.kernel.language.clone()).filter(|l| !l.is_empty() && l != "report")
 }
 
 /// The version of rgpu, whose runner timed it; files of other tools have none.

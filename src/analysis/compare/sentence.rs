@@ -1,6 +1,6 @@
 //! The one sentence of a comparison: what became of the time, with its numbers, and why.
 
-use super::time::SMALL_SHARE;
+use super::time::{SMALL_SHARE, Shared, common};
 use crate::model::comparison::{
     CaseChange, Difference, KernelChange, MetricChange, SideTime, TimeChange, TimeVerdict,
 };
@@ -22,27 +22,39 @@ pub(super) struct Subject<'a> {
     pub(super) differences: &'a [Difference],
     /// Why no time can be compared.
     pub(super) no_time: Option<&'a str>,
+    /// What the sides share of their launches.
+    pub(super) shared: &'a Shared,
+}
+
+/// How a text calls the sides: by their names where they have two.
+pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
+    match a == b {
+        true => ["the first".to_owned(), "the second".to_owned()],
+        false => [format!("`{a}`"), format!("`{b}`")],
+    }
 }
 
 /// Makes the sentence.
 pub(super) fn summary(subject: &Subject<'_>) -> String {
-    let Subject { names: [a, b], time, verdict, threshold, .. } = subject;
+    let Subject { time, verdict, threshold, .. } = subject;
     let within = format!("{} %", number(threshold * 100.0));
-    let (a, b) = match a == b {
-        true => ("the first".to_owned(), "the second".to_owned()),
-        false => (format!("`{a}`"), format!("`{b}`")),
-    };
+    let [a, b] = called(subject.names);
+    let per = if subject.shared.per_launch { " per launch" } else { "" };
     let mut text = match (verdict, time) {
         (TimeVerdict::Faster, Some(t)) => {
-            format!("{b} is {} times as fast as {a}{}", factor(t.speedup), interval(t.ci95))
+            format!("{b} is {} times as fast as {a}{per}{}", factor(t.speedup), interval(t.ci95))
         }
         (TimeVerdict::Slower, Some(t)) => {
             let turned = t.ci95.map(|[low, high]| [1.0 / high, 1.0 / low]);
-            format!("{b} is {} times as slow as {a}{}", factor(1.0 / t.speedup), interval(turned))
+            format!(
+                "{b} is {} times as slow as {a}{per}{}",
+                factor(1.0 / t.speedup),
+                interval(turned)
+            )
         }
         (TimeVerdict::Same, Some(t)) => {
             format!(
-                "{a} and {b} take the same time within {within}: speedup {}{}",
+                "{a} and {b} take the same time{per} within {within}: speedup {}{}",
                 factor(t.speedup),
                 interval(t.ci95)
             )
@@ -57,8 +69,9 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
             format!("undecided: speedup {}{}, {why}", factor(t.speedup), interval(t.ci95))
         }
         (_, Some(t)) => format!(
-            "undecided: {}; {b} took {} of the time of {a}",
+            "undecided: {}; {}{b} took {} of the time of {a}{per}",
             no_interval(subject, t),
+            if subject.shared.too_little.is_some() { "in those of both sides " } else { "" },
             percent(1.0 / t.speedup)
         ),
         (_, None) => {
@@ -85,26 +98,28 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
 
 /// Why a time has no interval: of several kernels, the one that matters and has too few launches.
 fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
-    let [only, others @ ..] = subject.kernels else { return few(all.a.samples, all.b.samples) };
-    if !subject.cases.is_empty() || (others.is_empty() && only.time.as_ref() == Some(all)) {
+    if let Some(text) = &subject.shared.too_little {
+        return text.clone();
+    }
+    if !subject.cases.is_empty() {
         return few(all.a.samples, all.b.samples);
     }
     let matters = |kernel: &&KernelChange| {
         kernel.time.as_ref().is_some_and(|t| {
-            let share = |n: u64, one: &SideTime, all: &SideTime| {
-                one.ci95_ns.is_none() && n as f64 * one.median_ns > SMALL_SHARE * all.median_ns
+            let share = |one: &SideTime, all: &SideTime| {
+                one.ci95_ns.is_none() && common(t) * one.median_ns > SMALL_SHARE * all.median_ns
             };
-            let [n, m] = kernel.launches;
-            share(n, &t.a, &all.a) || share(m, &t.b, &all.b)
+            share(&t.a, &all.a) || share(&t.b, &all.b)
         })
     };
-    match subject.kernels.iter().find(matters).and_then(|k| Some((k, k.time.as_ref()?))) {
-        Some((kernel, t)) => format!("of `{}`, {}", kernel.kernel, few(t.a.samples, t.b.samples)),
-        None => format!(
-            "there is no interval, since kernels that only one side has take more than {} of its \
-             time",
-            percent(SMALL_SHARE)
-        ),
+    match subject.kernels {
+        [] | [_] => few(all.a.samples, all.b.samples),
+        kernels => match kernels.iter().find(matters).and_then(|k| Some((k, k.time.as_ref()?))) {
+            Some((kernel, t)) => {
+                format!("of `{}`, {}", kernel.kernel, few(t.a.samples, t.b.samples))
+            }
+            None => few(all.a.samples, all.b.samples),
+        },
     }
 }
 
@@ -161,7 +176,8 @@ fn factor(x: f64) -> String {
     if x < 0.1 { format!("{x:.4}") } else { format!("{x:.3}") }
 }
 
-fn percent(share: f64) -> String {
+/// A share as percent.
+pub(super) fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 

@@ -186,5 +186,75 @@ fn of_several_kernels_the_one_with_too_few_launches_is_named() {
     all[0].0 = "other";
     all.push(("third", 9000.0, &[][..]));
     let there = held(&report(&all), &report(&[("often", 1000.0, &[][..]); 6]));
-    assert!(there.summary.contains("kernels that only one side has"), "{}", there.summary);
+    assert_eq!((there.time.is_none(), there.verdict), (true, TimeVerdict::Ambiguous));
+    let wanted = "too little is in common: kernels that only `old` has take 75 % of its time";
+    assert!(there.summary.contains(wanted), "{}", there.summary);
+}
+
+#[test]
+fn a_kernel_launched_more_often_is_compared_per_launch() {
+    let many = |often: usize| {
+        let mut all = vec![("often", 1000.0, &[][..]); often];
+        all.extend([("other", 5000.0, &[][..]); 8]);
+        report(&all)
+    };
+    for (a, b) in [(10, 100), (100, 10)] {
+        let there = held(&many(a), &many(b));
+        assert_eq!(there.verdict, TimeVerdict::Same, "{}", there.summary);
+        let time = there.time.unwrap();
+        assert_eq!((time.speedup, time.a.median_ns), (1.0, 50_000.0));
+        assert!(there.summary.contains("the same time per launch"), "{}", there.summary);
+        let said = format!("`often` was launched {a} and {b} times: compared per launch");
+        assert_eq!(there.gaps.iter().map(|g| &g.text).collect::<Vec<_>>(), [&said]);
+    }
+}
+
+#[test]
+fn kernels_of_one_side_are_left_out_and_too_many_of_them_leave_it_open() {
+    let with = |alone: f64| {
+        let mut all = vec![("f", 1000.0, &[][..]); 10];
+        all.extend([("x", alone / 2.0, &[][..]), ("y", alone / 2.0, &[][..])]);
+        report(&all)
+    };
+    let base = report(&[("f", 1000.0, &[][..]); 10]);
+    let few = held(&base, &with(200.0));
+    assert_eq!((few.verdict, few.time.unwrap().speedup), (TimeVerdict::Same, 1.0));
+    assert_eq!(few.gaps[0].code, "one_side_only");
+    let some = held(&base, &with(2500.0));
+    assert_eq!(some.verdict, TimeVerdict::Ambiguous);
+    let time = some.time.unwrap();
+    assert_eq!((time.speedup, time.ci95, time.verdict), (1.0, None, TimeVerdict::Ambiguous));
+    assert_eq!(
+        some.summary,
+        "undecided: kernels that only `new` has take 20 % of its time; in those of both sides \
+         `new` took 100 % of the time of `old`"
+    );
+    assert!(held(&with(20_000.0), &base).time.is_none());
+}
+
+#[test]
+fn the_language_of_a_file_and_the_tool_behind_our_own_times_are_no_difference() {
+    let mut report = report(&[("f", 1000.0, &[])]);
+    let mut run = report.clone();
+    report.kernel.language = "report".to_owned();
+    run.kernel.language = "cuda".to_owned();
+    assert_eq!(differences(&report, &run), []);
+    let (mut nsys, mut deep) = (run.clone(), run.clone());
+    (nsys.run.mode, deep.run.mode) = ("nsys".to_owned(), "deep".to_owned());
+    assert_eq!(differences(&nsys, &deep)[0].what, "mode");
+    (nsys.timing, deep.timing) = (Some(timing(1000.0, 3.0)), Some(timing(1000.0, 3.0)));
+    assert_eq!(differences(&nsys, &deep), []);
+    deep.kernel.language = "python".to_owned();
+    assert_eq!(differences(&nsys, &deep)[0].what, "language");
+}
+
+#[test]
+fn one_file_is_the_same_in_every_verdict() {
+    let one = report(&[("f", 1000.0, &[]), ("g", 10.0, &[])]);
+    let mut there = held(&one, &one);
+    assert_eq!(there.verdict, TimeVerdict::Ambiguous);
+    of_one_file(&mut there);
+    let kernels = there.kernels.iter().filter_map(|k| k.time.as_ref());
+    let mut all = kernels.chain(&there.time).map(|t| t.verdict).chain([there.verdict]);
+    assert!(all.all(|verdict| verdict == TimeVerdict::Same));
 }

@@ -2,7 +2,8 @@
 //! samples, else the durations of the launches.
 
 use super::interval::{self, FEWEST};
-use super::join::Joins;
+use super::join::{Group, Joined, Joins};
+use super::sentence::{called, percent};
 use super::{Options, gap, time_change};
 use crate::model::Profile;
 use crate::model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, TimeVerdict};
@@ -10,6 +11,10 @@ use crate::model::profile::{Gap, Timing};
 
 /// A kernel with less of the time than this decides nothing.
 pub(super) const SMALL_SHARE: f64 = 0.05;
+/// With more than this of a side's time in kernels of its own, there is no ratio at all.
+const MOST_ALONE: f64 = 0.5;
+/// Kernels that one line names.
+const MOST_NAMED: usize = 3;
 
 /// What interleaved calls of one case gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +35,8 @@ pub(super) struct Times {
     pub(super) time: Option<TimeChange>,
     /// Why there is none to decide by.
     pub(super) no_time: Option<Gap>,
+    /// What the sides share, where the launches decide.
+    pub(super) shared: Shared,
 }
 
 pub(super) fn times(
@@ -43,20 +50,29 @@ pub(super) fn times(
     if on_cpu(a) || on_cpu(b) {
         let text = "without a GPU the references ran on the CPU, and their times say nothing of \
                     the kernels";
-        return Times { cases: Vec::new(), time: None, no_time: Some(gap("no_gpu", text)) };
+        return Times::without(gap("no_gpu", text));
     }
     let cases = cases(a, b, options);
     if !cases.is_empty() {
         let time = over_cases(&cases, options.threshold);
-        return Times { cases, time, no_time: None };
+        return Times { cases, time, no_time: None, shared: Shared::default() };
     }
     if kernels.is_empty() && !a.launches.is_empty() && !b.launches.is_empty() {
         let text = "no kernel is in common, and so there is no ratio of times";
-        return Times { cases, time: None, no_time: Some(gap("no_common_kernel", text)) };
+        return Times::without(gap("no_common_kernel", text));
     }
-    let time = over_kernels(kernels, joins, options.threshold);
-    let no_time = time.is_none().then(|| gap("no_time", "no time is known on both sides"));
-    Times { cases, time, no_time }
+    let (time, shared) = over_kernels(kernels, joins, options);
+    let no_time = time.is_none().then(|| match &shared.too_little {
+        Some(text) => gap("little_in_common", format!("too little is in common: {text}")),
+        None => gap("no_time", "no time is known on both sides"),
+    });
+    Times { cases, time, no_time, shared }
+}
+
+impl Times {
+    fn without(why: Gap) -> Self {
+        Self { cases: Vec::new(), time: None, no_time: Some(why), shared: Shared::default() }
+    }
 }
 
 /// Every case that both sides timed.
@@ -116,26 +132,26 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
     Some(TimeChange { a, b, speedup, ci95, verdict, source: first.time.source.clone(), rounds })
 }
 
-/// The GPU time of all kernels: medians times launches. It has an interval only where every kernel
-/// that matters has one, and every kernel that matters was joined.
-fn over_kernels(kernels: &[KernelChange], joins: &Joins<'_>, threshold: f64) -> Option<TimeChange> {
-    if let [only] = kernels
-        && joins.only_a.is_empty()
-        && joins.only_b.is_empty()
-    {
-        return only.time.clone();
+/// The GPU time of the kernels that both sides launched: the median of each, times the launches
+/// that both have of it, so that a side which was recorded for longer is not slower for that. It has
+/// an interval only where every kernel that matters has one, and kernels of one side alone are few.
+fn over_kernels(
+    kernels: &[KernelChange],
+    joins: &Joins<'_>,
+    options: &Options<'_>,
+) -> (Option<TimeChange>, Shared) {
+    let shared = Shared::of(kernels, joins, options);
+    if shared.alone > MOST_ALONE {
+        return (None, shared);
     }
-    let alone: [f64; 2] = [&joins.only_a, &joins.only_b]
-        .map(|groups| groups.iter().map(super::join::Group::total_ns).sum());
-    let total = |side: usize, of: fn(&TimeChange) -> &SideTime| {
-        let times = || {
-            let timed = kernels.iter().filter_map(|k| Some((k.time.as_ref()?, k.launches[side])));
-            timed.map(|(time, launches)| (of(time), launches as f64))
-        };
-        let all = alone[side] + times().map(|(one, n)| n * one.median_ns).sum::<f64>();
-        let small = |ns: f64| ns <= SMALL_SHARE * all;
-        let mut squares = small(alone[side]).then_some([0.0_f64; 2]);
-        for (one, n) in times().filter(|(one, n)| !small(n * one.median_ns)) {
+    let times = || kernels.iter().filter_map(|k| k.time.as_ref());
+    let total = |of: fn(&TimeChange) -> &SideTime| {
+        let all: f64 = times().map(|time| common(time) * of(time).median_ns).sum();
+        let mut squares = Some([0.0_f64; 2]);
+        for (one, n) in times().map(|time| (of(time), common(time))) {
+            if n * one.median_ns <= SMALL_SHARE * all {
+                continue;
+            }
             squares = squares.zip(one.ci95_ns).map(|([down, up], [low, high])| {
                 let [below, above] = [one.median_ns - low, high - one.median_ns];
                 [down + (n * below).powi(2), up + (n * above).powi(2)]
@@ -144,9 +160,74 @@ fn over_kernels(kernels: &[KernelChange], joins: &Joins<'_>, threshold: f64) -> 
         SideTime {
             median_ns: all,
             ci95_ns: squares.map(|[down, up]| [all - down.sqrt(), all + up.sqrt()]),
-            samples: times().map(|(one, _)| one.samples).sum(),
+            samples: times().map(|time| of(time).samples).sum(),
         }
     };
-    let (a, b) = (total(0, |t| &t.a), total(1, |t| &t.b));
-    time_change(a, b, threshold, "launches")
+    let time = match kernels {
+        [only] => only.time.clone(),
+        _ => time_change(total(|t| &t.a), total(|t| &t.b), options.threshold, "launches"),
+    };
+    let time = time.map(|time| match shared.alone > SMALL_SHARE {
+        true => TimeChange { ci95: None, verdict: TimeVerdict::Ambiguous, ..time },
+        false => time,
+    });
+    (time, shared)
+}
+
+/// Launches of a kernel that both sides timed.
+pub(super) fn common(time: &TimeChange) -> f64 {
+    time.a.samples.min(time.b.samples) as f64
+}
+
+/// What the sides share of their launches, and what they do not.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// The part of its time that kernels of one side alone take, on the side where it is more.
+    alone: f64,
+    /// The same in words, where it is too much for a verdict.
+    pub(super) too_little: Option<String>,
+    /// Whether a kernel was launched more often on one side.
+    pub(super) per_launch: bool,
+    /// What is to be said of both.
+    pub(super) notes: Vec<Gap>,
+}
+
+impl Shared {
+    fn of(kernels: &[KernelChange], joins: &Joins<'_>, options: &Options<'_>) -> Self {
+        let mut shared = Self::default();
+        let unlike: Vec<String> = kernels
+            .iter()
+            .filter_map(|k| {
+                let t = k.time.as_ref().filter(|t| t.a.samples != t.b.samples)?;
+                let (a, b) = (t.a.samples, t.b.samples);
+                Some(format!("`{}` was launched {a} and {b} times", k.kernel))
+            })
+            .collect();
+        if !unlike.is_empty() {
+            shared.per_launch = true;
+            let more = match unlike.len().saturating_sub(MOST_NAMED) {
+                0 => String::new(),
+                n => format!(", and {n} more kernels unlike often"),
+            };
+            let named = unlike[..unlike.len().min(MOST_NAMED)].join(", ");
+            shared.notes.push(gap("launch_counts", format!("{named}{more}: compared per launch")));
+        }
+        let names = called(options.names);
+        let joined: [fn(&Joined<'_>) -> f64; 2] = [|j| j.a.total_ns(), |j| j.b.total_ns()];
+        for ((name, groups), of) in names.iter().zip([&joins.only_a, &joins.only_b]).zip(joined) {
+            let alone: f64 = groups.iter().map(Group::total_ns).sum();
+            let all = alone + joins.joined.iter().map(of).sum::<f64>();
+            if alone <= 0.0 {
+                continue;
+            }
+            let share = alone / all;
+            let text = format!("kernels that only {name} has take {} of its time", percent(share));
+            if share > SMALL_SHARE && share > shared.alone {
+                shared.too_little = Some(text.clone());
+            }
+            shared.alone = shared.alone.max(share);
+            shared.notes.push(gap("one_side_only", format!("{text}: they are not compared")));
+        }
+        shared
+    }
 }

@@ -1,6 +1,6 @@
 //! A comparison that a run folder keeps, shown again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::show;
 use crate::cli::app::{App, Status};
@@ -19,6 +19,14 @@ pub(in crate::cli) fn kept_by(app: &App, what: &str) -> Result<Option<Comparison
         // Whoever looks for a profile says what is wrong with the name.
         Err(_) => Ok(None),
     }
+}
+
+/// The folder of the run that a user typed, where that run is a comparison.
+pub(super) fn folder_of(app: &App, what: &str) -> Result<Option<PathBuf>> {
+    if kept_by(app, what)?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Runs::new(&app.config.runs_dir.value).find(what)?.path().to_owned()))
 }
 
 /// The comparison that a run left, where it left one.

@@ -1,6 +1,8 @@
 //! `compare.md`: the same facts as the terminal's, to keep and to send.
 
-use super::words::{MOST_METRICS, change, factor, interval, joined, judged, kernel, side, value};
+use super::words::{
+    MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
+};
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::report::markdown::plain;
 use crate::report::quantity::duration;
@@ -28,7 +30,7 @@ pub fn markdown(c: &Comparison) -> String {
         out += &format!("- {}: {there}{}\n", part.part, plain(&part.note));
     }
     for gap in &c.gaps {
-        out += &format!("- missing: {}\n", plain(&gap.text));
+        out += &format!("- {}: {}\n", lead(gap), plain(&gap.text));
     }
     if c.parts.is_empty() && c.gaps.is_empty() {
         out += "Both sides are saved profiles; nothing is missing.\n";

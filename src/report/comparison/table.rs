@@ -1,6 +1,8 @@
 //! A comparison on a terminal: the verdict, then what it rests on.
 
-use super::words::{MOST_METRICS, change, factor, interval, joined, judged, kernel, side, value};
+use super::words::{
+    MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
+};
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
 use crate::report::quantity::duration;
 use crate::report::text::{short_name, wrap};
@@ -33,7 +35,7 @@ pub fn table(c: &Comparison, style: &Style) -> String {
         hang(&mut out, &lead, &format!("{there}{}", part.note), style);
     }
     for gap in &c.gaps {
-        hang(&mut out, "  missing     ", &gap.text, style);
+        hang(&mut out, &format!("  {:<11} ", lead(gap)), &gap.text, style);
     }
     out
 }

@@ -1,6 +1,7 @@
 //! What both renderings say in the same words.
 
 use crate::model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
+use crate::model::profile::Gap;
 use crate::report::quantity::{bytes, digits, duration, per_second, percent};
 use crate::report::text::short_name;
 
@@ -35,6 +36,14 @@ pub(super) fn kernel(change: &KernelChange) -> String {
     match &change.kernel_b {
         Some(other) => format!("{name} → {}", short_name(other)),
         None => name,
+    }
+}
+
+/// What a gap is called: `launches` where it says what was held against what, else `missing`.
+pub(super) fn lead(gap: &Gap) -> &'static str {
+    match gap.code.as_str() {
+        "launch_counts" | "one_side_only" => "launches",
+        _ => "missing",
     }
 }
 
