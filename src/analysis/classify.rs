@@ -38,8 +38,28 @@ pub fn analyze_with(profile: &mut Profile, thresholds: &Thresholds) {
             findings.extend(found);
         }
     }
+    say_how_many(&profile.launches, &mut findings);
     findings.sort_by_key(|finding| finding.priority);
     profile.findings.extend(findings);
+}
+
+/// That a launch is too short is said of those of its geometry: a kernel's other launches may be
+/// long, and its mean with them.
+fn say_how_many(launches: &[Launch], findings: &mut [Finding]) {
+    for finding in findings.iter_mut().filter(|finding| finding.id == "launch_bound") {
+        let told = launches.iter().find(|launch| Some(launch.id) == finding.launch);
+        let Some(told) = told else { continue };
+        let short = |launch: &&Launch| {
+            let class = launch.classification.as_ref();
+            (launch.grid, launch.block) == (told.grid, told.block)
+                && class.is_some_and(|c| c.verdicts.iter().any(|v| v.verdict == finding.id))
+        };
+        let of_kernel = launches.iter().filter(|launch| launch.kernel == told.kernel);
+        let (all, few) = (of_kernel.clone().count(), of_kernel.filter(short).count());
+        if few < all {
+            finding.text = format!("in {few} of its {all} launches {}", finding.text);
+        }
+    }
 }
 
 /// Score from which a cause, and not the bound it leads to, is what a launch is about: then
@@ -189,6 +209,65 @@ mod tests {
         assert_eq!(
             text,
             "at most 25 % of the warps fit on an SM, limited by registers to 2 blocks"
+        );
+    }
+
+    #[test]
+    fn constants_moved_through_the_tensor_pipe_are_no_matrix_products() {
+        let of = |busy: f64, operations: Option<f64>| {
+            let mut metrics = vec![
+                ("device__attribute_compute_capability_major", 9.0),
+                ("device__attribute_compute_capability_minor", 0.0),
+                ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", busy),
+                ("sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active", busy),
+                ("sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active", 0.0),
+                ("sm__inst_executed_pipe_tma.avg.pct_of_peak_sustained_active", 0.0),
+                ("sm__ops_path_tensor_src_fp16_dst_fp32.sum.peak_sustained", 540672.0),
+            ];
+            metrics.extend(operations.map(|n| ("sm__ops_path_tensor_src_fp16_dst_fp32.sum", n)));
+            let mut found = verdicts(&launch(&metrics));
+            found.sort_unstable();
+            found
+        };
+        let all = ["legacy_mma", "low_tensor_use", "no_tma"];
+        assert!(of(2.99, Some(0.0)).is_empty());
+        assert_eq!(of(2.99, Some(1e9)), all);
+        assert!(of(2.99, None).is_empty());
+        assert_eq!(of(12.0, None), all);
+    }
+
+    #[test]
+    fn shared_memory_is_not_blamed_where_the_block_has_none() {
+        let of = |shared_limit: f64| {
+            let mut launch = launch(&[
+                ("sm__maximum_warps_per_active_cycle_pct", 50.0),
+                ("launch__occupancy_limit_blocks", 32.0),
+                ("launch__occupancy_limit_barriers", 32.0),
+                ("launch__occupancy_limit_shared_mem", shared_limit),
+                ("launch__occupancy_limit_registers", 128.0),
+            ]);
+            launch.shared_bytes = Some(0);
+            classify(&launch).1.into_iter().find(|f| f.id == "occupancy_limited").unwrap()
+        };
+        let tie = of(32.0);
+        assert!(tie.text.ends_with("limited by the number of blocks to 32 blocks"), "{}", tie.text);
+        assert_eq!(tie.hint, "choose larger blocks");
+        let driver = of(16.0).hint;
+        assert!(driver.contains("Carveout") && !driver.contains("less shared"), "{driver}");
+    }
+
+    #[test]
+    fn a_kernel_with_long_launches_too_is_short_in_some_of_them() {
+        let mut profile = Profile::default();
+        for (id, blocks, duration) in [(0, 1, 1300.0), (1, 1, 1200.0), (2, 9, 20e3)] {
+            let grid = [blocks, 1, 1];
+            let duration_ns = Some(duration);
+            profile.launches.push(Launch { id, grid, duration_ns, ..launch(&[]) });
+        }
+        analyze(&mut profile);
+        assert_eq!(
+            profile.findings[0].text,
+            "in 2 of its 3 launches the kernel runs for 1.3 µs, about as long as a launch takes"
         );
     }
 

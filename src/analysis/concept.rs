@@ -26,6 +26,7 @@ pub(super) const ISSUE_ACTIVE: &[&str] = &[
     "smsp__inst_executed.avg.per_cycle_active",
 ];
 pub(super) const WARPS_ELIGIBLE: &[&str] = &["smsp__warps_eligible.avg.per_cycle_active"];
+pub(super) const SMS: &[&str] = &["launch__sm_count", "device__attribute_multiprocessor_count"];
 pub(super) const WAVES: &[&str] = &["launch__waves_per_multiprocessor"];
 pub(super) const SHARED_WAVEFRONTS_BUSY: &[&str] = &[
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
@@ -57,6 +58,17 @@ pub(super) const MMA_SYNC: &[&str] = &[
     "sm__pipe_tensor_subpipe_hmma_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_tensor_op_hmma.sum",
 ];
+/// Instructions that nothing but matrix products issues, in the pipes that no constant goes through.
+pub(super) const MATRIX_ONLY: &[&str] = &[
+    "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tensor_op_imma.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tensor_op_dmma.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_tc.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_elapsed",
+];
+/// Counted operations of matrix products, one metric a type.
+pub(super) const TENSOR_OPERATIONS: &str = "sm__ops_path_tensor_";
 /// Warpgroup-wide matrix instructions (`wgmma`): Hopper.
 pub(super) const WGMMA: &[&str] = &[
     "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active",

@@ -80,6 +80,29 @@ fn sampled_stalls_add_up_to_the_samples_in_every_launch() {
 }
 
 #[test]
+fn one_small_block_on_a_whole_gpu_is_a_small_grid_and_nothing_of_its_sharing() {
+    const CASES: &[&str] =
+        &["cost-minimal", "select-mangled", "ten-times", "select-skip-in-region"];
+    let mut seen = 0;
+    for (case, launch) in launches().into_iter().filter(|(case, _)| CASES.contains(&case.as_str()))
+    {
+        let one = launch.grid == [1, 1, 1];
+        let (class, findings) = classify(&launch);
+        let of = |id: &str| findings.iter().find(|f| f.id == id);
+        assert!(findings.iter().all(|f| !f.hint.contains("less shared memory")), "{case}");
+        if one {
+            seen += 1;
+            let class = class.unwrap();
+            assert!(["small_grid", "launch_bound"].contains(&class.primary.as_str()), "{case}");
+            assert!(of("imbalance").is_none() && of("occupancy_limited").is_none(), "{case}");
+            let text = &of("small_grid").unwrap().text;
+            assert_eq!(text, "1 block fills less than 1 % of the GPU's places for blocks");
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
 fn verdicts_of_the_full_reports_are_these() {
     let told: Vec<String> = launches()
         .into_iter()

@@ -122,6 +122,8 @@ table! {
         ..row("tensor_used", 2.0, "rgpu",
             "% of peak from which a tensor pipe does matrix products: constants go through it too")
     };
+    TENSOR_UNCOUNTED = row("tensor_uncounted", 10.0, "rgpu",
+        "% of peak from which a tensor pipe is taken to do matrix products where none are counted");
     FMA_BUSY = row("fma_busy", 60.0, "ncu HighPipeUtilization",
         "% of peak of the FMA pipe from which arithmetic is what it does");
     TMEM_BUSY = row("tmem_busy", 60.0, UNMEASURED,

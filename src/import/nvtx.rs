@@ -163,14 +163,18 @@ fn gaps(log: &NvtxLog, paired: &Paired, from: &str) -> Vec<Gap> {
             paired.open > 0,
             "open_ranges",
             format!(
-                "{from}: {} NVTX ranges never ended; they count until the log's end",
-                paired.open
+                "{from}: {} NVTX range{} never ended; counted until the log's end",
+                paired.open,
+                if paired.open == 1 { "" } else { "s" }
             ),
         ),
         (
             paired.stray > 0,
             "stray_ends",
-            format!("{from}: {} pops or ends close ranges that never began", paired.stray),
+            match paired.stray {
+                1 => format!("{from}: 1 pop or end closes a range that never began"),
+                stray => format!("{from}: {stray} pops or ends close ranges that never began"),
+            },
         ),
     ];
     let gaps = all.into_iter().filter(|(holds, ..)| *holds);

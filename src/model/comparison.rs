@@ -182,8 +182,10 @@ pub struct KernelChange {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Geometry {
     /// Blocks in x, y, z.
+    #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub grid: [u32; 3],
     /// Threads in x, y, z.
+    #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub block: [u32; 3],
 }
 

@@ -17,9 +17,11 @@ pub struct Launch {
     /// Mangled name, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mangled: Option<String>,
-    /// Blocks in x, y, z.
+    /// Blocks in x, y, z; absent for a range, which has no grid of its own.
+    #[serde(default, skip_serializing_if = "unmeasured")]
     pub grid: [u32; 3],
-    /// Threads in x, y, z.
+    /// Threads in x, y, z; absent for a range.
+    #[serde(default, skip_serializing_if = "unmeasured")]
     pub block: [u32; 3],
     /// The tool's own duration in nanoseconds, under the tool's clock policy; the run's time is in
     /// [`super::profile::Timing`].
@@ -62,6 +64,11 @@ pub struct Launch {
     /// Index of the code ([`super::KernelCode`]) in the profile's `code`, where joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u32>,
+}
+
+/// Whether a size is not known: none that CUDA launches has a zero.
+pub(crate) fn unmeasured(size: &[u32; 3]) -> bool {
+    *size == [0; 3]
 }
 
 impl Launch {

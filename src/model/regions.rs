@@ -96,8 +96,10 @@ pub struct RegionLaunch {
     /// Demangled name.
     pub kernel: String,
     /// Blocks.
+    #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub grid: [u32; 3],
     /// Threads per block.
+    #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub block: [u32; 3],
     /// The tool's own duration in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -111,7 +111,11 @@ fn metrics(profile: &Profile) -> Vec<u8> {
 }
 
 fn launch_cells(launch: &Launch) -> [String; 8] {
-    let shape = |n: [u32; 3]| format!("{}x{}x{}", n[0], n[1], n[2]);
+    // A range as a whole has no shape.
+    let shape = |n: [u32; 3]| match n {
+        [0, 0, 0] => String::new(),
+        [x, y, z] => format!("{x}x{y}x{z}"),
+    };
     let region = crate::model::Region { path: launch.region.clone(), ..Default::default() };
     [
         launch.id.to_string(),
@@ -137,6 +141,8 @@ fn regions(profile: &Profile) -> Vec<u8> {
         "kernels",
     ]);
     for r in &profile.regions {
+        // A tool that does not see what runs in a region has not counted zero there.
+        let seen = r.gpu_ns.is_some() || !r.kernels.is_empty();
         let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
         sheet.row([
             text(&r.display()),
@@ -145,8 +151,8 @@ fn regions(profile: &Profile) -> Vec<u8> {
             number(r.instances),
             number(r.host_ns),
             number(r.gpu_ns),
-            launches.to_string(),
-            r.kernels.len().to_string(),
+            number(seen.then_some(launches)),
+            number(seen.then_some(r.kernels.len())),
         ]);
     }
     sheet.into_bytes()
@@ -193,6 +199,23 @@ mod tests {
             .map(|d| format!("{}\n{}", d.name, d.clone().into_text().replace("\r\n", "\n")))
             .collect();
         insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_an_empty_cell() {
+        let range = Launch { kernel: "range of A".to_owned(), ..Launch::default() };
+        let region = |gpu_ns| Region { path: vec!["A".to_owned()], gpu_ns, ..Region::default() };
+        let regions = vec![region(None), region(Some(0))];
+        let profile = Profile { launches: vec![range.clone()], regions, ..Profile::default() };
+        let texts: Vec<String> = render(&(&profile).into(), &Style::default())
+            .into_iter()
+            .map(|d| d.into_text().replace("\r\n", "\n"))
+            .collect();
+        assert!(texts[1].ends_with("\n0,range of A,,,,,,\n"), "{}", texts[1]);
+        assert!(texts[2].ends_with("\nA,1,,,,,,\nA,1,,,,0,0,0\n"), "{}", texts[2]);
+        let json = serde_json::to_value(&range).unwrap();
+        assert!(json.get("grid").is_none() && json.get("block").is_none(), "{json}");
+        assert_eq!(serde_json::from_value::<Launch>(json).unwrap(), range);
     }
 
     #[test]

@@ -12,11 +12,14 @@ pub(super) struct Headline {
     pub(super) title: String,
     /// The numbers behind them.
     pub(super) text: String,
+    /// The launch that it speaks of, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) launch: Option<u32>,
 }
 
 impl Headline {
     fn new(title: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { title: title.into(), text: text.into() }
+        Self { title: title.into(), text: text.into(), launch: None }
     }
 }
 
@@ -71,7 +74,6 @@ fn counters(profile: &Profile) -> Option<Headline> {
     profile.launches.iter().find(|l| !l.metrics.is_empty())?;
     let (launch, class) = longest(profile)?;
     let name = short_name(&launch.kernel);
-    let verdict = class.primary.replace('_', " ");
     let mut parts = Vec::new();
     let finding =
         profile.findings.iter().find(|f| f.id == class.primary && f.launch == Some(launch.id));
@@ -93,7 +95,33 @@ fn counters(profile: &Profile) -> Option<Headline> {
     if profile.launches.len() > 1 {
         parts.push(format!("the longest of {} launches", profile.launches.len()));
     }
-    Some(Headline::new(format!("{name} is {verdict}"), format!("{}.", parts.join("; "))))
+    let title = format!("{name} {}", predicate(&class.primary));
+    let text = format!("{}.", parts.join("; "));
+    Some(Headline { launch: Some(launch.id), ..Headline::new(title, text) })
+}
+
+/// A verdict as what is said of its kernel.
+fn predicate(verdict: &str) -> String {
+    let what = match verdict {
+        "stalled" | "uncoalesced" => return format!("is {verdict}"),
+        "small_grid" => "a small grid",
+        "tail" => "its last wave of blocks",
+        "spills" => "register spills",
+        "occupancy_limited" => "its limited occupancy",
+        "occupancy_not_reached" => "occupancy that is not reached",
+        "local_memory" => "accesses to local memory",
+        "low_tensor_use" => "low use of the tensor cores",
+        "legacy_mma" => "older matrix instructions",
+        "no_tma" => "loads without TMA",
+        "one_cta_mma" => "matrix instructions of one block",
+        "fp64_trickle" => "slow FP64 units",
+        "instruction_cache" => "misses of the instruction cache",
+        "low_issue_slots" => "unused issue slots",
+        "l2_thrash" => "thrashing of the L2",
+        bound if bound.ends_with("_bound") => return format!("is {}", bound.replace('_', " ")),
+        other => return format!("is bound by {}", other.replace('_', " ")),
+    };
+    format!("is bound by {what}")
 }
 
 fn timeline(subject: &Subject<'_>) -> Option<Headline> {
@@ -149,4 +177,43 @@ fn rest(profile: &Profile) -> Headline {
     }
     let why = profile.gaps.first().map_or("Nothing was measured.", |gap| gap.text.as_str());
     Headline::new("No measurements", why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_makes_a_sentence() {
+        assert_eq!(predicate("divergence"), "is bound by divergence");
+        assert_eq!(predicate("memory_bound"), "is memory bound");
+        assert_eq!(predicate("small_grid"), "is bound by a small grid");
+        assert_eq!(predicate("bank_conflicts"), "is bound by bank conflicts");
+    }
+
+    #[test]
+    fn the_headline_names_the_launch_that_it_speaks_of() {
+        let launch = |id, ns| {
+            let metric = crate::model::Metric {
+                value: crate::model::Value::Int(1),
+                unit: String::new(),
+                from: String::new(),
+            };
+            Launch {
+                id,
+                kernel: format!("k{id}"),
+                duration_ns: Some(ns),
+                metrics: [("m".to_owned(), metric)].into(),
+                classification: Some(Classification {
+                    primary: "divergence".to_owned(),
+                    ..Classification::default()
+                }),
+                ..Launch::default()
+            }
+        };
+        let profile =
+            Profile { launches: vec![launch(0, 1.0), launch(1, 2.0)], ..Profile::default() };
+        let head = headline(&(&profile).into());
+        assert_eq!((head.title.as_str(), head.launch), ("k1 is bound by divergence", Some(1)));
+    }
 }

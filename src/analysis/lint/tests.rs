@@ -37,6 +37,14 @@ fn every_fault_of_the_driver_is_found_and_nothing_else() {
 }
 
 #[test]
+fn what_the_runner_opens_and_what_it_does_not_measure_is_not_the_users() {
+    let ours = |path: &[&str]| is_ours(&path.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>());
+    assert!(ours(&["rgpu@warmup"]) && ours(&["rgpu@warmup", "rgpu@n=1", "A"]));
+    assert!(ours(&["rgpu@setup", "A"]) && ours(&["rgpu@timed", "rgpu@n=1"]));
+    assert!(!ours(&["rgpu@timed", "rgpu@n=1", "A"]) && !ours(&["A"]));
+}
+
+#[test]
 fn ranges_that_only_close_early_are_told_with_the_time() {
     insta::assert_snapshot!(of_nsys("regions").join("\n"), @r"
     range_closes_before_gpu: `A` closes before its work on the GPU ends: once, by up to 36.1 µs
@@ -65,7 +73,7 @@ fn a_log_of_ranges_tells_what_is_unbalanced_unnamed_and_colliding() {
     let log = rgpu_format::nvtx_log::read(log.as_bytes()).unwrap();
     insta::assert_snapshot!(found(nvtx::import(&log, "nvtx.jsonl.7")).join("\n"), @r"
     unbalanced_range: 1 range never closed: `A`
-    unbalanced_range: nvtx.jsonl.7: 1 pops or ends close ranges that never began
+    unbalanced_range: nvtx.jsonl.7: 1 pop or end closes a range that never began
     unnamed_range: 1 range without a name
     colliding_ranges: push/pop and start/end ranges share names: `A`
     colliding_ranges: ranges lie inside ranges of their own name: `A::A`

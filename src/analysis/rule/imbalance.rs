@@ -1,5 +1,6 @@
 //! Some SMs work longer than others.
 
+use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::threshold::{IMBALANCE, Limits};
 use crate::model::Launch;
@@ -14,7 +15,7 @@ const ELAPSED: &str = "sm__cycles_elapsed.max";
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (max, average) = (launch.number(MAX)?, launch.number(AVERAGE)?);
     let elapsed = launch.number(ELAPSED).unwrap_or(max).max(max);
-    if elapsed <= 0.0 {
+    if elapsed <= 0.0 || leave_sms_empty(launch) {
         return None;
     }
     // What the launch would lose no more if all SMs were busy equally long.
@@ -30,7 +31,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             limits.of(&IMBALANCE).evidence(AVERAGE, average, "cycle"),
         ],
         text: format!(
-            "the busiest SM is active for {:.0} % of the time longer than the average one",
+            "for {:.0} % of the time the busiest SM works on while the average one has nothing to do",
             lost * 100.0
         ),
         hint: "spread the work evenly over blocks, or let blocks fetch work from a counter"

@@ -1,5 +1,6 @@
 //! Matrix work that leaves the tensor cores idle, or nearly so.
 
+use super::matrix::multiplies;
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{FMA_PIPE, TENSOR_ACTIVE};
 use crate::analysis::threshold::{FMA_BUSY, Limits, TENSOR_LOW, TENSOR_USED};
@@ -14,7 +15,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if tensor >= low.value {
         return None;
     }
-    if tensor >= used.value {
+    if tensor >= used.value && multiplies(launch, limits) {
         return Some(Conclusion {
             score: (1.0 - tensor / 100.0) / 2.0,
             confidence: Confidence::Medium,

@@ -8,6 +8,7 @@ use super::threshold::Limits;
 use crate::model::{Evidence, Launch};
 
 mod bank_conflicts;
+mod blocks;
 mod compute_bound;
 mod divergence;
 mod fp64_trickle;
@@ -20,6 +21,7 @@ mod legacy_mma;
 mod local_memory;
 mod low_issue_slots;
 mod low_tensor_use;
+mod matrix;
 mod memory_bound;
 mod no_tma;
 mod occupancy_limited;

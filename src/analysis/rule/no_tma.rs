@@ -1,5 +1,6 @@
 //! Tensor cores fed by loads of every thread, where one thread could order bulk copies (TMA).
 
+use super::matrix::multiplies;
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMA};
 use crate::analysis::threshold::{Limits, TENSOR_LOW, TENSOR_USED};
@@ -14,6 +15,9 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let used = limits.of(&TENSOR_USED);
     // Tensor cores that are busy anyway are fed well enough.
     if tma > 0.0 || tensor < used.value || tensor >= 4.0 * limits.of(&TENSOR_LOW).value {
+        return None;
+    }
+    if !multiplies(launch, limits) {
         return None;
     }
     Some(Conclusion {

@@ -1,5 +1,6 @@
 //! A resource of the block keeps warps off the SM.
 
+use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
 use crate::analysis::threshold::{Limits, OCCUPANCY_THEORETICAL as LIMIT};
@@ -8,15 +9,19 @@ use crate::model::Launch;
 pub(super) const RULE: Rule =
     Rule { id: "occupancy_limited", category: "occupancy", kind: Kind::Cause, apply };
 
-/// ncu's limits in blocks an SM, our word for each, and what moves it.
+const SHARED: &str = "launch__occupancy_limit_shared_mem";
+
+/// ncu's limits in blocks an SM, our word for each, and what moves it. Of equal limits the first
+/// is named: what the hardware sets before what a resource costs.
 const LIMITERS: &[(&str, &str, &str)] = &[
+    ("launch__occupancy_limit_blocks", "the number of blocks", "choose larger blocks"),
     (
         "launch__occupancy_limit_registers",
         "registers",
         "use fewer registers a thread: `__launch_bounds__`, smaller tiles, less unrolling",
     ),
     (
-        "launch__occupancy_limit_shared_mem",
+        SHARED,
         "shared memory",
         "use less shared memory a block: smaller tiles, fewer stages, a narrower type",
     ),
@@ -25,9 +30,13 @@ const LIMITERS: &[(&str, &str, &str)] = &[
         "the block's size",
         "choose a block whose warps divide the SM's number of warps",
     ),
-    ("launch__occupancy_limit_blocks", "the number of blocks", "choose larger blocks"),
     ("launch__occupancy_limit_barriers", "barriers", "use fewer named barriers"),
 ];
+
+/// Where a block has no shared memory of its own, the driver's (1 KiB a block) meets a small share
+/// of the L1.
+const CARVE_OUT: &str = "prefer more shared memory for the kernel \
+     (`cudaFuncAttributePreferredSharedMemoryCarveout`): the driver takes 1 KiB a block";
 
 /// What limits the occupancy: the least of ncu's limits, with its number of blocks an SM.
 pub(in crate::analysis) fn limiter(launch: &Launch) -> Option<(&'static str, &'static str, f64)> {
@@ -38,6 +47,10 @@ pub(in crate::analysis) fn limiter(launch: &Launch) -> Option<(&'static str, &'s
 }
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
+    // The limit is not what keeps warps off SMs that get one block at most.
+    if leave_sms_empty(launch) {
+        return None;
+    }
     let (id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
     if theoretical >= limits.of(&LIMIT).value {
         return None;
@@ -48,7 +61,10 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if let Some((limit, name, blocks)) = limiter(launch) {
         evidence.push(limits.of(&LIMIT).evidence(limit, blocks, "block"));
         text.push_str(&format!(", limited by {name} to {blocks:.0} blocks"));
-        hint = LIMITERS.iter().find(|row| row.0 == limit).map_or("", |row| row.2);
+        hint = match launch.shared_bytes {
+            Some(0) if limit == SHARED => CARVE_OUT,
+            _ => LIMITERS.iter().find(|row| row.0 == limit).map_or("", |row| row.2),
+        };
     }
     // More warps help only where the units are not busy already.
     let busy = launch.first_number(SM_THROUGHPUT).into_iter();

@@ -1,5 +1,6 @@
 //! More warps would fit on the SM than are there.
 
+use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
 use crate::analysis::threshold::{Limits, OCCUPANCY_GAP};
@@ -12,7 +13,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (theoretical_id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
     let (achieved_id, achieved) = launch.first_number(OCCUPANCY_ACHIEVED)?;
     let gap = theoretical - achieved;
-    if gap <= limits.of(&OCCUPANCY_GAP).value {
+    if gap <= limits.of(&OCCUPANCY_GAP).value || leave_sms_empty(launch) {
         return None;
     }
     Some(Conclusion {

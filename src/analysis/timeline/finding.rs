@@ -67,11 +67,11 @@ fn waiting(
         launch: None,
         kernel: None,
         text: format!(
-            "for {:.0} % of {:.2} ms {}runs no kernel because {what} ({} gaps)",
+            "for {:.0} % of {:.2} ms {}runs no kernel because {what} ({})",
             100.0 * share,
             device.span_ns as f64 / 1e6,
             subject(device, several),
-            wait.gaps,
+            counted(wait.gaps, "gap", "gaps"),
         ),
         hint: (*hint).to_owned(),
         evidence: vec![
@@ -97,11 +97,11 @@ fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Findi
         launch: None,
         kernel: None,
         text: format!(
-            "for {:.0} % of {:.2} ms {}runs nothing but NCCL ({} launches)",
+            "for {:.0} % of {:.2} ms {}runs nothing but NCCL ({})",
             100.0 * alone,
             device.span_ns as f64 / 1e6,
             subject(device, several),
-            device.nccl_launches,
+            counted(device.nccl_launches, "launch", "launches"),
         ),
         hint: "start collectives earlier and on a stream of their own, in buckets, so that \
                computation runs beside them"
@@ -112,6 +112,11 @@ fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Findi
 
 fn subject(device: &DeviceTime, several: bool) -> String {
     if several { format!("GPU {} ", device.device) } else { "the GPU ".to_owned() }
+}
+
+/// `1 gap`, `2 gaps`.
+fn counted(n: u64, one: &str, several: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { several })
 }
 
 fn share(ns: u64, device: &DeviceTime) -> Option<f64> {

@@ -162,8 +162,9 @@ fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
             trace.open_ranges > 0,
             "open_ranges",
             format!(
-                "{from}: {} NVTX ranges were never closed; they count until the last event",
-                trace.open_ranges
+                "{from}: {} NVTX range{} never closed; counted until the last event",
+                trace.open_ranges,
+                if trace.open_ranges == 1 { " was" } else { "s were" }
             ),
         ),
     ];

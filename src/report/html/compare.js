@@ -10,7 +10,7 @@ function comparison() {
   if (!c) return;
   const mood = { FASTER: "good", SLOWER: "bad", SAME: "", AMBIGUOUS: "warn" }[c.verdict];
   const change = m => el("span", { class: { better: "up", worse: "down" }[m.change] }, m.a ? (m.b >= m.a ? "+" : "−") + percent(Math.abs(100 * (m.b - m.a) / m.a)) : "");
-  const shape = g => `${g.grid.join("·")} × ${g.block.join("·")}`;
+  const shape = g => !g.grid ? "" : `${g.grid.join("·")} × ${g.block.join("·")}`;
   section("compare", "Comparison", `${c.a.name} is the base, ${c.b.name} is held against it; above 1 means faster.`,
     el("p", null, el("span", { class: "badge " + mood }, c.verdict), " ", said(c.summary)),
     c.time && c.cases.length < 2 ? el("p", { id: "compare-time" }, `${duration(c.time.a.median_ns)} → ${duration(c.time.b.median_ns)}, ${timed(c.time)}`) : null,

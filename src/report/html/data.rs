@@ -72,7 +72,9 @@ pub(super) struct Page<'a> {
 struct PageLaunch<'a> {
     id: u32,
     kernel: &'a str,
+    #[serde(skip_serializing_if = "crate::model::launch::unmeasured")]
     grid: [u32; 3],
+    #[serde(skip_serializing_if = "crate::model::launch::unmeasured")]
     block: [u32; 3],
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<f64>,

@@ -7,6 +7,12 @@ const current = () => page.launches[chosen];
 function onLaunch(f) { watchers.push(f); f(current()); }
 function choose(at) { chosen = at; watchers.forEach(f => f(current())); }
 
+/** The launch that the headline speaks of, else the first with metrics. */
+function firstChosen() {
+  const told = page.launches.findIndex(l => l.detailed && l.id === page.headline.launch);
+  return told >= 0 ? told : Math.max(0, page.launches.findIndex(l => l.detailed));
+}
+
 function label(launch) {
   const time = launch.duration_ns === undefined ? "" : `, ${duration(launch.duration_ns)}`;
   return `#${launch.id} ${short(launch.kernel)}${time}`;
@@ -26,8 +32,6 @@ const region = path => path.map(p => p.replace(/::/g, "\\::")).join("::");
 
 function launches() {
   const list = page.launches;
-  const first = list.findIndex(l => l.detailed);
-  if (first >= 0) chosen = first;
   if (list.length && list.some(l => l.detailed)) {
     const pct = id => ({ num: true, cell: l => { const x = number(l, id); return x === undefined ? "" : x.toFixed(1); }, key: l => number(l, id) });
     section("launches", "Launches", list.length > 1 ? "Choose a row: roofline, stalls, hot spots and metrics follow it." : null,
@@ -35,7 +39,7 @@ function launches() {
         { label: "#", num: true, cell: l => l.id, key: l => l.id },
         { label: "kernel", cell: l => kernelName(l.kernel), key: l => l.kernel, cls: "name" },
         { label: "duration", num: true, cell: l => l.duration_ns === undefined ? "" : duration(l.duration_ns), key: l => l.duration_ns },
-        { label: "grid × block", cell: l => `${l.grid.join("·")} × ${l.block.join("·")}` },
+        { label: "grid × block", cell: l => l.grid ? `${l.grid.join("·")} × ${l.block.join("·")}` : "" },
         { label: "regs", num: true, cell: l => l.registers, key: l => l.registers },
         { label: "SM %", ...pct("sm__throughput.avg.pct_of_peak_sustained_elapsed") },
         { label: "mem %", ...pct("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed") },

@@ -1,8 +1,7 @@
 // Puts the page together, and minds the theme and the navigation.
 
 const began = performance.now();
-const first = page.launches.findIndex(l => l.detailed);
-if (first >= 0) chosen = first;
+chosen = firstChosen();
 for (const part of [summary, comparison, findings, cases, launches, timeline, roofline, stalls, hotspots, regions, operators, toolRules, metrics, sanitizer, code, ladder, about]) part();
 const choice = picker();
 if (choice) document.getElementById("launches").querySelector("h2").after(choice);

@@ -31,7 +31,7 @@ function tiles() {
   }
   const launch = current();
   if (launch && launch.detailed) {
-    if (launch.duration_ns !== undefined) list.push(tile("This launch", duration(launch.duration_ns), "the tool's own clock policy"));
+    if (launch.duration_ns !== undefined) list.push(tile(page.launches.length > 1 ? `Launch #${launch.id} ${short(launch.kernel)}` : "This launch", duration(launch.duration_ns), "the tool's own clock policy"));
     const shares = [
       ["Compute (SM)", "sm__throughput.avg.pct_of_peak_sustained_elapsed"],
       ["Memory", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"],

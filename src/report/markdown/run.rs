@@ -76,7 +76,11 @@ pub(super) fn report(profile: &Profile) -> String {
         out += "No rule found anything.\n\n";
     }
     for finding in &profile.findings {
-        out += &format!("- **{}** {} {}\n", finding.id, plain(&finding.text), plain(&finding.hint));
+        out += &format!("- **{}** {}", finding.id, plain(&finding.text));
+        if !finding.hint.is_empty() {
+            out += &format!(" → {}", plain(&finding.hint));
+        }
+        out.push('\n');
         for e in &finding.evidence {
             out += &format!(
                 "  - `{}` = {} {} (threshold {}, {})\n",
