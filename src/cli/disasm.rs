@@ -22,13 +22,13 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 use super::app::{App, Status};
-use super::missing;
+use super::{missing, report};
 use args::{Format, Tool, View};
 
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
 use crate::model::disasm::{Disasm, Status as Ended};
-use crate::run::disasm::{self, InputError, Meant, Wanted, What};
+use crate::run::disasm::{self, InputError, Meant, Names, Wanted, What};
 use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
@@ -90,6 +90,12 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     if !args.list {
         what.nvdisasm = tool::chosen(app, args, files, &what)?;
     }
+    if let Some(out) = &what.out {
+        keep_inputs(&what.names, out, files);
+        if !args.force {
+            report::owned::check(&out.join(SUMMARY), SUMMARY_HEAD)?;
+        }
+    }
     let bar = progress::FilesBar::new(app, files.len());
     let mut document = disasm::all(files, &what, &|input| {
         bar.done();
@@ -127,6 +133,21 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     show::errors(app, &document);
     let failed = document.inputs.iter().any(|i| i.status != Ended::Ok);
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
+}
+
+/// The document beside listings, and how it begins.
+const SUMMARY: &str = "summary.json";
+const SUMMARY_HEAD: &[u8] = b"{\n  \"schema\": \"rgpu.disasm/1\"";
+
+/// Takes the names of inputs that lie in the output folder: nothing is written over them.
+fn keep_inputs(names: &Names, out: &Path, files: &[PathBuf]) {
+    for file in files {
+        if let Some(name) = file.file_name()
+            && place::same(file, &out.join(name))
+        {
+            names.take(&name.to_string_lossy());
+        }
+    }
 }
 
 fn shown(args: &DisasmArgs) -> Shown {
@@ -183,7 +204,7 @@ fn failure(error: &InputError) -> Failure {
         InputError::Missing { path } => return missing::run_or_file(&path.display().to_string()),
         InputError::Empty { .. } => (
             "no_gpu_code",
-            "what is read: cubin, fatbin, PTX, ELF objects and libraries, .a, .whl and .zip",
+            "what is read: cubin, fatbin, PTX, ELF objects and libraries, .a, .whl, .zip, .ncu-rep",
         ),
         InputError::Unlisted { .. } => ("unreadable", "look at the folder's permissions"),
     };
@@ -222,7 +243,7 @@ fn save(out: &Path, document: &Disasm) -> Result<()> {
             .file(out.display())
             .cause(e)
     })?;
-    let path = out.join("summary.json");
+    let path = out.join(SUMMARY);
     let mut text = serde_json::to_string_pretty(document).map_err(|e| {
         Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(e)
     })?;

@@ -3,7 +3,7 @@
 
 mod bar;
 mod open;
-mod owned;
+pub(super) mod owned;
 mod place;
 
 use std::path::PathBuf;

@@ -41,8 +41,8 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
     let section = cubin.code.iter().find(|c| c.index == kernel.section_index);
     let code = section.map(|s| instructions(s, file)).unwrap_or_default();
     let sm = cubin.sm.number;
-    let mix = sass::mix(&code, sm);
     let trimmed = sass::trimmed(&code, sm);
+    let mix = sass::mix(trimmed, sm);
     let blocks = sass::blocks(trimmed, sm);
     let mut classes: BTreeMap<String, u64> = BTreeMap::new();
     for count in &mix.classes {

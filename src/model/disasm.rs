@@ -27,7 +27,8 @@ pub struct Input {
     pub path: String,
     /// How it ended.
     pub status: Status,
-    /// `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`; absent where the file could not be read.
+    /// `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `ncu_rep`; absent where the file could not
+    /// be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Errors of the file or of parts of it, each with its place.
@@ -159,7 +160,8 @@ pub struct Kernel {
     pub tensor_memory: bool,
     /// Size of the code, padding included.
     pub code_bytes: u64,
-    /// Instructions, padding and functions that it keeps included.
+    /// Instructions, those of functions that it keeps included, without the padding after the last
+    /// exit or branch. Classes, names, listings and pages count the same.
     pub instructions: u64,
     /// Instructions by class; see the documentation of the classes.
     pub classes: BTreeMap<String, u64>,
@@ -202,7 +204,7 @@ pub struct Occupancy {
 }
 
 /// What changed between two builds (`rgpu.disasm-diff/1`). Kernels are matched by architecture and
-/// demangled name.
+/// demangled name; by name alone where each build is for one architecture, and those differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
     /// `rgpu.disasm-diff/1`.
@@ -226,6 +228,9 @@ pub struct Diff {
 pub struct KernelDiff {
     /// e.g. `sm_90a`.
     pub arch: String,
+    /// The old build's architecture, where that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_arch: Option<String>,
     /// Demangled name.
     pub name: String,
     /// How far the code is the same.

@@ -49,6 +49,28 @@ impl Grid {
         self
     }
 
+    /// Without as many of the columns named in `spare`, first ones first, as it takes to leave
+    /// `least` characters (or what it needs, if that is less) to the last column in `width`.
+    pub fn with_room(mut self, width: usize, least: usize, spare: &[&str]) -> Self {
+        let needs = |grid: &Self, at: usize| {
+            let cells = grid.rows.iter().map(|row| row[at].chars().count());
+            cells.chain([grid.head[at].0.chars().count()]).max().unwrap_or(0)
+        };
+        for name in spare {
+            let Some(last) = self.head.len().checked_sub(1) else { break };
+            // Columns stand two characters apart.
+            let others: usize = (0..last).map(|at| needs(&self, at) + 2).sum();
+            if others + needs(&self, last).min(least) <= width {
+                break;
+            }
+            if let Some(at) = self.head.iter().position(|(head, _)| head == name) {
+                self.head.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            }
+        }
+        self
+    }
+
     /// For a terminal of `width` columns; every line is indented by `indent` blanks; long
     /// cells wrap in the last column of texts. Ends with a newline unless there is no row.
     pub fn plain(&self, width: usize, indent: usize) -> String {
@@ -140,6 +162,16 @@ mod tests {
           vecadd  59.7 µs
           a|b     1.20 ms
         ");
+    }
+
+    #[test]
+    fn the_last_column_gets_room_from_columns_that_can_be_spared() {
+        let head = |width| {
+            let text = sample().with_room(width, 20, &["none", "time"]).plain(80, 0);
+            text.lines().next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(head(21), "kernel     time  note");
+        assert_eq!(head(20), "kernel  note");
     }
 
     #[test]

@@ -322,3 +322,114 @@ fn lto_ir_is_named_and_no_damage() {
     let words = String::from_utf8_lossy(&view.stderr);
     assert!(words.contains("there is nothing to show") && !words.contains("decompressed"));
 }
+
+#[test]
+fn a_view_is_never_written_over_its_input_nor_unasked_over_a_text_of_the_users() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "in.cubin")]);
+    let cubin = fs::read(laptop.project("in.cubin")).unwrap();
+    for line in [
+        "disasm in.cubin --tool rgpu --view sass --out ./in.cubin",
+        "disasm in.cubin --tool rgpu --view sass --out in.cubin --force",
+        "disasm in.cubin --tool rgpu --format html --out in.cubin --force",
+    ] {
+        assert_eq!(status(&laptop.run(line)), 2, "{line}");
+    }
+    laptop.write("notes.txt", "buy milk\n");
+    let refused = laptop.run("disasm in.cubin --view mix --tool rgpu --out notes.txt");
+    assert_eq!(status(&refused), 2);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--force"));
+    assert_eq!(fs::read(laptop.project("notes.txt")).unwrap(), b"buy milk\n");
+    // Its own kind it replaces, another only on the user's word.
+    let runs = [
+        ("disasm in.cubin --view mix --tool rgpu --out notes.txt --force", 0),
+        ("disasm in.cubin --view mix -k second --tool rgpu --out notes.txt", 0),
+        ("disasm in.cubin --view sass --tool rgpu --out notes.txt", 2),
+        ("disasm in.cubin --view sass --tool rgpu --out in.sass", 0),
+        ("disasm in.cubin --view sass --tool rgpu --out in.sass", 0),
+        ("disasm in.cubin --view ptx --out in.ptx", 0),
+        ("disasm in.cubin --view ptx --out in.ptx", 0),
+    ];
+    for (line, ends) in runs {
+        assert_eq!(status(&laptop.run(line)), ends, "{line}");
+    }
+    assert!(fs::read(laptop.project("in.cubin")).unwrap() == cubin);
+}
+
+#[test]
+fn files_are_extracted_beside_an_input_and_not_over_it() {
+    let laptop = laptop(&[(&format!("{VECADD}/size.fatbin"), "out/size.sm_100a.cubin")]);
+    let before = fs::read(laptop.project("out/size.sm_100a.cubin")).unwrap();
+    let line = "disasm out/size.sm_100a.cubin --extract --tool none --arch sm_100a --out out";
+    assert_eq!(status(&laptop.run(line)), 0);
+    assert!(fs::read(laptop.project("out/size.sm_100a.cubin")).unwrap() == before);
+    assert!(laptop.project("out/size.sm_100a-2.cubin").is_file());
+    laptop.write("mine/summary.json", "{\"mine\": 1}\n");
+    let refused = laptop.run("disasm out/size.sm_100a.cubin --tool none --out mine");
+    assert_eq!(status(&refused), 2);
+    assert_eq!(fs::read_dir(laptop.project("mine")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_filter_without_suffix_lets_every_suffix_through_and_one_with_it_none_else() {
+    let laptop = laptop(&[(&format!("{TENSOR}.cubin"), "tensor.cubin")]);
+    for (arch, ends) in [("sm_100", 0), ("100", 0), ("sm_100a", 0), ("sm_100f", 7), ("sm_10", 2)] {
+        let output = laptop.run(&format!("disasm tensor.cubin --view mix --arch {arch}"));
+        assert_eq!(status(&output), ends, "{arch}");
+    }
+}
+
+#[test]
+fn builds_for_two_architectures_are_compared_where_each_is_for_one_alone() {
+    let laptop = laptop(&[
+        ("cubin/13.5/facts/sm_80.cubin", "old.cubin"),
+        ("cubin/13.5/facts/sm_90a.cubin", "new.cubin"),
+    ]);
+    let output = laptop.run("disasm --diff old.cubin new.cubin --tool rgpu");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("sm_80 → sm_90a spilling("), "{text}");
+    assert!(text.contains("@@") && !text.contains("unsigned short): only in"), "{text}");
+    let json = laptop.run("disasm --diff old.cubin new.cubin --tool rgpu --json");
+    laptop.write("diff.json", &String::from_utf8(json.stdout).unwrap());
+    assert_eq!(status(&laptop.run("schema disasm-diff --check diff.json")), 0);
+}
+
+#[test]
+fn the_table_the_mix_and_the_page_count_the_same_instructions() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_90a.cubin", "facts.cubin")]);
+    assert_eq!(status(&laptop.run("disasm facts.cubin --tool rgpu")), 0);
+    let json = laptop.run("disasm facts.cubin --tool rgpu --view sass --json");
+    let code: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let mix = laptop.run("disasm facts.cubin --tool rgpu --view mix");
+    let mix = String::from_utf8_lossy(&mix.stdout);
+    let summary = summary(&laptop);
+    let kernels = summary["inputs"][0]["images"][0]["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), 3);
+    for kernel in kernels {
+        let listed = code["images"][0]["kernels"].as_array().unwrap();
+        let listed = listed.iter().find(|k| k["symbol"] == kernel["symbol"]).unwrap();
+        let count = listed["instructions"].as_array().unwrap().len() as u64;
+        assert_eq!(kernel["instructions"].as_u64(), Some(count));
+        assert!(mix.contains(&format!("(sm_90a): {count} instructions")), "{mix}");
+    }
+}
+
+#[test]
+fn the_cubins_of_a_report_are_read_like_any_file() {
+    let report = "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz";
+    let laptop = laptop(&[(report, "report.ncu-repz")]);
+    let mix = laptop.run("disasm report.ncu-repz --view mix --tool rgpu");
+    assert!(String::from_utf8_lossy(&mix.stdout).contains("instructions"));
+    assert_eq!(status(&laptop.run("disasm report.ncu-repz --tool rgpu")), 0);
+    assert_eq!(summary(&laptop)["inputs"][0]["kind"], "ncu_rep");
+}
+
+#[test]
+fn printed_ptx_begins_with_its_first_line() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
+    let ptx = laptop.run("disasm inlined.cubin --view ptx");
+    let json = laptop.run("disasm inlined.cubin --view ptx --json");
+    let code: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let kept = code["images"][0]["ptx"].as_str().unwrap();
+    assert!(kept.starts_with('\n'), "the line table counts empty lines");
+    assert_eq!(String::from_utf8_lossy(&ptx.stdout), kept.trim_start());
+}

@@ -16,9 +16,14 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 
-    /// Only code for this architecture, e.g. sm_90a; repeatable
+    /// Only code for this architecture, repeatable: sm_100 takes in sm_100a and sm_100f, sm_100a is
+    /// itself alone
     #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub arch: Vec<String>,
+
+    /// Write over a file that is no earlier output of the same kind; never over an input
+    #[arg(long, conflicts_with_all = ["list", "diff"])]
+    pub force: bool,
 
     /// Only kernels of this name, or matching regex:RE; mangled or not; repeatable
     #[arg(long, short = 'k', value_name = "NAME|regex:RE")]
@@ -98,7 +103,7 @@ pub(in crate::cli) enum View {
     Ptx,
     /// Each source line with the instructions it became
     Source,
-    /// Instructions counted by class
+    /// Instructions counted by class; as everywhere, without the padding at the end
     Mix,
     /// Basic blocks and the ways between, as Graphviz or SVG
     Cfg,

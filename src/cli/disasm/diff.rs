@@ -135,7 +135,11 @@ fn text(app: &App, diff: &Diff) -> String {
             }
             Sameness::Different => "other instructions",
         };
-        let _ = writeln!(text, "{} {}: {code}", kernel.arch, kernel.name);
+        let arch = match &kernel.old_arch {
+            Some(old) => format!("{old} → {}", kernel.arch),
+            None => kernel.arch.clone(),
+        };
+        let _ = writeln!(text, "{arch} {}: {code}", kernel.name);
         for change in &kernel.changes {
             let _ = writeln!(text, "  {}", line(change));
         }

@@ -7,7 +7,7 @@ use rgpu_format::demangle::short;
 
 use super::args::DisasmArgs;
 use crate::error::{Exit, Failure, nearest};
-use crate::run::disasm::{self, What};
+use crate::run::disasm::{self, Wanted, What};
 
 /// Names told at most.
 const SHOWN: usize = 5;
@@ -20,10 +20,8 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
     }
     let document = disasm::all(files, &What::default(), &|_| {});
     let images = || document.inputs.iter().flat_map(|i| &i.images);
-    let of_arch = |arch: &str| {
-        let plain = |a: &str| a.trim_start_matches("sm_").trim_start_matches("compute_").to_owned();
-        args.arch.is_empty() || args.arch.iter().any(|a| plain(a) == plain(arch))
-    };
+    let wanted = Wanted { arches: args.arch.clone(), kernels: Vec::new() };
+    let of_arch = |arch: &str| wanted.arch(arch);
     let arches: BTreeSet<&str> =
         images().map(|i| i.arch.as_str()).filter(|a| !a.is_empty()).collect();
     if !arches.iter().any(|arch| of_arch(arch)) {

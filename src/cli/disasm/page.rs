@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::place::Into;
 use super::{DisasmArgs, hot, known, out, place, shown, tool, view, wanted};
 use crate::cli::app::{App, Status};
 use crate::cli::report::open;
@@ -38,7 +39,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Sta
     }
     let stem = files.first().and_then(|f| f.file_stem());
     let name = stem.map_or("code".into(), |s| s.to_string_lossy());
-    write(app, args, &document, &name)?;
+    write(app, args, files, &document, &name)?;
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
 }
 
@@ -104,12 +105,19 @@ fn sampled(
             .hint("`rgpu disasm RUN --hot` lists the offsets that were sampled"));
     }
     let stem = Path::new(name).file_stem().map_or("code".into(), |s| s.to_string_lossy());
-    write(app, args, &document, &stem)?;
+    let files: Vec<PathBuf> = args.what.iter().map(PathBuf::from).collect();
+    write(app, args, &files, &document, &stem)?;
     Ok(0)
 }
 
 /// Writes the page where the user asked, else beside listings.
-fn write(app: &App, args: &DisasmArgs, document: &Code, name: &str) -> Result<()> {
+fn write(
+    app: &App,
+    args: &DisasmArgs,
+    files: &[PathBuf],
+    document: &Code,
+    name: &str,
+) -> Result<()> {
     if app.global.json {
         return app.print_json(document);
     }
@@ -120,5 +128,5 @@ fn write(app: &App, args: &DisasmArgs, document: &Code, name: &str) -> Result<()
         out(app, args).join(format!("{name}.html"))
     };
     let file = args.out.clone().unwrap_or_else(default);
-    place::text(app, Some(&file), &text)
+    place::text(app, Some(Into { path: &file, args, files }), &text)
 }

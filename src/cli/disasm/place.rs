@@ -1,26 +1,78 @@
-//! Where a text goes: to stdout, or into the file that the user named.
+//! Where a text goes: to stdout, or into the file that the user named, which must be none of the
+//! inputs, and no other text of the user's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::DisasmArgs;
 use crate::cli::app::App;
+use crate::cli::report::owned;
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
 
-/// Prints `text`, or writes it to `out` and prints that path.
-pub(super) fn text(app: &App, out: Option<&Path>, text: &str) -> Result<()> {
-    let Some(out) = out else {
+/// The file that a text goes into.
+#[derive(Clone, Copy)]
+pub(super) struct Into<'a> {
+    /// Its path.
+    pub(super) path: &'a Path,
+    /// What was asked.
+    pub(super) args: &'a DisasmArgs,
+    /// The inputs.
+    pub(super) files: &'a [PathBuf],
+}
+
+/// Prints `text`, or writes it into a file and prints that path.
+pub(super) fn text(app: &App, into: Option<Into<'_>>, text: &str) -> Result<()> {
+    let Some(Into { path: out, args, files }) = into else {
         // Names come from files; files and pipes take them as they are.
         let tty = app.terminal.stdout_tty;
         app.print(&if tty { safe(text.as_bytes()) } else { text.to_owned() });
         return Ok(());
     };
+    if files.iter().any(|file| same(file, out)) {
+        return Err(Failure::new(Exit::Usage, "input_file", "the output would replace its input")
+            .file(out.display())
+            .hint("write elsewhere with `--out PATH`"));
+    }
+    if !args.force {
+        check(out, text)?;
+    }
     if let Some(folder) = out.parent().filter(|f| !f.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|e| unwritten(folder, &e))?;
     }
     atomic::write(out, text.as_bytes()).map_err(|e| unwritten(out, &e))?;
     app.print(&format!("{}\n", out.display()));
     Ok(())
+}
+
+/// Whether two paths lead to one file that is there.
+pub(super) fn same(a: &Path, b: &Path) -> bool {
+    a.canonicalize().ok().is_some_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+}
+
+/// Refuses to put a view or page in the place of a file that is none of its kind.
+fn check(path: &Path, new: &str) -> Result<()> {
+    if new.starts_with("<!doctype") {
+        return owned::check(path, new.as_bytes());
+    }
+    let Some(old) = owned::head(path).filter(|old| !old.is_empty()) else { return Ok(()) };
+    let old = String::from_utf8_lossy(&old);
+    match sign(&old) == sign(new) {
+        true => Ok(()),
+        false => Err(owned::refused(path, "the file that is there is no such view")),
+    }
+}
+
+/// What a view is known by: how it begins, else its whole first line.
+fn sign(text: &str) -> &str {
+    /// Beginnings: control flow, drawn and as Graphviz, listings of rgpu and of nvdisasm.
+    const BEGINNINGS: [&str; 5] = ["<svg ", "digraph cfg", "// sm_", ".headerflags", ".target"];
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    if let Some(begins) = BEGINNINGS.iter().find(|b| line.starts_with(**b)) {
+        return begins;
+    }
+    // Kernel and architecture head what is told kernel by kernel.
+    if line.contains(" (sm_") { " (sm_" } else { line }
 }
 
 fn unwritten(path: &Path, cause: &dyn std::fmt::Display) -> Failure {

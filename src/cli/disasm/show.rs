@@ -5,6 +5,11 @@ use crate::cli::terminal::safe;
 use crate::model::disasm::{Disasm, Image, Kernel, Status};
 use crate::report::{Align, Grid};
 
+/// Least characters of a line for kernels' names.
+const NAME: usize = 24;
+/// Columns that give way to names, the first one first; `summary.json` has them all.
+const SPARE: [&str; 4] = ["barriers", "shared", "stack", "occupancy"];
+
 /// Kernels, or with `list` the images.
 pub(super) fn table(app: &App, document: &Disasm, list: bool) {
     let mut text = String::new();
@@ -19,7 +24,9 @@ pub(super) fn table(app: &App, document: &Disasm, list: bool) {
             continue;
         }
         text.push_str(&format!(", {}\n", count(kernels, "kernel")));
-        text.push_str(&facts(&input.images).plain(app.style().width, 2));
+        let width = app.style().width;
+        let facts = facts(&input.images).with_room(width.saturating_sub(2), NAME, &SPARE);
+        text.push_str(&facts.plain(width, 2));
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
             match image.entries.len() {

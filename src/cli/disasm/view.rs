@@ -8,6 +8,7 @@ use rgpu_format::ptx;
 use rgpu_format::sass;
 
 use super::args::{DisasmArgs, Format, View};
+use super::place::Into;
 use super::{known, place};
 use crate::cli::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
@@ -77,7 +78,13 @@ pub(super) fn run(
     let images = &document.images;
     let text = match (view, format(args)) {
         (View::Sass, _) => texts.join("\n"),
-        (View::Ptx, _) => images.iter().filter_map(|i| i.ptx.as_deref()).collect(),
+        // Empty lines stand there in place of what the compiler took out, so that the line table
+        // fits: of use in the document, not to a reader.
+        (View::Ptx, _) => images
+            .iter()
+            .filter_map(|i| i.ptx.as_deref())
+            .map(|ptx| ptx.trim_start_matches(['\n', '\r']))
+            .collect(),
         (View::Cfg, Some(Format::Svg)) => svg(images),
         (View::Cfg, _) => images.iter().map(dot).collect(),
         (View::Mix, _) => images.iter().map(|i| mix(i, app.style().width, &class_of)).collect(),
@@ -88,7 +95,7 @@ pub(super) fn run(
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
     };
     if !text.is_empty() {
-        place::text(app, args.out.as_deref(), &text)?;
+        place::text(app, args.out.as_deref().map(|path| Into { path, args, files }), &text)?;
     }
     Ok(status(failed))
 }
@@ -146,6 +153,8 @@ pub(super) fn gather_quietly(
         for (place, bytes) in images {
             if cubin::is_cubin(&bytes) {
                 match cubin::read(&bytes) {
+                    // A bare cubin tells its architecture only here.
+                    Ok(cubin) if !what.wanted.arch(&cubin.sm.to_string()) => {}
                     Ok(cubin) => {
                         let image = read(file, &cubin, &bytes)?;
                         document.images.push(CodeImage { place, ..image });

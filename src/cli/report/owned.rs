@@ -30,20 +30,28 @@ enum Content {
 ///
 /// # Errors
 /// A usage error that names `--force`.
-pub(super) fn check(path: &Path, new: &[u8]) -> Result<()> {
-    let mut old = Vec::new();
-    let opened = std::fs::File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut old));
+pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
     // What is not there is no loss; what cannot be read fails as it is written.
-    if opened.is_err() {
-        return Ok(());
-    }
+    let Some(old) = head(path) else { return Ok(()) };
     let head = &new[..new.len().min(HEAD as usize)];
     if matches!(content(&old), Content::Empty) || content(&old) == content(head) {
         return Ok(());
     }
-    Err(Failure::new(Exit::Usage, "foreign_file", "the file that is there is no such report")
+    Err(refused(path, "the file that is there is no such report"))
+}
+
+/// The beginning of a file; `None` where it cannot be read.
+pub(in crate::cli) fn head(path: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    std::fs::File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut head)).ok()?;
+    Some(head)
+}
+
+/// The error of a file that is not written over.
+pub(in crate::cli) fn refused(path: &Path, words: &str) -> Failure {
+    Failure::new(Exit::Usage, "foreign_file", words)
         .file(path.display())
-        .hint("write elsewhere with `--out PATH`, or over it with `--force`"))
+        .hint("write elsewhere with `--out PATH`, or over it with `--force`")
 }
 
 fn content(head: &[u8]) -> Content {

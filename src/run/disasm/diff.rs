@@ -10,9 +10,12 @@ use crate::model::disasm::{Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
 /// The schema's name.
 const SCHEMA: &str = "rgpu.disasm-diff/1";
 
+/// Architecture, demangled name, and which of several.
+type Key = (String, String, usize);
+
 /// Kernels by architecture and demangled name, with how often the pair came before: large
 /// libraries hold the same kernel in several images.
-fn kernels(document: &Disasm) -> Vec<((String, String, usize), &Kernel)> {
+fn kernels(document: &Disasm) -> Vec<(Key, &Kernel)> {
     let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
     let images = document.inputs.iter().flat_map(|input| &input.images);
     images
@@ -27,7 +30,7 @@ fn kernels(document: &Disasm) -> Vec<((String, String, usize), &Kernel)> {
 }
 
 /// Instructions by the same keys.
-fn listings(code: &Code) -> BTreeMap<(String, String, usize), &[CodeLine]> {
+fn listings(code: &Code) -> BTreeMap<Key, &[CodeLine]> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let images = code.images.iter();
     images
@@ -39,6 +42,16 @@ fn listings(code: &Code) -> BTreeMap<(String, String, usize), &[CodeLine]> {
             (key, kernel.instructions.as_slice())
         })
         .collect()
+}
+
+/// The old build's architecture, where each build is for one alone and the two differ.
+fn other_arch(old: &[(Key, &Kernel)], new: &[(Key, &Kernel)]) -> Option<String> {
+    let only = |all: &[(Key, &Kernel)]| {
+        let (first, _) = all.first()?;
+        all.iter().all(|(key, _)| key.0 == first.0).then(|| first.0.clone())
+    };
+    let (old, new) = (only(old)?, only(new)?);
+    (old != new).then_some(old)
 }
 
 /// One build.
@@ -56,17 +69,30 @@ pub fn diff(old: Side<'_>, new: Side<'_>, normalize: Normalize) -> Diff {
     let tools = || old.code.images.iter().chain(&new.code.images).filter_map(|i| i.tool.as_ref());
     // Where one side has no operands, neither side's count: the listings are then both ours.
     let tool = tools().find(|t| t.starts_with("rgpu")).or_else(|| tools().next()).cloned();
-    let (old, new) = (kernels(old.facts), kernels(new.facts));
+    let (mut old, new) = (kernels(old.facts), kernels(new.facts));
+    let mut texts = texts;
+    let old_arch = other_arch(&old, &new);
+    if let (Some(_), Some((key, _))) = (&old_arch, new.first()) {
+        // Under the new one's architecture kernels find each other.
+        old.iter_mut().for_each(|(k, _)| k.0.clone_from(&key.0));
+        texts.0 = texts.0.into_iter().map(|(k, v)| ((key.0.clone(), k.1, k.2), v)).collect();
+    }
+    let (old, texts) = (old, texts);
     let before: BTreeMap<_, _> = old.iter().map(|(key, kernel)| (key, *kernel)).collect();
     let after: BTreeSet<_> = new.iter().map(|(key, _)| key).collect();
-    let shown = |key: &(String, String, usize)| format!("{} {}", key.0, key.1);
+    let shown = |key: &Key| format!("{} {}", key.0, key.1);
+    let gone = |key: &Key| match &old_arch {
+        Some(arch) => format!("{arch} {}", key.1),
+        None => shown(key),
+    };
     let operands = tool.as_ref().is_some_and(|t| !t.starts_with("rgpu"));
     let normalized: &[&str] = match normalize {
         Normalize::Addresses => &["addresses"],
         Normalize::Registers => &["addresses", "registers"],
     };
-    let pair = |key: &(String, String, usize), kernel: &Kernel| {
+    let pair = |key: &Key, kernel: &Kernel| {
         let mut told = one(&key.0, &key.1, before.get(key)?, kernel);
+        told.old_arch.clone_from(&old_arch);
         if let (Some(a), Some(b)) = (texts.0.get(key), texts.1.get(key))
             && told.code != Sameness::Identical
         {
@@ -83,7 +109,7 @@ pub fn diff(old: Side<'_>, new: Side<'_>, normalize: Normalize) -> Diff {
         schema: SCHEMA.to_owned(),
         normalized: normalized.iter().map(|n| (*n).to_owned()).collect(),
         kernels: new.iter().filter_map(|(key, kernel)| pair(key, kernel)).collect(),
-        removed: old.iter().map(|(k, _)| k).filter(|k| !after.contains(k)).map(shown).collect(),
+        removed: old.iter().map(|(k, _)| k).filter(|k| !after.contains(k)).map(gone).collect(),
         added: new.iter().map(|(k, _)| k).filter(|k| !before.contains_key(k)).map(shown).collect(),
         tool,
     }
@@ -108,6 +134,7 @@ fn one(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
     let changes = numbers(old).into_iter().zip(numbers(new)).filter(|(a, b)| a.1 != b.1);
     KernelDiff {
         arch: arch.to_owned(),
+        old_arch: None,
         name: name.to_owned(),
         code: if old.code_sha256 == new.code_sha256 {
             Sameness::Identical

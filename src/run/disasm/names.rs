@@ -12,6 +12,13 @@ const LONGEST: usize = 100;
 pub struct Names(Mutex<HashSet<String>>);
 
 impl Names {
+    /// Takes a name, so that no file gets it.
+    pub fn take(&self, name: &str) {
+        if let Ok(mut taken) = self.0.lock() {
+            taken.insert(name.to_lowercase());
+        }
+    }
+
     /// A name such as `vecadd.sm_90a.sass`, or `vecadd.sm_90a-2.sass` where that is taken; of one
     /// `part`, a kernel, `vecadd.sm_90a.saxpy.sass`. Names that differ in case alone count as taken:
     /// some file systems take them for one.

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
-use rgpu_format::container::{self, Image as Found, Kind, Limits, Place};
+use rgpu_format::container::{self, ContainerError, Image as Found, Kind, Limits, Place};
 use rgpu_format::cubin::{self, CodeSection, Cubin};
 use rgpu_format::demangle::{self, demangle};
 use rgpu_format::fatbin::{Compression, EntryKind};
-use rgpu_format::ptx;
+use rgpu_format::{ncu_rep, ptx};
 
 use super::code::Lifespans;
 use super::names::Names;
@@ -56,9 +56,15 @@ pub struct What {
 }
 
 impl Wanted {
-    fn arch(&self, arch: &str) -> bool {
-        let plain = |a: &str| a.trim_start_matches("sm_").trim_start_matches("compute_").to_owned();
-        self.arches.is_empty() || self.arches.iter().any(|a| plain(a) == plain(arch))
+    /// Whether code for `arch` is wanted: `sm_100` lets `sm_100a` and `sm_100f` through too, whose
+    /// code runs on the same GPUs; `sm_100a` only itself.
+    pub fn arch(&self, arch: &str) -> bool {
+        fn plain(arch: &str) -> &str {
+            arch.trim_start_matches("sm_").trim_start_matches("compute_")
+        }
+        let arch = plain(arch);
+        let of = |asked: &str| arch == asked || arch.strip_suffix(['a', 'f']) == Some(asked);
+        self.arches.is_empty() || self.arches.iter().any(|asked| of(plain(asked)))
     }
 
     /// Whether a kernel or function is wanted by its symbol.
@@ -80,7 +86,7 @@ pub fn read(path: &Path, what: &What) -> Input {
     let mut input = Input { path: path.display().to_string(), ..Input::default() };
     match std::fs::read(path) {
         Ok(data) => {
-            let walked = container::walk(&data, &what.limits, &mut |place, found| {
+            let walked = walk(&data, &what.limits, &mut |place, found| {
                 let told = found
                     .map_err(|e| e.to_string())
                     .and_then(|found| image(path, place, &found, what));
@@ -91,7 +97,7 @@ pub fn read(path: &Path, what: &What) -> Input {
                 }
             });
             match walked {
-                Ok(kind) => input.kind = Some(kind_name(kind).to_owned()),
+                Ok(kind) => input.kind = Some(kind.to_owned()),
                 Err(error) => input.errors.push(error.to_string()),
             }
         }
@@ -122,7 +128,7 @@ pub type Placed = (String, Vec<u8>);
 pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>), String> {
     let data = std::fs::read(path).map_err(|e| format!("the file cannot be read: {e}"))?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let walked = container::walk(&data, &what.limits, &mut |place, found| {
+    let walked = walk(&data, &what.limits, &mut |place, found| {
         let bytes = found.map_err(|e| e.to_string()).and_then(|found| {
             let told = header(place, &found);
             if !what.wanted.arch(&told.arch) && !told.arch.is_empty() {
@@ -143,6 +149,31 @@ pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>
     });
     walked.map_err(|e| e.to_string())?;
     Ok((all, errors))
+}
+
+/// Visits the GPU code of a file, of whatever kind; returns the kind's name.
+fn walk(
+    data: &[u8],
+    limits: &Limits,
+    visit: &mut dyn FnMut(&Place, Result<Found<'_>, ContainerError>),
+) -> Result<&'static str, ContainerError> {
+    let unknown = match container::walk(data, limits, visit) {
+        Err(unknown @ ContainerError::UnknownFile { .. }) => unknown,
+        walked => return walked.map(kind_name),
+    };
+    // A report keeps the cubins of what it profiled. Formats of tools are no containers of code.
+    let report = ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default());
+    let Ok((report, _)) = report else { return Err(unknown) };
+    let mut seen: Vec<&[u8]> = Vec::new();
+    for source in &report.sources() {
+        if source.cubin.is_empty() || seen.contains(&source.cubin) {
+            continue;
+        }
+        seen.push(source.cubin);
+        let place = Place { members: vec![format!("cubin {}", seen.len())], ..Place::default() };
+        visit(&place, Ok(Found::Cubin(source.cubin)));
+    }
+    Ok("ncu_rep")
 }
 
 fn kind_name(kind: Kind) -> &'static str {
