@@ -41,6 +41,8 @@ pub(super) struct Progress {
     phase: String,
     silence: Arc<Mutex<Silence>>,
     ticker: Option<tokio::task::JoinHandle<()>>,
+    /// Streams whose loss of output was told.
+    cut: Vec<(String, Stream)>,
     /// Stops the run when nobody reads its output any more.
     canceller: Canceller,
 }
@@ -70,7 +72,8 @@ impl Progress {
             last_line: String::new(),
             said: true,
         }));
-        Self { bar, live, quiet, terminal, phase: String::new(), silence, ticker: None, canceller }
+        let (phase, ticker, cut) = (String::new(), None, Vec::new());
+        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, canceller }
     }
 
     /// Its bar, for those who write to the terminal beside it.
@@ -199,6 +202,18 @@ impl Progress {
             }
             EventBody::Warning { text, .. } => {
                 self.line(&format!("warning: {}", safe(text.as_bytes())))
+            }
+            EventBody::OutputDropped { step, stream, .. } => {
+                let which = (step.clone(), *stream);
+                // It comes again with the sum.
+                if !self.cut.contains(&which) {
+                    self.cut.push(which);
+                    self.line(&format!(
+                        "warning: {} of step `{}` has reached `--log-limit`; the rest is dropped",
+                        stream.as_str(),
+                        safe(step.as_bytes())
+                    ));
+                }
             }
             EventBody::Ended { .. } => {
                 self.silence.lock().unwrap_or_else(PoisonError::into_inner).said = true;

@@ -264,7 +264,7 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     let outcome = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         open.follow.attach(&job, 1, &[]).await.on(open.follow.remote())?;
-        open.follow.cancel().await;
+        open.follow.cancel();
         let mut outcome = None;
         while let Some(message) = open.follow.next().await.on(open.follow.remote())? {
             if let crate::remote::JobMessage::Event(event) = message

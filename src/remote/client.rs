@@ -105,7 +105,7 @@ impl Conversation {
             required: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        this.writer.message(&ours).await?;
+        this.writer.message(&ours)?;
         let doing = "greeting the agent";
         let frame = timeout(limits::ANSWER, this.reader.frame())
             .await
@@ -316,7 +316,7 @@ impl Session {
         let (talk, agent) = Conversation::greet(wire).await?;
         if !spec.path.is_empty() || !spec.env.is_empty() {
             let (path, env) = (spec.path.clone(), spec.env.clone());
-            talk.writer.message(&ToAgent::Setup { path, env }).await?;
+            talk.writer.message(&ToAgent::Setup { path, env })?;
         }
         Ok(Self {
             talk,
@@ -344,7 +344,7 @@ impl Session {
         request: Request,
     ) -> Result<FromAgent, RemoteError> {
         self.unsettled = true;
-        self.talk.writer.message(message).await?;
+        self.talk.writer.message(message)?;
         let answer = self.talk.answer(&request, &mut self.aside).await;
         self.unsettled = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
         answer
@@ -420,7 +420,7 @@ impl Session {
         self.lease = Some(Lease(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(limits::RENEW).await;
-                if writer.message(&renew).await.is_err() {
+                if writer.message(&renew).is_err() {
                     return;
                 }
             }
@@ -432,7 +432,7 @@ impl Session {
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream ends; [`RemoteError::Refused`] when the agent
-    /// would not take what [`Session::stdin`] sent.
+    /// would not take what [`Input`] sent.
     pub async fn next(&mut self) -> Result<JobMessage, RemoteError> {
         loop {
             let incoming = match self.aside.pop_front() {
@@ -498,27 +498,17 @@ impl Session {
     ///
     /// # Errors
     /// The link.
-    pub async fn cancel(&mut self) -> Result<(), RemoteError> {
+    pub fn cancel(&mut self) -> Result<(), RemoteError> {
         match &self.job {
-            Some(job) => self.talk.writer.message(&ToAgent::Cancel { job: job.clone() }).await,
+            Some(job) => self.talk.writer.message(&ToAgent::Cancel { job: job.clone() }),
             None => Ok(()),
         }
     }
 
-    /// Sends bytes to the running step's standard input; `None` ends it.
-    ///
-    /// # Errors
-    /// The link.
-    pub async fn stdin(&mut self, bytes: Option<&[u8]>) -> Result<(), RemoteError> {
-        let Some(job) = self.job.clone() else { return Ok(()) };
-        let Some(bytes) = bytes else {
-            return self.talk.writer.message(&ToAgent::Stdin { job, len: 0, eof: true }).await;
-        };
-        for piece in bytes.chunks(rgpu_protocol::frame::MAX_BODY) {
-            let message = ToAgent::Stdin { job: job.clone(), len: piece.len() as u64, eof: false };
-            self.talk.writer.announced(&message, Kind::Output, piece).await?;
-        }
-        Ok(())
+    /// The way to the followed job's standard input; `None`: no job is followed.
+    pub fn input(&self) -> Option<Input> {
+        let job = self.job.clone()?;
+        Some(Input { job, writer: self.talk.writer.clone() })
     }
 
     /// Leaves the job to its own limits.
@@ -541,6 +531,45 @@ impl Session {
         drop(writer);
         // A stream that will not close within its limit is dropped.
         let _ = timeout(limits::CLOSE, writing).await;
+    }
+}
+
+/// The way to a job's standard input. It borrows nothing of its session, which must be read while
+/// input waits: a program may print as much as it reads.
+#[derive(Clone)]
+pub struct Input {
+    job: String,
+    writer: FrameWriter,
+}
+
+impl Input {
+    /// Whether the stream behind it is gone.
+    pub fn is_closed(&self) -> bool {
+        self.writer.is_closed()
+    }
+
+    /// Sends `bytes` and empties them. Cancel-safe: what is left was not sent.
+    ///
+    /// # Errors
+    /// The link.
+    pub async fn send(&self, bytes: &mut Vec<u8>) -> Result<(), RemoteError> {
+        while !bytes.is_empty() {
+            let len = bytes.len().min(rgpu_protocol::frame::MAX_BODY);
+            let job = self.job.clone();
+            let message = ToAgent::Stdin { job, len: len as u64, eof: false };
+            self.writer.announced(&message, Kind::Output, &bytes[..len]).await?;
+            bytes.drain(..len);
+        }
+        Ok(())
+    }
+
+    /// Ends the input, behind all that was sent. Cancel-safe.
+    ///
+    /// # Errors
+    /// The link.
+    pub async fn end(&self) -> Result<(), RemoteError> {
+        let message = ToAgent::Stdin { job: self.job.clone(), len: 0, eof: true };
+        self.writer.announced(&message, Kind::Output, &[]).await
     }
 }
 

@@ -63,7 +63,7 @@ impl Session {
                 let len = BLOB_BYTES.min(wanted.size - asked);
                 let (job, path) = (wanted.job.clone(), wanted.path.clone());
                 let request = ToAgent::Fetch { job, path, offset: asked, len };
-                self.talk.writer.message(&request).await?;
+                self.talk.writer.message(&request)?;
                 asked += len;
             }
             self.piece(wanted, &mut part).await?;

@@ -15,7 +15,7 @@ use rgpu_protocol::{Event, EventBody, Hello, Probe, Stream};
 use tokio::time::Instant;
 
 use super::upload::{Progress, Submission, Uploaded};
-use super::{ConnectOptions, JobMessage, Remote, RemoteError, Session, Wanted, limits};
+use super::{ConnectOptions, Input, JobMessage, Remote, RemoteError, Session, Wanted, limits};
 
 /// A remote, connected for as long as it takes.
 pub struct Follow {
@@ -223,7 +223,7 @@ impl Follow {
     /// Asks for the followed job to be stopped, now or as soon as the link is back. Its terminal
     /// event, which [`Follow::next`] brings, confirms. A job whose submission was dropped halfway
     /// is looked for, and stopped if it is there.
-    pub async fn cancel(&mut self) {
+    pub fn cancel(&mut self) {
         if let Some(id) = self.submitting.take() {
             self.job = Some(Job::new(&id));
             self.session = None;
@@ -232,25 +232,16 @@ impl Follow {
             job.cancelled = true;
         }
         if let Some(session) = &mut self.session
-            && let Err(error) = session.cancel().await
+            && let Err(error) = session.cancel()
         {
             self.lost(error);
         }
     }
 
-    /// Sends bytes to the running step's standard input; `None` ends it. While the link is cut
-    /// they are refused.
-    ///
-    /// # Errors
-    /// The link.
-    pub async fn stdin(&mut self, bytes: Option<&[u8]>) -> Result<(), RemoteError> {
-        match &mut self.session {
-            Some(session) => session.stdin(bytes).await,
-            None => Err(RemoteError::LinkCut {
-                doing: "sending standard input",
-                why: "the link is not back yet".to_owned(),
-            }),
-        }
+    /// The way to the followed job's standard input; `None` while the link is cut. It belongs to
+    /// the link of this moment.
+    pub fn input(&self) -> Option<Input> {
+        self.session.as_ref().and_then(Session::input)
     }
 
     /// Brings a file of a job to `dest`, whose folder must exist.
@@ -366,7 +357,7 @@ impl Follow {
                 attached => attached?,
             }
             if job.cancelled {
-                session.cancel().await?;
+                session.cancel()?;
             }
         }
         Ok(session)
@@ -511,7 +502,7 @@ mod tests {
         let mut follow = connect(&host).await;
         follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
         follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
-        follow.cancel().await;
+        follow.cancel();
         assert_eq!(host.cancels(), 0);
         whole(&mut follow).await.unwrap();
         // The agent reads it behind its answers.
@@ -530,13 +521,13 @@ mod tests {
             _ = follow.submit(&submission, &|_| ()) => panic!("too quick"),
             () = std::future::ready(()) => {}
         }
-        follow.cancel().await;
+        follow.cancel();
         assert_eq!(follow.next().await.unwrap(), None);
         // Dropped when it runs already.
         connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         let mut follow = connect(&host).await;
         follow.submitting = Some("run.1".to_owned());
-        follow.cancel().await;
+        follow.cancel();
         whole(&mut follow).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(host.cancels(), 1);

@@ -2,7 +2,9 @@
 //!
 //! Reading is cancel-safe: what has arrived lies in the reader's buffer, so a `select!` that drops
 //! a read loses nothing. Writing is done by a task of its own: an agent that is busy sending
-//! output, and so not reading, must never make the laptop stop reading too.
+//! output, and so not reading, must never make the laptop stop reading too. Messages without bytes
+//! never wait; whoever sends bytes that do wait must go on reading meanwhile, or both ends wait for
+//! each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -182,7 +184,11 @@ impl FrameReader {
 /// when the last one is dropped.
 #[derive(Clone)]
 pub struct FrameWriter {
+    /// Messages with their bytes.
     queue: mpsc::Sender<Vec<u8>>,
+    /// Messages alone; they are few and small, and go first: a cancellation must not stand behind
+    /// input that nobody takes.
+    words: mpsc::UnboundedSender<Vec<u8>>,
     shared: Arc<Shared>,
 }
 
@@ -197,17 +203,24 @@ impl FrameWriter {
     /// closed.
     pub fn spawn(mut to: BoxWrite) -> (Self, JoinHandle<()>) {
         let (queue, mut groups) = mpsc::channel::<Vec<u8>>(QUEUE);
+        let (words, mut first) = mpsc::unbounded_channel::<Vec<u8>>();
         let shared = Arc::new(Shared::default());
         let seen = shared.clone();
         let task = tokio::spawn(async move {
             let result: std::io::Result<()> = async {
-                while let Some(group) = groups.recv().await {
+                loop {
+                    let group = tokio::select! {
+                        biased;
+                        Some(word) = first.recv() => word,
+                        Some(group) = groups.recv() => group,
+                        else => break,
+                    };
                     for piece in group.chunks(WRITE) {
                         to.write_all(piece).await?;
                         seen.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
                     }
                     // Flushed once nothing more is waiting.
-                    if groups.is_empty() {
+                    if groups.is_empty() && first.is_empty() {
                         to.flush().await?;
                     }
                 }
@@ -219,7 +232,7 @@ impl FrameWriter {
                     Some(error.to_string());
             }
         });
-        (Self { queue, shared }, task)
+        (Self { queue, words, shared }, task)
     }
 
     /// Bytes handed to the transport so far: whether a slow upload moves at all.
@@ -227,16 +240,23 @@ impl FrameWriter {
         self.shared.written.load(Ordering::Relaxed)
     }
 
-    /// Sends one message.
+    /// Whether the stream is gone.
+    pub fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Sends one message, before all bytes that still wait. Never waits itself.
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream is gone.
-    pub async fn message<M: Serialize>(&self, message: &M) -> Result<(), RemoteError> {
-        self.announced(message, Kind::Blob, &[]).await
+    pub fn message<M: Serialize>(&self, message: &M) -> Result<(), RemoteError> {
+        let word = group(message, Kind::Blob, &[])?;
+        self.words.send(word).map_err(|_| self.gone())
     }
 
-    /// Sends a message and the bytes that it announces. They go as one: no other message gets
-    /// between them, and a dropped future has sent all of it or nothing.
+    /// Sends a message and the bytes that it announces, behind those sent earlier. They go as one:
+    /// no other message gets between them, and a dropped future has sent all of it or nothing.
+    /// Waits while earlier bytes wait: read from the stream meanwhile.
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream is gone.
@@ -246,26 +266,31 @@ impl FrameWriter {
         kind: Kind,
         bytes: &[u8],
     ) -> Result<(), RemoteError> {
-        let body = serde_json::to_vec(message)
-            .map_err(|error| RemoteError::Nonsense { what: error.to_string() })?;
-        if body.len() > frame::MAX_BODY {
-            return Err(FrameError::TooLong(body.len()).into());
-        }
-        let mut group = Vec::with_capacity(body.len() + bytes.len() + 64);
-        group.extend_from_slice(&frame::header(Kind::Message, body.len()));
-        group.extend_from_slice(&body);
-        for piece in bytes.chunks(frame::MAX_BODY) {
-            group.extend_from_slice(&frame::header(kind, piece.len()));
-            group.extend_from_slice(piece);
-        }
-        self.queue
-            .send(group)
-            .await
-            .map_err(|_| RemoteError::LinkCut { doing: "sending to the agent", why: self.failed() })
+        let place = self.queue.reserve().await.map_err(|_| self.gone())?;
+        place.send(group(message, kind, bytes)?);
+        Ok(())
     }
 
-    fn failed(&self) -> String {
+    fn gone(&self) -> RemoteError {
         let failed = self.shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.clone().unwrap_or_else(|| "the stream is closed".to_owned())
+        let why = failed.clone().unwrap_or_else(|| "the stream is closed".to_owned());
+        RemoteError::LinkCut { doing: "sending to the agent", why }
     }
+}
+
+/// A message and the bytes that it announces, as frames.
+fn group<M: Serialize>(message: &M, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, RemoteError> {
+    let body = serde_json::to_vec(message)
+        .map_err(|error| RemoteError::Nonsense { what: error.to_string() })?;
+    if body.len() > frame::MAX_BODY {
+        return Err(FrameError::TooLong(body.len()).into());
+    }
+    let mut group = Vec::with_capacity(body.len() + bytes.len() + 64);
+    group.extend_from_slice(&frame::header(Kind::Message, body.len()));
+    group.extend_from_slice(&body);
+    for piece in bytes.chunks(frame::MAX_BODY) {
+        group.extend_from_slice(&frame::header(kind, piece.len()));
+        group.extend_from_slice(piece);
+    }
+    Ok(group)
 }

@@ -14,7 +14,7 @@ use super::cancel::Cancel;
 use super::said::{Reporter, Said};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
-use crate::remote::{Follow, JobMessage, OnRemote, Submission, Transfer, Wanted};
+use crate::remote::{Follow, Input, JobMessage, OnRemote, Submission, Transfer, Wanted};
 use crate::store::{JobRecord, RunFolder, RunRecord};
 
 /// What came of a plan.
@@ -116,7 +116,7 @@ pub(super) async fn submit(
         () = cancel.beyond(0) => {
             // The job may have started just now: whatever is there is stopped, unless the user
             // will not wait for that.
-            follow.cancel().await;
+            follow.cancel();
             let stopped = async { while let Ok(Some(_)) = follow.next().await {} };
             tokio::select! {
                 () = stopped => {}
@@ -167,12 +167,17 @@ pub(super) async fn follow_choosing(
     let mut asked = 0;
     // A program can read only once it runs.
     let mut reading = false;
+    let mut unsent = Vec::new();
     while end.outcome.is_none() {
+        let way = follow.input();
         let message = tokio::select! {
             message = follow.next() => message.on(follow.remote())?,
-            piece = next_input(&mut desk.input), if reading => {
+            // Beside the reading, never instead of it: the host may have to be rid of output
+            // before it can take more input.
+            fed = feed(&mut desk.input, &mut unsent, way.as_ref()), if reading => {
                 // A program that ended, or a link that is just cut, reads nothing more.
-                if follow.stdin(piece.as_deref()).await.is_err() || piece.is_none() {
+                let again = fed.is_err() && follow.input().is_some_and(|now| !now.is_closed());
+                if !again {
                     desk.input = None;
                 }
                 continue;
@@ -188,7 +193,7 @@ pub(super) async fn follow_choosing(
                 if !desk.cancel.output_unread() {
                     desk.reporter.say(&Said::Note { text: "cancelling; Ctrl-C again stops waiting" });
                 }
-                follow.cancel().await;
+                follow.cancel();
                 continue;
             }
         };
@@ -220,11 +225,25 @@ pub(super) async fn follow_choosing(
     Ok(end)
 }
 
-/// The next piece of input; never when there is none to come.
-async fn next_input(input: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
-    match input {
-        Some(receiver) => receiver.recv().await,
-        None => std::future::pending().await,
+/// The input has no way to the host any more.
+struct NoWay;
+
+/// Sends the input piece by piece until it ends; never comes back when there is none. Cancel-safe:
+/// what was taken from `input` and is not sent lies in `unsent`.
+async fn feed(
+    input: &mut Option<mpsc::Receiver<Vec<u8>>>,
+    unsent: &mut Vec<u8>,
+    way: Option<&Input>,
+) -> std::result::Result<(), NoWay> {
+    let Some(receiver) = input else { return std::future::pending().await };
+    loop {
+        if unsent.is_empty() {
+            let Some(piece) = receiver.recv().await else {
+                return way.ok_or(NoWay)?.end().await.map_err(|_| NoWay);
+            };
+            *unsent = piece;
+        }
+        way.ok_or(NoWay)?.send(unsent).await.map_err(|_| NoWay)?;
     }
 }
 

@@ -84,6 +84,11 @@ fn a_storm_of_output_is_kept_up_to_the_limit_and_passes_whole() {
     assert_eq!(status(&output), 0);
     assert!(output.stdout.len() <= 1_000_000, "{}", output.stdout.len());
     assert!(expected.as_bytes().starts_with(&output.stdout));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said,
+        "warning: stdout of step `exec` has reached `--log-limit`; the rest is dropped\n"
+    );
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! The same commands over ssh: a real OpenSSH server on this machine, with played tools behind it.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
 
 use rgpu::model::Profile;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
@@ -111,4 +115,44 @@ async fn a_link_that_is_cut_in_the_middle_costs_the_profile_nothing() {
         let log = fs::read_to_string(laptop.latest().join("log/profile.stdout")).unwrap();
         assert_eq!(log.matches("==PROF== Profiling").count(), 1, "{log}");
     });
+}
+
+#[test]
+fn input_and_output_of_many_megabytes_flow_at_once() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+    let input: Vec<u8> = (0..30_000_000_u32).map(|i| (i * 7 / 3 % 256) as u8).collect();
+    for _ in 0..4 {
+        // A command whose two directions wait for each other is stopped there.
+        let line = "exec --remote box --timeout 60s -- cat";
+        let output = laptop.run_with_input(line, &input);
+        assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout == input, "{} of {}", output.stdout.len(), input.len());
+    }
+}
+
+#[test]
+fn a_command_that_is_being_flooded_with_input_and_floods_back_hears_a_signal() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+    let mut command = laptop.rgpu(["exec", "--remote", "box", "--", "cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let flood = std::thread::spawn(move || {
+        let piece = vec![b'.'; 1 << 20];
+        while stdin.write_all(&piece).is_ok() {}
+    });
+    std::thread::sleep(Duration::from_secs(3));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    wait_for("the end of the command", || child.try_wait().unwrap());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cancelling"), "{said}");
+    assert!(status(&output) >= 128, "{said}");
+    flood.join().unwrap();
 }

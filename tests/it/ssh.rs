@@ -292,7 +292,7 @@ async fn a_cancelled_job_stops_and_says_so() {
     let script = format!("sleep 3; touch {}", mark.display());
     link.submit(&submission(&["/bin/sh", "-c", &script], &[], &[]), &|_| ()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    link.cancel().await;
+    link.cancel();
     let story = follow(&mut link).await.unwrap();
     assert_eq!(story.outcome(), &Outcome::Cancelled);
     tokio::time::sleep(Duration::from_secs(4)).await;
