@@ -10,7 +10,7 @@ use etcetera::BaseStrategy;
 use serde::Serialize;
 
 use super::args::{Cli, Command, GlobalArgs};
-use super::terminal::{Terminal, safe};
+use super::terminal::{Terminal, safe, unwritten, write_out, written};
 use super::{
     build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
 };
@@ -89,9 +89,10 @@ fn start(argv: &[OsString]) -> Result<Status> {
         data: base.data_dir().join("rgpu"),
         cwd,
     };
-    match cli.command {
+    let status = match cli.command {
         Command::Profile(args) => profile::run(&app, &args),
-        Command::Exec(args) => exec::run(&app, &args),
+        // A failed write is a failure of its own there, told already.
+        Command::Exec(args) => return exec::run(&app, &args),
         Command::Build(args) => build::run(&app, &args),
         Command::Remote(command) => remote::run(&app, &command),
         Command::Doctor(args) => doctor::run(&app, &args),
@@ -108,7 +109,8 @@ fn start(argv: &[OsString]) -> Result<Status> {
             app.print(&String::from_utf8_lossy(&text));
             Ok(0)
         }
-    }
+    }?;
+    written().map(|()| status)
 }
 
 /// `--help` and `--version` are answers; anything else clap says is a usage error, in its words.
@@ -116,8 +118,8 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            Ok(0)
+            let _ = error.print().inspect_err(unwritten);
+            written().map(|()| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
@@ -147,7 +149,7 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
             if error.kind() == ErrorKind::UnknownArgument && typed("profile") && !preset {
                 failure = failure
                     .hint("a kernel is named by `--kernel NAME`, a program stands after `--`");
-            } else if typed("exec") {
+            } else if error.kind() == ErrorKind::UnknownArgument && typed("exec") {
                 failure =
                     failure.hint("arguments and commands stand after `--`: rgpu exec -- ls -la");
             }
@@ -157,10 +159,10 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
 }
 
 impl App {
-    /// Writes data to stdout. A reader that went away (`| head`) is not an error.
+    /// Writes data to stdout. A reader that went away (`| head`) is not an error; any other
+    /// failure becomes the command's when it ends.
     pub(super) fn print(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        write_out(text.as_bytes());
     }
 
     /// Prints a value as indented JSON.
@@ -221,7 +223,7 @@ pub(super) fn show_failure(failure: &Failure, exit: u8, json: bool) {
         let value = ErrorDocument::new(failure.clone(), exit);
         if let Ok(mut line) = serde_json::to_string_pretty(&value) {
             line.push('\n');
-            let _ = std::io::stdout().lock().write_all(line.as_bytes());
+            write_out(line.as_bytes());
         }
     }
 }

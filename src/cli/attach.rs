@@ -13,7 +13,8 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     let record = folder.record()?;
     if record.state == RunState::Done {
         app.say(&format!("`{}` has ended; this is its result", record.id));
-        return super::runs::show(app, folder);
+        let shown = super::runs::show(app, folder)?;
+        return Ok(record.exit.unwrap_or(shown));
     }
     if record.jobs.is_empty() {
         if record.state == RunState::Running {

@@ -17,7 +17,7 @@ use super::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Build;
 use crate::remote::RemoteSpec;
-use crate::run::{BuildRun, BuildWanted, Built, Desk, Reporter, Said, publish_build};
+use crate::run::{BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, publish_build};
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use request::Asked;
 use show::Places;
@@ -32,11 +32,11 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
+    let (file, out) = destination(args.out.as_deref(), asked.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
     if let BuildWanted::Dsl(build) = &asked.wanted {
         fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
     }
-    let (ptx, out) = destination(args.out.as_deref());
     let now = jiff::Timestamp::now();
     let id = args
         .run_id
@@ -83,15 +83,30 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         fetch::wanted_nvcc(app, &spec);
     }
     record.seconds = begun.elapsed().as_secs_f64();
-    finish(app, &folder, record, built, ptx)
+    finish(app, &folder, record, built, file)
 }
 
-/// `--out`: a file for the main PTX, or the run's own folder.
-fn destination(out: Option<&Path>) -> (Option<PathBuf>, Option<PathBuf>) {
-    match out {
-        Some(path) if path.extension().is_some_and(|e| e == "ptx") => (Some(path.to_owned()), None),
-        other => (None, other.map(Path::to_owned)),
+/// `--out`: a file for the main PTX or cubin, or the run's own folder.
+fn destination(out: Option<&Path>, emit: Emit) -> Result<(Option<PathBuf>, Option<PathBuf>)> {
+    let Some(out) = out else { return Ok((None, None)) };
+    let kept = match out.extension().and_then(|extension| extension.to_str()) {
+        Some("ptx") => emit.ptx,
+        Some("cubin") => emit.cubin,
+        _ => return Ok((None, Some(out.to_owned()))),
+    };
+    match kept {
+        true => Ok((Some(out.to_owned()), None)),
+        false => Err(nothing_for(out)),
     }
+}
+
+/// There is nothing of its kind to write into this file.
+fn nothing_for(out: &Path) -> Failure {
+    let kind = out.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let title = if kind == "ptx" { "PTX" } else { "cubin" };
+    Failure::new(Exit::Usage, "usage", format!("there is no {title} to write"))
+        .file(out.display())
+        .hint(format!("`--emit` must have `{kind}` in it"))
 }
 
 fn carry_out(
@@ -138,7 +153,7 @@ fn finish(
     folder: &RunFolder,
     mut record: RunRecord,
     built: Result<Built>,
-    ptx: Option<PathBuf>,
+    file: Option<PathBuf>,
 ) -> Result<Status> {
     let (build, failure) = match built {
         Ok((build, failure)) => (Some(build), failure),
@@ -164,7 +179,7 @@ fn finish(
             .log(short(&folder.path().join("log")))
             .hint(format!("everything that is known of it: {}", short(folder.path()))));
     }
-    let places = publish(app, &build, folder, ptx)?;
+    let places = publish(app, &build, folder, file)?;
     match app.global.json {
         true => app.print_json(&build)?,
         false => show::result(app, &build, folder.path(), &places),
@@ -173,18 +188,23 @@ fn finish(
 }
 
 /// Puts copies where the user expects them.
-fn publish(app: &App, build: &Build, folder: &RunFolder, ptx: Option<PathBuf>) -> Result<Places> {
+fn publish(app: &App, build: &Build, folder: &RunFolder, file: Option<PathBuf>) -> Result<Places> {
     let disk = |e: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
     };
-    let cubins = publish_build(build, folder.path(), &app.config.runs_dir.value).map_err(disk)?;
-    if let Some(to) = &ptx {
-        let Some(main) = &build.main_ptx else {
-            return Err(Failure::new(Exit::Usage, "usage", "there is no PTX to write")
-                .file(to.display())
-                .hint("`--emit` must have `ptx` in it"));
-        };
-        atomic::write(to, &folder.read(main)?).map_err(|e| disk(e).file(to.display()))?;
+    let mut cubins =
+        publish_build(build, folder.path(), &app.config.runs_dir.value).map_err(disk)?;
+    let Some(to) = file else { return Ok(Places { cubins, ptx: None }) };
+    let is_cubin = to.extension().is_some_and(|extension| extension == "cubin");
+    let main = match is_cubin {
+        true => build.files.iter().find(|f| f.kind == "cubin").map(|f| &f.path),
+        false => build.main_ptx.as_ref(),
+    };
+    let main = main.ok_or_else(|| nothing_for(&to))?;
+    atomic::write(&to, &folder.read(main)?).map_err(|e| disk(e).file(to.display()))?;
+    match is_cubin {
+        true => cubins.insert(0, to),
+        false => return Ok(Places { cubins, ptx: Some(to) }),
     }
-    Ok(Places { cubins, ptx })
+    Ok(Places { cubins, ptx: None })
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -17,7 +18,7 @@ use super::app::{App, Status};
 use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
-use super::terminal::RawTerminal;
+use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::run::{
@@ -35,23 +36,33 @@ const OWN_FAILURE: u8 = 125;
 /// How long a program may run, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What `--json` prints in the end.
-#[derive(Serialize)]
-struct ExecResult<'a> {
-    schema: &'static str,
-    run: &'a str,
+/// What `--json` prints in the end (`rgpu.exec/1`).
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ExecResult {
+    /// `rgpu.exec/1`.
+    schema: String,
+    /// The run's id.
+    run: String,
+    /// Its folder on this machine.
     folder: String,
+    /// The program's status, where it ended with one.
     exit: Option<i32>,
+    /// The signal that ended it.
     signal: Option<i32>,
+    /// Whether its time limit ended it.
     timed_out: bool,
+    /// Wall-clock seconds of the whole command.
     seconds: f64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Names of the pulled files, relative to where they were put.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pulled: Vec<String>,
 }
 
 /// Runs the command.
 pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
-    execute(app, args).or_else(|failure| own_failure(failure, app.global.json))
+    execute(app, args)
+        .and_then(|status| written().map(|()| status))
+        .or_else(|failure| own_failure(failure, app.global.json))
 }
 
 /// Ends a command that failed on rgpu's side, with a status that says so.
@@ -320,14 +331,32 @@ pub(super) fn attach(
     finish(app, folder, record, ended, begun, args)
 }
 
-/// A program whose output nobody reads any more was stopped as a closed pipe stops one.
+/// A program whose output nobody reads any more was stopped as a closed pipe stops one; output that
+/// could not be written is our failure.
 fn as_by_sigpipe(open: &session::Open, ended: Result<ExecEnd>) -> Result<ExecEnd> {
     const SIGPIPE: i32 = 13;
+    written()?;
     match ended {
         Err(f) if f.exit == Exit::Cancelled && open.cancel.output_unread() => {
             Ok(ExecEnd { end: Some(ProgramEnd::Signal(SIGPIPE)), pulled: Vec::new() })
         }
         ended => ended,
+    }
+}
+
+/// With a word on shells, where one word was given that only a shell would take apart.
+fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
+    match args.command.as_slice() {
+        [word]
+            if failure.code == "start_failed"
+                && args.file.is_none()
+                && args.code.is_none()
+                && word.contains(|c: char| c.is_whitespace() || "|&;<>()$`\"'*".contains(c)) =>
+        {
+            let word = shlex::try_quote(word).unwrap_or_default().into_owned();
+            failure.hint(format!("no shell is used: rgpu exec -- sh -c {word}"))
+        }
+        _ => failure,
     }
 }
 
@@ -363,8 +392,14 @@ fn finish(
         record.program_exit = Some(i32::from(end.status()));
     }
     folder.save(&record)?;
-    let ended = ended?;
+    let ended = ended.map_err(|failure| no_shell(failure, args))?;
     let pulled = pull::place(app, args, folder, &ended.pulled)?;
+    if ended.end.is_some() && pulled.is_empty() && !args.pull.is_empty() {
+        app.say(&format!(
+            "warning: nothing was pulled: no new or changed file fits `{}`",
+            args.pull.join("` or `")
+        ));
+    }
     let Some(end) = ended.end else {
         app.say(&format!(
             "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
@@ -377,8 +412,8 @@ fn finish(
     };
     if app.global.json {
         app.print_json(&ExecResult {
-            schema: "rgpu.exec/1",
-            run: &record.id,
+            schema: "rgpu.exec/1".to_owned(),
+            run: record.id.clone(),
             folder: folder.path().display().to_string(),
             exit: if let ProgramEnd::Exit(n) = end { Some(n) } else { None },
             signal: if let ProgramEnd::Signal(n) = end { Some(n) } else { None },

@@ -230,6 +230,10 @@ fn finish(
     let status = match &failure {
         Some(failure) => failure.exit as u8,
         None if found => Exit::Findings as u8,
+        // `exec` ends with the program's own status.
+        None if record.command == "exec" => {
+            record.program_exit.map_or(0, |status| (status & 0xff) as u8)
+        }
         None => 0,
     };
     record.state = match &failure {

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody};
 
-use super::terminal::{Terminal, safe};
+use super::terminal::{Terminal, safe, write_out};
 use crate::report::bytes as show_bytes;
 use crate::run::{Canceller, Reporter, Said};
 
@@ -149,9 +149,8 @@ impl Progress {
                     bytes
                 };
                 if to_stdout {
-                    let mut out = std::io::stdout().lock();
                     // `rgpu exec -- yes | head -1`: the program ends as it would at a closed pipe.
-                    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+                    if !write_out(bytes) {
                         self.canceller.output_unread();
                     }
                 } else {

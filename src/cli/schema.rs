@@ -56,6 +56,8 @@ pub(super) enum SchemaName {
     DisasmDiff,
     /// summary.json of build
     Build,
+    /// What exec gives under --json
+    Exec,
     /// A failure under --json
     Error,
 }
@@ -76,6 +78,7 @@ impl SchemaName {
             Self::Build => schemars::schema_for!(crate::model::Build),
             Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
+            Self::Exec => schemars::schema_for!(super::exec::ExecResult),
             Self::Error => schemars::schema_for!(ErrorDocument),
         }
     }

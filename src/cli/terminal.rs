@@ -4,11 +4,43 @@
 //! stream is a terminal. Text that came from a host goes raw into files and pipes; to a terminal
 //! all but SGR (colour) sequences and newlines is shown escaped.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use rgpu_protocol::plan::Stdin;
 
 use crate::error::{Exit, Failure};
+
+/// Why stdout did not take what was written, where that was no reader who went away.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// Writes data to stdout. Whether all is well; a failure is kept for [`written`].
+pub(super) fn write_out(bytes: &[u8]) -> bool {
+    let mut out = std::io::stdout().lock();
+    let done = out.write_all(bytes).and_then(|()| out.flush());
+    drop(out);
+    done.map_err(|error| unwritten(&error)).is_ok()
+}
+
+/// Keeps the first failure to write to stdout. A reader that went away (`| head`) is none.
+pub(super) fn unwritten(error: &std::io::Error) {
+    if error.kind() != ErrorKind::BrokenPipe {
+        UNWRITTEN.get_or_init(|| error.to_string());
+    }
+}
+
+/// Whether everything reached stdout that somebody wanted to read there.
+///
+/// # Errors
+/// A full disk, say: what was printed is not whole.
+pub(super) fn written() -> Result<(), Failure> {
+    match UNWRITTEN.get() {
+        None => Ok(()),
+        Some(why) => {
+            Err(Failure::new(Exit::Disk, "unwritten", format!("cannot write output: {why}")))
+        }
+    }
+}
 
 /// How to talk.
 #[derive(Clone, Copy, Debug)]

@@ -56,6 +56,8 @@ pub(super) struct Parts {
     thresholds: Thresholds,
     /// What the harness says of the model that it built.
     model: rgpu_case::ModelReport,
+    /// The status of the last run of a program.
+    pub program_exit: Option<i32>,
     /// A build failure's whole message, with this machine's paths.
     compiler: Option<String>,
 }
@@ -206,6 +208,7 @@ impl Parts {
         {
             self.rung.clone_from(rung);
         }
+        self.without_ranges(end, request);
         Ok(refused)
     }
 
@@ -359,10 +362,31 @@ impl Parts {
         }
     }
 
+    /// A program that ran to its end under the collector and opened no range: that run is what the
+    /// lowest rung would have been, and is taken as it.
+    fn without_ranges(&mut self, end: &JobEnd, request: &Request) {
+        let logged = end.files.iter().any(|file| file.artifact.kind == "nvtx_log");
+        if logged || self.rung != "nvtx" || !matches!(request.target, Target::Program(_)) {
+            return;
+        }
+        let Some(record) = self.profile.ladder.iter().rev().find(|r| r.rung == "nvtx" && r.ok)
+        else {
+            return;
+        };
+        let mut plain = RungRecord { rung: "cpu".to_owned(), ..record.clone() };
+        plain.loses = "everything of the GPU".to_owned();
+        self.mark_refused("nvtx", "no_ranges", "the program opened no NVTX range");
+        self.profile.ladder.push(plain);
+        self.rung = "cpu".to_owned();
+    }
+
     /// A program's own status, where it is not 0: the profile stands, but the user should know.
     fn program_status(&mut self, end: &JobEnd, request: &Request) {
         let last = end.rungs.iter().rev().find(|r| is_look(&r.step));
         let status = last.and_then(|r| r.exit).unwrap_or(0);
+        if matches!(request.target, Target::Program(_)) {
+            self.program_exit = last.and_then(|r| r.exit);
+        }
         if status != 0 && matches!(request.target, Target::Program(_)) {
             let text = format!("the program ended with status {status}");
             let gap = Gap { code: "program_status".to_owned(), text };

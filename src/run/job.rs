@@ -14,7 +14,9 @@ use super::cancel::Cancel;
 use super::said::{Reporter, Said};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
-use crate::remote::{Follow, Input, JobMessage, OnRemote, Submission, Transfer, Wanted};
+use crate::remote::{
+    Follow, Input, JobMessage, OnRemote, RemoteError, Submission, Transfer, Wanted,
+};
 use crate::store::{JobRecord, RunFolder, RunRecord};
 
 /// What came of a plan.
@@ -112,7 +114,14 @@ pub(super) async fn submit(
     };
     let mut cancel = desk.cancel.clone();
     tokio::select! {
-        uploaded = follow.submit(submission, &progress) => { uploaded.on(follow.remote())?; }
+        uploaded = follow.submit(submission, &progress) => {
+            // What was refused is no job that could be taken up.
+            if let Err(RemoteError::Refused { .. }) = &uploaded {
+                desk.record.jobs.retain(|j| j.job != plan.job);
+                desk.folder.save(desk.record)?;
+            }
+            uploaded.on(follow.remote())?;
+        }
         () = cancel.beyond(0) => {
             // The job may have started just now: whatever is there is stopped, unless the user
             // will not wait for that.

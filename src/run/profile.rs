@@ -164,6 +164,7 @@ impl ProfileRun<'_> {
             self.next_request(&parts, refused)?;
             seq += 1;
         }
+        desk.record.program_exit = parts.program_exit;
         let (selection, unselected) = course.finish(&parts, &facts);
         parts.profile.selection = selection;
         let failure = parts.failure(follow.remote()).or(unselected);

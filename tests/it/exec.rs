@@ -92,6 +92,94 @@ fn a_storm_of_output_is_kept_up_to_the_limit_and_passes_whole() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_our_failure_and_not_a_closed_pipe() {
+    let laptop = Laptop::new();
+    let full = |words: &[&str]| {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = laptop.rgpu(words).stdout(full).output().unwrap();
+        (status(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let said = "error: cannot write output: No space left on device (os error 28)\n";
+    for words in [
+        &["exec", "--", "echo", "hi"][..],
+        &["exec", "--", "seq", "1", "100000"],
+        &["exec", "--json", "--", "sh", "-c", "exit 3"],
+    ] {
+        let (status, words) = full(words);
+        assert!(status == 125 && words.ends_with(said), "{status}: {words}");
+    }
+    assert_eq!(full(&["runs", "list"]), (8, said.to_owned()));
+    assert_eq!(full(&["--help"]), (8, said.to_owned()));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_pattern_no_host_would_take_is_refused_here_and_one_that_fits_nothing_is_told() {
+    let laptop = Laptop::new();
+    for (pattern, why) in [("../x", "no path inside"), ("[", "stands for nothing")] {
+        let output = laptop.rgpu(["exec", "--pull", pattern, "--", "ls"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status(&output), 2, "{said}");
+        assert!(said.starts_with(&format!("error: `--pull {pattern}`: ")), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    assert_eq!(laptop.run("runs list").stdout, b"");
+    let output = laptop.run("exec --pull out/** -- true");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(status(&output), 0);
+    assert!(said.contains("warning: nothing was pulled"), "{said}");
+}
+
+#[test]
+fn a_command_without_its_dashes_and_a_line_for_a_shell_are_told_how_to_be_written() {
+    let laptop = Laptop::new();
+    let said = |words: &[&str]| {
+        let output = laptop.rgpu(words).output().unwrap();
+        assert_ne!(status(&output), 0, "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&["exec", "ls"]).contains("a command stands after `--`: rgpu exec -- ls\n"));
+    let line = said(&["exec", "--", "echo a; echo b"]);
+    assert!(line.contains("no shell is used: rgpu exec -- sh -c 'echo a; echo b'"), "{line}");
+    for wrong in [["--timeout", "x"], ["--env", "x"], ["--mode", "x"]] {
+        let words = said(&["exec", wrong[0], wrong[1], "--", "ls"]);
+        assert!(!words.contains("stand after"), "{words}");
+    }
+}
+
+#[test]
+fn what_json_prints_keeps_to_its_published_schema() {
+    let laptop = Laptop::new();
+    let output = laptop.run("exec --json --pull out -- sh -c 'echo hi > out; exit 3'");
+    assert_eq!(status(&output), 3);
+    laptop.write("exec.json", &String::from_utf8_lossy(&output.stdout));
+    let checked = laptop.run("schema exec --check exec.json");
+    assert_eq!(status(&checked), 0, "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn taking_up_a_run_again_ends_as_the_run_did() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --run-id five -- sh -c 'exit 5'")), 5);
+    assert_eq!(status(&laptop.run("runs attach five")), 5);
+    assert_eq!(status(&laptop.run("runs attach five")), 5);
+}
+
+#[test]
+fn a_program_under_a_mode_runs_once_and_keeps_its_status() {
+    let laptop = Laptop::new();
+    let mark = laptop.path("ran");
+    let script = format!("#!/bin/sh\necho once >> {}\nexit 3\n", mark.display());
+    laptop.write("c0.sh", &script);
+    let output = laptop.run("exec c0.sh --mode nsys");
+    assert_eq!(status(&output), 3, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::read_to_string(mark).unwrap(), "once\n");
+    assert_eq!(laptop.latest_json("run.json")["program_exit"], 3);
+    let profile = laptop.latest_json("profile.json");
+    assert_eq!(profile["rung"], "cpu");
+}
+
+#[test]
 fn a_variable_is_set_for_the_command_and_the_laptops_own_do_not_travel() {
     let laptop = Laptop::new();
     let mut command = laptop.rgpu(["exec", "--env", "SIZE=large", "--", "env"]);

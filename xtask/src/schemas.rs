@@ -23,6 +23,7 @@ const NAMES: &[&str] = &[
     "build",
     "disasm-diff",
     "plan",
+    "exec",
     "error",
 ];
 

@@ -63,8 +63,8 @@ pub(in crate::cli) struct BuildArgs {
     #[arg(long, short)]
     pub yes: bool,
 
-    /// FILE.ptx: the main PTX goes there; DIR: this run's own folder, absent or empty
-    #[arg(long, value_name = "FILE.ptx|DIR")]
+    /// FILE.ptx, FILE.cubin: the main PTX or cubin goes there; DIR: this run's own folder, absent or empty
+    #[arg(long, value_name = "FILE.ptx|FILE.cubin|DIR")]
     pub out: Option<PathBuf>,
 
     /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port

@@ -40,9 +40,7 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<Asked> {
     match (&args.dsl, &args.kernel, &args.file) {
         (Some(dsl), _, Some(file)) => of_dsl(args, *dsl, Path::new(file), emit, options),
         (None, None, Some(file)) if is_python(file) => {
-            Err(usage(format!("`{file}` is Python: which DSL is it?"))
-                .hint(format!("rgpu build {file} --dsl cute"))
-                .hint(format!("rgpu build {file} --dsl triton")))
+            Err(which_dsl(usage(format!("`{file}` is Python: which DSL is it?")), Path::new(file)))
         }
         (None, Some(name), _) | (None, None, Some(name)) => {
             of_kernel(app, args, name, emit, options)
@@ -57,6 +55,26 @@ fn usage(what: String) -> Failure {
 
 fn is_python(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "py")
+}
+
+/// With the DSL that a Python file imports; without one there is nothing to compile in it.
+fn which_dsl(failure: Failure, file: &Path) -> Failure {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let imports = |module: &str| {
+        let heads = [format!("import {module}"), format!("from {module}")];
+        let lines = text.lines().map(str::trim_start);
+        lines.into_iter().any(|line| heads.iter().any(|head| line.starts_with(head.as_str())))
+    };
+    let known = [("cutlass", "cute"), ("triton", "triton")];
+    let dsls = known.iter().filter(|(module, _)| imports(module)).map(|(_, dsl)| dsl);
+    let hints: Vec<String> =
+        dsls.map(|dsl| format!("rgpu build {} --dsl {dsl}", file.display())).collect();
+    if hints.is_empty() {
+        return failure
+            .hint("it imports neither `triton` nor `cutlass`: there is nothing to compile ahead in it")
+            .hint("what torch launches shows under: rgpu profile --kernel …, or rgpu exec FILE --mode nsys");
+    }
+    hints.into_iter().fold(failure, Failure::hint)
 }
 
 fn unknown_arch(arch: &str) -> Failure {
@@ -104,8 +122,8 @@ fn of_kernel(
     let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
     if spec.language != "cuda" {
-        return Err(usage(format!("`{}` is a kernel in {}", spec.name, spec.language))
-            .hint(format!("rgpu build {} --dsl cute, or --dsl triton", spec.source.display())));
+        let what = format!("`{}` is a kernel in {}", spec.name, spec.language);
+        return Err(which_dsl(usage(what), &spec.source));
     }
     let selection = match args.problem_sizes.is_empty() {
         true => Selection::Default,

@@ -155,10 +155,21 @@ pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
     let mut environments: Vec<PathBuf> = active.map(PathBuf::from).collect();
     environments.push(app.config.project.join(".venv"));
+    // Those that builds have made on this machine.
+    environments.extend(made_environments(&app.cache.join("python")));
     environments.extend(std::env::home_dir().map(|home| home.join(".local")));
     all.extend(environments.iter().flat_map(|environment| in_environment(environment)));
     all.retain(|path| path.is_file());
     all
+}
+
+/// Python environments of rgpu's own in this folder that are whole.
+fn made_environments(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| e.ok());
+    let mut made: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| path.join(".ready").exists()).collect();
+    made.sort();
+    made
 }
 
 /// NVIDIA's wheels in a Python environment, and what Triton's wheel brings along.

@@ -8,6 +8,26 @@ use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::HostFile;
 use crate::store::{RunFolder, atomic};
+use rgpu_protocol::plan::valid_relative_path;
+
+/// Refuses a pattern that no host would take, in the user's own words.
+///
+/// # Errors
+/// It leads out of the working folder, or has signs of other patterns than ours.
+pub(super) fn check(pattern: &str) -> Result<()> {
+    let wrong = |why: &str| {
+        let what = format!("`--pull {pattern}`: {why}");
+        Err(Failure::new(Exit::Usage, "bad_pattern", what)
+            .hint("a path in the working folder; `*` stands for any characters but `/`, `**` for any: 'out/**'"))
+    };
+    if !valid_relative_path(pattern.trim_start_matches("./")) {
+        return wrong("it is no path inside the working folder");
+    }
+    match pattern.chars().find(|c| "[]?{}".contains(*c)) {
+        Some(sign) => wrong(&format!("`{sign}` stands for nothing in a pattern")),
+        None => Ok(()),
+    }
+}
 
 /// Puts the files into the folder that was mounted first, else into the current one. Returns their
 /// names there.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 
-use super::ExecArgs;
+use super::{ExecArgs, pull};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{
@@ -53,10 +53,14 @@ impl Source {
             )
             .hint("with code: rgpu exec --lang py --code 'print(1)'"));
         }
+        for pattern in &args.pull {
+            pull::check(pattern)?;
+        }
         let stdin = !matches!(input, Some(Input::Stdin(_)));
         let mut snippet = None;
         if let Some(input) = input {
-            snippet = Some(Snippet::read(input, args.lang.as_deref(), &app.cwd)?);
+            let read = Snippet::read(input, args.lang.as_deref(), &app.cwd);
+            snippet = Some(read.map_err(|error| bare_command(error, args))?);
         }
         let package = match &snippet {
             Some(snippet) => snippet.language.package(snippet)?,
@@ -100,6 +104,21 @@ impl Source {
             cwd: if here { HERE.to_owned() } else { String::new() },
             ..Program::default()
         }
+    }
+}
+
+/// With a word on commands, where the file that is not there is named as a command would be.
+fn bare_command(error: ExecError, args: &ExecArgs) -> Failure {
+    let missing = matches!(&error, ExecError::Unreadable { .. });
+    let failure = Failure::from(error);
+    match &args.file {
+        Some(word) if missing && !word.contains(['.', '/']) && args.lang.is_none() => {
+            let rest = args.command.iter().map(String::as_str);
+            let words: Vec<&str> = std::iter::once(word.as_str()).chain(rest).collect();
+            let line = shlex::try_join(words).unwrap_or_else(|_| word.clone());
+            failure.hint(format!("a command stands after `--`: rgpu exec -- {line}"))
+        }
+        _ => failure,
     }
 }
 

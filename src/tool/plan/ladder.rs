@@ -337,8 +337,11 @@ impl<'a> Ladder<'a> {
             ("NVTX_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR)),
             ("RGPU_NVTX_LOG".to_owned(), Word::in_job(format!("{RAW}/nvtx.jsonl"))),
         ]);
-        // Without a range there is no log: the program has none, or never loaded the collector.
-        rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
+        // Without a range there is no log: the program has none, or never loaded the collector. Of a
+        // program on a host without a GPU nothing lower tells more, and it is not run twice.
+        if job != "cpu" || matches!(self.request.target, Target::Kernel { .. }) {
+            rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
+        }
         rung.loses = match job {
             "cpu" if self.jobs.is_python() => {
                 "everything of the GPU: it runs on the CPU".to_owned()

@@ -47,6 +47,12 @@ pub static REASONS: &[Reason] = &[
         "give it longer with `--timeout`, or a smaller size with `--problem-sizes`",
     ),
     row("no_file", Side::Tool, "it left no result", "its log has the whole story"),
+    row(
+        "no_ranges",
+        Side::Kernel,
+        "the program opened no NVTX range",
+        "open one: `nvtx.annotate`, `nvtxRangePush`",
+    ),
     row("no_words", Side::Tool, "it did not print its summary", "its log has the whole story"),
     row(
         "start_failed",
