@@ -3,10 +3,10 @@
 //! This thread reads requests and never waits for the laptop to read; threads of their own follow
 //! jobs, fetch artifacts and answer probes, and share the outbox. When standard input ends, so does the process: jobs live elsewhere.
 
-mod fetch;
-mod follow;
-mod launch;
-mod listing;
+pub mod fetch;
+pub mod follow;
+pub(crate) mod launch;
+pub(crate) mod listing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -17,28 +17,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::frame::{Kind, MAGIC, MAX_BODY};
-use rgpu_protocol::message::Had;
+use rgpu_protocol::frame::{Kind, MAGIC};
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, Plan, ToAgent};
 
-use crate::blob::{Blobs, Packed};
+use crate::blob::Packed;
 use crate::control::{self, Control};
 use crate::job::{JobFolder, SOCKET};
-use crate::root::{Candidate, RootError, Roots};
+use crate::root::Candidate;
+use crate::service::{Refusal, Service, Submitted};
 use crate::setup::Setup;
 use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
-use crate::{check, host, quota};
 
 use fetch::{Fetcher, Part};
+use follow::{Position, Seen};
 
 /// What this agent can do beyond the first generation.
-const FEATURES: [&str; 5] = ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup"];
+pub const FEATURES: [&str; 5] = ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup"];
 
 /// A lease is renewed by a client's traffic, but not by every frame of it.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
-/// The way to the laptop.
-type Out = Arc<Outbox<File>>;
+/// The way to the client.
+pub type Out = Arc<Outbox<File>>;
 
 /// Holds a conversation until its client goes away.
 ///
@@ -56,21 +56,16 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         required: Vec::new(),
         version: env!("CARGO_PKG_VERSION").into(),
     })?;
-    let roots = Roots::choose(candidates);
+    let service = Arc::new(Service::open(candidates));
     let mut reader = FrameReader::new(input);
     let Some(theirs) = read_hello(&mut reader)? else { return Ok(()) };
     if let Some(text) = cannot_talk(&theirs) {
         out.send(&refused("hello", "unknown_feature", text))?;
         return Ok(());
     }
-    if let Err(RootError::Full { path, .. }) = roots.main() {
-        // Our own leftovers may be what fills it; the next connection profits.
-        quota::sweep_now_and_then(path);
-    }
     let fetcher = Fetcher::start(out.clone());
     let mut front = Front {
-        blobs: roots.main().ok().map(Blobs::new),
-        roots,
+        service,
         out,
         links: HashMap::new(),
         followers: HashMap::new(),
@@ -102,15 +97,14 @@ fn cannot_talk(theirs: &Hello) -> Option<String> {
     Some(format!("the client requires `{unknown}`, which this agent does not know"))
 }
 
-fn refused(request: &str, code: &str, text: impl Into<String>) -> FromAgent {
-    FromAgent::Refused { request: request.into(), code: code.into(), text: text.into() }
+fn refused(request: &'static str, code: &'static str, text: impl Into<String>) -> FromAgent {
+    Refusal::new(request, code, text).into()
 }
 
 /// A conversation.
 struct Front {
     out: Out,
-    roots: Roots,
-    blobs: Option<Blobs>,
+    service: Arc<Service>,
     /// Ways to the supervisors of this client's jobs.
     links: HashMap<String, UnixStream>,
     /// Flags that tell the followers of jobs to stop.
@@ -119,13 +113,6 @@ struct Front {
     /// The user's settings for this host.
     setup: Setup,
     fetcher: Fetcher,
-}
-
-/// From where a job is followed.
-struct Position {
-    from_seq: u64,
-    had: Vec<Had>,
-    inline_bytes: u64,
 }
 
 impl Front {
@@ -153,18 +140,16 @@ impl Front {
         match message {
             ToAgent::Setup { path, env } => self.setup = Setup::new(&path, env),
             ToAgent::Facts { probes } => {
-                let folder = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
-                let out = self.out.clone();
+                let (service, out) = (self.service.clone(), self.out.clone());
                 let setup = self.setup.clone();
                 std::thread::spawn(move || {
-                    let mut facts = Box::new(host::facts(&probes, &folder, &setup));
-                    host::shorten(&mut facts, MAX_BODY / 2);
+                    let facts = Box::new(service.facts(&probes, &setup));
                     // A failed outbox ends the conversation elsewhere.
                     let _ = out.send(&FromAgent::Facts { facts });
                 });
             }
             ToAgent::Submit { plan, secrets, inline_bytes } => {
-                self.submit(*plan, secrets, inline_bytes)?;
+                self.submit(&plan, &secrets, inline_bytes)?;
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
                 let packed = if zstd { Packed::Zstd } else { Packed::Plain };
@@ -172,7 +157,8 @@ impl Front {
             }
             ToAgent::Attach { job, from_seq, had, inline_bytes } => {
                 if let Some(folder) = self.find("attach", &job)? {
-                    self.follow(folder, Position { from_seq, had, inline_bytes })?;
+                    let had = Seen::Given(had);
+                    self.follow(folder, Position { from_seq, had, inline_bytes, beat: None })?;
                 }
             }
             ToAgent::Stdin { job, len, eof } => self.pass_stdin(&job, len, eof, reader)?,
@@ -186,14 +172,15 @@ impl Front {
                 }
             }
             ToAgent::Jobs {} => {
-                let jobs = listing::list(&self.roots);
+                let jobs = self.service.jobs();
                 self.out.send(&FromAgent::Jobs { jobs })?;
             }
             ToAgent::Forget { job } => {
-                if let Some(folder) = self.find("forget", &job)? {
-                    let answer = listing::forget(&folder);
-                    self.out.send(&answer)?;
-                }
+                let answer = match self.service.forget(&job) {
+                    Ok(()) => FromAgent::Done { request: "forget".into() },
+                    Err(refusal) => refusal.into(),
+                };
+                self.out.send(&answer)?;
             }
             ToAgent::Ping {} => self.out.send(&FromAgent::Pong {})?,
             ToAgent::Unknown => {
@@ -205,93 +192,35 @@ impl Front {
     }
 
     /// The job's folder, or a refusal.
-    fn find(&self, request: &str, job: &str) -> Result<Option<JobFolder>, WireError> {
-        let folder = JobFolder::find(self.roots.all(), job);
-        if folder.is_none() {
-            let text = format!("no job `{}` on this host", job.escape_debug());
-            self.out.send(&refused(request, "no_such_job", text))?;
+    fn find(&self, request: &'static str, job: &str) -> Result<Option<JobFolder>, WireError> {
+        match self.service.find(request, job) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(refusal) => {
+                self.out.send(&FromAgent::from(refusal))?;
+                Ok(None)
+            }
         }
-        Ok(folder)
     }
 
     fn submit(
         &mut self,
-        plan: Plan,
-        secrets: BTreeMap<String, String>,
+        plan: &Plan,
+        secrets: &BTreeMap<String, String>,
         inline_bytes: u64,
     ) -> Result<(), WireError> {
-        let position = Position { from_seq: 1, had: Vec::new(), inline_bytes };
-        if let Err(e) = check::check(&plan) {
-            return Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?);
-        }
-        if let Some(there) = JobFolder::find(self.roots.all(), &plan.job)
-            && !there.discard_unbegun().unwrap_or(false)
-        {
-            return self.join(there, &plan, secrets, position);
-        }
-        if plan.facts.as_ref().is_some_and(|facts| *facts != host::key()) {
-            let text = "the host is not the one that the plan was made for, or has rebooted";
-            return Ok(self.out.send(&refused("submit", "facts_changed", text))?);
-        }
-        if let Some(name) = plan.secrets.iter().find(|name| !secrets.contains_key(*name)) {
-            let text = format!("the plan's secret `{name}` came without a value");
-            return Ok(self.out.send(&refused("submit", "no_secrets", text))?);
-        }
-        let (root, blobs) = match (self.roots.main(), &self.blobs) {
-            (Ok(root), Some(blobs)) => (root, blobs),
-            (Err(e), _) => {
-                return Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?);
-            }
-            (Ok(root), None) => (root, &Blobs::new(root)),
-        };
-        match launch::launch(root, &plan, blobs, &self.setup) {
-            Ok(launch::Launched::Started { folder, link }) => {
+        let had = Seen::Given(Vec::new());
+        let position = Position { from_seq: 1, had, inline_bytes, beat: None };
+        match self.service.submit(plan, secrets, &self.setup) {
+            Ok(Submitted::Begun { folder, link }) => {
                 self.links.insert(plan.job.clone(), link);
-                self.pass_secrets(&plan, secrets);
                 self.follow(folder, position)
             }
-            Ok(launch::Launched::Missing(digests)) => {
-                Ok(self.out.send(&FromAgent::Missing { job: plan.job, digests })?)
+            Ok(Submitted::There(folder)) => self.follow(folder, position),
+            Ok(Submitted::Missing(digests)) => {
+                let job = plan.job.clone();
+                Ok(self.out.send(&FromAgent::Missing { job, digests })?)
             }
-            Ok(launch::Launched::Exists) => match JobFolder::find(self.roots.all(), &plan.job) {
-                Some(there) => self.join(there, &plan, secrets, position),
-                None => {
-                    let text = "the job vanished while it was being made";
-                    Ok(self.out.send(&refused("submit", "io", text))?)
-                }
-            },
-            Err((code, text)) => Ok(self.out.send(&refused("submit", code, text))?),
-        }
-    }
-
-    /// A plan whose job is there already: followed, if it is the same plan.
-    fn join(
-        &mut self,
-        there: JobFolder,
-        plan: &Plan,
-        secrets: BTreeMap<String, String>,
-        position: Position,
-    ) -> Result<(), WireError> {
-        match there.plan() {
-            Ok(same) if same == *plan => {
-                // The connection that began it may have died before it sent them.
-                self.pass_secrets(plan, secrets);
-                self.follow(there, position)
-            }
-            Ok(_) => {
-                let text = format!("another plan of the name `{}` is on this host", plan.job);
-                Ok(self.out.send(&refused("submit", "job_exists", text))?)
-            }
-            Err(e) => Ok(self.out.send(&refused("submit", e.code(), e.to_string()))?),
-        }
-    }
-
-    fn pass_secrets(&mut self, plan: &Plan, secrets: BTreeMap<String, String>) {
-        if !secrets.is_empty()
-            && let Some(link) = self.link(&plan.job)
-        {
-            // A supervisor that is gone is noticed by the follower.
-            let _ = write_message(link, &Control::Secrets(secrets));
+            Err(refusal) => Ok(self.out.send(&FromAgent::from(refusal))?),
         }
     }
 
@@ -313,7 +242,7 @@ impl Front {
     }
 
     /// Passes a word to a job's supervisor. One that has ended needs none.
-    fn tell(&mut self, request: &str, job: &str, word: &Control) -> Result<(), WireError> {
+    fn tell(&mut self, request: &'static str, job: &str, word: &Control) -> Result<(), WireError> {
         if self.find(request, job)?.is_none() {
             return Ok(());
         }
@@ -331,7 +260,7 @@ impl Front {
 
     fn link(&mut self, job: &str) -> Option<&mut UnixStream> {
         if !self.links.contains_key(job) {
-            let folder = JobFolder::find(self.roots.all(), job)?;
+            let folder = self.service.find("link", job).ok()?;
             let link = control::connect(folder.path(), SOCKET).ok()?;
             self.links.insert(job.to_owned(), link);
         }
@@ -398,16 +327,16 @@ impl Front {
                 wire.extend_from_slice(body);
             }
         }
-        let answer = match (&self.blobs, self.roots.main()) {
-            _ if !keep => {
-                refused("blob", "bad_blob", format!("blob {digest:?} is over {BLOB_BYTES} bytes"))
+        let put = match keep {
+            true => self.service.put_blob(digest, size, &wire, packed),
+            false => {
+                let text = format!("blob {digest:?} is over {BLOB_BYTES} bytes");
+                Err(Refusal::new("blob", "bad_blob", text))
             }
-            (Some(blobs), _) => match blobs.put(digest, size, &wire, packed) {
-                Ok(()) => FromAgent::Stored { digest: digest.clone() },
-                Err(e) => refused("blob", e.code(), e.to_string()),
-            },
-            (None, Err(e)) => refused("blob", e.code(), e.to_string()),
-            (None, Ok(_)) => refused("blob", "no_folder", "no blob store"),
+        };
+        let answer = match put {
+            Ok(()) => FromAgent::Stored { digest: digest.clone() },
+            Err(refusal) => refusal.into(),
         };
         Ok(self.out.send(&answer)?)
     }

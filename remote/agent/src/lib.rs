@@ -1,7 +1,8 @@
 //! `rgpu-agent`: the small program on a GPU host that carries out plans.
 //!
-//! Three parts. [`front`] is one conversation with a laptop over standard input and output: it
-//! takes blobs, plans and requests, and reads a job's event log aloud. [`supervisor`] is one
+//! Four parts. [`service`] is what a client may ask. [`front`] is one conversation with a laptop
+//! over standard input and output: it takes blobs, plans and requests, and reads a job's event log
+//! aloud; the crate `rgpu-agent-http` does so over HTTP. [`supervisor`] is one
 //! process per job, which outlives the conversation: it runs the steps' ladders, owns whatever
 //! they start, and writes the event log. Between them lie files ([`job`], [`journal`], [`blob`]),
 //! which are the truth, and a socket, which only wakes. No tool is known here: rungs, success
@@ -21,10 +22,12 @@ mod probe;
 mod process;
 mod quota;
 pub mod root;
+pub mod service;
 mod settle;
 pub mod setup;
 pub mod supervisor;
 pub mod terminal;
+pub mod verbs;
 pub mod wire;
 
 /// The sha256 of the running program's own file.

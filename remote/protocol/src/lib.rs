@@ -11,6 +11,7 @@
 pub mod digest;
 pub mod event;
 pub mod frame;
+pub mod http;
 pub mod message;
 pub mod pattern;
 pub mod plan;

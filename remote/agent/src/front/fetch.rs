@@ -7,9 +7,10 @@ use std::sync::mpsc::{Sender, channel};
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::Kind;
 
-use super::{Out, refused};
+use super::Out;
 use crate::inside::open_regular;
 use crate::job::JobFolder;
+use crate::service::Refusal;
 
 /// Bytes on which packing is tried before it is done.
 const SAMPLE_BYTES: usize = 32 << 10;
@@ -49,7 +50,10 @@ impl Fetcher {
 }
 
 /// Sends up to `len` bytes of an artifact from `offset` on, or a refusal.
-pub(crate) fn send_part(
+///
+/// # Errors
+/// When the outbox fails.
+pub fn send_part(
     out: &Out,
     folder: &JobFolder,
     path: &str,
@@ -59,15 +63,7 @@ pub(crate) fn send_part(
     let bytes = match read_part(folder, path, offset, len) {
         Ok(bytes) => bytes,
         Err(e) => {
-            let is_link = e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
-            let code = match e.kind() {
-                io::ErrorKind::NotFound => "no_such_file",
-                io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory => "bad_path",
-                _ if is_link => "bad_path",
-                _ => "io",
-            };
-            let text = format!("`{}`: {e}", path.escape_debug());
-            return out.send(&refused("fetch", code, text));
+            return out.send(&FromAgent::from(refusal(path, &e)));
         }
     };
     let packed = pack(&bytes);
@@ -82,6 +78,18 @@ pub(crate) fn send_part(
     };
     out.queue_with(&message, Kind::Blob, wire)?;
     out.flush()
+}
+
+/// Why a file of a job is not sent.
+pub(crate) fn refusal(path: &str, error: &io::Error) -> Refusal {
+    let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => "no_such_file",
+        io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory => "bad_path",
+        _ if is_link => "bad_path",
+        _ => "io",
+    };
+    Refusal::new("fetch", code, format!("`{}`: {error}", path.escape_debug()))
 }
 
 fn read_part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> io::Result<Vec<u8>> {

@@ -9,12 +9,13 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::{Kind, MAX_BODY};
+use rgpu_protocol::message::Had;
 use rgpu_protocol::{BLOB_BYTES, Event, EventBody, FromAgent, Stream};
 
-use super::{Out, Position, fetch, refused};
+use super::{Out, fetch, refused};
 use crate::control;
 use crate::job::{JobFolder, SOCKET};
 use crate::journal::JournalReader;
@@ -23,8 +24,31 @@ use crate::settle::settle;
 /// How long a wait for the supervisor may take before the flag is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// From where a job is followed.
+#[derive(Debug)]
+pub struct Position {
+    /// The first event wanted; 1: all.
+    pub from_seq: u64,
+    /// Output that the client has.
+    pub had: Seen,
+    /// Artifacts up to this size are sent before the terminal event.
+    pub inline_bytes: u64,
+    /// Says [`FromAgent::Pong`] as soon as there is nothing more to say for now, and again after
+    /// each such time of silence: a dead link is noticed by what does not come.
+    pub beat: Option<Duration>,
+}
+
+/// How much of a job's output a client has.
+#[derive(Debug)]
+pub enum Seen {
+    /// So much of these streams, and nothing of the others.
+    Given(Vec<Had>),
+    /// What the events before the first wanted one name.
+    WithEvents,
+}
+
 /// Follows the job until its terminal event, the outbox fails, or `stop`.
-pub(crate) fn follow(folder: JobFolder, position: Position, out: &Out, stop: &AtomicBool) {
+pub fn follow(folder: JobFolder, position: Position, out: &Out, stop: &AtomicBool) {
     let result =
         catch_unwind(AssertUnwindSafe(|| Follower::new(folder, position, out.clone()).run(stop)));
     let text = match result {
@@ -42,6 +66,11 @@ struct Follower {
     from_seq: u64,
     /// Where in each log the client is.
     had: HashMap<(String, Stream), u64>,
+    /// Whether it has the output of the events that it does not want.
+    had_with_events: bool,
+    beat: Option<Duration>,
+    /// When something was said last; `None`: not since it began.
+    said: Option<Instant>,
     inline_bytes: u64,
     /// Artifacts small enough to be sent unasked, with their latest sizes.
     inline: BTreeMap<String, u64>,
@@ -50,10 +79,24 @@ struct Follower {
 
 impl Follower {
     fn new(folder: JobFolder, position: Position, out: Out) -> Self {
-        let had = position.had.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
-        let job = folder.id().to_owned();
-        let (from_seq, inline_bytes) = (position.from_seq, position.inline_bytes);
-        Self { folder, job, from_seq, had, inline_bytes, inline: BTreeMap::new(), out }
+        let Position { from_seq, had, inline_bytes, beat } = position;
+        let (given, had_with_events) = match had {
+            Seen::Given(given) => (given, false),
+            Seen::WithEvents => (Vec::new(), true),
+        };
+        let had = given.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
+        Self {
+            job: folder.id().to_owned(),
+            folder,
+            from_seq,
+            had,
+            had_with_events,
+            beat,
+            said: None,
+            inline_bytes,
+            inline: BTreeMap::new(),
+            out,
+        }
     }
 
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
@@ -80,6 +123,7 @@ impl Follower {
                 continue;
             }
             self.out.flush()?;
+            self.beat()?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -96,6 +140,17 @@ impl Follower {
         }
     }
 
+    /// Nothing more is to be said for now.
+    fn beat(&mut self) -> io::Result<()> {
+        if let Some(beat) = self.beat
+            && self.said.is_none_or(|said| said.elapsed() >= beat)
+        {
+            self.said = Some(Instant::now());
+            self.out.send(&FromAgent::Pong {})?;
+        }
+        Ok(())
+    }
+
     fn connect(&self) -> Option<UnixStream> {
         let link = control::connect(self.folder.path(), SOCKET).ok()?;
         link.set_read_timeout(Some(LOOK_EVERY)).ok()?;
@@ -107,6 +162,9 @@ impl Follower {
         let ended = matches!(event.body, EventBody::Ended { .. });
         let wanted = event.seq >= self.from_seq;
         match &event.body {
+            EventBody::Output { step, stream, offset, len } if self.had_with_events && !wanted => {
+                self.had.insert((step.clone(), *stream), offset + len);
+            }
             EventBody::Output { step, stream, offset, len } => {
                 self.pass_output(step, *stream, *offset, *len)?;
             }
@@ -120,6 +178,7 @@ impl Follower {
             _ => {}
         }
         if wanted {
+            self.said = self.said.map(|_| Instant::now());
             self.out.queue(&FromAgent::Event { job: self.job.clone(), event })?;
         }
         Ok(ended)

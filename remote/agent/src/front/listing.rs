@@ -1,13 +1,14 @@
 //! Listing and forgetting jobs.
 
+use rgpu_protocol::EventBody;
 use rgpu_protocol::message::JobLine;
-use rgpu_protocol::{EventBody, FromAgent};
 
-use super::refused;
+use crate::fault::HostFault;
 use crate::job::JobFolder;
 use crate::journal::JournalReader;
 use crate::quota::tree_bytes;
 use crate::root::Roots;
+use crate::service::Refusal;
 use crate::settle::{State, last_events, settle};
 
 /// More jobs than this do not fit in a message.
@@ -22,7 +23,8 @@ pub(crate) fn list(roots: &Roots) -> Vec<JobLine> {
     lines
 }
 
-fn line(folder: &JobFolder) -> Option<JobLine> {
+/// A job's line; `None`: its files cannot be read.
+pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
     let title = folder.plan().ok()?.title;
     let ended = match settle(folder).ok()? {
         State::Ended { outcome, .. } => Some(outcome),
@@ -49,13 +51,12 @@ fn line(folder: &JobFolder) -> Option<JobLine> {
 }
 
 /// Removes an ended job.
-pub(crate) fn forget(folder: &JobFolder) -> FromAgent {
-    match settle(folder) {
-        Ok(State::Ended { .. }) => match folder.remove() {
-            Ok(()) => FromAgent::Done { request: "forget".into() },
-            Err(e) => refused("forget", e.code(), e.to_string()),
-        },
-        Ok(_) => refused("forget", "running", "the job has not ended"),
-        Err(e) => refused("forget", e.code(), e.to_string()),
+pub(crate) fn forget(folder: &JobFolder) -> Result<(), Refusal> {
+    let host = |e: HostFault| Refusal::new("forget", e.code(), e.to_string());
+    match settle(folder).map_err(host)? {
+        State::Ended { .. } => folder.remove().map_err(host),
+        State::Running | State::Dead => {
+            Err(Refusal::new("forget", "running", "the job has not ended"))
+        }
     }
 }

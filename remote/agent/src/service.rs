@@ -1,0 +1,318 @@
+//! What a client may ask of this host, whichever way the question came: a conversation over a byte
+//! stream ([`crate::front`]) and the HTTP face both ask here.
+//!
+//! Nothing is remembered between two questions: the truth lies in files, so any number of clients,
+//! and a server that was started anew, find the same.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rgpu_protocol::frame::{Kind, MAX_BODY};
+use rgpu_protocol::message::JobLine;
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{Digest, FromAgent, Plan, Probe};
+
+use crate::blob::{Blobs, Packed};
+use crate::control::{self, Control};
+use crate::front::{fetch, launch, listing};
+use crate::inside::open_regular;
+use crate::job::{JobFolder, SOCKET};
+use crate::root::{Candidate, RootError, Roots};
+use crate::setup::Setup;
+use crate::wire::{write_frame, write_message};
+use crate::{check, host, quota};
+
+/// This host's folders, and what may be asked of them.
+#[derive(Debug)]
+pub struct Service {
+    roots: Roots,
+    blobs: Option<Blobs>,
+}
+
+/// A request that is not met.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Refusal {
+    /// What was asked: `submit`, `blob`, `fetch` …
+    pub request: &'static str,
+    /// A short word for machines.
+    pub code: &'static str,
+    /// In words.
+    pub text: String,
+}
+
+impl Refusal {
+    /// A request that is not met.
+    pub fn new(request: &'static str, code: &'static str, text: impl Into<String>) -> Self {
+        Self { request, code, text: text.into() }
+    }
+}
+
+impl From<Refusal> for FromAgent {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { request, code, text } = refusal;
+        Self::Refused { request: request.into(), code: code.into(), text }
+    }
+}
+
+/// What became of a plan.
+#[derive(Debug)]
+pub enum Submitted {
+    /// Its supervisor was started.
+    Begun {
+        /// The job.
+        folder: JobFolder,
+        /// The way to its supervisor.
+        link: UnixStream,
+    },
+    /// The same plan is here already.
+    There(JobFolder),
+    /// These blobs must come first.
+    Missing(Vec<Digest>),
+}
+
+/// What a client may tell a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A client is there: the lease begins anew.
+    Renew,
+    /// The client goes away on purpose: the job has its own limits.
+    Detach,
+    /// Stop; the terminal event confirms.
+    Cancel,
+}
+
+impl Word {
+    /// As requests and answers name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Renew => "renew",
+            Self::Detach => "detach",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+/// The way to a job's standard input. Bytes keep their order on one way only, so keep it.
+#[derive(Debug)]
+pub struct JobInput(UnixStream);
+
+impl JobInput {
+    /// Sends bytes, and says whether they are the last. The supervisor keeps them in a file until
+    /// a program takes them, so this does not wait for the program.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn send(&mut self, bytes: &[u8], last: bool) -> io::Result<()> {
+        let mut pieces = bytes.chunks(MAX_BODY).peekable();
+        while let Some(piece) = pieces.next() {
+            let eof = last && pieces.peek().is_none();
+            write_message(&mut self.0, &Control::Stdin { len: piece.len() as u64, eof })?;
+            write_frame(&mut self.0, Kind::Output, piece)?;
+        }
+        if bytes.is_empty() {
+            write_message(&mut self.0, &Control::Stdin { len: 0, eof: last })?;
+        }
+        Ok(())
+    }
+}
+
+impl Service {
+    /// Chooses the folder to work in. That there is none is said by the requests that need one.
+    pub fn open(candidates: &[Candidate]) -> Self {
+        let roots = Roots::choose(candidates);
+        if let Err(RootError::Full { path, .. }) = roots.main() {
+            // Our own leftovers may be what fills it; the next client profits.
+            quota::sweep_now_and_then(path);
+        }
+        Self { blobs: roots.main().ok().map(Blobs::new), roots }
+    }
+
+    /// Where blobs and new jobs go.
+    fn store(&self, request: &'static str) -> Result<(&Path, &Blobs), Refusal> {
+        match (self.roots.main(), &self.blobs) {
+            (Ok(root), Some(blobs)) => Ok((root, blobs)),
+            (Err(e), _) => Err(Refusal::new(request, e.code(), e.to_string())),
+            (Ok(_), None) => Err(Refusal::new(request, "no_folder", "no blob store")),
+        }
+    }
+
+    /// The blob store.
+    ///
+    /// # Errors
+    /// No folder of this host can hold one.
+    pub fn blobs(&self) -> Result<&Blobs, Refusal> {
+        self.store("blob").map(|(_, blobs)| blobs)
+    }
+
+    /// What is known of the host, with the answers to `probes`, short enough for one message.
+    pub fn facts(&self, probes: &[Probe], setup: &Setup) -> AgentFacts {
+        let folder = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
+        let mut facts = host::facts(probes, &folder, setup);
+        host::shorten(&mut facts, MAX_BODY / 2);
+        facts
+    }
+
+    /// Starts a plan whose blobs are all here. One that is here already is left to go on, and gets
+    /// the secrets: the connection that began it may have died before it sent them.
+    ///
+    /// # Errors
+    /// A plan that cannot be carried out here, with the reason.
+    pub fn submit(
+        &self,
+        plan: &Plan,
+        secrets: &BTreeMap<String, String>,
+        setup: &Setup,
+    ) -> Result<Submitted, Refusal> {
+        let refuse = |code, text: String| Err(Refusal::new("submit", code, text));
+        if let Err(e) = check::check(plan) {
+            return refuse(e.code(), e.to_string());
+        }
+        if let Some(there) = JobFolder::find(self.roots.all(), &plan.job)
+            && !there.discard_unbegun().unwrap_or(false)
+        {
+            return join(there, plan, secrets);
+        }
+        if plan.facts.as_ref().is_some_and(|facts| *facts != host::key()) {
+            let text = "the host is not the one that the plan was made for, or has rebooted";
+            return refuse("facts_changed", text.into());
+        }
+        if let Some(name) = plan.secrets.iter().find(|name| !secrets.contains_key(*name)) {
+            return refuse(
+                "no_secrets",
+                format!("the plan's secret `{name}` came without a value"),
+            );
+        }
+        let (root, blobs) = self.store("submit")?;
+        match launch::launch(root, plan, blobs, setup) {
+            Ok(launch::Launched::Started { folder, mut link }) => {
+                pass_secrets(&mut link, secrets);
+                Ok(Submitted::Begun { folder, link })
+            }
+            Ok(launch::Launched::Missing(digests)) => Ok(Submitted::Missing(digests)),
+            Ok(launch::Launched::Exists) => match JobFolder::find(self.roots.all(), &plan.job) {
+                Some(there) => join(there, plan, secrets),
+                None => refuse("io", "the job vanished while it was being made".into()),
+            },
+            Err((code, text)) => refuse(code, text),
+        }
+    }
+
+    /// A job's folder.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn find(&self, request: &'static str, job: &str) -> Result<JobFolder, Refusal> {
+        JobFolder::find(self.roots.all(), job).ok_or_else(|| {
+            let text = format!("no job `{}` on this host", job.escape_debug());
+            Refusal::new(request, "no_such_job", text)
+        })
+    }
+
+    /// The jobs of this user on this host, newest first.
+    pub fn jobs(&self) -> Vec<JobLine> {
+        listing::list(&self.roots)
+    }
+
+    /// One job's line.
+    ///
+    /// # Errors
+    /// There is no such job, or its files cannot be read.
+    pub fn job(&self, job: &str) -> Result<JobLine, Refusal> {
+        let folder = self.find("job", job)?;
+        listing::line(&folder)
+            .ok_or_else(|| Refusal::new("job", "io", format!("the files of `{job}` are damaged")))
+    }
+
+    /// Passes a word to a job's supervisor. A job that has ended needs none.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn tell(&self, word: Word, job: &str) -> Result<(), Refusal> {
+        let folder = self.find(word.name(), job)?;
+        let control = match word {
+            Word::Renew => Control::Renew,
+            Word::Detach => Control::Detach,
+            Word::Cancel => Control::Cancel,
+        };
+        if let Ok(mut link) = control::connect(folder.path(), SOCKET) {
+            // One that ends at this moment is as good as ended.
+            let _ = write_message(&mut link, &control);
+        }
+        Ok(())
+    }
+
+    /// The way to a job's standard input; `None`: the job has ended.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn input(&self, job: &str) -> Result<Option<JobInput>, Refusal> {
+        let folder = self.find("stdin", job)?;
+        Ok(control::connect(folder.path(), SOCKET).ok().map(JobInput))
+    }
+
+    /// Opens a file of a job's folder for reading. Links, also on the way, are refused.
+    ///
+    /// # Errors
+    /// There is no such job or file, or the path leaves the folder.
+    pub fn artifact(&self, job: &str, path: &str) -> Result<File, Refusal> {
+        let folder = self.find("fetch", job)?;
+        open_regular(&folder.work(), path).map_err(|e| fetch::refusal(path, &e))
+    }
+
+    /// Removes an ended job.
+    ///
+    /// # Errors
+    /// It has not ended, or cannot be removed.
+    pub fn forget(&self, job: &str) -> Result<(), Refusal> {
+        listing::forget(&self.find("forget", job)?)
+    }
+
+    /// Stores a blob that came over the wire.
+    ///
+    /// # Errors
+    /// It is not what was announced, or the disk.
+    pub fn put_blob(
+        &self,
+        digest: &Digest,
+        size: u64,
+        wire: &[u8],
+        packed: Packed,
+    ) -> Result<(), Refusal> {
+        let put = self.blobs()?.put(digest, size, wire, packed);
+        put.map_err(|e| Refusal::new("blob", e.code(), e.to_string()))
+    }
+}
+
+/// A plan whose job is here already: the same plan may go on.
+fn join(
+    there: JobFolder,
+    plan: &Plan,
+    secrets: &BTreeMap<String, String>,
+) -> Result<Submitted, Refusal> {
+    match there.plan() {
+        Ok(same) if same == *plan => {
+            if !secrets.is_empty()
+                && let Ok(mut link) = control::connect(there.path(), SOCKET)
+            {
+                pass_secrets(&mut link, secrets);
+            }
+            Ok(Submitted::There(there))
+        }
+        Ok(_) => {
+            let text = format!("another plan of the name `{}` is on this host", plan.job);
+            Err(Refusal::new("submit", "job_exists", text))
+        }
+        Err(e) => Err(Refusal::new("submit", e.code(), e.to_string())),
+    }
+}
+
+fn pass_secrets(link: &mut UnixStream, secrets: &BTreeMap<String, String>) {
+    if !secrets.is_empty() {
+        // A supervisor that is gone is noticed by whoever follows.
+        let _ = write_message(link, &Control::Secrets(secrets.clone()));
+    }
+}
