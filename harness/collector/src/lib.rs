@@ -1,13 +1,20 @@
-//! `librgpu_collector.so`: records a program's NVTX ranges where Nsight Systems is missing, broken
-//! or forbidden. It is loaded by the NVTX headers inside the program itself, so it needs no
-//! privileges, no driver and no GPU; what it measures is host time.
+//! `librgpu_collector.so`: records a program's NVTX ranges, and its work on the GPU, where Nsight
+//! Systems is missing, broken or forbidden.
+//!
+//! The NVTX headers inside the program load it for the ranges: that needs no privileges, no driver
+//! and no GPU, and what it measures is host time. The CUDA driver loads it for the GPU: each kernel,
+//! copy and fill with its time, and each call that asked for one, come from a libcupti that is found
+//! on the host; that needs no privileges either, and no permission to read counters.
 //!
 //! ```text
-//! NVTX_INJECTION64_PATH=/path/librgpu_collector.so RGPU_NVTX_LOG=/path/nvtx.jsonl ./program
+//! LIB=/path/librgpu_collector.so RGPU_NVTX_LOG=/path/nvtx.jsonl
+//! NVTX_INJECTION64_PATH=$LIB ./program                               # ranges
+//! NVTX_INJECTION64_PATH=$LIB CUDA_INJECTION64_PATH=$LIB ./program    # ranges and the GPU
 //! ```
 //!
 //! | variable | meaning |
 //! |---|---|
+//! | `RGPU_CUPTI` | paths of libcupti to try first, with `:` between them |
 //! | `RGPU_NVTX_LOG` | where to write; each process appends to `<value>.<pid>`. Unset: nothing is recorded |
 //! | `RGPU_NVTX_LIMIT` | bytes of log per process, default 268435456 (256 MiB); one buffer of 64 KiB per thread may come on top |
 //!
@@ -27,12 +34,24 @@
 //! | `start` | `ns`, `tid`, `domain`, `id` (unique in the process), and the *attributes* |
 //! | `end` | `ns`, `tid`, `domain`, `id` (may be another thread's) |
 //! | `mark` | `ns`, `tid`, `domain`, and the *attributes* |
-//! | `closed` | `ns`, `events`, `dropped`, `unbalanced` |
+//! | `cupti` | `state`: `on` (`version`, `path`, `clock`: `ours` or `compared`) or `off` (`text`: why) |
+//! | `name` | `id` (≥ 0), `text`: what `name` of the lines below stands for |
+//! | `kernel` | *place*, `name` (mangled), `grid`, `block`, `registers`, `static_bytes`, `dynamic_bytes`, `local_bytes`, `graph_node` |
+//! | `copy` | *place*, `kind` (CUPTI's number: 1 host to device, 2 device to host, 8 on a device, 10 between devices …), `bytes` |
+//! | `set` | *place*, `value`, `bytes` |
+//! | `call` | `ns`, `end_ns`, `id`, `tid`, `name`, `result` (where it is not 0) |
+//! | `closed` | `ns`, `events`, `dropped`, `unbalanced`, `work`, `calls`, `lost` |
 //!
 //! *Attributes*: `message` (text; registered strings are already resolved), `category` (number, in
 //! this domain), `color` (ARGB as a number), `payload` (integer or float).
 //!
-//! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes of a boot.
+//! *Place*: `ns` and `end_ns` (absent where CUPTI did not know), `id`, `device`, `context`,
+//! `stream`. The `id` is CUPTI's correlation number: work on the GPU and the `call` that asked for
+//! it have the same one, and that call's `tid` and `ns` say in which ranges it stood. Calls that
+//! neither ask for work nor wait for it (`cudaGetDevice` …) are left out.
+//!
+//! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes of a boot. CUPTI is given
+//!   that clock (`ours`); an old one that takes none is compared with it once.
 //! - Domain 0 is the default domain and has no `domain` line. A `domain` line always stands before
 //!   the first event that uses it.
 //! - Lines of one thread are in order; lines of different threads are not: sort by `ns`.
@@ -41,9 +60,12 @@
 //!   its opening line comes from a range opened before a fork; skip it.
 //! - Above the limit no new range or mark is written (they count as `dropped`), but ranges that
 //!   were written are still closed. `unbalanced` counts pops that had nothing to pop.
-//! - `events` counts push, pop, start, end and mark lines of this process.
+//! - `events` counts push, pop, start, end and mark lines of this process; `work` kernels, copies
+//!   and fills; `calls` calls; `lost` records that CUPTI had no place for.
+//! - Lines of work stand where CUPTI handed them over, half a second late or more: sort by `ns`.
 //! - `closed` is missing when the process was killed, aborted or left by `_exit`: then up to the
-//!   last 100 ms or 64 KiB of each thread may be missing too. Lines may follow `closed` (exit
+//!   last 100 ms or 64 KiB of each thread may be missing too, and of the GPU's work the last half
+//!   second. Lines may follow `closed` (exit
 //!   handlers that still use NVTX). A second `opened` line in one file is a program that
 //!   replaced itself with `exec`; `tid`s, domains and ids start anew there.
 //! - The last line may be cut short when the disk was full.
@@ -64,6 +86,7 @@ mod abi;
 mod attach;
 mod callbacks;
 mod clock;
+mod cupti;
 mod log;
 mod names;
 mod process;
@@ -72,3 +95,4 @@ mod text;
 mod thread;
 
 pub use attach::InitializeInjectionNvtx2;
+pub use cupti::InitializeInjection;

@@ -34,12 +34,73 @@ pub(crate) enum Notice<'a> {
         tid: u32,
         name: &'a str,
     },
+    Cupti {
+        state: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        path: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clock: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<&'a str>,
+    },
+    Name {
+        id: u32,
+        text: &'a str,
+    },
     Closed {
         ns: u64,
         events: u64,
         dropped: u64,
         unbalanced: u64,
+        work: u64,
+        calls: u64,
+        lost: u64,
     },
+}
+
+/// A kernel, copy or fill on a GPU, or a call into CUDA.
+#[derive(Serialize, Default)]
+pub(crate) struct Activity {
+    pub(crate) event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) end_ns: Option<u64>,
+    pub(crate) id: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grid: Option<[u32; 3]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) block: Option<[u32; 3]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) registers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) static_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dynamic_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) local_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) graph_node: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<u32>,
 }
 
 /// A push, pop, start, end or mark. (Flat, not with flattened attributes: that alone would double

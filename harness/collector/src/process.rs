@@ -4,7 +4,8 @@
 use crate::clock::{monotonic_ns, unix_ns};
 use crate::log::{self, Notice};
 use crate::names::{DOMAINS, STRINGS};
-use crate::sink::{Sink, complain};
+use crate::sink::Sink;
+pub(crate) use crate::sink::complain;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -43,6 +44,9 @@ pub(crate) struct Process {
     events: AtomicU64,
     dropped: AtomicU64,
     unbalanced: AtomicU64,
+    work: AtomicU64,
+    calls: AtomicU64,
+    lost: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -129,6 +133,9 @@ impl Process {
             events: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             unbalanced: AtomicU64::new(0),
+            work: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
     }
@@ -165,6 +172,24 @@ impl Process {
     /// Counts a pop with nothing to pop.
     pub(crate) fn count_unbalanced(&self) {
         self.unbalanced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts records that CUPTI had no place for, or that could not be read.
+    pub(crate) fn count_lost(&self, many: u64) {
+        self.lost.fetch_add(many, Ordering::Relaxed);
+    }
+
+    /// Writes lines of CUPTI's records: so many of work on a GPU, so many of calls.
+    pub(crate) fn activity(&self, lines: &[u8], work: u64, calls: u64) {
+        if lines.is_empty() {
+            return;
+        }
+        if self.write(lines) {
+            self.work.fetch_add(work, Ordering::Relaxed);
+            self.calls.fetch_add(calls, Ordering::Relaxed);
+        } else {
+            self.dropped.fetch_add(work + calls, Ordering::Relaxed);
+        }
     }
 
     /// Writes a buffer's lines to the file and empties it.
@@ -265,6 +290,9 @@ impl Process {
             events: self.events.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             unbalanced: self.unbalanced.load(Ordering::Relaxed),
+            work: self.work.load(Ordering::Relaxed),
+            calls: self.calls.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
         };
         log::append(&mut line, &closed);
         if let Some(mut sink) = patiently(&self.sink) {

@@ -1,0 +1,290 @@
+//! CUPTI's buffers: empty ones out, filled ones back, each record a line of the log.
+//!
+//! CUPTI gives a buffer to each thread or context and calls back from a thread of its own, or from
+//! the program's at a flush; nothing here runs while a kernel is being launched but [`request`].
+
+use super::library::NO_MORE;
+use super::record::{self, Place, Record};
+use super::{Active, active};
+use crate::log::{self, Activity, Notice};
+use crate::process::{self, Process, lock};
+use crate::text;
+use std::alloc::{Layout, alloc_zeroed};
+use std::collections::HashMap;
+use std::ffi::{c_char, c_void};
+use std::panic::catch_unwind;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+
+/// Bytes of a buffer: some 7,000 launches.
+const BUFFER_BYTES: usize = 2 << 20;
+/// CUPTI's own demand is 8.
+const LAYOUT: Layout = match Layout::from_size_align(BUFFER_BYTES, 64) {
+    Ok(layout) => layout,
+    Err(_) => panic!("64 is a power of two"),
+};
+/// Lines are handed over when they are this many bytes.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Buffers that came back, zeroed again.
+static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
+/// So many are kept; the others are few and stay allocated too, since CUPTI asks for as many again.
+const MOST_SPARE: usize = 64;
+static WRITER: Mutex<Writer> = Mutex::new(Writer::new());
+
+struct Spare(*mut u8);
+
+// SAFETY: the buffer belongs to whoever holds the pointer.
+unsafe impl Send for Spare {}
+
+/// Gives CUPTI an empty buffer.
+///
+/// # Safety
+/// CUPTI's: three valid places.
+pub(super) unsafe extern "C" fn request(
+    buffer: *mut *mut u8,
+    size: *mut usize,
+    records: *mut usize,
+) {
+    let spare = catch_unwind(|| lock(&SPARE).pop().map(|spare| spare.0)).unwrap_or(None);
+    // SAFETY: the layout is not empty.
+    let empty = spare.unwrap_or_else(|| unsafe { alloc_zeroed(LAYOUT) });
+    // SAFETY: CUPTI gives three valid places.
+    unsafe {
+        *buffer = empty;
+        *size = if empty.is_null() { 0 } else { BUFFER_BYTES };
+        *records = 0;
+    }
+}
+
+/// Takes a filled buffer back.
+///
+/// # Safety
+/// CUPTI's: the first `filled` bytes of the buffer hold whole records.
+pub(super) unsafe extern "C" fn complete(
+    context: *mut c_void,
+    stream: u32,
+    buffer: *mut u8,
+    _size: usize,
+    filled: usize,
+) {
+    if buffer.is_null() {
+        return;
+    }
+    let _ = catch_unwind(|| {
+        let (Some(active), Some(process)) = (active(), process::current()) else { return };
+        // SAFETY: CUPTI's own buffer, filled as it says.
+        lock(&WRITER).write(active, process, unsafe {
+            std::slice::from_raw_parts_mut(buffer, filled.min(BUFFER_BYTES))
+        });
+        let mut lost = 0;
+        // SAFETY: a place for one number; the context is CUPTI's.
+        if unsafe { (active.cupti.dropped)(context, stream, &mut lost) } == 0 && lost > 0 {
+            process.count_lost(lost as u64);
+        }
+    });
+    // SAFETY: the buffer is BUFFER_BYTES long, and CUPTI is done with it.
+    unsafe { std::ptr::write_bytes(buffer, 0, filled.min(BUFFER_BYTES)) };
+    let _ = catch_unwind(|| {
+        let mut spare = lock(&SPARE);
+        if spare.len() < MOST_SPARE {
+            spare.push(Spare(buffer));
+        }
+    });
+}
+
+/// Turns records into lines. One for all buffers: a name stands in the log before its first use.
+struct Writer {
+    lines: Vec<u8>,
+    work: u64,
+    calls: u64,
+    /// Numbers of names that are in the log.
+    names: Option<HashMap<Box<str>, u32>>,
+    /// Numbers of calls' names, by whether they are the driver's; `None`: not worth a line.
+    calls_known: Option<HashMap<(bool, u32), Option<u32>>>,
+}
+
+/// Calls that neither put work on a GPU nor wait for it, and of which there are very many.
+const IDLE_CALLS: &[&str] = &[
+    "cudaGet",
+    "cudaPeek",
+    "cudaSetDevice",
+    "cudaFuncGet",
+    "cudaFuncSet",
+    "cudaOccupancy",
+    "cudaDeviceGet",
+    "cudaStreamIsCapturing",
+    "cudaStreamGet",
+    "cudaThreadExchange",
+    "cudaPointerGet",
+    "__cuda",
+    "cuGet",
+    "cuDeviceGet",
+    "cuDevicePrimaryCtxGet",
+    "cuCtxGet",
+    "cuCtxPush",
+    "cuCtxPop",
+    "cuCtxSetCurrent",
+    "cuFuncGet",
+    "cuFuncSet",
+    "cuOccupancy",
+    "cuPointerGet",
+    "cuStreamIsCapturing",
+    "cuStreamGet",
+    "cuThreadExchange",
+    "cuModuleGet",
+    "cuLibraryGet",
+    "cuKernelGet",
+    "cuDriverGet",
+    "cuTensorMapEncode",
+];
+
+impl Writer {
+    const fn new() -> Self {
+        Self { lines: Vec::new(), work: 0, calls: 0, names: None, calls_known: None }
+    }
+
+    fn write(&mut self, active: &Active, process: &Process, filled: &mut [u8]) {
+        let mut record: *mut u8 = null_mut();
+        loop {
+            // SAFETY: the buffer is as long as CUPTI said; it steps through its own records.
+            let status = unsafe {
+                (active.cupti.next_record)(filled.as_mut_ptr(), filled.len(), &mut record)
+            };
+            if status != 0 || record.is_null() {
+                if status != NO_MORE {
+                    process.count_lost(1);
+                }
+                break;
+            }
+            if process.has_room(self.lines.len()) {
+                // SAFETY: CUPTI has just said that a record stands there, of a known version.
+                self.line(active, unsafe { record::read(record) });
+            } else {
+                process.count_dropped();
+            }
+            if self.lines.len() >= CHUNK_BYTES {
+                self.hand_over(process);
+            }
+        }
+        self.hand_over(process);
+    }
+
+    fn hand_over(&mut self, process: &Process) {
+        process.activity(&self.lines, self.work, self.calls);
+        self.lines.clear();
+        (self.work, self.calls) = (0, 0);
+    }
+
+    fn line(&mut self, active: &Active, record: Record) {
+        match record {
+            Record::Kernel {
+                place,
+                name,
+                grid,
+                block,
+                registers,
+                static_bytes,
+                dynamic_bytes,
+                local_bytes,
+                graph_node,
+            } => {
+                // SAFETY: CUPTI's name of the kernel lives as long as the record.
+                let name = unsafe { text::narrow(name) };
+                let name = name.map(|name| self.name(&name));
+                let activity = Activity {
+                    name,
+                    grid: Some(grid),
+                    block: Some(block),
+                    registers: Some(registers),
+                    static_bytes: Some(static_bytes),
+                    dynamic_bytes: Some(dynamic_bytes),
+                    local_bytes: Some(local_bytes),
+                    graph_node: Some(graph_node).filter(|node| *node != 0),
+                    ..at(active, "kernel", place)
+                };
+                self.work(&activity);
+            }
+            Record::Copy { place, kind, bytes } => {
+                let activity =
+                    Activity { kind: Some(kind), bytes: Some(bytes), ..at(active, "copy", place) };
+                self.work(&activity);
+            }
+            Record::Set { place, value, bytes } => {
+                let activity =
+                    Activity { value: Some(value), bytes: Some(bytes), ..at(active, "set", place) };
+                self.work(&activity);
+            }
+            Record::Call { driver, number, start, end, thread, correlation, result } => {
+                let Some(name) = self.call_name(active, driver, number) else { return };
+                let activity = Activity {
+                    event: "call",
+                    ns: active.ours(start),
+                    end_ns: active.ours(end),
+                    id: correlation,
+                    tid: Some(thread),
+                    name: Some(name),
+                    result: Some(result).filter(|result| *result != 0),
+                    ..Activity::default()
+                };
+                log::append(&mut self.lines, &activity);
+                self.calls += 1;
+            }
+            Record::Other => {}
+        }
+    }
+
+    fn work(&mut self, activity: &Activity) {
+        log::append(&mut self.lines, activity);
+        self.work += 1;
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        let names = self.names.get_or_insert_with(HashMap::new);
+        if let Some(number) = names.get(name) {
+            return *number;
+        }
+        let number = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        names.insert(name.into(), number);
+        log::append(&mut self.lines, &Notice::Name { id: number, text: name });
+        number
+    }
+
+    fn call_name(&mut self, active: &Active, driver: bool, number: u32) -> Option<u32> {
+        let known = self.calls_known.get_or_insert_with(HashMap::new);
+        if let Some(name) = known.get(&(driver, number)) {
+            return *name;
+        }
+        const DRIVER_API: u32 = 1;
+        const RUNTIME_API: u32 = 2;
+        let domain = if driver { DRIVER_API } else { RUNTIME_API };
+        let mut name: *const c_char = std::ptr::null();
+        // SAFETY: a place for one pointer, filled with a constant of CUPTI's.
+        let status = unsafe { (active.cupti.callback_name)(domain, number, &mut name) };
+        // SAFETY: as above.
+        let name = (status == 0).then(|| unsafe { text::narrow(name) }).flatten();
+        let worth = |name: &str| {
+            !IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) || name.contains("Sync")
+        };
+        let number_of_name = match name {
+            Some(name) if worth(&name) => Some(self.name(&name)),
+            Some(_) => None,
+            None => Some(self.name(&format!("call {number}"))),
+        };
+        self.calls_known.get_or_insert_with(HashMap::new).insert((driver, number), number_of_name);
+        number_of_name
+    }
+}
+
+fn at(active: &Active, event: &'static str, place: Place) -> Activity {
+    Activity {
+        event,
+        ns: active.ours(place.start),
+        end_ns: active.ours(place.end),
+        id: place.correlation,
+        device: Some(place.device),
+        context: Some(place.context),
+        stream: Some(place.stream),
+        ..Activity::default()
+    }
+}
