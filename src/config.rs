@@ -86,6 +86,8 @@ pub struct Config {
     pub default_remote: Set<String>,
     /// Where runs are kept.
     pub runs_dir: Set<PathBuf>,
+    /// How many ended runs stay when a new one has ended; `None`: all.
+    pub keep: Set<Option<usize>>,
     /// Further folders in which kernels are looked for.
     pub kernel_path: Set<Vec<PathBuf>>,
     /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
@@ -104,6 +106,7 @@ struct UserFile {
     #[serde(default)]
     remote: BTreeMap<String, RemoteSpec>,
     runs_dir: Option<PathBuf>,
+    keep: Option<usize>,
     kernel_path: Option<Vec<PathBuf>>,
     #[serde(default)]
     preset: BTreeMap<String, toml::Table>,
@@ -117,6 +120,7 @@ struct UserFile {
 struct ProjectFile {
     default_remote: Option<String>,
     runs_dir: Option<PathBuf>,
+    keep: Option<usize>,
     kernel_path: Option<Vec<PathBuf>>,
     #[serde(default)]
     preset: BTreeMap<String, toml::Table>,
@@ -166,6 +170,11 @@ impl Config {
             (user.runs_dir.map(|p| project.join(p)), from_user()),
             (Some(project.join("artifacts/runs")), Origin::Default),
         ]);
+        let keep = layered([
+            (own.keep.map(Some), from_project()),
+            (user.keep.map(Some), from_user()),
+            (Some(None), Origin::Default),
+        ]);
         let absolute = |base: &Path, list: Option<Vec<PathBuf>>| {
             list.map(|l| l.into_iter().map(|p| base.join(p)).collect::<Vec<_>>())
         };
@@ -190,6 +199,7 @@ impl Config {
             remotes,
             default_remote,
             runs_dir,
+            keep,
             kernel_path,
             presets,
             thresholds,

@@ -274,6 +274,7 @@ mod tests {
             gpu: None,
             env: BTreeMap::new(),
             secrets: Vec::new(),
+            origin: None,
             limits: Limits::default(),
         };
         Draft { plan, files, expect: Expectations::default() }

@@ -90,17 +90,17 @@ fn start(argv: &[OsString]) -> Result<Status> {
         cwd,
     };
     let status = match cli.command {
-        Command::Profile(args) => profile::run(&app, &args),
+        Command::Profile(args) => pruned(&app, profile::run(&app, &args)),
         // A failed write is a failure of its own there, told already.
-        Command::Exec(args) => return exec::run(&app, &args),
-        Command::Build(args) => build::run(&app, &args),
+        Command::Exec(args) => return pruned(&app, exec::run(&app, &args)),
+        Command::Build(args) => pruned(&app, build::run(&app, &args)),
         Command::Remote(command) => remote::run(&app, &command),
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command),
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
-        Command::Compare(args) => compare::run(&app, &args),
+        Command::Compare(args) => pruned(&app, compare::run(&app, &args)),
         Command::Schema(args) => schema::run(&app, &args),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Completions { shell } => {
@@ -111,6 +111,12 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
     }?;
     written().map(|()| status)
+}
+
+/// A run has ended, well or not: those before it may be too many.
+fn pruned<T>(app: &App, ended: T) -> T {
+    runs::prune(app);
+    ended
 }
 
 /// `--help` and `--version` are answers; anything else clap says is a usage error, in its words.

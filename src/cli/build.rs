@@ -55,6 +55,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         remote: spec.name.clone(),
         address: spec.url.clone(),
         labels: Default::default(),
+        note: String::new(),
         jobs: Vec::new(),
         state: RunState::Running,
         exit: None,

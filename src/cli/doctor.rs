@@ -171,6 +171,7 @@ async fn try_mode(
         remote: open.spec.name.clone(),
         address: open.spec.url.clone(),
         labels: Default::default(),
+        note: String::new(),
         jobs: Vec::new(),
         state: RunState::Running,
         exit: None,

@@ -109,6 +109,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         remote: spec.name.clone(),
         address: spec.url.clone(),
         labels: args.run.label.iter().cloned().collect(),
+        note: args.run.note.clone().unwrap_or_default(),
         jobs: Vec::new(),
         state: RunState::Running,
         exit: None,

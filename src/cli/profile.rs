@@ -84,6 +84,7 @@ pub(super) fn run_asked(
         remote: spec.name.clone(),
         address: spec.url.clone(),
         labels: args.run.label.iter().cloned().collect(),
+        note: args.run.note.clone().unwrap_or_default(),
         jobs: Vec::new(),
         state: RunState::Running,
         exit: None,

@@ -1,5 +1,10 @@
 //! `rgpu runs`: what was run, what still runs, and taking it up again.
 
+mod clean;
+mod export;
+mod host;
+mod list;
+
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
@@ -7,18 +12,20 @@ use clap::{Args, Subcommand};
 use super::app::{App, Status};
 use super::progress::Live;
 use super::session::{self, Voice};
-use crate::error::{Exit, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::remote::OnRemote;
-use crate::report::{Align, Grid, bytes};
+use crate::report::Grid;
 use crate::run::{Reporter, Said};
 use crate::store::{RunFolder, RunState, Runs};
+
+pub(super) use clean::prune;
 
 /// List, show, take up, cancel and clean runs
 ///
 /// RUN is an id, a unique prefix, `latest`, `latest~1`, or a run folder's path.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum RunsCommand {
-    /// List the runs of this project
+    /// List the runs of this project, or the jobs on a remote
     List(ListArgs),
     /// Show a run's result
     Show(RunArg),
@@ -26,14 +33,18 @@ pub(super) enum RunsCommand {
     Attach(AttachArgs),
     /// Stop a run on its host
     Cancel(RunArg),
-    /// Remove ended runs but the newest ones
-    Clean(CleanArgs),
+    /// Keep a note with a run; an empty one takes it away
+    Note(NoteArgs),
+    /// Write a run into one archive, to be passed on
+    Export(export::ExportArgs),
+    /// Remove ended runs but the newest ones, or jobs of a remote
+    Clean(clean::CleanArgs),
 }
 
 /// `runs list`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ListArgs {
-    /// Ask this remote what still runs or waits to be fetched there
+    /// Ask this remote what runs there and since when, and what waits to be fetched
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
@@ -53,25 +64,31 @@ pub(super) struct RunArg {
 /// `runs attach`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct AttachArgs {
-    /// The run
+    /// The run; with --remote the name of a job as `runs list --remote` shows it
     #[arg(default_value = "latest")]
     pub run: String,
+
+    /// Take up a job of this remote whose run folder is not here
+    #[arg(long, short, value_name = "REMOTE")]
+    pub remote: Option<String>,
+
+    /// Take it up without a question, whatever command the host says it came from
+    #[arg(long, requires = "remote")]
+    pub yes: bool,
 
     /// Write everything the run says as JSON lines
     #[arg(long, value_name = "FILE|-")]
     pub events: Option<String>,
 }
 
-/// `runs clean`.
+/// `runs note`.
 #[derive(Args, Clone, Debug)]
-pub(super) struct CleanArgs {
-    /// Keep this many of the newest
-    #[arg(long, default_value_t = 20)]
-    pub keep: usize,
+pub(super) struct NoteArgs {
+    /// The run
+    pub run: String,
 
-    /// Say what would be removed; remove nothing
-    #[arg(long)]
-    pub dry_run: bool,
+    /// The note
+    pub text: String,
 }
 
 /// Runs a `runs` command.
@@ -79,53 +96,31 @@ pub(super) fn run(app: &App, command: &RunsCommand) -> Result<Status> {
     let runs = Runs::new(&app.config.runs_dir.value);
     match command {
         RunsCommand::List(args) => match &args.remote {
-            Some(remote) => list_remote(app, remote),
-            None => list(app, &runs, args.count),
+            Some(remote) => host::list(app, &runs, remote, args.count),
+            None => list::list(app, &runs, args.count),
         },
         RunsCommand::Show(arg) => show(app, &runs.find(&arg.run)?),
-        RunsCommand::Attach(args) => {
-            super::attach::run(app, &runs.find(&args.run)?, args.events.as_deref())
-        }
+        RunsCommand::Attach(args) => attach(app, &runs, args),
         RunsCommand::Cancel(arg) => cancel(app, &runs.find(&arg.run)?),
-        RunsCommand::Clean(args) => clean(app, &runs, args),
+        RunsCommand::Note(args) => note(app, &runs.find(&args.run)?, &args.text),
+        RunsCommand::Export(args) => export::export(app, &runs.find(&args.run)?, args),
+        RunsCommand::Clean(args) => match &args.remote {
+            Some(remote) => host::clean(app, &runs, remote, args),
+            None => clean::clean(app, &runs, args),
+        },
     }
 }
 
-fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
-    let lines: Vec<_> = runs.list()?.into_iter().take(count).collect();
-    if app.global.json {
-        app.print_json(&lines.iter().map(|l| &l.record).collect::<Vec<_>>())?;
-        return Ok(0);
+fn attach(app: &App, runs: &Runs, args: &AttachArgs) -> Result<Status> {
+    let Some(remote) = &args.remote else {
+        return super::attach::run(app, &runs.find(&args.run)?, args.events.as_deref());
+    };
+    if args.run == "latest" {
+        return Err(Failure::new(Exit::Usage, "usage", "`--remote` needs the name of a job")
+            .hint(format!("`rgpu runs list --remote {remote}` shows the jobs there")));
     }
-    if lines.is_empty() {
-        app.say(&format!("no runs in {}", runs.root().display()));
-        return Ok(0);
-    }
-    let mut grid = Grid::new(&[
-        ("run", Align::Left),
-        ("what", Align::Left),
-        ("remote", Align::Left),
-        ("state", Align::Left),
-        ("time", Align::Right),
-        ("size", Align::Right),
-    ]);
-    for line in lines {
-        let r = line.record;
-        let state = match (r.state, r.exit) {
-            (RunState::Failed, Some(exit)) => format!("failed ({exit})"),
-            (state, _) => state.as_str().to_owned(),
-        };
-        grid.row([
-            r.id,
-            r.title,
-            r.remote,
-            state,
-            format!("{:.1} s", r.seconds),
-            bytes(line.bytes as f64),
-        ]);
-    }
-    app.print(&fitted(&grid, app.style().width));
-    Ok(0)
+    let folder = host::folder_of(app, runs, remote, args)?;
+    super::attach::run(app, &folder, args.events.as_deref())
 }
 
 /// A table where it fits, else what it holds line by line: names that are typed again stay whole.
@@ -135,53 +130,6 @@ fn fitted(grid: &Grid, width: usize) -> String {
         true => table,
         false => grid.stacked(width),
     }
-}
-
-fn list_remote(app: &App, remote: &str) -> Result<Status> {
-    let spec = session::spec(app, Some(remote))?;
-    let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: "" };
-    let jobs = app.block_on(async {
-        let mut open = session::open(app, spec, voice).await?;
-        let jobs = open.follow.jobs().await;
-        open.reporter.say(&Said::Finished { exit: 0 });
-        let jobs = jobs.on(open.follow.remote());
-        open.follow.close().await;
-        jobs
-    })?;
-    if app.global.json {
-        app.print_json(&jobs)?;
-        return Ok(0);
-    }
-    let mut grid = Grid::new(&[
-        ("job", Align::Left),
-        ("what", Align::Left),
-        ("since", Align::Left),
-        ("state", Align::Left),
-        ("size", Align::Right),
-    ]);
-    for job in jobs {
-        let safe = |text: &str| super::terminal::safe(text.as_bytes());
-        let since = i64::try_from(job.started_ms)
-            .ok()
-            .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-        let state = match &job.ended {
-            None if job.step.is_empty() => "running".to_owned(),
-            None => format!("at step {}", safe(&job.step)),
-            Some(outcome) => outcome_word(outcome).to_owned(),
-        };
-        grid.row([
-            safe(&job.job),
-            safe(&job.title),
-            since.map(|t| t.strftime("%Y-%m-%d %H:%M:%SZ").to_string()).unwrap_or_default(),
-            state,
-            bytes(job.bytes as f64),
-        ]);
-    }
-    if grid.is_empty() {
-        app.say("no jobs of yours are there");
-    }
-    app.print(&fitted(&grid, app.style().width));
-    Ok(0)
 }
 
 fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {
@@ -202,6 +150,13 @@ fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {
 
 pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     let record = folder.record()?;
+    let place = || {
+        let note = match record.note.as_str() {
+            "" => String::new(),
+            note => format!("  note        {}\n", super::terminal::safe(note.as_bytes())),
+        };
+        format!("{note}  run         {}\n", folder.path().display())
+    };
     if folder.path().join("profile.json").is_file() {
         let opened = super::report::saved(folder)?;
         let id = if app.global.json { "json" } else { "table" };
@@ -209,14 +164,14 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
             app.print(&report.text(&opened.subject(), &app.style()));
         }
         if !app.global.json {
-            app.print(&format!("  run         {}\n", folder.path().display()));
+            app.print(&place());
         }
         return Ok(0);
     }
     if let Some(comparison) = super::compare::kept(folder)? {
         super::compare::show(app, &comparison)?;
         if !app.global.json {
-            app.print(&format!("  run         {}\n", folder.path().display()));
+            app.print(&place());
         }
         return Ok(0);
     }
@@ -225,18 +180,31 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         return Ok(0);
     }
     app.print(&format!(
-        "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n  run         {}\n",
+        "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{}",
         record.id,
         record.title,
         record.remote,
         record.address,
         record.started,
         record.state.as_str(),
-        record.program_exit.map(|n| format!(", the program ended with status {n}")).unwrap_or_default(),
-        folder.path().display()
+        record
+            .program_exit
+            .map(|n| format!(", the program ended with status {n}"))
+            .unwrap_or_default(),
+        place(),
     ));
     if matches!(record.state, RunState::Running | RunState::Detached) {
         app.say(&format!("take it up with `rgpu runs attach {}`", record.id));
+    }
+    Ok(0)
+}
+
+fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
+    let mut record = folder.record()?;
+    text.clone_into(&mut record.note);
+    folder.save(&record)?;
+    if app.global.json {
+        app.print_json(&record)?;
     }
     Ok(0)
 }
@@ -291,20 +259,5 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     if app.global.json {
         app.print_json(&record)?;
     }
-    Ok(0)
-}
-
-fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> {
-    let removed = if args.dry_run { runs.ended_beyond(args.keep)? } else { runs.clean(args.keep)? };
-    let total: u64 = removed.iter().map(|l| l.bytes).sum();
-    if app.global.json {
-        app.print_json(&removed.iter().map(|l| &l.record.id).collect::<Vec<_>>())?;
-        return Ok(0);
-    }
-    let verb = if args.dry_run { "would remove" } else { "removed" };
-    for line in &removed {
-        app.print(&format!("{verb} {}  {}\n", line.record.id, bytes(line.bytes as f64)));
-    }
-    app.say(&format!("{verb} {} runs, {}", removed.len(), bytes(total as f64)));
     Ok(0)
 }

@@ -12,7 +12,7 @@ use rgpu_protocol::frame::Kind;
 use rgpu_protocol::message::{Had, JobLine};
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{
-    BLOB_BYTES, Event, EventBody, FromAgent, Hello, PROTOCOL, Probe, Stream, ToAgent,
+    BLOB_BYTES, Event, EventBody, FromAgent, Hello, PROTOCOL, Plan, Probe, Stream, ToAgent,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -57,6 +57,19 @@ pub enum JobMessage {
         /// The bytes.
         bytes: Vec<u8>,
     },
+}
+
+/// The user's jobs on a host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostJobs {
+    /// The jobs, newest first.
+    pub jobs: Vec<JobLine>,
+    /// The host's clock, Unix time in milliseconds: what the jobs' times are told against.
+    pub now_ms: u64,
+    /// Bytes that jobs and their inputs take there.
+    pub used_bytes: u64,
+    /// Bytes they may take.
+    pub quota_bytes: u64,
 }
 
 /// What comes from an agent, with the bytes that belong to it.
@@ -367,10 +380,24 @@ impl Session {
     ///
     /// # Errors
     /// The link, or an agent that refuses.
-    pub async fn jobs(&mut self) -> Result<Vec<JobLine>, RemoteError> {
+    pub async fn jobs(&mut self) -> Result<HostJobs, RemoteError> {
         let request = Request { name: "jobs", doing: "listing jobs", limit: limits::ANSWER };
         match self.ask(&ToAgent::Jobs {}, request).await? {
-            FromAgent::Jobs { jobs } => Ok(jobs),
+            FromAgent::Jobs { jobs, now_ms, used_bytes, quota_bytes } => {
+                Ok(HostJobs { jobs, now_ms, used_bytes, quota_bytes })
+            }
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// The plan of a job on this host.
+    ///
+    /// # Errors
+    /// The link, or `no_such_job`.
+    pub async fn plan(&mut self, job: &str) -> Result<Plan, RemoteError> {
+        let request = Request { name: "plan", doing: "asking for a plan", limit: limits::ANSWER };
+        match self.ask(&ToAgent::Plan { job: job.to_owned() }, request).await? {
+            FromAgent::Plan { plan } => Ok(*plan),
             other => Err(unasked(&other)),
         }
     }

@@ -185,6 +185,8 @@ impl RemoteError {
             Self::Silent { .. } => "no_answer",
             // Whoever made the plan asks the host again.
             Self::Refused { code, .. } if code == "facts_changed" => "facts_changed",
+            Self::Refused { code, .. } if code == "quota" => "quota",
+            Self::Refused { code, .. } if code == "disk_full" => "host_disk_full",
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",
@@ -240,6 +242,9 @@ impl RemoteError {
             Self::Refused { code, .. } if code == "facts_changed" => {
                 failure.hint(format!("run `rgpu doctor {remote} --fresh`"))
             }
+            Self::Refused { code, .. } if code == "quota" || code == "disk_full" => failure
+                .hint(format!("`rgpu runs list --remote {remote}` shows what lies and runs there"))
+                .hint(format!("`rgpu runs clean --remote {remote}` removes what has been brought home")),
             Self::GaveUp { .. } => {
                 because(failure, self).hint("the job goes on there: `rgpu runs attach latest`")
             }

@@ -310,6 +310,7 @@ pub(super) fn submission(files: &[(&str, &[u8])]) -> Submission {
         gpu: None,
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        origin: None,
         limits: Default::default(),
     };
     Submission { plan, blobs: Arc::new(blobs), secrets: BTreeMap::new() }

@@ -9,13 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu_protocol::message::{Had, JobLine};
+use rgpu_protocol::message::Had;
 use rgpu_protocol::probe::AgentFacts;
-use rgpu_protocol::{Event, EventBody, Hello, Probe, Stream};
+use rgpu_protocol::{Event, EventBody, Hello, Plan, Probe, Stream};
 use tokio::time::Instant;
 
 use super::upload::{Progress, Submission, Uploaded};
-use super::{ConnectOptions, Input, JobMessage, Remote, RemoteError, Session, Wanted, limits};
+use super::{
+    ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Session, Wanted, limits,
+};
 
 /// A remote, connected for as long as it takes.
 pub struct Follow {
@@ -118,9 +120,22 @@ impl Follow {
     ///
     /// # Errors
     /// As [`Session::jobs`], or the link stayed cut.
-    pub async fn jobs(&mut self) -> Result<Vec<JobLine>, RemoteError> {
+    pub async fn jobs(&mut self) -> Result<HostJobs, RemoteError> {
         loop {
             match self.linked().await?.jobs().await {
+                Err(error) if error.is_link() => self.lost(error),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The plan of a job on this host.
+    ///
+    /// # Errors
+    /// As [`Session::plan`], or the link stayed cut.
+    pub async fn plan(&mut self, job: &str) -> Result<Plan, RemoteError> {
+        loop {
+            match self.linked().await?.plan(job).await {
                 Err(error) if error.is_link() => self.lost(error),
                 answer => return answer,
             }

@@ -28,7 +28,7 @@ pub mod ssh;
 pub mod stream;
 pub mod upload;
 
-pub use client::{Input, JobMessage, Session, Streams};
+pub use client::{HostJobs, Input, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::Wanted;
 pub use fit::unfit;

@@ -125,6 +125,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
         gpu: request.gpu.clone(),
         env: request.env.iter().map(|(k, v)| (k.clone(), Word::text(v.as_str()))).collect(),
         secrets: request.secrets.keys().cloned().collect(),
+        origin: None,
         limits,
     };
     Draft { plan, files: program.files.clone(), expect: Expectations::default() }

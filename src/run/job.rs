@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use rgpu_protocol::message::Had;
+use rgpu_protocol::plan::Origin;
 use rgpu_protocol::{Event, EventBody, Outcome, RungRecord};
 use tokio::sync::mpsc;
 
@@ -93,6 +94,7 @@ pub(super) async fn submit(
     submission: &Submission,
     desk: &mut Desk<'_>,
 ) -> Result<()> {
+    let submission = &with_origin(submission, desk.record);
     let plan = &submission.plan;
     desk.reporter.say(&Said::Planned {
         job: &plan.job,
@@ -135,6 +137,23 @@ pub(super) async fn submit(
         }
     }
     Ok(())
+}
+
+/// The submission with the command that made it, for whoever takes the job up without the folder.
+fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
+    let mut submission = submission.clone();
+    submission.plan.origin = Some(Origin {
+        run: record.id.clone(),
+        started: record.started.clone(),
+        command: record.command.clone(),
+        title: record.title.clone(),
+        argv: record.argv.clone(),
+        mode: record.mode.clone(),
+        kernel: record.kernel.clone(),
+        labels: record.labels.clone(),
+        note: record.note.clone(),
+    });
+    submission
 }
 
 /// Takes up a job that is there, from what the run folder already has.

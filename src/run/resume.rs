@@ -98,6 +98,7 @@ mod tests {
             remote: String::new(),
             address: String::new(),
             labels: Default::default(),
+            note: String::new(),
             jobs: Vec::new(),
             state: RunState::Running,
             exit: None,

@@ -22,6 +22,20 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes a new file in one step with what `fill` puts into it; one that is there stays as it is.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], or any error of the file system; the temporary file is removed.
+pub fn write_new(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let folder = parent(path)?;
+    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    fill(file.as_file_mut())?;
+    set_default_mode(file.as_file())?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
 /// Writes a file that only its owner may read (secrets, the user's remotes).
 ///
 /// # Errors

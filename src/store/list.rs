@@ -124,16 +124,24 @@ impl Runs {
         Ok(self.list()?.into_iter().filter(ended).skip(keep).collect())
     }
 
-    /// Removes what [`Runs::ended_beyond`] names; returns what was removed.
+    /// Removes these runs.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn clean(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
-        let old = self.ended_beyond(keep)?;
-        for line in &old {
-            fs::remove_dir_all(&line.folder).map_err(io_error("remove", &line.folder))?;
+    pub fn remove(&self, lines: &[RunLine]) -> Result<(), StoreError> {
+        for line in lines {
+            match fs::remove_dir_all(&line.folder) {
+                // Another command was faster.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                other => other.map_err(io_error("remove", &line.folder))?,
+            }
         }
-        Ok(old)
+        Ok(())
+    }
+
+    /// How many runs there are.
+    pub fn count(&self) -> usize {
+        self.ids().map_or(0, |ids| ids.len())
     }
 
     /// By the time they began, which names given by hand say nothing of.
@@ -199,6 +207,7 @@ mod tests {
             remote: "local".into(),
             address: String::new(),
             labels: Default::default(),
+            note: String::new(),
             jobs: Vec::new(),
             state,
             exit: None,
@@ -239,7 +248,9 @@ mod tests {
         {
             run(dir.path(), id, state);
         }
-        let removed = Runs::new(dir.path()).clean(1).unwrap();
+        let runs = Runs::new(dir.path());
+        let removed = runs.ended_beyond(1).unwrap();
+        runs.remove(&removed).unwrap();
         assert_eq!(removed.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);
         assert!(dir.path().join("a").exists() && dir.path().join("ccc").exists());
     }

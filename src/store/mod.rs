@@ -13,6 +13,7 @@
 //! a file. Ids sort by time. Names that come from a host never reach this module unchecked:
 //! [`RunFolder::place`] maps an artifact's path into the folder or refuses it.
 
+pub mod archive;
 pub mod atomic;
 mod folder;
 mod list;

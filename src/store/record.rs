@@ -36,6 +36,9 @@ pub struct RunRecord {
     /// The user's labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The user's note.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
     /// The jobs on the host, one a plan.
     #[serde(default)]
     pub jobs: Vec<JobRecord>,

@@ -125,6 +125,7 @@ pub fn listings(
         gpu: None,
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        origin: None,
         limits: Limits::default(),
     };
     Some(Draft { plan, files, expect: Expectations::default() })

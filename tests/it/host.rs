@@ -129,6 +129,7 @@ pub(crate) fn submission(argv: &[&str], files: &[(&str, &[u8])], artifacts: &[&s
         gpu: None,
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        origin: None,
         limits: Default::default(),
     };
     Submission { plan, blobs: Arc::new(blobs), secrets: BTreeMap::new() }

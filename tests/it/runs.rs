@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::laptop::{Laptop, status};
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status, wait_for};
 
 #[test]
 fn runs_are_listed_shown_and_cleaned() {
@@ -77,5 +78,146 @@ fn a_folder_that_cannot_be_written_is_our_own_disks_failure() {
         assert_eq!(status(&laptop.run("exec -- true")), 125);
     }
     insta::assert_snapshot!(laptop.show("profile --kernel vecadd --json"));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_list_that_is_cut_says_so_and_notes_stay_with_their_runs() {
+    let laptop = Laptop::new();
+    for (id, note) in [("one", ""), ("two", "the good one"), ("three", "")] {
+        let line = format!("exec --run-id {id} --note '{note}' -- true");
+        assert_eq!(status(&laptop.run(&line)), 0);
+    }
+    let mut story = String::new();
+    for line in [
+        "runs list --count 2",
+        "runs note one 'kept for the paper'",
+        "runs show one",
+        "runs note two ''",
+        "runs clean --keep 1",
+        "runs list",
+        "runs clean --keep 1 --all",
+    ] {
+        story += &laptop.show(line);
+    }
+    let story = regex::Regex::new(" {2,}").unwrap().replace_all(&story, "  ");
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn the_setting_keep_prunes_ended_runs_without_a_note() {
+    let laptop = Laptop::new();
+    laptop.write("rgpu.toml", "keep = 1\n");
+    laptop.run("exec --run-id noted --note stays -- true");
+    for id in ["one", "two", "three"] {
+        assert_eq!(status(&laptop.run(&format!("exec --run-id {id} -- true"))), 0);
+    }
+    let runs = laptop.project("artifacts/runs");
+    for (id, there) in [("noted", true), ("one", false), ("two", false), ("three", true)] {
+        assert_eq!(runs.join(id).exists(), there, "{id}");
+    }
+    // A project's own file may not prune what lies elsewhere.
+    laptop.write("rgpu.toml", "keep = 1\nruns_dir = \"../elsewhere\"\n");
+    for id in ["one", "two", "three"] {
+        laptop.run(&format!("exec --run-id {id} -- true"));
+    }
+    assert!(laptop.path("elsewhere/one").exists());
+}
+
+#[test]
+fn a_run_is_exported_whole_or_without_what_must_not_leave_the_house() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let made = laptop.run("profile --kernel vecadd --mode ncu --remote h200 --run-id mine --json");
+    assert_eq!(status(&made), 0, "{}", laptop.shown("", &made));
+    let story = laptop.show("runs export mine") + &laptop.show("runs export mine");
+    let story = story + &laptop.show("runs export mine --redact --out pass-on.tar.zst");
+    let size = regex::Regex::new(r"[0-9.]+ [kM]?B\b").unwrap();
+    insta::assert_snapshot!(size.replace_all(&story, "[SIZE]"));
+    let whole = unpacked(&laptop.project("mine.tar.zst"));
+    for file in ["run.json", "profile.json", "events.jsonl", "raw/report.ncu-rep", "commands.sh"] {
+        assert!(whole.iter().any(|(name, _)| name == &format!("mine/{file}")), "{file}");
+    }
+    let home = laptop.path("").display().to_string();
+    let redacted = unpacked(&laptop.project("pass-on.tar.zst"));
+    assert!(redacted.iter().any(|(name, _)| name == "mine/report.html"));
+    for (name, bytes) in redacted {
+        assert!(!String::from_utf8_lossy(&bytes).contains(&home), "{name} names a folder");
+        assert!(!name.contains("raw/") && !name.contains("log/"), "{name}");
+    }
+    laptop.run("exec --run-id plain -- true");
+    insta::assert_snapshot!(laptop.show("runs export plain --redact"));
+}
+
+/// The files of an archive.
+fn unpacked(path: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    use std::io::Read;
+    let packed = zstd::stream::Decoder::new(fs::File::open(path).unwrap()).unwrap();
+    let mut archive = tar::Archive::new(packed);
+    let entries = archive.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).unwrap();
+        (entry.path().unwrap().display().to_string(), bytes)
+    });
+    entries.collect()
+}
+
+#[test]
+fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.run("exec --remote h200 --run-id home -- echo hello");
+    laptop.run("exec --remote h200 --run-id away --detach -- true");
+    let running = laptop.start("exec --remote h200 --run-id busy -- sh -c 'echo up; sleep 1000'");
+    let log = laptop.project("artifacts/runs/busy/log/exec.stdout");
+    wait_for("a job that runs", || fs::metadata(&log).ok().filter(|m| m.len() > 0));
+    let list = laptop.show("runs list --remote h200");
+    for row in ["away.1 exec true done", "busy.1 exec sh at step exec", "home.1 exec echo done"] {
+        let row: Vec<&str> = row.split(' ').collect();
+        let has = |line: &str| row.iter().all(|word| line.contains(word));
+        assert!(list.lines().any(has), "{row:?}:\n{list}");
+    }
+    assert!(list.contains("of 21.5 GB there") || list.contains("of 21 GB there"), "{list}");
+    let story = laptop.show("runs clean --remote h200 --dry-run")
+        + &laptop.show("runs clean --remote h200")
+        + &laptop.show("runs clean --remote h200 --all");
+    let size = regex::Regex::new(r"[0-9.]+ [kM]?B\b").unwrap();
+    insta::assert_snapshot!(size.replace_all(&story, "[SIZE]"));
+    let left = laptop.run("runs list --remote h200 --json");
+    let left: serde_json::Value = serde_json::from_slice(&left.stdout).unwrap();
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["job"]), (1, &"busy.1".into()));
+    assert_eq!(status(&laptop.run("runs cancel busy")), 0);
+    running.wait_with_output().unwrap();
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_job_is_taken_up_by_a_laptop_that_never_had_its_folder() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    laptop.run("exec --remote h200 --run-id gone --detach --note n -- sh -c 'echo out; exit 7'");
+    host.mischief("ncu gate\n");
+    let profile = "profile --kernel vecadd --mode ncu --remote h200 --run-id far --detach";
+    assert_eq!(status(&laptop.run(profile)), 0);
+    host.wait_for_gate("ncu");
+    host.open_gate("ncu");
+    fs::remove_dir_all(laptop.project("artifacts")).unwrap();
+    insta::assert_snapshot!(
+        laptop.show("runs attach --remote h200 gone.1")
+            + &laptop.show("runs attach --remote h200 nowhere.1 --yes")
+            + &laptop.show("runs attach --remote h200")
+    );
+    assert!(!laptop.project("artifacts/runs/gone").exists());
+    let output = laptop.run("runs attach --remote h200 gone.1 --yes");
+    assert_eq!((status(&output), &*output.stdout), (7, &b"out\n"[..]));
+    assert_eq!(laptop.latest_json("run.json")["note"], "n");
+    let output = laptop.run("runs attach --remote h200 far.1 --yes --json");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("", &output));
+    let profile: rgpu::model::Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "ncu.asked");
+    // Ended, it is shown, not run again.
+    let again = laptop.run("runs attach --remote h200 far.1 --json");
+    assert_eq!(again.stdout, output.stdout);
     laptop.wait_until_quiet();
 }

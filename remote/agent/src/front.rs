@@ -172,8 +172,15 @@ impl Front {
                 }
             }
             ToAgent::Jobs {} => {
-                let jobs = self.service.jobs();
-                self.out.send(&FromAgent::Jobs { jobs })?;
+                let answer = self.service.listing();
+                self.out.send(&answer)?;
+            }
+            ToAgent::Plan { job } => {
+                let answer = match self.service.plan(&job) {
+                    Ok(plan) => FromAgent::Plan { plan: Box::new(plan) },
+                    Err(refusal) => refusal.into(),
+                };
+                self.out.send(&answer)?;
             }
             ToAgent::Forget { job } => {
                 let answer = match self.service.forget(&job) {

@@ -22,22 +22,99 @@ const FRESH: Duration = Duration::from_secs(3600);
 /// How often a sweep is worth its walk.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// Sweeps if nobody did for a while.
-pub(crate) fn sweep_now_and_then(root: &Path) {
-    let named = std::env::var(QUOTA_VARIABLE).ok().and_then(|q| q.parse().ok());
-    let quota = named.unwrap_or(QUOTA_BYTES);
-    let stamp = root.join("swept");
-    if age(&stamp).is_some_and(|age| age < SWEEP_EVERY) {
-        return;
+/// There is no room for a plan, although all that may be removed was.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "your jobs and their inputs take {used} of the {quota} bytes that you may use on this host, \
+     the plan would add {wanted}, and what is left runs or was used within the hour"
+)]
+pub(crate) struct OverQuota {
+    /// Bytes in use.
+    used: u64,
+    /// Bytes allowed.
+    quota: u64,
+    /// Bytes the plan needs.
+    wanted: u64,
+}
+
+/// What is known without a walk: `<root>/swept` holds the time of the last sweep and the bytes that
+/// were in use after it, and those of the jobs that have ended since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    swept_ms: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    fn read(root: &Path) -> Self {
+        let text = fs::read_to_string(root.join("swept")).unwrap_or_default();
+        let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+        let mut next = || numbers.next().unwrap_or(0);
+        Self { swept_ms: next(), bytes: next() }
     }
-    // Written first, so that connections do not sweep at the same time.
-    if fs::write(&stamp, "").is_ok() {
-        sweep(root, quota);
+
+    /// A tally that cannot be kept costs one more sweep.
+    fn write(self, root: &Path) -> bool {
+        fs::write(root.join("swept"), format!("{} {}\n", self.swept_ms, self.bytes)).is_ok()
+    }
+
+    /// Whether a sweep is due; after a clock that was set back, too.
+    fn is_old(self) -> bool {
+        let every = u64::try_from(SWEEP_EVERY.as_millis()).unwrap_or(u64::MAX);
+        now_ms().checked_sub(self.swept_ms).is_none_or(|age| age >= every)
     }
 }
 
-/// Removes what is too old or too much.
-fn sweep(root: &Path, quota: u64) {
+/// Bytes that a user may take on this host.
+pub(crate) fn limit() -> u64 {
+    std::env::var(QUOTA_VARIABLE).ok().and_then(|q| q.parse().ok()).unwrap_or(QUOTA_BYTES)
+}
+
+/// Sweeps if nobody did for a while.
+pub(crate) fn sweep_now_and_then(root: &Path) {
+    if Tally::read(root).is_old() {
+        sweep(root, limit());
+    }
+}
+
+/// Adds an ended job to what is in use, and sweeps where that is too much.
+pub(crate) fn job_ended(root: &Path, job: &Path) {
+    let mut tally = Tally::read(root);
+    tally.bytes = tally.bytes.saturating_add(tree_bytes(job));
+    if tally.bytes > limit() || tally.is_old() || !tally.write(root) {
+        sweep(root, limit());
+    }
+}
+
+/// Makes sure that `wanted` more bytes may be taken.
+///
+/// # Errors
+/// When they may not, although everything was removed that may be.
+pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), OverQuota> {
+    let quota = limit();
+    if Tally::read(root).bytes.saturating_add(wanted) <= quota {
+        return Ok(());
+    }
+    let used = sweep(root, quota.saturating_sub(wanted));
+    if used.saturating_add(wanted) <= quota {
+        return Ok(());
+    }
+    Err(OverQuota { used, quota, wanted })
+}
+
+/// Removes what is too old, and what is over `quota`; the bytes in use afterwards.
+fn sweep(root: &Path, quota: u64) -> u64 {
+    // Written first, so that connections do not sweep at the same time.
+    let mut tally = Tally { swept_ms: now_ms(), ..Tally::read(root) };
+    if !tally.write(root) {
+        return tally.bytes;
+    }
+    tally.bytes = remove_surplus(root, quota);
+    tally.write(root);
+    tally.bytes
+}
+
+fn remove_surplus(root: &Path, quota: u64) -> u64 {
     remove_abandoned(root);
     let mut ended = ended_jobs(root);
     ended.sort_by_key(|job| job.ended_ms);
@@ -51,7 +128,7 @@ fn sweep(root: &Path, quota: u64) {
     let mut total = tree_bytes(root);
     for job in ended {
         if total <= quota {
-            return;
+            return total;
         }
         if job.folder.remove().is_ok() {
             total = total.saturating_sub(job.bytes);
@@ -60,12 +137,13 @@ fn sweep(root: &Path, quota: u64) {
     blobs.sort();
     for (_, bytes, path) in blobs {
         if total <= quota {
-            return;
+            return total;
         }
         if fs::remove_file(path).is_ok() {
             total = total.saturating_sub(bytes);
         }
     }
+    total
 }
 
 struct EndedJob {

@@ -217,6 +217,20 @@ impl Service {
         listing::list(&self.roots)
     }
 
+    /// The jobs with the room that they take, by the host's clock.
+    pub fn listing(&self) -> FromAgent {
+        listing::answer(&self.roots)
+    }
+
+    /// A job's plan.
+    ///
+    /// # Errors
+    /// There is no such job, or its files cannot be read.
+    pub fn plan(&self, job: &str) -> Result<Plan, Refusal> {
+        let plan = self.find("attach", job)?.plan();
+        plan.map_err(|e| Refusal::new("attach", e.code(), e.to_string()))
+    }
+
     /// One job's line.
     ///
     /// # Errors

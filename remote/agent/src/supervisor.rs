@@ -117,10 +117,11 @@ pub fn run(folder: PathBuf) -> Result<(), HostFault> {
         Ok(Err(halt)) => halt.outcome(),
         Err(panic) => Outcome::HostError { code: "agent_bug".into(), text: words_of(&*panic) },
     };
+    let own = supervisor.folder.path().to_owned();
     supervisor.end(outcome)?;
     drop(lock);
     // Here nobody waits for it.
-    quota::sweep_now_and_then(&root);
+    quota::job_ended(&root, &own);
     Ok(())
 }
 

@@ -119,6 +119,11 @@ pub enum ToAgent {
     },
     /// List the jobs of this user on this host.
     Jobs {},
+    /// Send a job's plan, for a client that did not make it.
+    Plan {
+        /// The job.
+        job: String,
+    },
     /// Remove an ended job's folder.
     Forget {
         /// The job.
@@ -212,6 +217,20 @@ pub enum FromAgent {
     Jobs {
         /// The jobs, newest first.
         jobs: Vec<JobLine>,
+        /// Unix time in milliseconds by the host's clock, which dates the jobs.
+        #[serde(default)]
+        now_ms: u64,
+        /// Bytes that this user's jobs and blobs take there.
+        #[serde(default)]
+        used_bytes: u64,
+        /// Bytes they may take.
+        #[serde(default)]
+        quota_bytes: u64,
+    },
+    /// Answer to [`ToAgent::Plan`].
+    Plan {
+        /// The plan; it holds no secret's value.
+        plan: Box<Plan>,
     },
     /// A request that could not be met. The conversation goes on.
     Refused {
@@ -247,6 +266,12 @@ pub struct JobLine {
     /// The terminal event, once there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<crate::Outcome>,
+    /// When that was, Unix time in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// Place in the queue for a GPU, while it waits there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<u32>,
     /// The step it is at.
     #[serde(default)]
     pub step: String,

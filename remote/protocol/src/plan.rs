@@ -39,6 +39,34 @@ pub struct Plan {
     /// Time and size limits of the whole job.
     #[serde(default)]
     pub limits: Limits,
+    /// The command that made it: the agent keeps it for a client that takes the job up without the
+    /// run's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// The command that a plan was made by, as the run's record has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Origin {
+    /// The run's id.
+    pub run: String,
+    /// RFC 3339, UTC, by the client's clock.
+    pub started: String,
+    /// `profile`, `exec` …
+    pub command: String,
+    /// What lists of runs say: "profile vecadd (ncu)".
+    pub title: String,
+    /// The command line as typed, secrets removed.
+    pub argv: Vec<String>,
+    /// `ncu`, `nsys` …; empty for commands without modes.
+    pub mode: String,
+    /// The kernel's or program's name.
+    pub kernel: String,
+    /// The user's labels.
+    pub labels: BTreeMap<String, String>,
+    /// The user's note.
+    pub note: String,
 }
 
 /// A file of the bundle.

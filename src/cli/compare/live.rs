@@ -59,6 +59,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         remote: spec.name.clone(),
         address: spec.url.clone(),
         labels: Default::default(),
+        note: String::new(),
         jobs: Vec::new(),
         state: RunState::Running,
         exit: None,

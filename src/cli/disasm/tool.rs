@@ -100,6 +100,7 @@ fn ask(
         remote: spec.name.clone(),
         address: spec.url.clone(),
         labels: BTreeMap::new(),
+        note: String::new(),
         jobs: Vec::new(),
         state: RunState::Running,
         exit: None,

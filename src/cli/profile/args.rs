@@ -287,6 +287,10 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub label: Vec<(String, String)>,
 
+    /// A note to keep with the run; a run with one is never pruned
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+
     /// The lowest rung that counts as success, e.g. ncu.basic
     #[arg(long, value_name = "RUNG", value_parser = clap::builder::PossibleValuesParser::new(crate::run::rungs()))]
     pub at_least: Option<String>,

@@ -166,6 +166,7 @@ impl DslBuild {
                 gpu: None,
                 env: BTreeMap::new(),
                 secrets: Vec::new(),
+                origin: None,
                 limits,
             },
             files,

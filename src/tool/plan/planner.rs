@@ -136,6 +136,7 @@ impl<'a> Planner<'a> {
             gpu,
             env: request.env.iter().map(|(k, v)| (k.clone(), Word::text(v.as_str()))).collect(),
             secrets: request.secrets.clone(),
+            origin: None,
             limits: Limits {
                 queue_s: request.queue_s,
                 log_bytes: request.log_bytes,

@@ -1,5 +1,6 @@
 //! Starting a job: its folder, then its supervisor.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -8,10 +9,11 @@ use std::process::{Command, Stdio};
 
 use rgpu_protocol::{Digest, Plan};
 
-use crate::blob::Blobs;
+use crate::blob::{Blobs, piece_sizes};
 use crate::control;
 use crate::fault::{Doing, HostFault};
 use crate::job::{CreateError, JobFolder, NewJob, SOCKET, missing_blobs};
+use crate::quota;
 use crate::setup::Setup;
 
 /// What became of a plan.
@@ -40,6 +42,7 @@ pub(crate) fn launch(
     setup: &Setup,
 ) -> Result<Launched, (&'static str, String)> {
     let missing = missing_blobs(plan, blobs);
+    quota::room_for(root, bytes_of(plan, &missing)).map_err(|e| ("quota", e.to_string()))?;
     if !missing.is_empty() {
         return Ok(Launched::Missing(missing));
     }
@@ -60,6 +63,20 @@ pub(crate) fn launch(
             Err(host(e))
         }
     }
+}
+
+/// Bytes that a plan takes before its first step: the blobs that are to come, and its inputs, which
+/// are copied out of blobs.
+fn bytes_of(plan: &Plan, missing: &[Digest]) -> u64 {
+    let missing: BTreeSet<&Digest> = missing.iter().collect();
+    let mut bytes = 0;
+    for file in &plan.files {
+        bytes += file.size;
+        let pieces = file.blobs.iter().zip(piece_sizes(file.size, file.blobs.len()));
+        bytes +=
+            pieces.filter(|(blob, _)| missing.contains(blob)).map(|(_, size)| size).sum::<u64>();
+    }
+    bytes
 }
 
 /// Starts the supervisor's process: it gets the socket and the lock, and leaves our session.

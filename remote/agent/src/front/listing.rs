@@ -1,12 +1,12 @@
 //! Listing and forgetting jobs.
 
-use rgpu_protocol::EventBody;
 use rgpu_protocol::message::JobLine;
+use rgpu_protocol::{EventBody, FromAgent};
 
 use crate::fault::HostFault;
 use crate::job::JobFolder;
-use crate::journal::JournalReader;
-use crate::quota::tree_bytes;
+use crate::journal::{JournalReader, now_ms};
+use crate::quota;
 use crate::root::Roots;
 use crate::service::Refusal;
 use crate::settle::{State, last_events, settle};
@@ -16,37 +16,53 @@ const MOST_JOBS: usize = 1000;
 
 /// The jobs of this user on this host, newest first.
 pub(crate) fn list(roots: &Roots) -> Vec<JobLine> {
-    let mut lines: Vec<JobLine> =
+    let mut jobs: Vec<JobLine> =
         roots.all().flat_map(JobFolder::all).filter_map(|folder| line(&folder)).collect();
-    lines.sort_by(|a, b| b.started_ms.cmp(&a.started_ms).then_with(|| b.job.cmp(&a.job)));
-    lines.truncate(MOST_JOBS);
-    lines
+    jobs.sort_by(|a, b| b.started_ms.cmp(&a.started_ms).then_with(|| b.job.cmp(&a.job)));
+    jobs.truncate(MOST_JOBS);
+    jobs
+}
+
+/// The jobs, and the room that they take.
+pub(crate) fn answer(roots: &Roots) -> FromAgent {
+    FromAgent::Jobs {
+        jobs: list(roots),
+        now_ms: now_ms(),
+        used_bytes: roots.all().map(quota::tree_bytes).sum(),
+        quota_bytes: quota::limit(),
+    }
 }
 
 /// A job's line; `None`: its files cannot be read.
 pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
     let title = folder.plan().ok()?.title;
-    let ended = match settle(folder).ok()? {
-        State::Ended { outcome, .. } => Some(outcome),
-        State::Running | State::Dead => None,
+    let (ended, ended_ms) = match settle(folder).ok()? {
+        State::Ended { outcome, at_ms } => (Some(outcome), Some(at_ms)),
+        State::Running | State::Dead => (None, None),
     };
     let mut reader = JournalReader::open(&folder.events_path()).ok()?;
     let first = reader.read_new().ok()?.into_iter().next();
-    let step =
-        last_events(&folder.events_path()).ok()?.into_iter().rev().find_map(|e| match e.body {
-            EventBody::StepStarted { step, .. }
-            | EventBody::RungStarted { step, .. }
-            | EventBody::Output { step, .. }
-            | EventBody::StepEnded { step, .. } => Some(step),
-            _ => None,
-        });
+    let last = last_events(&folder.events_path()).ok()?;
+    let queued = match last.last().map(|e| &e.body) {
+        Some(EventBody::Queued { place, .. }) => Some(*place),
+        _ => None,
+    };
+    let step = last.into_iter().rev().find_map(|e| match e.body {
+        EventBody::StepStarted { step, .. }
+        | EventBody::RungStarted { step, .. }
+        | EventBody::Output { step, .. }
+        | EventBody::StepEnded { step, .. } => Some(step),
+        _ => None,
+    });
     Some(JobLine {
         job: folder.id().to_owned(),
         title,
         started_ms: first.map_or(0, |e| e.at_ms),
         ended,
+        ended_ms,
+        queued,
         step: step.unwrap_or_default(),
-        bytes: tree_bytes(folder.path()),
+        bytes: quota::tree_bytes(folder.path()),
     })
 }
 

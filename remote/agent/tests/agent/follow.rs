@@ -204,7 +204,7 @@ fn jobs_are_listed_and_forgotten() {
     client.until_output(&mut story, "main", "up");
     let mut other = host.connect();
     other.send(&ToAgent::Jobs {});
-    let FromAgent::Jobs { jobs } = other.next() else { panic!("jobs") };
+    let FromAgent::Jobs { jobs, .. } = other.next() else { panic!("jobs") };
     let lines: Vec<_> = jobs.iter().map(|j| (j.job.as_str(), j.ended.clone())).collect();
     assert_eq!(lines, [("new", None), ("old", Some(Outcome::Done))]);
     assert_eq!(jobs[0].step, "main");

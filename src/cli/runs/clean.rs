@@ -1,0 +1,84 @@
+//! `rgpu runs clean`, and what the setting `keep` does by itself.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::super::app::{App, Status};
+use crate::config::Origin;
+use crate::error::Result;
+use crate::report::bytes;
+use crate::store::Runs;
+
+/// `runs clean`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct CleanArgs {
+    /// Keep this many of the newest
+    #[arg(long, default_value_t = 20, conflicts_with = "remote")]
+    pub keep: usize,
+
+    /// Remove jobs of this remote: those that ended and whose run is here, brought home
+    #[arg(long, short, value_name = "REMOTE")]
+    pub remote: Option<String>,
+
+    /// Remove runs with a note too; with --remote every ended job, brought home or not
+    #[arg(long)]
+    pub all: bool,
+
+    /// Say what would be removed; remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Removes ended runs but the newest.
+pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> {
+    let (old, noted): (Vec<_>, Vec<_>) = runs
+        .ended_beyond(args.keep)?
+        .into_iter()
+        .partition(|line| args.all || line.record.note.is_empty());
+    if !args.dry_run {
+        runs.remove(&old)?;
+    }
+    let total: u64 = old.iter().map(|l| l.bytes).sum();
+    if app.global.json {
+        app.print_json(&old.iter().map(|l| &l.record.id).collect::<Vec<_>>())?;
+        return Ok(0);
+    }
+    let verb = if args.dry_run { "would remove" } else { "removed" };
+    for line in &old {
+        app.print(&format!("{verb} {}  {}\n", line.record.id, bytes(line.bytes as f64)));
+    }
+    app.say(&format!("{verb} {} runs, {}", old.len(), bytes(total as f64)));
+    if !noted.is_empty() {
+        app.say(&format!("{} with a note stay; `--all` removes them too", noted.len()));
+    }
+    Ok(0)
+}
+
+/// Removes the oldest ended runs without a note beyond the setting `keep`, where it is set. A
+/// command that has done its work does not fail for it.
+pub(in crate::cli) fn prune(app: &App) {
+    let Some(keep) = app.config.keep.value else { return };
+    // A project that was cloned from somewhere may clean up its own folder, no other.
+    let theirs = matches!(&app.config.keep.origin, Origin::File(f) if *f != app.config.user_file);
+    if theirs && !inside(&app.config.runs_dir.value, &app.config.project) {
+        return;
+    }
+    let runs = Runs::new(&app.config.runs_dir.value);
+    if runs.count() <= keep {
+        return;
+    }
+    let pruned = runs.ended_beyond(keep).and_then(|mut old| {
+        old.retain(|line| line.record.note.is_empty());
+        runs.remove(&old)
+    });
+    if let Err(error) = pruned {
+        app.say(&format!("warning: old runs cannot be removed (`keep = {keep}`): {error}"));
+    }
+}
+
+/// Whether `path` lies below `folder`, links followed.
+fn inside(path: &Path, folder: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(path).zip(real(folder)).is_some_and(|(path, folder)| path.starts_with(folder))
+}

@@ -1,0 +1,135 @@
+//! `rgpu runs export`: a run in one archive, whole or without what must not leave the house.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::super::app::{App, Status};
+use super::super::report;
+use crate::error::{Exit, Failure, Result};
+use crate::report::bytes;
+use crate::store::archive::Archive;
+use crate::store::{RunFolder, RunState, atomic};
+
+/// `runs export`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ExportArgs {
+    /// The run
+    pub run: String,
+
+    /// The archive [default: <run>.tar.zst in the current folder]; one that is there is not touched
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Only profile and reports, without what says where and by whom they were made: host, user,
+    /// paths, command lines, environment, source text
+    #[arg(long)]
+    pub redact: bool,
+}
+
+/// A file of the archive that is made here.
+struct Document {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// Writes a run into an archive.
+pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result<Status> {
+    let record = folder.record()?;
+    if matches!(record.state, RunState::Running | RunState::Detached) {
+        app.say(&format!(
+            "warning: `{}` has not ended: `rgpu runs attach {}` brings the rest",
+            record.id, record.id
+        ));
+    }
+    let documents = if args.redact { Some(redacted(folder)?) } else { None };
+    let word = if args.redact { "-redacted" } else { "" };
+    let path = args.out.clone().unwrap_or_else(|| format!("{}{word}.tar.zst", record.id).into());
+    let path = app.cwd.join(path);
+    let now_s = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
+    let fill = |file: &mut File| -> io::Result<()> {
+        let mut archive = Archive::new(file)?;
+        match &documents {
+            None => archive.folder(&record.id, folder.path())?,
+            Some(documents) => {
+                for Document { name, bytes } in documents {
+                    archive.document(&format!("{}/{name}", record.id), bytes, now_s)?;
+                }
+            }
+        }
+        archive.finish()
+    };
+    atomic::write_new(&path, fill).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => Failure::new(
+            Exit::Usage,
+            "out_exists",
+            format!("`{}` is there already", path.display()),
+        )
+        .hint("name another file with `--out`"),
+        _ => Failure::new(Exit::Disk, "disk", "cannot write the archive")
+            .file(path.display())
+            .cause(e),
+    })?;
+    let size = std::fs::metadata(&path).map_or(0, |m| m.len());
+    if app.global.json {
+        app.print_json(&serde_json::json!({
+            "run": record.id, "file": path, "bytes": size, "redacted": args.redact,
+        }))?;
+        return Ok(0);
+    }
+    app.print(&format!("{}\n", path.display()));
+    app.say(&match documents {
+        None => format!(
+            "{}; it says where and by whom it was made (see `--redact`)",
+            bytes(size as f64)
+        ),
+        Some(documents) => format!(
+            "{}, {} files; logs, the tools' own reports, compiled code and settings are left out",
+            bytes(size as f64),
+            documents.len()
+        ),
+    });
+    Ok(0)
+}
+
+/// Profile and reports, made anew from what is left after redaction.
+fn redacted(folder: &RunFolder) -> Result<Vec<Document>> {
+    if !folder.path().join("profile.json").is_file() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no_profile",
+            "this run has no profile: what a program printed cannot be redacted",
+        )
+        .hint("leave `--redact` out to export it as it is"));
+    }
+    let mut opened = report::saved(folder)?;
+    crate::redact::redact(&mut opened.profile, &mut opened.beside)
+        .map_err(|e| Failure::new(Exit::Bug, "redact", "the run cannot be redacted").because(&e))?;
+    let mut documents = vec![json("profile.json", &opened.profile)?];
+    if let Some(hotspots) = &opened.beside.hotspots {
+        documents.push(json("hotspots.json", hotspots)?);
+    }
+    if let Some(trace) = &opened.beside.trace {
+        documents.push(json("trace.json", trace)?);
+    }
+    for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
+        let rendered = (report.render)(&opened.subject(), &crate::report::Style::default());
+        documents.extend(
+            rendered.into_iter().map(|d| Document { name: d.name.to_owned(), bytes: d.bytes }),
+        );
+    }
+    let regions = crate::report::regions::files(&opened.profile).into_iter();
+    documents.extend(regions.map(|f| Document { name: f.path, bytes: f.text.into_bytes() }));
+    Ok(documents)
+}
+
+fn json(name: &str, document: &impl Serialize) -> Result<Document> {
+    let mut bytes = serde_json::to_vec_pretty(document).map_err(|e| {
+        Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e)
+    })?;
+    bytes.push(b'\n');
+    Ok(Document { name: name.to_owned(), bytes })
+}

@@ -1,0 +1,292 @@
+//! `rgpu runs … --remote`: the jobs that lie on a host.
+//!
+//! A host's cache is shared by all machines of a user. So a job is removed only when its run is
+//! here and has brought everything home, unless the user wants all of them gone.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal, Write};
+use std::time::Duration;
+
+use rgpu_protocol::message::JobLine;
+use rgpu_protocol::plan::Origin;
+
+use super::super::app::{App, Status};
+use super::super::progress::Live;
+use super::super::session::{self, Voice};
+use super::super::terminal::safe;
+use super::clean::CleanArgs;
+use super::{AttachArgs, fitted, outcome_word};
+use crate::error::{Exit, Failure, Result};
+use crate::remote::{Follow, HostJobs, OnRemote};
+use crate::report::{Align, Grid, bytes};
+use crate::run::{Reporter, Said};
+use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
+
+/// Does something over a connection to `remote`.
+fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Result<T>) -> Result<T> {
+    let spec = session::spec(app, Some(remote))?;
+    let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: "" };
+    app.block_on(async {
+        let mut open = session::open(app, spec, voice).await?;
+        let done = work(&mut open.follow).await;
+        open.reporter.say(&Said::Finished { exit: 0 });
+        open.follow.close().await;
+        done
+    })
+}
+
+/// Lists the newest `count` jobs of a host.
+pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result<Status> {
+    let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } =
+        over(app, remote, async |follow| follow.jobs().await.on(follow.remote()))?;
+    let all = jobs.len();
+    // What still runs is never left out.
+    let mut shown = 0;
+    jobs.retain(|job| {
+        shown += 1;
+        shown <= count || job.ended.is_none()
+    });
+    if all > jobs.len() {
+        app.say(&format!("the newest {} of {all} jobs; `--count {all}` shows all", jobs.len()));
+    }
+    if app.global.json {
+        app.print_json(&jobs)?;
+        return Ok(0);
+    }
+    let home = brought_home(runs)?;
+    let mut grid = Grid::new(&[
+        ("job", Align::Left),
+        ("what", Align::Left),
+        ("state", Align::Left),
+        ("since", Align::Right),
+        ("home", Align::Left),
+        ("size", Align::Right),
+    ]);
+    for job in &jobs {
+        let since = job.ended_ms.unwrap_or(job.started_ms);
+        grid.row([
+            safe(job.job.as_bytes()),
+            safe(job.title.as_bytes()),
+            state(job),
+            // Two readings of one clock: ours may be apart from it.
+            now_ms.checked_sub(since).map(age).unwrap_or_default(),
+            if home.contains(&job.job) { "yes" } else { "no" }.to_owned(),
+            bytes(job.bytes as f64),
+        ]);
+    }
+    if jobs.is_empty() {
+        app.say("no jobs of yours are there");
+    }
+    app.print(&fitted(&grid, app.style().width));
+    if quota_bytes > 0 && !jobs.is_empty() {
+        app.say(&format!(
+            "jobs and their inputs take {} of {} there; `home`: whether all of it is here",
+            bytes(used_bytes as f64),
+            bytes(quota_bytes as f64)
+        ));
+    }
+    Ok(0)
+}
+
+fn state(job: &JobLine) -> String {
+    match (&job.ended, job.queued) {
+        (Some(outcome), _) => outcome_word(outcome).to_owned(),
+        (None, Some(place)) => format!("waits for a GPU, place {place}"),
+        (None, None) if job.step.is_empty() => "running".to_owned(),
+        (None, None) => format!("at step {}", safe(job.step.as_bytes())),
+    }
+}
+
+/// `40 s`, `12 min`, `3 h`, `2 days`.
+fn age(ms: u64) -> String {
+    match Duration::from_millis(ms).as_secs() {
+        s @ 0..=99 => format!("{s} s"),
+        s @ 100..=5999 => format!("{} min", s / 60),
+        s @ 6000..=172_799 => format!("{} h", s / 3600),
+        s => format!("{} days", s / 86400),
+    }
+}
+
+/// Jobs whose run is here and has ended: everything of them was brought.
+fn brought_home(runs: &Runs) -> Result<BTreeSet<String>> {
+    let ended =
+        |record: &RunRecord| !matches!(record.state, RunState::Running | RunState::Detached);
+    let records = runs.list()?.into_iter().map(|line| line.record).filter(ended);
+    let jobs = records.flat_map(|record| record.jobs);
+    Ok(jobs.filter(|job| job.outcome.is_some()).map(|job| job.job).collect())
+}
+
+/// Removes ended jobs of a host.
+pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> Result<Status> {
+    let home = brought_home(runs)?;
+    let (removed, left) = over(app, remote, async |follow| {
+        let jobs = follow.jobs().await.on(follow.remote())?.jobs;
+        let ended = jobs.into_iter().filter(|job| job.ended.is_some());
+        let (old, left): (Vec<_>, Vec<_>) =
+            ended.partition(|job| args.all || home.contains(&job.job));
+        for job in old.iter().filter(|_| !args.dry_run) {
+            match follow.forget(&job.job).await {
+                // Another laptop was faster.
+                Err(crate::remote::RemoteError::Refused { code, .. }) if code == "no_such_job" => {}
+                answer => answer.on(follow.remote())?,
+            }
+        }
+        Ok((old, left))
+    })?;
+    if app.global.json {
+        app.print_json(&removed.iter().map(|job| &job.job).collect::<Vec<_>>())?;
+        return Ok(0);
+    }
+    let verb = if args.dry_run { "would remove" } else { "removed" };
+    for job in &removed {
+        let name = safe(job.job.as_bytes());
+        app.print(&format!("{verb} {name}  {}\n", bytes(job.bytes as f64)));
+    }
+    let total: u64 = removed.iter().map(|job| job.bytes).sum();
+    app.say(&format!("{verb} {} jobs, {}", removed.len(), bytes(total as f64)));
+    if !left.is_empty() {
+        app.say(&format!(
+            "{} ended but were not brought home here; `--all` removes them too",
+            left.len()
+        ));
+    }
+    Ok(0)
+}
+
+/// The run folder of a job that lies on a host: the one that is here, or a new one made from what
+/// the host keeps of the command.
+pub(super) fn folder_of(
+    app: &App,
+    runs: &Runs,
+    remote: &str,
+    args: &AttachArgs,
+) -> Result<RunFolder> {
+    let job = &args.run;
+    let known =
+        runs.list()?.into_iter().find(|line| line.record.jobs.iter().any(|j| j.job == *job));
+    if let Some(line) = known {
+        return Ok(RunFolder::open(&line.folder)?);
+    }
+    let spec = session::spec(app, Some(remote))?;
+    let (plans, jobs) = over(app, remote, async |follow| {
+        let plan = follow.plan(job).await.on(follow.remote())?;
+        let mut plans = Vec::new();
+        let mut jobs = vec![job.to_owned()];
+        // A run may have sent several plans; all of its jobs are taken up.
+        if let Some(origin) = &plan.origin {
+            let listed = follow.jobs().await.on(follow.remote())?.jobs;
+            jobs = listed
+                .into_iter()
+                .map(|line| line.job)
+                .filter(|name| of_run(name, origin))
+                .collect();
+            jobs.sort_by_key(|name| sequence(name));
+        }
+        for name in &jobs {
+            plans.push(follow.plan(name).await.on(follow.remote())?);
+        }
+        Ok((plans, jobs))
+    })?;
+    let origin = plans.first().and_then(|plan| plan.origin.clone()).ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            "no_origin",
+            format!("`{job}` does not say which command it came from: an older rgpu made it"),
+        )
+        .hint("attach where its run folder is")
+    })?;
+    if !args.yes && !agreed(app, job, &origin) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "not_agreed",
+            format!("the host says that `{job}` came from this command: {}", command(&origin)),
+        )
+        .hint("it would be ended as that command, with its flags and this folder's files")
+        .hint(format!("if that is yours: `rgpu runs attach --remote {remote} {job} --yes`")));
+    }
+    // The run's own name: the jobs are named after it.
+    let folder = RunFolder::create(runs.root(), &origin.run, None)?;
+    folder.save(&RunRecord {
+        schema: "rgpu.run/1".to_owned(),
+        id: origin.run,
+        started: origin.started,
+        title: origin.title,
+        command: origin.command,
+        argv: origin.argv,
+        mode: origin.mode,
+        kernel: origin.kernel,
+        remote: spec.name.clone(),
+        address: spec.url.clone(),
+        labels: origin.labels,
+        note: origin.note,
+        jobs: jobs
+            .into_iter()
+            .map(|job| JobRecord { job, remote: spec.name.clone(), last_seq: 0, outcome: None })
+            .collect(),
+        state: RunState::Detached,
+        exit: None,
+        program_exit: None,
+        seconds: 0.0,
+    })?;
+    for (at, plan) in plans.iter().enumerate() {
+        folder.write_json(&format!("plan-{}.json", at + 1), plan)?;
+    }
+    Ok(folder)
+}
+
+/// The command that a host names. It is the host's word: flags say where files go.
+fn command(origin: &Origin) -> String {
+    let words = origin.argv.iter().skip(1).map(String::as_str);
+    let words = shlex::try_join(words).unwrap_or_default();
+    safe(format!("rgpu {words}").as_bytes())
+}
+
+fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
+    if app.global.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return false;
+    }
+    let _ = write!(
+        std::io::stderr().lock(),
+        "the host says that `{}` came from\n  {}\nEnd it here as that command? [y/N] ",
+        safe(job.as_bytes()),
+        command(origin)
+    );
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+/// Whether a job's name is `<run>.<sequence>` of this run.
+fn of_run(job: &str, origin: &Origin) -> bool {
+    job.strip_prefix(origin.run.as_str()).is_some_and(|rest| {
+        rest.strip_prefix('.')
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+fn sequence(job: &str) -> u32 {
+    job.rsplit('.').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_a_run_are_told_from_those_of_runs_with_a_longer_name() {
+        let origin = Origin { run: "a.b".into(), ..Origin::default() };
+        assert!(of_run("a.b.12", &origin));
+        for other in ["a.b", "a.b.", "a.bc.1", "a.b.1.1", "a.b.x"] {
+            assert!(!of_run(other, &origin), "{other}");
+        }
+        assert_eq!(sequence("a.b.12"), 12);
+    }
+
+    #[test]
+    fn ages_are_told_in_the_unit_that_fits() {
+        assert_eq!(age(40_999), "40 s");
+        assert_eq!(age(12 * 60_000), "12 min");
+        assert_eq!(age(3 * 3_600_000), "3 h");
+        assert_eq!(age(2 * 86_400_000), "2 days");
+    }
+}

@@ -1,0 +1,52 @@
+//! `rgpu runs list`: the runs of this project.
+
+use super::super::app::{App, Status};
+use super::fitted;
+use crate::error::Result;
+use crate::report::{Align, Grid, bytes};
+use crate::store::{RunState, Runs};
+
+/// Lists the newest `count` runs.
+pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
+    let mut lines = runs.list()?;
+    let all = lines.len();
+    lines.truncate(count);
+    if all > lines.len() {
+        app.say(&format!("the newest {} of {all} runs; `--count {all}` shows all", lines.len()));
+    }
+    if app.global.json {
+        app.print_json(&lines.iter().map(|l| &l.record).collect::<Vec<_>>())?;
+        return Ok(0);
+    }
+    if all == 0 {
+        app.say(&format!("no runs in {}", runs.root().display()));
+        return Ok(0);
+    }
+    let mut grid = Grid::new(&[
+        ("run", Align::Left),
+        ("what", Align::Left),
+        ("remote", Align::Left),
+        ("state", Align::Left),
+        ("time", Align::Right),
+        ("size", Align::Right),
+        ("note", Align::Left),
+    ]);
+    for line in lines {
+        let r = line.record;
+        let state = match (r.state, r.exit) {
+            (RunState::Failed, Some(exit)) => format!("failed ({exit})"),
+            (state, _) => state.as_str().to_owned(),
+        };
+        grid.row([
+            r.id,
+            r.title,
+            r.remote,
+            state,
+            format!("{:.1} s", r.seconds),
+            bytes(line.bytes as f64),
+            super::super::terminal::safe(r.note.as_bytes()),
+        ]);
+    }
+    app.print(&fitted(&grid.without_empty_columns(), app.style().width));
+    Ok(0)
+}

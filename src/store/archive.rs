@@ -1,0 +1,112 @@
+//! A run as one file: a tar archive of its folder, packed by zstd.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// How hard zstd tries; reports of tools are large and packed already.
+const LEVEL: i32 = 3;
+
+/// An archive being written.
+pub struct Archive<'a> {
+    tar: tar::Builder<zstd::stream::Encoder<'a, &'a mut File>>,
+}
+
+impl<'a> Archive<'a> {
+    /// An empty archive in `file`.
+    ///
+    /// # Errors
+    /// zstd cannot be set up.
+    pub fn new(file: &'a mut File) -> io::Result<Self> {
+        let packed = zstd::stream::Encoder::new(file, LEVEL)?;
+        Ok(Self { tar: tar::Builder::new(packed) })
+    }
+
+    /// Adds a document under `name`, dated `mtime_s` (Unix seconds).
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn document(&mut self, name: &str, bytes: &[u8], mtime_s: u64) -> io::Result<()> {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_mtime(mtime_s);
+        self.tar.append_data(&mut header, name, bytes)
+    }
+
+    /// Adds every regular file below `folder` under `name`, but those that are only being written.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn folder(&mut self, name: &str, folder: &Path) -> io::Result<()> {
+        let inner = walkdir::WalkDir::new(folder).sort_by_file_name();
+        for entry in inner {
+            let entry = entry?;
+            let unfinished = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if !entry.file_type().is_file() || unfinished {
+                continue;
+            }
+            let inside = entry.path().strip_prefix(folder).map_err(io::Error::other)?;
+            let mut file = File::open(entry.path())?;
+            let meta = file.metadata()?;
+            let mut header = tar::Header::new_gnu();
+            // Modes, but nobody's name.
+            header.set_metadata_in_mode(&meta, tar::HeaderMode::Deterministic);
+            header.set_mtime(modified_s(&meta));
+            self.tar.append_data(&mut header, Path::new(name).join(inside), &mut file)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the archive.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn finish(self) -> io::Result<()> {
+        self.tar.into_inner()?.finish()?;
+        Ok(())
+    }
+}
+
+fn modified_s(meta: &std::fs::Metadata) -> u64 {
+    let since = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn an_archive_holds_what_the_folder_does_but_unfinished_files_and_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        fs::create_dir_all(run.join("raw")).unwrap();
+        fs::write(run.join("raw/report"), "x".repeat(5000)).unwrap();
+        fs::write(run.join(".writing-1"), "half").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", run.join("link")).unwrap();
+        let path = dir.path().join("run.tar.zst");
+        super::super::atomic::write_new(&path, |file| {
+            let mut archive = Archive::new(file)?;
+            archive.folder("one", &run)?;
+            archive.document("one/more.json", b"{}", 7)?;
+            archive.finish()
+        })
+        .unwrap();
+        let tar = zstd::stream::Decoder::new(File::open(&path).unwrap()).unwrap();
+        let mut archive = tar::Archive::new(tar);
+        let mut found = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            found.push((entry.path().unwrap().display().to_string(), text.len()));
+        }
+        assert_eq!(found, [("one/raw/report".into(), 5000), ("one/more.json".into(), 2)]);
+        let again = super::super::atomic::write_new(&path, |_| Ok(()));
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+}
