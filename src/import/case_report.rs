@@ -86,7 +86,11 @@ fn case(data: &DataSetReport, stopped: bool) -> CaseResult {
             .to_owned(),
             prepare_ns: data.prepare_ns,
             l2_flushed: t.l2_flushed,
+            flushed_bytes: t.flushed_bytes,
+            wall_ns: t.wall_ns,
+            contents: t.contents,
             verified: t.verified,
+            repeated: t.repeated,
             sm_mhz: median(t.clocks.iter().filter_map(|c| c.sm_mhz)),
             temperature_c: t.clocks.iter().rev().find_map(|c| c.temperature_c).map(f64::from),
             throttle: {
@@ -139,6 +143,8 @@ fn correctness(c: &rgpu_case::Correctness) -> Correctness {
         max_rel: largest(|o| o.max_rel_error),
         first_wrong: c.outputs.iter().find_map(first_wrong).or(changed),
         bit_equal: Some(c.bit_equal),
+        timed_calls: None,
+        timed_contents: None,
         note: if c.outputs.is_empty() {
             "there is no reference to compare with".to_owned()
         } else {

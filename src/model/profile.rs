@@ -49,6 +49,9 @@ pub struct Profile {
     /// Every case.
     #[serde(default)]
     pub cases: Vec<CaseResult>,
+    /// The geometric mean over the cases, where several were timed on a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geometric_mean: Option<GeometricMean>,
     /// How near each case with `[work]` came to the peaks of its device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speed_of_light: Vec<SpeedOfLight>,
@@ -199,9 +202,26 @@ pub struct Timing {
     /// Whether L2 was flushed before each sample.
     #[serde(default)]
     pub l2_flushed: bool,
-    /// How many timed calls had their outputs compared with the reference; absent where none were.
+    /// Bytes written over L2 before each sample: twice the size that the device states for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flushed_bytes: Option<u64>,
+    /// Time of a whole call by the host's clock in nanoseconds, from the launch on an idle GPU until
+    /// all of it is idle again; the median of a few calls before the samples. Far above the median:
+    /// the kernel works where events do not see it, or its launch is slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ns: Option<f64>,
+    /// How many different contents of the inputs the timed calls had: as many as calls, where each
+    /// got data of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<u64>,
+    /// How many timed calls had their outputs compared with what the reference makes of the same
+    /// data; absent where none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
+    /// How many timed calls had their outputs compared, bit by bit, with those of the first call on
+    /// the same data; absent where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<u64>,
     /// Median SM clock over the samples in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<f64>,
@@ -217,6 +237,24 @@ pub struct Timing {
     /// Bytes per second at the median, from `[work]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
+}
+
+/// Geometric means over cases.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GeometricMean {
+    /// Cases in it.
+    pub cases: u64,
+    /// Of their medians, in nanoseconds.
+    pub median_ns: f64,
+    /// Its 95 % interval in nanoseconds, recovered from those of the medians (MOVER, on logarithms).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95_ns: Option<[f64; 2]>,
+    /// Of their shares of the compute peak in percent, where each has one and the peak is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops_percent: Option<f64>,
+    /// Of their shares of the DRAM peak in percent, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_percent: Option<f64>,
 }
 
 /// One case of sizes.
@@ -258,6 +296,12 @@ pub struct Correctness {
     /// Whether two calls on the same inputs gave the same bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bit_equal: Option<bool>,
+    /// Timed calls whose outputs were compared with the reference, besides the elements above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_calls: Option<u64>,
+    /// How many different contents of the inputs those calls had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_contents: Option<u64>,
     /// The reference and tolerance used, or why nothing was checked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,

@@ -202,9 +202,25 @@ pub struct Timing {
     pub overhead_ns: Option<f64>,
     /// Whether L2 was flushed before each sample.
     pub l2_flushed: bool,
-    /// How many timed calls had their outputs compared with the reference; absent where none were.
+    /// Bytes written over L2 before each sample, twice the size that the device states for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flushed_bytes: Option<u64>,
+    /// Median time by the host's clock of a few calls before the samples, from the launch on an idle
+    /// GPU to a whole GPU idle again: latency included, work on any stream included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ns: Option<f64>,
+    /// How many different contents of the inputs the timed calls had: as many as calls, where each
+    /// got data of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<u64>,
+    /// How many timed calls had their outputs compared with what the reference makes of the same
+    /// data; absent where none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
+    /// How many timed calls had their outputs compared, bit by bit, with those of the first call on
+    /// the same data; absent where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<u64>,
     /// Readings while samples ran.
     #[serde(default)]
     pub clocks: Vec<ClockReading>,

@@ -4,7 +4,7 @@
  *
  *  1. A host entry: a .cu built to a shared library, for kernels that need their own set-up,
  *     several launches, or a library. It defines rgpu_prepare, rgpu_launch and rgpu_finish. Tensor
- *     data are device pointers. The device's primary context is current.
+ *     data are device pointers. The device's primary context is current. rgpu_refresh may come along.
  *
  *  2. A reference: a .c built with `cc -O2 -shared -fPIC`. It defines
  *         int rgpu_reference(const rgpu_case *c);
@@ -74,13 +74,19 @@ typedef struct CUstream_st *cudaStream_t;
 
 #define RGPU_EXPORT __attribute__((visibility("default")))
 
-/* Host entry: set-up, once per data set. Timed and reported apart from the launch. *state is given
+/* Host entry: set-up, once per data set and, without rgpu_refresh, once for all new contents. Timed and reported apart from the launch. *state is given
  * back to the other two functions and may stay NULL. */
 RGPU_EXPORT int rgpu_prepare(const rgpu_case *c, void **state);
 
 /* Host entry: what is measured. Enqueues work on the stream and need not wait for it. It is called
  * many times on the same buffers; `out` and `inout` tensors are filled again in between. */
 RGPU_EXPORT int rgpu_launch(void *state, cudaStream_t stream);
+
+/* Host entry, may be left out: the tensors have new contents where they were. What rgpu_prepare made of
+ * the old contents must be made again, outside what is measured; one that looks at sizes and addresses
+ * alone returns 0. Without this function rgpu_finish and rgpu_prepare are called instead: before every
+ * timed call where a reference on the GPU lets each have data of its own. */
+RGPU_EXPORT int rgpu_refresh(void *state);
 
 /* Host entry: frees what rgpu_prepare made. */
 RGPU_EXPORT void rgpu_finish(void *state);

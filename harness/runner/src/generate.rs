@@ -36,6 +36,11 @@ pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u
     }
 }
 
+/// The generator's key for the contents that call `call` gives an argument whose own key is `place`.
+pub(crate) fn call_key(case_seed: u64, call: u64, place: u64) -> u64 {
+    mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(place))
+}
+
 /// The initial contents of an `in` or `inout` tensor. `folder` is where the Case file lies.
 pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer> {
     let size = arg.bytes().and_then(|bytes| usize::try_from(bytes).ok());

@@ -12,6 +12,7 @@ use std::path::Path;
 type ReferenceFn = unsafe extern "C" fn(*const RawCase) -> c_int;
 type PrepareFn = unsafe extern "C" fn(*const RawCase, *mut *mut c_void) -> c_int;
 type LaunchFn = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type RefreshFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 type FinishFn = unsafe extern "C" fn(*mut c_void);
 type DeviceReferenceFn = unsafe extern "C" fn(*const RawCase, *mut c_void) -> c_int;
 
@@ -79,6 +80,7 @@ impl DeviceReferenceLibrary {
 pub(crate) struct EntryLibrary {
     prepare: PrepareFn,
     launch: LaunchFn,
+    refresh: Option<RefreshFn>,
     finish: FinishFn,
     _library: Library,
 }
@@ -86,12 +88,13 @@ pub(crate) struct EntryLibrary {
 impl EntryLibrary {
     pub(crate) fn open(path: &str, folder: &Path) -> Outcome<EntryLibrary> {
         let library = open(&folder.join(path))?;
-        // SAFETY: `rgpu.h` gives the three functions these signatures.
+        // SAFETY: `rgpu.h` gives the four functions these signatures.
         unsafe {
             let prepare = *symbol::<PrepareFn>(&library, path, "rgpu_prepare")?;
             let launch = *symbol::<LaunchFn>(&library, path, "rgpu_launch")?;
             let finish = *symbol::<FinishFn>(&library, path, "rgpu_finish")?;
-            Ok(EntryLibrary { prepare, launch, finish, _library: library })
+            let refresh = library.get::<RefreshFn>("rgpu_refresh").ok().map(|symbol| *symbol);
+            Ok(EntryLibrary { prepare, launch, refresh, finish, _library: library })
         }
     }
 
@@ -122,6 +125,20 @@ impl EntryState<'_> {
         match unsafe { (self.library.launch)(self.state, stream) } {
             0 => Ok(()),
             code => Err(entry_fault("rgpu_launch", code)),
+        }
+    }
+
+    /// Whether the library has an `rgpu_refresh`.
+    pub(crate) fn can_refresh(&self) -> bool {
+        self.library.refresh.is_some()
+    }
+
+    /// Runs `rgpu_refresh`, where there is one.
+    pub(crate) fn refresh(&self) -> Outcome<()> {
+        // SAFETY: the state comes from this library's `rgpu_prepare`.
+        match self.library.refresh.map_or(0, |refresh| unsafe { refresh(self.state) }) {
+            0 => Ok(()),
+            code => Err(entry_fault("rgpu_refresh", code)),
         }
     }
 }

@@ -91,7 +91,7 @@ impl<'a> Sampling<'a> {
         self,
         source: TimingSource,
         overhead_ns: Option<f64>,
-        l2_flushed: bool,
+        flushed_bytes: Option<u64>,
     ) -> Option<Timing> {
         let discarded = self.discarded();
         let kept = self.kept(&discarded);
@@ -108,8 +108,12 @@ impl<'a> Sampling<'a> {
             discarded,
             converged,
             overhead_ns,
-            l2_flushed,
+            l2_flushed: flushed_bytes.is_some(),
+            flushed_bytes,
+            wall_ns: None,
+            contents: None,
             verified: None,
+            repeated: None,
             clocks: self.readings,
         })
     }
@@ -177,7 +181,7 @@ mod tests {
         assert!(sampling.wanted() > 0);
         sampling.push(&[1.0, 100.0, 1000.0], None);
         assert_eq!(sampling.wanted(), 0);
-        assert!(!sampling.finish(TimingSource::Events, None, true).unwrap().converged);
+        assert!(!sampling.finish(TimingSource::Events, None, Some(1 << 20)).unwrap().converged);
     }
 
     #[test]
@@ -188,7 +192,7 @@ mod tests {
         sampling.push(&[150.0; 2], Some(reading(1200, &[])));
         sampling.push(&[100.0; 4], Some(reading(1980, &[])));
         sampling.push(&[130.0; 1], Some(reading(1980, &["hw_thermal"])));
-        let timing = sampling.finish(TimingSource::Events, None, true).unwrap();
+        let timing = sampling.finish(TimingSource::Events, None, Some(1 << 20)).unwrap();
         assert_eq!(timing.discarded, [4, 5, 10]);
         assert_eq!((timing.samples, timing.ci95_ns), (8, [100.0, 100.0]));
         assert_eq!(timing.sample_ns.len(), 11);
@@ -200,7 +204,7 @@ mod tests {
         let mut sampling = Sampling::start(&plan);
         sampling.push(&[100.0; 9], Some(reading(1500, &["sw_power_cap"])));
         sampling.push(&[100.0; 1], Some(reading(1500, &[])));
-        let timing = sampling.finish(TimingSource::Events, None, true).unwrap();
+        let timing = sampling.finish(TimingSource::Events, None, Some(1 << 20)).unwrap();
         assert_eq!((timing.samples, timing.discarded.len()), (10, 0));
     }
 

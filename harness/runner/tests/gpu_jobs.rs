@@ -83,6 +83,8 @@ fn fakes() -> Vec<(&'static str, PathBuf)> {
         ("kernels.so", "kernels.c", vec![links.as_str(), "-l:libcuda.so.1"]),
         ("reference.so", "reference.c", vec![]),
         ("entry.so", "entry.c", vec![]),
+        ("refreshes.so", "entry.c", vec!["-DREFRESHES=1"]),
+        ("forgets.so", "entry.c", vec!["-DREFRESHES=0"]),
     ]
     .map(|(library, source, flags)| (library, build(&built, library, source, &flags)))
     .into()
@@ -444,6 +446,69 @@ fn a_host_entry_has_a_reference_on_the_gpu_that_launches_by_itself() {
     assert!(report.error.unwrap().text.contains("disagrees with its host function"));
     let (_, report) = with_reference("failing_vecadd").run(&["verify"]);
     assert!(report.error.unwrap().text.contains("`failing_vecadd` returned 7"));
+}
+
+/// A host entry that takes something out of the contents ahead, with a reference on the "GPU".
+fn on_new_data(library: &str) -> Bench {
+    Bench::new("-").change(|case| {
+        case.entry = rgpu_case::Entry::Host { library: library.into() };
+        let Some(Reference::HostLibrary(check)) = case.reference.take() else { return };
+        let small = vec![case.data_sets[0].clone()];
+        let (library, function) = ("entry.so".to_owned(), "slow_vecadd".to_owned());
+        case.reference = Some(Reference::DeviceFunction { library, function, check, small });
+        case.timing.iters = Some(9);
+    })
+}
+
+#[test]
+fn every_timed_call_has_data_of_its_own_and_is_compared_with_the_reference_on_them() {
+    // One is prepared again for each call, the other told of the new contents.
+    for library in ["entry.so", "refreshes.so"] {
+        for args in [&["time"][..], &["time", "--host-clock"]] {
+            let (output, report) = on_new_data(library).run(args);
+            assert!(output.status.success(), "{library} {args:?}: {}", stderr(&output));
+            for data in &report.data_sets {
+                let timing = data.timing.as_ref().unwrap();
+                assert_eq!((timing.contents, timing.verified), (Some(9), Some(9)));
+                assert_eq!((timing.repeated, timing.flushed_bytes), (None, Some(2 << 20)));
+                assert!(timing.wall_ns.unwrap() > 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_host_entry_that_keeps_to_old_contents_is_wrong_from_the_first_timed_call() {
+    let (output, report) = on_new_data("forgets.so").run(&["time"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let error = report.error.unwrap();
+    assert_eq!((error.class, error.data_set.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
+    assert!(
+        error.text.contains("timed call 1 ") && error.text.contains("1 of 5"),
+        "{}",
+        error.text
+    );
+}
+
+#[test]
+fn inputs_that_a_case_fixes_are_named_and_the_calls_are_compared_all_the_same() {
+    let bench = on_new_data("entry.so").change(|case| {
+        for set in &mut case.data_sets {
+            set.groups[0].args[1].seed = Some(1);
+        }
+    });
+    let (output, report) = bench.run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(report.gaps.iter().any(|gap| gap.contains("for `b`")), "{:?}", report.gaps);
+    assert_eq!(report.data_sets[0].timing.as_ref().unwrap().contents, Some(9));
+}
+
+#[test]
+fn without_a_reference_on_the_gpu_calls_are_compared_with_the_first_on_the_same_of_two_sets() {
+    let bench = Bench::new("vecadd").change(|case| case.timing.iters = Some(9));
+    let (_, report) = bench.run(&["time"]);
+    let timing = report.data_sets[0].timing.as_ref().unwrap();
+    assert_eq!((timing.contents, timing.verified, timing.repeated), (Some(2), None, Some(9)));
 }
 
 #[test]

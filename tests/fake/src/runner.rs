@@ -209,7 +209,11 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         converged: true,
         overhead_ns: Some(1_000.0),
         l2_flushed: true,
+        flushed_bytes: Some(120 << 20),
+        wall_ns: Some(ns + 12_000.0),
+        contents: Some(2),
         verified: None,
+        repeated: Some(31),
         clocks: Vec::new(),
     }
 }

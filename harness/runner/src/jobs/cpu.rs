@@ -59,7 +59,7 @@ fn run_set(
         sampling.push(&[start.elapsed().as_nanos() as f64], None);
     }
     drop(stage);
-    if let Some(timing) = sampling.finish(TimingSource::Cpu, None, false) {
+    if let Some(timing) = sampling.finish(TimingSource::Cpu, None, None) {
         say!("cpu {}: reference {}", set.name, describe(&timing));
         journal.record(&set.name, |report| report.timing = Some(timing));
     }

@@ -1,6 +1,9 @@
 //! The jobs. Each is a process of its own, so that a crash in one leaves the others' reports.
 
+mod check;
 pub(crate) mod cpu;
+mod draw;
+mod fresh;
 pub(crate) mod guard;
 pub(crate) mod once;
 pub(crate) mod pair;

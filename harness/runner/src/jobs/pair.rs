@@ -137,7 +137,7 @@ fn sample(
     for _ in 0..BATCH {
         events.push((Event::new(&session.gpu)?, Event::new(&session.gpu)?));
     }
-    let overhead_ns = if clock == Clock::Events { overhead(&events)? } else { None };
+    let overhead_ns = if clock == Clock::Events { overhead(&events[0])? } else { None };
     let mut samplings = [Sampling::start(plan), Sampling::start(plan)];
     let mut rounds = Rounds::start(plan);
     let _stage = session.journal.enter(Phase::Timed, Some(set))?;
@@ -166,7 +166,7 @@ fn sample(
         second.push(&taken[1], reading);
     }
     let source = if clock == Clock::Events { TimingSource::Events } else { TimingSource::Host };
-    let flushed = plan.flush_l2;
+    let flushed = works[0].flushed_bytes();
     let [first, second] = samplings.map(|s| s.finish(source, overhead_ns, flushed));
     let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
     let paired = rounds.finish(&[&first.discarded, &second.discarded]);

@@ -142,6 +142,23 @@ pub(crate) fn bind<'t>(
 }
 
 impl Prepared<'_> {
+    /// Tells a host entry, once the GPU is done, that the tensors have new contents. False where it
+    /// has no function for that and must be prepared again.
+    pub(crate) fn refresh(&self) -> Outcome<bool> {
+        match self {
+            Prepared::Device { .. } => Ok(true),
+            Prepared::Host { state, gpu } => {
+                if !state.can_refresh() {
+                    return Ok(false);
+                }
+                gpu.synchronize()?;
+                state.refresh()?;
+                gpu.synchronize()?;
+                Ok(true)
+            }
+        }
+    }
+
     /// Enqueues one launch.
     pub(crate) fn launch(&self) -> Outcome<()> {
         match self {
@@ -239,6 +256,12 @@ impl<'a> DeviceSet<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Where new contents of an input go: what it is copied from before each launch, if it is.
+    pub(crate) fn source(&self, index: usize) -> Option<&Buffer<'a>> {
+        let pristine = self.pristine.get(index)?.as_ref();
+        pristine.or(self.buffers.get(index)?.as_ref())
     }
 
     /// All tensors with their index.

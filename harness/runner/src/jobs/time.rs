@@ -5,13 +5,16 @@
 //! events holds no launch latency. NVML is read while the batch runs, since clocks read afterwards
 //! are those of an idle GPU.
 //!
-//! Nothing that a timed call might build on is left as it was: its outputs are poisoned, lines that
-//! persist in L2 are given up before the flush, and calls alternate without order between two sets
-//! of data with memory of their own. What each call leaves is compared on the GPU ([`super::watch`]).
+//! Nothing that a timed call might build on is left as it was: its outputs are poisoned, and lines
+//! that persist in L2 are given up before the flush. With a reference on the GPU each call has data of
+//! its own and is compared with what the reference makes of them ([`super::fresh`]). Without one the
+//! calls alternate without order between two sets of data with memory of their own, and what each
+//! leaves is compared with what the first call on the same set left ([`super::watch`]).
 
 use super::Session;
+use super::fresh::Fresh;
 use super::session::{DeviceSet, Prepared, Target};
-use super::verify::{DeviceReference, check_outputs, device_reference, reference_on_device};
+use super::verify::{DeviceReference, reference_on_device};
 use super::watch::{Watch, wrong};
 use crate::cli::{Clock, Unfit};
 use crate::cuda::{Buffer, Event, Probing};
@@ -46,8 +49,8 @@ const SEED_STEP: u64 = 42;
 const LATE_CALLS: usize = 5;
 
 /// What the GPU may still do after a call's end event, in nanoseconds and as a part of the call.
-const LATE_NS: f64 = 50e3;
-const LATE_PART: f64 = 0.2;
+pub(super) const LATE_NS: f64 = 50e3;
+pub(super) const LATE_PART: f64 = 0.2;
 
 /// Empty pairs of events that tell what the method itself costs.
 const EMPTY_PAIRS: usize = 25;
@@ -64,65 +67,12 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<
     };
     let reference = reference_on_device(session)?;
     for (i, set) in session.input.case.data_sets.iter().enumerate() {
-        let setup = session.journal.enter(Phase::Setup, Some(set))?;
-        let seed = session.input.case.seed;
-        let mut hosts = vec![session.fill(set)?];
-        if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MOST_DOUBLED_BYTES {
-            let seed = seed.wrapping_add(SEED_STEP);
-            hosts.push(HostSet::fill(set, seed, &session.input.folder)?);
-        }
-        let mut devices = Vec::new();
-        for host in &hosts {
-            let device = DeviceSet::new(&session.gpu, host, 0)?;
-            device.fill_inputs()?;
-            devices.push(device);
-        }
-        let mut bound = Vec::new();
-        for device in &devices {
-            bound.push(bind(session, &target, device)?);
-        }
-        session.journal.record(&set.name, |report| report.prepare_ns = bound[0].1);
-        drop(setup);
-        let works: Vec<Work<'_>> = devices
-            .iter()
-            .zip(&bound)
-            .map(|(device, (prepared, _))| Work {
-                session,
-                device,
-                prepared,
-                flush: flush.as_ref(),
-            })
-            .collect();
-        let first = &works[0];
-        // Before any other call, so that none has done their work.
-        let mut watches = watch(&works, reference.as_ref(), set)?;
-        let launch_ns = first.warm_up(set)?;
-        if i == 0 {
-            first.judge_under_load(launch_ns)?;
-            if unfit == Unfit::Refuse {
-                session.refuse_if_unfit()?;
-            }
-        }
-        let clock = match clock {
-            Clock::Events if first.works_elsewhere()? => {
-                session.journal.gap(format!(
-                    "`{}`: the GPU is busy after the events around a call: the kernel works on a \
-                     stream of its own, so the host's clock timed it",
-                    set.name
-                ));
-                Clock::Host
-            }
-            clock => clock,
+        let first = Terms { unfit, clock, first: i == 0 };
+        let timing = match &reference {
+            Some(reference) => on_new_data(session, &target, flush.as_ref(), reference, set, first),
+            None => on_two_sets(session, &target, flush.as_ref(), set, first),
         };
-        let sampled = Sampled { works: &works, watches: &mut watches, set };
-        let timing = match clock {
-            Clock::Events => sampled.by_events()?,
-            Clock::Host => sampled.by_host_clock()?,
-        };
-        if let Some(mut timing) = timing {
-            if reference.is_some() && !watches.is_empty() {
-                timing.verified = Some(timing.sample_ns.len() as u64);
-            }
+        if let Some(timing) = timing? {
             say!("time {}: {}", set.name, describe(&timing));
             session.journal.record(&set.name, |report| report.timing = Some(timing));
         }
@@ -130,18 +80,101 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<
     Ok(())
 }
 
-/// Keeps the first call's outputs of each set of data; with a reference on the GPU they must agree
-/// with it. None where there is no memory for that.
-fn watch<'w>(
-    works: &'w [Work<'w>],
-    reference: Option<&DeviceReference<'_>>,
+/// How a data set is to be timed.
+#[derive(Clone, Copy)]
+struct Terms {
+    unfit: Unfit,
+    clock: Clock,
+    /// The first data set of the job, on which the host is judged under load.
+    first: bool,
+}
+
+/// Each call on data of its own, compared with the reference on the GPU.
+fn on_new_data(
+    session: &Session<'_>,
+    target: &Target<'_>,
+    flush: Option<&Buffer<'_>>,
+    reference: &DeviceReference<'_>,
     set: &DataSet,
-) -> Outcome<Vec<Watch<'w>>> {
+    terms: Terms,
+) -> Outcome<Option<Timing>> {
+    let setup = session.journal.enter(Phase::Setup, Some(set))?;
+    let host = session.fill(set)?;
+    let device = DeviceSet::new(&session.gpu, &host, 0)?;
+    device.fill_inputs()?;
+    let (prepared, prepare_ns) = bind(session, target, &device)?;
+    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    let fresh = Fresh::new(session, target, reference, &device, flush)?;
+    drop(setup);
+    let work = Work { session, device: &device, prepared: &prepared, flush };
+    let (clock, wall_ns) = work.before_timing(set, terms)?;
+    let timing = fresh.time(prepared, clock)?;
+    Ok(timing.map(|timing| Timing { wall_ns: Some(wall_ns), ..timing }))
+}
+
+/// Calls on two sets of data, compared with the first call on the same set.
+fn on_two_sets(
+    session: &Session<'_>,
+    target: &Target<'_>,
+    flush: Option<&Buffer<'_>>,
+    set: &DataSet,
+    terms: Terms,
+) -> Outcome<Option<Timing>> {
+    let setup = session.journal.enter(Phase::Setup, Some(set))?;
+    let seed = session.input.case.seed;
+    let mut hosts = vec![session.fill(set)?];
+    if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MOST_DOUBLED_BYTES {
+        let seed = seed.wrapping_add(SEED_STEP);
+        hosts.push(HostSet::fill(set, seed, &session.input.folder)?);
+    }
+    let mut devices = Vec::new();
+    for host in &hosts {
+        let device = DeviceSet::new(&session.gpu, host, 0)?;
+        device.fill_inputs()?;
+        devices.push(device);
+    }
+    let mut bound = Vec::new();
+    for device in &devices {
+        bound.push(bind(session, target, device)?);
+    }
+    session.journal.record(&set.name, |report| report.prepare_ns = bound[0].1);
+    drop(setup);
+    let works: Vec<Work<'_>> = devices
+        .iter()
+        .zip(&bound)
+        .map(|(device, (prepared, _))| Work { session, device, prepared, flush })
+        .collect();
+    // Before any other call, so that none has done their work.
+    let mut watches = watch(&works, set)?;
+    let (clock, wall_ns) = works[0].before_timing(set, terms)?;
+    let sampled = Sampled { works: &works, watches: &mut watches, set };
+    let timing = match clock {
+        Clock::Events => sampled.by_events()?,
+        Clock::Host => sampled.by_host_clock()?,
+    };
+    Ok(timing.map(|mut timing| {
+        timing.wall_ns = Some(wall_ns);
+        timing.contents = Some(works.len() as u64);
+        timing.repeated = (!watches.is_empty()).then_some(timing.sample_ns.len() as u64);
+        timing
+    }))
+}
+
+pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &DataSet) {
+    session.journal.gap(format!(
+        "`{}`: the GPU is busy after the events around a call: the kernel works on a stream of its \
+         own, so the host's clock timed it",
+        set.name
+    ));
+}
+
+/// Keeps the first call's outputs of each set of data. None where there is no memory for that.
+fn watch<'w>(works: &'w [Work<'w>], set: &DataSet) -> Outcome<Vec<Watch<'w>>> {
     let mut watches = Vec::new();
     for work in works {
         let session = work.session;
         let _stage = session.journal.enter(Phase::Verify, Some(set))?;
-        let watch = match Watch::start(session, work.device, work.prepared) {
+        match Watch::start(session, work.device, work.prepared) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.journal.gap(format!(
                     "`{}`: no memory to keep its outputs, so those of timed calls were not compared",
@@ -149,13 +182,8 @@ fn watch<'w>(
                 ));
                 return Ok(Vec::new());
             }
-            watch => watch?,
-        };
-        if let Some(reference) = reference {
-            let wanted = device_reference(session, reference, work.device.host)?;
-            check_outputs(session, work.device.host, watch.first(), &wanted)?;
+            watch => watches.push(watch?),
         }
-        watches.push(watch);
     }
     Ok(watches)
 }
@@ -215,27 +243,54 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether the GPU is still busy when the event behind a call has passed.
-    fn works_elsewhere(&self) -> Outcome<bool> {
+    /// Warms up, judges the host, and looks at whole calls: gives the clock that can time them and
+    /// what one takes by the host's.
+    fn before_timing(&self, set: &DataSet, terms: Terms) -> Outcome<(Clock, f64)> {
+        let launch_ns = self.warm_up(set)?;
+        if terms.first {
+            self.judge_under_load(launch_ns)?;
+            if terms.unfit == Unfit::Refuse {
+                self.session.refuse_if_unfit()?;
+            }
+        }
+        let (elsewhere, wall_ns) = self.whole_calls()?;
+        if terms.clock == Clock::Events && elsewhere {
+            on_a_stream_of_its_own(self.session, set);
+            return Ok((Clock::Host, wall_ns));
+        }
+        Ok((terms.clock, wall_ns))
+    }
+
+    /// Whether the GPU is still busy when the event behind a call has passed, and the nanoseconds
+    /// that a call takes by the host's clock.
+    fn whole_calls(&self) -> Outcome<(bool, f64)> {
         let gpu = &self.session.gpu;
         let (start, end) = (Event::new(gpu)?, Event::new(gpu)?);
-        let (mut took, mut late) = (Vec::new(), Vec::new());
+        let (mut took, mut late, mut whole) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..LATE_CALLS {
             self.device.restore()?;
             gpu.synchronize_all()?;
+            let begin = Instant::now();
             start.record()?;
             self.prepared.launch()?;
             end.record()?;
             end.wait()?;
-            let begin = Instant::now();
+            let passed = Instant::now();
             gpu.synchronize_all()?;
-            late.push(begin.elapsed().as_nanos() as f64);
+            late.push(passed.elapsed().as_nanos() as f64);
+            whole.push(begin.elapsed().as_nanos() as f64);
             took.push(end.since_ns(&start)?);
         }
         let (late, took) = (median(&late).unwrap_or(0.0), median(&took).unwrap_or(0.0));
-        Ok(late > LATE_NS.max(LATE_PART * took))
+        Ok((late > LATE_NS.max(LATE_PART * took), median(&whole).unwrap_or(0.0)))
     }
 
+    /// What is written over L2 before each sample, in bytes; `None` where nothing is.
+    pub(super) fn flushed_bytes(&self) -> Option<u64> {
+        self.flush.map(|buffer| buffer.size() as u64)
+    }
+
+    /// Enqueues what comes before each sample.
     pub(super) fn before_sample(&self) -> Outcome<()> {
         self.device.restore()?;
         self.device.poison()?;
@@ -261,13 +316,13 @@ impl Sampled<'_, '_> {
     }
 
     fn by_events(mut self) -> Outcome<Option<Timing>> {
-        let Work { session, flush, .. } = &self.works[0];
+        let session = self.works[0].session;
         let gpu = &session.gpu;
         let mut pairs = Vec::new();
         for _ in 0..BATCH {
             pairs.push((Event::new(gpu)?, Event::new(gpu)?));
         }
-        let overhead_ns = overhead(&pairs)?;
+        let overhead_ns = overhead(&pairs[0])?;
         let mut sampling = Sampling::start(&session.input.case.timing);
         let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
         let mut calls = 0;
@@ -294,11 +349,11 @@ impl Sampled<'_, '_> {
             sampling.push(&samples, reading);
             self.judge()?;
         }
-        Ok(sampling.finish(TimingSource::Events, overhead_ns, flush.is_some()))
+        Ok(sampling.finish(TimingSource::Events, overhead_ns, self.works[0].flushed_bytes()))
     }
 
     fn by_host_clock(mut self) -> Outcome<Option<Timing>> {
-        let Work { session, flush, .. } = &self.works[0];
+        let session = self.works[0].session;
         let mut sampling = Sampling::start(&session.input.case.timing);
         let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
         let mut calls = 0;
@@ -326,7 +381,7 @@ impl Sampled<'_, '_> {
             sampling.push(&samples, reading);
             self.judge()?;
         }
-        Ok(sampling.finish(TimingSource::Host, None, flush.is_some()))
+        Ok(sampling.finish(TimingSource::Host, None, self.works[0].flushed_bytes()))
     }
 
     fn compare(&self, form: usize) -> Outcome<()> {
@@ -367,9 +422,10 @@ pub(super) fn batch_size(wanted: usize, typical_ns: Option<f64>) -> usize {
     wanted.min(fitting.clamp(1.0, BATCH as f64) as usize)
 }
 
-pub(super) fn overhead(pairs: &[(Event<'_>, Event<'_>)]) -> Outcome<Option<f64>> {
+/// The median of empty pairs of events.
+pub(super) fn overhead((start, end): &(Event<'_>, Event<'_>)) -> Outcome<Option<f64>> {
     let mut samples = Vec::new();
-    for (start, end) in &pairs[..EMPTY_PAIRS] {
+    for _ in 0..EMPTY_PAIRS {
         start.record()?;
         end.record()?;
         end.wait()?;

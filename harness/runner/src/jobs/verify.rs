@@ -30,7 +30,7 @@ pub(super) enum DeviceReference<'g> {
 }
 
 /// Outputs of one data set by argument; absent for what is none.
-pub(super) type Outputs = Vec<Option<HostBuffer>>;
+type Outputs = Vec<Option<HostBuffer>>;
 
 /// Verifies every data set; the first that is wrong becomes the error once all are done.
 pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
@@ -83,28 +83,6 @@ pub(super) fn reference_on_device<'g>(
     let _stage = session.journal.enter(Phase::Setup, None)?;
     check_on_small(session, &reference, check, small)?;
     Ok(Some(reference))
-}
-
-/// An error unless `got` agrees with `wanted`.
-pub(super) fn check_outputs(
-    session: &Session<'_>,
-    host: &HostSet<'_>,
-    got: &Outputs,
-    wanted: &Outputs,
-) -> Outcome<()> {
-    let (outputs, bit_equal, passed) =
-        compare(host, got, got, Some(wanted), &session.input.case.tolerance);
-    if passed {
-        return Ok(());
-    }
-    let name = &host.set.name;
-    let verdict = describe(&Correctness { passed, outputs, bit_equal, changed_inputs: Vec::new() });
-    let mut fault = Fault::new(
-        ErrorClass::WrongResult,
-        format!("the kernel is wrong on `{name}` before any timing: {verdict}"),
-    );
-    fault.0.data_set = Some(name.clone());
-    Err(fault)
 }
 
 fn verify(
@@ -192,7 +170,7 @@ fn host_reference(
     Ok(run.buffers)
 }
 
-pub(super) fn device_reference(
+fn device_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     host: &HostSet<'_>,

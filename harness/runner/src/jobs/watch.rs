@@ -56,11 +56,6 @@ impl<'w> Watch<'w> {
         Ok(Watch { session, device, differ, count, kept, first })
     }
 
-    /// The outputs of the first call.
-    pub(super) fn first(&self) -> &Vec<Option<HostBuffer>> {
-        &self.first
-    }
-
     /// Enqueues the comparison of what the outputs hold by then.
     pub(super) fn compare(&self) -> Outcome<()> {
         let blocks = 2 * self.session.gpu.facts.sms.max(1);

@@ -1,0 +1,201 @@
+//! The outputs of timed calls against the slow reference, judged on the GPU without waiting for it.
+//!
+//! The reference works in memory of its own, which gets the same contents as the kernel's: neither
+//! can spoil what the other reads. Behind a call's end event a kernel of ours counts the elements
+//! that lie beyond the tolerance, for each output and each call of a batch apart.
+
+use super::Session;
+use super::draw::{Draws, FRESH, wide};
+use super::session::{DeviceSet, Prepared, bind};
+use super::time::BATCH;
+use super::verify::DeviceReference;
+use crate::abi::AbiCase;
+use crate::cuda::{Buffer, Function, KernelArgs, Module, Probing};
+use crate::data::HostSet;
+use crate::fault::{Fault, Outcome};
+use crate::library::DeviceReferenceLibrary;
+use crate::poison::Poison;
+use rgpu_case::{Dtype, ErrorClass};
+
+/// What the outputs of one data set must be, call by call.
+pub(super) struct Check<'w> {
+    session: &'w Session<'w>,
+    reference: Slow<'w>,
+    /// The reference's memory.
+    twin: DeviceSet<'w>,
+    beyond: Function<'w>,
+    /// For each output: what its codes of up to 16 bits are worth; empty for wider dtypes.
+    tables: Vec<(usize, Buffer<'w>)>,
+    /// A count for each call of a batch and output.
+    counts: Buffer<'w>,
+}
+
+/// The reference, ready to be enqueued.
+enum Slow<'w> {
+    Kernel(Prepared<'w>),
+    Function(&'w DeviceReferenceLibrary, AbiCase),
+}
+
+impl<'w> Check<'w> {
+    pub(super) fn new(
+        session: &'w Session<'w>,
+        reference: &'w DeviceReference<'w>,
+        host: &'w HostSet<'w>,
+    ) -> Outcome<Check<'w>> {
+        let gpu = &session.gpu;
+        let twin = DeviceSet::new(gpu, host, 0)?;
+        twin.fill_inputs()?;
+        let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
+        let beyond = module.function("rgpu_beyond")?;
+        let mut tables = Vec::new();
+        for (i, buffer) in twin.tensors() {
+            let arg = host.args[i].arg;
+            if arg.role.is_output() && buffer.size() > 0 {
+                let values = worth(arg.dtype);
+                let table = Buffer::new(gpu, values.len(), 0)?;
+                table.upload(&values)?;
+                tables.push((i, table));
+            }
+        }
+        let counts = Buffer::new(gpu, 8 * BATCH * tables.len().max(1), 0)?;
+        counts.set(0)?;
+        let reference = match reference {
+            DeviceReference::Kernel(function) => {
+                let launch = host.set.reference_launch.as_ref();
+                let bound = bind(function, launch, &twin, Probing::Thorough).map_err(blame)?;
+                Slow::Kernel(bound)
+            }
+            DeviceReference::Function(library) => {
+                Slow::Function(library, AbiCase::new(host.set, &twin.addresses()))
+            }
+        };
+        let check = Check { session, reference, twin, beyond, tables, counts };
+        if let Some((at, (i, _))) = check.tables.iter().enumerate().next() {
+            let args = check.args(&check.twin, at, *i, 0);
+            check.beyond.prepare(&wide(gpu), &args, Probing::Thorough)?;
+        }
+        Ok(check)
+    }
+
+    /// Enqueues the reference on the contents of a call.
+    pub(super) fn expect(&self, draws: &Draws<'_>, call: u64) -> Outcome<()> {
+        draws.fill(&self.twin, call)?;
+        self.twin.restore()?;
+        self.twin.poison()?;
+        match &self.reference {
+            Slow::Kernel(prepared) => prepared.launch().map_err(blame),
+            Slow::Function(library, case) => library.run(case, self.session.gpu.stream.cast()),
+        }
+    }
+
+    /// Enqueues the judgement of what the outputs hold by then, as that of a batch's `slot`.
+    pub(super) fn judge(&self, device: &DeviceSet<'_>, slot: usize) -> Outcome<()> {
+        let launch = wide(&self.session.gpu);
+        for (at, (i, _)) in self.tables.iter().enumerate() {
+            self.beyond.launch(&launch, &self.args(device, at, *i, slot))?;
+        }
+        Ok(())
+    }
+
+    /// Waits, and ends where a call since the last time was wrong; `first` is the number of the call
+    /// in slot 0.
+    pub(super) fn verdict(&self, first: u64) -> Outcome<()> {
+        let mut bytes = vec![0; self.counts.size()];
+        self.counts.download(&mut bytes)?;
+        let outputs = self.tables.len().max(1);
+        for (at, count) in bytes.chunks_exact(8).enumerate() {
+            let bad = count.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+            let Some((i, _)) = self.tables.get(at % outputs) else { continue };
+            let arg = &self.twin.host.args[*i];
+            let tolerance = arg.arg.tolerance.unwrap_or(self.session.input.case.tolerance);
+            let elements = arg.arg.count().unwrap_or(0);
+            if bad as f64 > tolerance.mismatch_fraction * elements as f64 {
+                let (name, output) = (&self.twin.host.set.name, &arg.arg.name);
+                let of_group = match self.twin.host.set.groups.len() {
+                    1 => String::new(),
+                    _ => format!(" (group {})", arg.group),
+                };
+                let call = first + (at / outputs) as u64;
+                let mut fault = Fault::new(
+                    ErrorClass::WrongResult,
+                    format!(
+                        "timed call {call} of the kernel on `{name}`, on new data, is wrong: {bad} \
+                         of {elements} elements of `{output}`{of_group} are beyond the tolerance \
+                         of the reference on the GPU"
+                    ),
+                );
+                fault.0.data_set = Some(name.clone());
+                return Err(fault);
+            }
+        }
+        self.counts.set(0)
+    }
+
+    fn args(&self, device: &DeviceSet<'_>, at: usize, i: usize, slot: usize) -> KernelArgs {
+        let arg = self.twin.host.args[i].arg;
+        let tolerance = arg.tolerance.unwrap_or(self.session.input.case.tolerance);
+        let address = |set: &DeviceSet<'_>| {
+            set.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
+        };
+        let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;
+        // A result may well be the pattern of whole numbers; the NaN it cannot.
+        let tells =
+            arg.role == rgpu_case::Role::Out && arg.dtype.is_float() && arg.dtype != Dtype::E2m1;
+        KernelArgs::new(vec![
+            ("actual".into(), 8, address(device)),
+            ("wanted".into(), 8, address(&self.twin)),
+            ("elements".into(), 8, arg.count().unwrap_or(0)),
+            ("kind".into(), 8, kind(arg.dtype)),
+            ("table".into(), 8, self.tables[at].1.address()),
+            ("abs".into(), 8, tolerance.abs.to_bits()),
+            ("rel".into(), 8, tolerance.rel.to_bits()),
+            ("poison".into(), 8, Poison::First.bits(arg.dtype)),
+            ("tells".into(), 8, u64::from(tells)),
+            ("count".into(), 8, count),
+        ])
+    }
+}
+
+fn blame(fault: Fault) -> Fault {
+    fault.while_doing("the reference on the GPU")
+}
+
+/// How `rgpu_beyond` reads a dtype.
+fn kind(dtype: Dtype) -> u64 {
+    match (dtype, dtype.bits()) {
+        (_, 4) => 0,
+        (_, 8) => 1,
+        (_, 16) => 2,
+        (Dtype::F32, _) => 3,
+        (Dtype::F64, _) => 4,
+        (Dtype::I32, _) => 5,
+        (_, 32) => 6,
+        (Dtype::I64, _) => 7,
+        _ => 8,
+    }
+}
+
+/// The value of every code of a narrow dtype, as f64.
+fn worth(dtype: Dtype) -> Vec<u8> {
+    if dtype.bits() > 16 {
+        return Vec::new();
+    }
+    (0..1u64 << dtype.bits()).flat_map(|code| dtype.decode(code).as_f64().to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dtype_has_a_kind_and_the_narrow_ones_a_table() {
+        for dtype in Dtype::ALL {
+            let narrow = dtype.bits() <= 16;
+            assert_eq!(kind(dtype) <= 2, narrow, "{dtype}");
+            assert_eq!(worth(dtype).len(), if narrow { 8 << dtype.bits() } else { 0 }, "{dtype}");
+        }
+        assert_eq!(worth(Dtype::E2m1)[8 * 7..8 * 8], 6f64.to_le_bytes());
+        let wide = [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::U32, Dtype::I64, Dtype::U64];
+        assert_eq!(wide.map(kind), [3, 4, 5, 6, 7, 8]);
+    }
+}

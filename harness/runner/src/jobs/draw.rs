@@ -1,0 +1,142 @@
+//! New contents for the inputs of every timed call, made on the GPU.
+//!
+//! A pool of values is generated once for each random tensor by its `init` (see `generate.rs`), and
+//! before each call every element becomes one of its pool, drawn by the seed, the call and the
+//! element's place. So any dtype and any `init` takes one kernel that moves bits, and a call costs
+//! well under a millisecond where the host would take a second.
+//!
+//! What a user fixed stays: zeros, constants, files, and arguments with a seed of their own.
+
+use super::Session;
+use super::session::DeviceSet;
+use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, Probing};
+use crate::data::HostSet;
+use crate::fault::Outcome;
+use crate::generate;
+use rgpu_case::{Arg, DataSet, Dtype, Init, Launch, Role};
+
+pub(super) const FRESH: &str = include_str!("../cuda/fresh.ptx");
+
+/// Values in a pool: few enough for a second-level cache, more than a dtype of 16 bits has.
+const POOL: u64 = 1 << 18;
+
+/// Keeps the keys of pools and of calls apart from those of first contents.
+const POOL_KEY: u64 = 0x706f_6f6c;
+const CALL_KEY: u64 = 0x6361_6c6c;
+
+/// The tensors of a data set that get new contents.
+pub(super) struct Draws<'w> {
+    gpu: &'w Gpu,
+    draw: Function<'w>,
+    drawn: Vec<Drawn<'w>>,
+    seed: u64,
+}
+
+struct Drawn<'w> {
+    /// Index among the arguments of all groups.
+    index: usize,
+    dtype: Dtype,
+    elements: u64,
+    /// What tells arguments of one call apart.
+    place: u64,
+    pool: Buffer<'w>,
+}
+
+impl<'w> Draws<'w> {
+    pub(super) fn new(session: &'w Session<'_>, host: &HostSet<'_>) -> Outcome<Draws<'w>> {
+        let gpu = &session.gpu;
+        let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
+        let draw = module.function("rgpu_draw")?;
+        let seed = session.input.case.seed;
+        let positions = host.set.groups.first().map_or(1, |group| group.args.len().max(1));
+        let mut drawn = Vec::new();
+        for (index, arg) in host.args.iter().enumerate() {
+            if !is_random(arg.arg) || arg.bytes() == 0 {
+                continue;
+            }
+            let (group, position) = (index / positions, index % positions);
+            let place = generate::key(seed, arg.arg, group, position);
+            let of_pool = Arg { dims: vec![POOL], ..arg.arg.clone() };
+            let values = generate::contents(&of_pool, place ^ POOL_KEY, &session.input.folder)?;
+            let pool = Buffer::new(gpu, values.bytes().len(), 0)?;
+            pool.upload(values.bytes())?;
+            let elements = arg.arg.count().unwrap_or(0); // checked when the Case was read
+            drawn.push(Drawn { index, dtype: arg.arg.dtype, elements, place, pool });
+        }
+        let draws = Draws { gpu, draw, drawn, seed };
+        if let Some(first) = draws.drawn.first() {
+            let args = draws.args(first, &first.pool, 0);
+            draws.draw.prepare(&draws.launch(), &args, Probing::Thorough)?;
+        }
+        Ok(draws)
+    }
+
+    /// Whether no two calls have the same data.
+    pub(super) fn any(&self) -> bool {
+        !self.drawn.is_empty()
+    }
+
+    /// Enqueues the contents of call `call` into `device`. The same call gives any device memory of
+    /// this data set the same contents.
+    pub(super) fn fill(&self, device: &DeviceSet<'_>, call: u64) -> Outcome<()> {
+        for drawn in &self.drawn {
+            let Some(buffer) = device.source(drawn.index) else { continue };
+            self.draw.launch(&self.launch(), &self.args(drawn, buffer, call))?;
+        }
+        Ok(())
+    }
+
+    fn args(&self, drawn: &Drawn<'_>, out: &Buffer<'_>, call: u64) -> KernelArgs {
+        let key = generate::call_key(self.seed ^ CALL_KEY, call, drawn.place);
+        KernelArgs::new(vec![
+            ("out".into(), 8, out.address()),
+            ("pool".into(), 8, drawn.pool.address()),
+            ("pool_count".into(), 8, POOL),
+            ("elements".into(), 8, drawn.elements),
+            ("key".into(), 8, key),
+            ("bits".into(), 8, u64::from(drawn.dtype.bits())),
+        ])
+    }
+
+    fn launch(&self) -> Launch {
+        wide(self.gpu)
+    }
+}
+
+/// Blocks enough to fill the GPU, for kernels that stride over their elements.
+pub(super) fn wide(gpu: &Gpu) -> Launch {
+    let blocks = 8 * gpu.facts.sms.max(1);
+    Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 }
+}
+
+/// Whether another draw of an argument is as good as the first.
+fn is_random(arg: &Arg) -> bool {
+    let random = matches!(
+        arg.init,
+        Some(Init::Uniform { .. } | Init::Normal { .. } | Init::Ints { .. } | Init::Bits { .. })
+    );
+    random && arg.seed.is_none() && matches!(arg.role, Role::In | Role::InOut)
+}
+
+/// The random arguments of a data set that are not drawn anew, by name; each once.
+pub(super) fn fixed_inputs(set: &DataSet) -> Vec<String> {
+    let args = set.groups.first().map_or(&[][..], |group| &group.args);
+    let inputs = args.iter().filter(|arg| matches!(arg.role, Role::In | Role::InOut));
+    inputs.filter(|arg| !is_random(arg)).map(|arg| arg.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::tests::vecadd;
+
+    #[test]
+    fn what_a_user_fixed_is_not_drawn_anew() {
+        let mut set = vecadd(4).data_sets.remove(0);
+        assert_eq!(fixed_inputs(&set), [""; 0]);
+        let args = &mut set.groups[0].args;
+        args[0].init = Some(Init::File { path: "a.bin".into() });
+        args[1].seed = Some(7);
+        assert_eq!(fixed_inputs(&set), ["a", "b"]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Timing on new data each call: for kernels whose reference runs on the GPU.
+//!
+//! A call: its inputs are drawn anew, a host entry is told or prepared again, the reference computes
+//! what must come out, outputs are poisoned, L2 is flushed; then event, launch, event. Behind them
+//! the outputs are judged. All but the launch lies outside the two events, and since the reference
+//! keeps the GPU busy while the host enqueues what follows, no latency of the launch lies within.
+//!
+//! Each call is waited for, so that the host's clock tells whether the GPU was idle by its end: a
+//! kernel that works on a stream of its own is then timed by that clock.
+//!
+//! What it costs is the reference: with one of t seconds a call, `max_seconds` has room for
+//! `max_seconds / t` samples.
+
+use super::Session;
+use super::check::Check;
+use super::draw::{Draws, fixed_inputs};
+use super::session::{DeviceSet, Prepared, Target};
+use super::time::{LATE_NS, LATE_PART, Work, batch_size, bind, overhead};
+use super::verify::DeviceReference;
+use crate::cli::Clock;
+use crate::cuda::{Buffer, Event};
+use crate::fault::Outcome;
+use crate::sampling::Sampling;
+use rgpu_case::{ClockReading, DataSet, ErrorClass, Phase, Timing, TimingSource};
+use std::time::Instant;
+
+/// One data set of a kernel, ready to be sampled on new contents.
+pub(super) struct Fresh<'w> {
+    session: &'w Session<'w>,
+    target: &'w Target<'w>,
+    device: &'w DeviceSet<'w>,
+    flush: Option<&'w Buffer<'w>>,
+    draws: Draws<'w>,
+    /// None where there is no memory for it.
+    check: Option<Check<'w>>,
+    set: &'w DataSet,
+}
+
+/// What sampling by one clock gave.
+struct Sampled {
+    timing: Option<Timing>,
+    /// Calls after whose end event the GPU was busy.
+    late: u64,
+}
+
+impl<'w> Fresh<'w> {
+    pub(super) fn new(
+        session: &'w Session<'w>,
+        target: &'w Target<'w>,
+        reference: &'w DeviceReference<'w>,
+        device: &'w DeviceSet<'w>,
+        flush: Option<&'w Buffer<'w>>,
+    ) -> Outcome<Fresh<'w>> {
+        let set = device.host.set;
+        let draws = Draws::new(session, device.host)?;
+        let check = match Check::new(session, reference, device.host) {
+            Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
+                session.journal.gap(format!(
+                    "`{}`: no memory for a reference on data of its own, so the outputs of timed \
+                     calls were not compared",
+                    set.name
+                ));
+                None
+            }
+            check => Some(check?),
+        };
+        let fixed = fixed_inputs(set);
+        if !fixed.is_empty() {
+            session.journal.gap(format!(
+                "`{}`: the same contents in every timed call for `{}`, whose `init` or `seed` \
+                 leaves no choice",
+                set.name,
+                fixed.join("`, `")
+            ));
+        }
+        Ok(Fresh { session, target, device, flush, draws, check, set })
+    }
+
+    /// Samples, by the host's clock where the GPU is busy after the events.
+    pub(super) fn time(&self, prepared: Prepared<'w>, clock: Clock) -> Outcome<Option<Timing>> {
+        let _stage = self.session.journal.enter(Phase::Timed, Some(self.set))?;
+        let (prepared, sampled) = self.sample(prepared, clock, 0)?;
+        let taken = sampled.timing.as_ref().map_or(0, |timing| timing.sample_ns.len() as u64);
+        if clock == Clock::Host || sampled.late * 2 <= taken {
+            return Ok(sampled.timing);
+        }
+        super::time::on_a_stream_of_its_own(self.session, self.set);
+        Ok(self.sample(prepared, Clock::Host, taken)?.1.timing)
+    }
+
+    /// `before` calls have had their data.
+    fn sample(
+        &self,
+        mut prepared: Prepared<'w>,
+        clock: Clock,
+        before: u64,
+    ) -> Outcome<(Prepared<'w>, Sampled)> {
+        let gpu = &self.session.gpu;
+        let pair = (Event::new(gpu)?, Event::new(gpu)?);
+        let (start, end) = &pair;
+        let overhead_ns = match clock {
+            Clock::Events => overhead(&pair)?,
+            Clock::Host => None,
+        };
+        let mut sampling = Sampling::start(&self.session.input.case.timing);
+        let (mut calls, mut late, mut each_ns) = (before, 0, None);
+        loop {
+            let batch = batch_size(sampling.wanted(), each_ns);
+            if batch == 0 {
+                break;
+            }
+            let first = calls + 1;
+            let began = Instant::now();
+            let mut samples = Vec::with_capacity(batch);
+            let mut reading: Option<ClockReading> = None;
+            for slot in 0..batch {
+                calls += 1;
+                prepared = self.renew(prepared, calls)?;
+                let work = Work {
+                    session: self.session,
+                    device: self.device,
+                    prepared: &prepared,
+                    flush: self.flush,
+                };
+                work.before_sample()?;
+                let mut look = || {
+                    if reading.is_none() {
+                        reading = self.session.nvml.as_ref().map(|nvml| nvml.reading());
+                    }
+                };
+                let ns = match clock {
+                    Clock::Events => {
+                        start.record()?;
+                        prepared.launch()?;
+                        end.record()?;
+                        look();
+                        end.wait()?;
+                        let passed = Instant::now();
+                        gpu.synchronize_all()?;
+                        let rest = passed.elapsed().as_nanos() as f64;
+                        let ns = end.since_ns(start)?;
+                        late += u64::from(rest > LATE_NS.max(LATE_PART * ns));
+                        ns
+                    }
+                    Clock::Host => {
+                        gpu.synchronize_all()?;
+                        let begin = Instant::now();
+                        prepared.launch()?;
+                        gpu.synchronize_all()?;
+                        let ns = begin.elapsed().as_nanos() as f64;
+                        look();
+                        ns
+                    }
+                };
+                samples.push(ns);
+                if let Some(check) = &self.check {
+                    check.judge(self.device, slot)?;
+                }
+            }
+            if let Some(check) = &self.check {
+                check.verdict(first)?;
+            }
+            each_ns = Some(began.elapsed().as_nanos() as f64 / batch as f64);
+            sampling.push(&samples, reading);
+        }
+        let source = match clock {
+            Clock::Events => TimingSource::Events,
+            Clock::Host => TimingSource::Host,
+        };
+        let flushed = self.flush.map(|buffer| buffer.size() as u64);
+        let timing = sampling.finish(source, overhead_ns, flushed).map(|mut timing| {
+            let taken = timing.sample_ns.len() as u64;
+            timing.verified = self.check.is_some().then_some(taken);
+            timing.contents = Some(if self.draws.any() { taken } else { 1 });
+            timing
+        });
+        Ok((prepared, Sampled { timing, late }))
+    }
+
+    /// New contents, told to the kernel and put before the reference.
+    fn renew(&self, prepared: Prepared<'w>, call: u64) -> Outcome<Prepared<'w>> {
+        self.draws.fill(self.device, call)?;
+        self.device.restore()?;
+        let prepared = match self.draws.any() && !prepared.refresh()? {
+            true => {
+                // What it holds is freed before the next one asks for as much.
+                drop(prepared);
+                bind(self.session, self.target, self.device)?.0
+            }
+            false => prepared,
+        };
+        if let Some(check) = &self.check {
+            check.expect(&self.draws, call)?;
+        }
+        Ok(prepared)
+    }
+}
