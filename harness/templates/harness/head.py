@@ -3,7 +3,8 @@
     python3 harness.py JOB [options]      in a folder that has the kernel's sources under src/
 
   verify   two calls on the same data, each into poisoned outputs, compared with the reference
-  time     calls timed one by one, L2 overwritten before each, every output compared on the device
+  time     calls timed one by one, L2 overwritten before each, every output compared on the device; where
+           there is a reference each call has new data
   once     warm up, then call once per data set inside the range `timed`: what tools look at
   torch    the same under torch.profiler; its trace goes to --trace FILE
   cpu      verify and time on the CPU (Triton kernels in Triton's interpreter)
