@@ -7,6 +7,7 @@
 use super::concept::TENSOR_ACTIVE;
 use super::datasheet::{self, Peaks};
 use super::device;
+use super::geometric_mean;
 use super::threshold::{Limits, TENSOR_USED, Thresholds};
 use crate::model::launch::Roof;
 use crate::model::profile::{ModelInfo, Timing};
@@ -38,6 +39,7 @@ pub(super) fn add(profile: &mut Profile) {
         if profile.cases.is_empty() { default.into_iter().collect() } else { cases.collect() };
     profile.speed_of_light =
         timed.into_iter().filter_map(|(case, timing)| peaks.speed(case, timing)).collect();
+    profile.geometric_mean = geometric_mean::over(&profile.cases, &profile.speed_of_light);
     for stage in &mut profile.stages {
         stage.utilization = utilization(stage.flops_per_s, &peaks.compute, FLOPS);
     }

@@ -85,6 +85,9 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
         }
         say(text);
     }
+    if let Some(mean) = &profile.geometric_mean {
+        say(format!("geometric mean of {} cases: {}", mean.cases, duration(mean.median_ns)));
+    }
     if let Some(c) = &profile.correctness {
         say(format!("results: {} ({} of {} wrong)", c.verdict, c.wrong, c.checked));
     }

@@ -599,6 +599,7 @@ pub(super) fn profile(
     profile.host = Some(facts);
     profile.rung = if parts.rung.is_empty() { "none".to_owned() } else { parts.rung };
     rates(&mut profile, request);
+    profile.cases.iter_mut().for_each(count_timed_calls);
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
     profile.correctness = overall(&profile.cases);
     join_code(&mut profile);
@@ -646,6 +647,13 @@ fn rates(profile: &mut Profile, request: &Request) {
     }
 }
 
+/// What the timing compared belongs to what is known of a case's correctness.
+fn count_timed_calls(case: &mut CaseResult) {
+    let Some((check, timing)) = case.correctness.as_mut().zip(case.timing.as_ref()) else { return };
+    check.timed_calls = timing.verified;
+    check.timed_contents = timing.verified.and(timing.contents);
+}
+
 fn empty_case(set: &DataSet, vars: &[String]) -> CaseResult {
     let named =
         |row: &Vec<i64>| vars.iter().cloned().zip(row.iter().copied()).collect::<BTreeMap<_, _>>();
@@ -674,6 +682,11 @@ fn overall(cases: &[CaseResult]) -> Option<Correctness> {
             .iter()
             .filter_map(|c| c.max_rel)
             .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))));
+        let sum = |f: fn(&Correctness) -> Option<u64>| {
+            checks.iter().filter_map(|c| f(c)).reduce(|a, b| a + b)
+        };
+        all.timed_calls = sum(|c| c.timed_calls);
+        all.timed_contents = sum(|c| c.timed_contents);
         all.bit_equal = checks.iter().try_fold(true, |all, c| Some(all && c.bit_equal?));
     }
     Some(all)

@@ -49,8 +49,10 @@ pub(super) fn speedup(a: &SideTime, b: &SideTime) -> Option<(f64, Option<[f64; 2
     Some((ratio, interval))
 }
 
-/// The geometric mean of speedups, with the interval that MOVER gives it.
-pub(super) fn mean(all: &[(f64, Option<[f64; 2]>)]) -> Option<(f64, Option<[f64; 2]>)> {
+/// The geometric mean of speedups or of medians, with the interval that MOVER gives it.
+pub(in crate::analysis) fn mean(
+    all: &[(f64, Option<[f64; 2]>)],
+) -> Option<(f64, Option<[f64; 2]>)> {
     let n = all.len() as f64;
     if all.is_empty() {
         return None;

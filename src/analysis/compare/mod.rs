@@ -14,6 +14,7 @@ mod sentence;
 mod time;
 
 pub use alike::{differences, untimed};
+pub(super) use interval::mean;
 pub use sentence::phrase;
 pub use time::Paired;
 

@@ -20,6 +20,7 @@ pub(super) fn report(profile: &Profile) -> String {
         ("median", Align::Right),
         ("95 % interval", Align::Right),
         ("samples", Align::Right),
+        ("by host clock", Align::Right),
         ("bandwidth", Align::Right),
         ("rate", Align::Right),
         ("correct", Align::Left),
@@ -32,9 +33,19 @@ pub(super) fn report(profile: &Profile) -> String {
             cell(t.map(|t| duration(t.median_ns))),
             cell(t.map(|t| format!("{} – {}", duration(t.ci95_ns[0]), duration(t.ci95_ns[1])))),
             cell(t.map(|t| t.samples.to_string())),
+            cell(t.and_then(|t| t.wall_ns).map(duration)),
             cell(t.and_then(|t| t.bytes_per_s).map(|x| per_second(x, "B"))),
             cell(t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP"))),
             cell(case.correctness.as_ref().map(|c| c.verdict.clone())),
+        ]);
+    }
+    if let Some(mean) = &profile.geometric_mean {
+        let interval =
+            mean.ci95_ns.map(|[low, high]| format!("{} – {}", duration(low), duration(high)));
+        grid.row([
+            "geometric mean".to_owned(),
+            duration(mean.median_ns),
+            interval.unwrap_or_default(),
         ]);
     }
     section(&mut out, grid, "No case was timed on this rung.");

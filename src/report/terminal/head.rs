@@ -7,6 +7,9 @@ use crate::model::speed_of_light::{SpeedOfLight, Utilization};
 use crate::report::quantity::{count_of, duration, per_second, percent};
 use crate::report::{Align, Grid};
 
+/// What launching may cost before a call by the host's clock is told of, in nanoseconds.
+const LAUNCH_NS: f64 = 100e3;
+
 pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
     let gpu = profile.host.as_ref().and_then(|host| {
         host.gpus.iter().find(|g| Some(&g.uuid) == profile.gpu.as_ref()).map(|g| g.name.clone())
@@ -46,7 +49,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         };
         page.painted_field("correct", &correctness_text(correctness), sgr);
     }
-    for sol in profile.speed_of_light.iter().take(1) {
+    if let [sol] = &profile.speed_of_light[..] {
         page.field("of the peak", &speed_of_light_text(sol));
     }
     if let Some(selection) = &profile.selection {
@@ -82,8 +85,17 @@ pub(super) fn timing_text(t: &Timing) -> String {
     }
     if t.verified.is_some_and(|calls| calls >= t.samples) {
         text += ", every output compared";
+        if t.verified == t.contents {
+            text += " on data of its own";
+        }
     }
-    text + ")"
+    text += ")";
+    // Beyond what a launch costs: the host prepares much, or work lies where events do not see it.
+    let far = |wall: &f64| t.clock == "cuda_events" && *wall > 2.0 * t.median_ns + LAUNCH_NS;
+    if let Some(wall) = t.wall_ns.filter(far) {
+        text += &format!("; a whole call takes {} by the host's clock", duration(wall));
+    }
+    text
 }
 
 /// `decoder 4-layers-256, 5.25 M parameters, bfloat16`.
@@ -111,6 +123,19 @@ fn speed_of_light_text(sol: &SpeedOfLight) -> String {
     parts.join(", ")
 }
 
+/// Which peaks the shares of several cases are of, each once.
+fn peaks_text(speeds: &[SpeedOfLight]) -> Option<String> {
+    let mut said: Vec<String> = Vec::new();
+    for u in speeds.iter().flat_map(|s| s.bytes.iter().chain(&s.flops)) {
+        let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
+        let text = format!("{} {} ({})", per_second(u.peak, &unit), u.label, u.source);
+        if !said.contains(&text) {
+            said.push(text);
+        }
+    }
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
 fn correctness_text(c: &Correctness) -> String {
     let mut text = c.verdict.clone();
     match c.verdict.as_str() {
@@ -134,6 +159,9 @@ fn correctness_text(c: &Correctness) -> String {
         Some(false) => text += ", two calls differ",
         None => {}
     }
+    if let (Some(calls), Some(contents)) = (c.timed_calls, c.timed_contents) {
+        text += &format!("; {calls} timed calls on {contents} sets of data compared too");
+    }
     text
 }
 
@@ -144,10 +172,14 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         ("±", Align::Right),
         ("bandwidth", Align::Right),
         ("rate", Align::Right),
+        ("of DRAM", Align::Right),
+        ("of peak", Align::Right),
         ("correct", Align::Left),
     ]);
+    let share = |u: Option<&Utilization>| u.map(|u| percent(u.percent)).unwrap_or_default();
     for case in &profile.cases {
         let t = case.timing.as_ref();
+        let speed = profile.speed_of_light.iter().find(|s| s.case == case.name);
         let half = |t: &Timing| 50.0 * (t.ci95_ns[1] - t.ci95_ns[0]) / t.median_ns;
         grid.row([
             case.name.clone(),
@@ -157,8 +189,26 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
                 .unwrap_or_default(),
             t.and_then(|t| t.bytes_per_s).map(|x| per_second(x, "B")).unwrap_or_default(),
             t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP")).unwrap_or_default(),
+            share(speed.and_then(|s| s.bytes.as_ref())),
+            share(speed.and_then(|s| s.flops.as_ref())),
             case.correctness.as_ref().map(|c| c.verdict.clone()).unwrap_or_default(),
         ]);
     }
+    if let Some(mean) = &profile.geometric_mean {
+        let half = mean.ci95_ns.map(|ci| 50.0 * (ci[1] - ci[0]) / mean.median_ns);
+        let cell = |x: Option<f64>| x.map(percent).unwrap_or_default();
+        grid.row([
+            "geometric mean".to_owned(),
+            duration(mean.median_ns),
+            cell(half),
+            String::new(),
+            String::new(),
+            cell(mean.bytes_percent),
+            cell(mean.flops_percent),
+        ]);
+    }
     page.table("cases", grid);
+    if let Some(peaks) = peaks_text(&profile.speed_of_light) {
+        page.field("peaks", &peaks);
+    }
 }
