@@ -2,6 +2,7 @@
 
 REMOTE = "h200"
 LARGE = [f"bench-{i}" for i in (1, 2, 3, 4)]
+RAGGED = [f"ragged-{i}" for i in range(1, 11)]
 
 
 def sizes(names):
@@ -17,6 +18,23 @@ def told(p):
     return ", ".join(f"{name} {us:.1f} us" for name, us in times(p).items())
 
 
+def on_new_data(s, what, p):
+    """Every timed call had data of its own, was compared with the reference on them, and behind a flush."""
+    bad = {}
+    for c in p.get("cases", []):
+        t = c.get("timing") or {}
+        taken = t.get("samples", 0) + t.get("discarded", 0)
+        fine = t.get("verified") == t.get("contents") == taken > 0 and t.get("flushed_bytes", 0) > 1 << 20 and t.get("wall_ns", 0) > 0
+        if not fine or t.get("clock") != "cuda_events":
+            bad[c["name"]] = t
+    check = p.get("correctness") or {}
+    s.check(f"{what}: every timed call on new data, compared", p.get("cases") and not bad and check.get("timed_calls") == check.get("timed_contents"),
+            str(bad)[:400], note=f"{check.get('timed_calls')} calls, {p.get('run', {}).get('seconds', 0):.0f} s, exact: {check.get('max_abs') == 0}")
+    s.check(f"{what}: a geometric mean and shares of both peaks", len(p.get("cases", [])) < 2 or (p.get("geometric_mean") or {}).get("median_ns", 0) > 0
+            and all(x.get("flops", {}).get("label") and x.get("bytes", {}).get("label") for x in p.get("speed_of_light", [{}])),
+            str(p.get("geometric_mean")), note=f"{((p.get('geometric_mean') or {}).get('median_ns') or 0) / 1000:.1f} us")
+
+
 def wagmi(s):
     for kernel in ("wagmiv67", "kernels/wagmiv67/full-range"):
         p = s.profile("--kernel", kernel, "--mode", "verify", "--problem-sizes", "all", "--remote", REMOTE, timeout=400)
@@ -30,6 +48,13 @@ def wagmi(s):
         p = s.profile("--kernel", kernel, "--mode", "bench", *sizes(LARGE), "--remote", REMOTE, "--run-id", f"wagmi-{i}")
         seen.append(times(p))
         s.check(f"step {i} is timed on the four shapes", all(seen[-1].get(name, 0) > 1 for name in LARGE), str(p)[:300], note=told(p))
+        on_new_data(s, f"step {i}", p)
+    p = s.profile("--kernel", "wagmiv67", "--mode", "bench", "--iters", 40, *sizes(RAGGED), "--remote", REMOTE, timeout=400)
+    exact = (p.get("correctness") or {}).get("verdict") == "right" and p["correctness"].get("max_abs") == 0
+    s.check("the ten ragged sizes are exact", exact, str(p.get("correctness")), note=told(p))
+    on_new_data(s, "ragged", p)
+    p = s.profile("--kernel", "kernels/wagmiv67/full-range", "--mode", "bench", *sizes(LARGE[2:]), "--remote", REMOTE, timeout=400)
+    on_new_data(s, "every code and scale", p)
     for i in range(1, len(chain)):
         s.rgpu("compare", f"wagmi-{i - 1}", f"wagmi-{i}")
         s.rgpu("compare", f"wagmi-{i - 1}", f"wagmi-{i}", "--json")
@@ -40,6 +65,7 @@ def wagmi(s):
     for kernel in ("kernels/wagmiv67/popcorn", "wagmiv67-triton"):
         p = s.profile("--kernel", kernel, "--mode", "bench", *sizes(LARGE), "--remote", REMOTE, timeout=400)
         s.check(f"{kernel} is right", (p.get("correctness") or {}).get("verdict") == "right", str(p.get("correctness")), note=told(p))
+        on_new_data(s, kernel, p)
         if kernel.endswith("triton"):
             s.check("wagmiv67 is faster than it", all(seen[-1].get(n, 1e9) < times(p).get(n, 0) for n in LARGE), told(p))
 
