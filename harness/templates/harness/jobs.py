@@ -165,9 +165,11 @@ def enqueue_cycles(kernel):
 
 
 def gets_new_data(kernel):
-    """Whether each timed call gets contents of its own: always where there is a reference to say what
-    must come of them. On a CPU that would double the time, so there it is asked for by `fresh`."""
-    return ENTRY.get("fresh") or (DEVICE == "cuda" and kernel.reference is not None)
+    """Whether each timed call gets contents of its own: where there is a reference to say what must
+    come of them. Not by itself for a model, whose reference may take a thousand times as long and whose
+    tolerance was chosen for some data, nor on a CPU, where it would double the time."""
+    by_itself = DEVICE == "cuda" and kernel.reference is not None and not ENTRY.get("prepare")
+    return ENTRY.get("fresh") or by_itself
 
 
 def timed(kernel, clock, flush, nvml, wall_ns=None):

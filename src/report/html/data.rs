@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::model::hotspots::LaunchSpots;
 use crate::model::launch::{Roof, RuleMessage, Stall};
-use crate::model::profile::{CaseResult, Correctness, Gap, KernelInfo, RunInfo, Timing};
+use crate::model::profile::{CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing};
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum, Timeline};
 use crate::model::trace::{Trace, WorkKind};
@@ -49,6 +49,8 @@ pub(super) struct Page<'a> {
     cases: &'a [CaseResult],
     correctness: Option<&'a Correctness>,
     speed_of_light: &'a [SpeedOfLight],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    geometric_mean: Option<&'a GeometricMean>,
     launches: Vec<PageLaunch<'a>>,
     pub(super) metrics: MetricTable<'a>,
     kernels: &'a [KernelSum],
@@ -132,6 +134,7 @@ impl<'a> Page<'a> {
             cases: &profile.cases,
             correctness: profile.correctness.as_ref(),
             speed_of_light: &profile.speed_of_light,
+            geometric_mean: profile.geometric_mean.as_ref(),
             launches: cut(&profile.launches, caps.launches, "launches", &mut left_out)
                 .iter()
                 .map(PageLaunch::new)

@@ -40,13 +40,19 @@ function operators() {
 
 function cases() {
   if (page.cases.length < 2) return;
-  section("cases", "Cases", "Each timed without a tool.", table([
+  const mean = page.geometric_mean;
+  const share = (c, side) => ((page.speed_of_light || []).find(s => s.case === c.name) || {})[side];
+  const told = u => u ? `${percent(u.percent)} of ${u.label}` : "";
+  const of_all = mean && mean.ci95_ns ? ` (${mean.ci95_ns.map(duration).join(" – ")})` : "";
+  section("cases", "Cases", "Each timed without a tool." + (mean ? ` Geometric mean ${duration(mean.median_ns)}${of_all}.` : ""), table([
     { label: "case", cell: c => c.name, key: c => c.name },
     { label: "median", num: true, cell: c => c.timing ? duration(c.timing.median_ns) : "", key: c => c.timing && c.timing.median_ns },
     { label: "95 % interval", num: true, cell: c => c.timing ? c.timing.ci95_ns.map(duration).join(" – ") : "" },
     { label: "samples", num: true, cell: c => c.timing ? count(c.timing.samples) : "" },
     { label: "bandwidth", num: true, cell: c => c.timing && c.timing.bytes_per_s > 0 ? rate(c.timing.bytes_per_s, "B/s") : "", key: c => c.timing && c.timing.bytes_per_s },
     { label: "rate", num: true, cell: c => c.timing && c.timing.flops_per_s > 0 ? rate(c.timing.flops_per_s, "FLOP/s") : "", key: c => c.timing && c.timing.flops_per_s },
+    { label: "share of memory peak", num: true, cell: c => told(share(c, "bytes")), key: c => (share(c, "bytes") || {}).percent },
+    { label: "share of compute peak", num: true, cell: c => told(share(c, "flops")), key: c => (share(c, "flops") || {}).percent },
     { label: "results", cell: c => c.correctness ? c.correctness.verdict : "" },
   ], page.cases, { label: "cases" }));
 }
