@@ -9,6 +9,7 @@ use rgpu_format::sass::{self, Columns};
 fuzz_target!(|bytes: &[u8]| {
     let Some((sm, code)) = bytes.split_first() else { return };
     let sm = u32::from(*sm);
+    let survey = sass::survey(code, sm);
     let code: Vec<_> = sass::decode(code).collect();
     let trimmed = sass::trimmed(&code, sm);
     assert!(trimmed.len() <= code.len());
@@ -21,6 +22,11 @@ fuzz_target!(|bytes: &[u8]| {
     for next in blocks.iter().flat_map(|b| &b.next) {
         assert!(blocks.binary_search_by_key(next, |b| b.start).is_ok());
     }
+    // One pass finds what the others do.
+    let loops = blocks.iter().filter(|b| b.loop_head).count();
+    assert_eq!(survey.bytes, trimmed.len() * 16);
+    assert_eq!((survey.blocks, survey.loops), (blocks.len() as u64, loops as u64));
+    assert_eq!(survey.mix, sass::mix(trimmed, sm));
     let columns = Columns { control: true, bits: true };
     let text = sass::listing(&code, sm, columns, &BTreeMap::new());
     assert!(text.lines().count() >= code.len());
