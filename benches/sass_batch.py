@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-COPIES, RUNS = 64, 3
+COPIES, RUNS = 64, int(os.environ.get("RUNS", "3"))
 
 
 def timed(argv, out, env):

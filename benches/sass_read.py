@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-COPIES, RUNS = 100, 3
+COPIES, RUNS = 100, int(os.environ.get("RUNS", "3"))
 MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, 16)
 ZSTD = 0x8000
 

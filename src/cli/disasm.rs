@@ -28,7 +28,7 @@ use args::{Format, Tool, View};
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
 use crate::model::disasm::{Disasm, Status as Ended};
-use crate::run::disasm::{self, InputError, Meant, Names, Wanted, What};
+use crate::run::disasm::{self, InputError, Inputs, Meant, Names, Wanted, What};
 use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
@@ -51,7 +51,14 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     {
         return Ok(status);
     }
-    let files = disasm::inputs(&meant).map_err(|error| failure(&error))?;
+    let Inputs { files, reports } = disasm::inputs(&meant).map_err(|error| failure(&error))?;
+    if let [first, ..] = reports.as_slice() {
+        let first = first.display();
+        app.say(&match reports.len() {
+            1 => format!("passed over: `{first}`; name it to read the cubins in it"),
+            n => format!("passed over: {n} reports of ncu; name one to read its cubins: `{first}`"),
+        });
+    }
     if html {
         return page::run(app, args, &files);
     }
@@ -118,11 +125,15 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     }
     // A failed command leaves what an earlier one wrote.
     let out = what.out.as_ref().filter(|_| !all_failed);
+    let text = match out.is_some() || app.global.json {
+        true => rendered(&document)?,
+        false => String::new(),
+    };
     if let Some(out) = out {
-        save(out, &document)?;
+        save(out, &text)?;
     }
     if app.global.json {
-        app.print_json(&document)?;
+        app.print(&text);
     } else {
         show::table(app, &document, args.list);
         if let Some(out) = out {
@@ -237,17 +248,22 @@ fn out(app: &App, args: &DisasmArgs) -> PathBuf {
     args.out.clone().unwrap_or_else(default)
 }
 
-fn save(out: &Path, document: &Disasm) -> Result<()> {
+/// The document as it is written and printed.
+fn rendered(document: &Disasm) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(document).map_err(|e| {
+        Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(e)
+    })?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn save(out: &Path, text: &str) -> Result<()> {
     std::fs::create_dir_all(out).map_err(|e| {
         Failure::new(Exit::Disk, "no_folder", "the output folder cannot be made")
             .file(out.display())
             .cause(e)
     })?;
     let path = out.join(SUMMARY);
-    let mut text = serde_json::to_string_pretty(document).map_err(|e| {
-        Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(e)
-    })?;
-    text.push('\n');
     atomic::write(&path, text.as_bytes()).map_err(|e| {
         Failure::new(Exit::Disk, "unwritten", "the summary cannot be written")
             .file(path.display())

@@ -265,6 +265,10 @@ impl Reporter for Progress {
             Said::Connecting {} => self.bar.set_message("connecting"),
             Said::Asking {} => self.phase("asking the host what it has".to_owned()),
             Said::Compiling { what } => self.phase(format!("compiling {what}")),
+            // The step's own line was said; what moves is for the bar alone.
+            Said::Disassembling { done, total } => {
+                self.bar.set_message(format!("disassemble with nvdisasm: {done} of {total}"));
+            }
             Said::Uploading { sent, total } => self.transfer("uploading", *sent, *total),
             Said::Fetching { got, total, .. } => self.transfer("fetching", *got, *total),
             Said::Job { event, .. } => self.event(event),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use rgpu_format::cubin::{CodeSection, Cubin, Kernel as CubinKernel, Lines, Stack, Table, lines};
 use rgpu_format::demangle::demangle;
-use rgpu_format::sass::{self, Class, Columns, Instruction, Mnemonic};
+use rgpu_format::sass::{self, Class, Columns, Instruction, Survey};
 use sha2::{Digest, Sha256};
 
 use crate::model::disasm::{Kernel, Param};
@@ -30,7 +30,7 @@ pub fn site<'c>(cubin: &'c Cubin, symbol: &str, index: u64) -> Option<(&'c CodeS
 
 /// The instruction `offset` bytes into a section, without its operands.
 pub fn brief(cubin: &Cubin, section: &CodeSection, file: &[u8], offset: u64) -> Option<String> {
-    let from = usize::try_from(offset).ok()?;
+    let from = usize::try_from(offset).ok().filter(|_| sass::is_read(cubin.sm.number))?;
     let bytes = section.code(file).get(from..from.checked_add(16)?)?;
     let instruction = sass::decode(bytes).next()?;
     Some(sass::brief(&instruction, cubin.sm.number))
@@ -38,12 +38,15 @@ pub fn brief(cubin: &Cubin, section: &CodeSection, file: &[u8], offset: u64) -> 
 
 /// The facts of one kernel of a cubin.
 pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
-    let section = cubin.code.iter().find(|c| c.index == kernel.section_index);
-    let code = section.map(|s| instructions(s, file)).unwrap_or_default();
-    let sm = cubin.sm.number;
-    let trimmed = sass::trimmed(&code, sm);
-    let mix = sass::mix(trimmed, sm);
-    let blocks = sass::blocks(trimmed, sm);
+    // Sections are in the order of their numbers.
+    let section = cubin.code.binary_search_by_key(&kernel.section_index, |c| c.index);
+    let code = section.ok().map(|at| cubin.code[at].code(file)).unwrap_or_default();
+    let read = sass::is_read(cubin.sm.number);
+    let found = match read {
+        true => sass::survey(code, cubin.sm.number),
+        false => Survey { bytes: code.len(), shape: code.to_vec(), ..Survey::default() },
+    };
+    let mix = &found.mix;
     let mut classes: BTreeMap<String, u64> = BTreeMap::new();
     for count in &mix.classes {
         *classes.entry(count.class.name().to_owned()).or_default() += count.count;
@@ -79,47 +82,22 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         tcgen05_two_cta: kernel.tcgen05_two_cta,
         tensor_memory: mix.of(Class::TensorMemory) > 0,
         code_bytes: kernel.code_bytes,
-        instructions: mix.instructions,
+        instructions: read.then_some(mix.instructions),
         classes,
         mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
-        blocks: blocks.len() as u64,
-        loops: blocks.iter().filter(|b| b.loop_head).count() as u64,
-        code_sha256: digest(trimmed.iter().flat_map(|i| [i.low, i.high])),
-        shape_sha256: shape(trimmed, sm),
+        blocks: read.then_some(found.blocks),
+        loops: read.then_some(found.loops),
+        code_sha256: digest(&code[..found.bytes]),
+        shape_sha256: digest(&found.shape),
         occupancy: None,
     }
 }
 
-fn digest(words: impl Iterator<Item = u64>) -> String {
-    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-    hex(&Sha256::digest(&bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The digest of what an instruction does, without what it does it to.
-fn shape(code: &[Instruction], sm: u32) -> String {
-    let mut text = String::with_capacity(code.len() * 16);
-    for instruction in code {
-        if let Some(guard) = instruction.guard() {
-            let _ = write!(text, "{guard}");
-        }
-        text.push(' ');
-        match sass::mnemonic(instruction, sm) {
-            Mnemonic::Known(name) => text.push_str(name),
-            unknown => drop(write!(text, "{unknown}")),
-        }
-        match instruction.target(sm).map(|to| to.wrapping_sub(instruction.offset)) {
-            Some(distance) => drop(writeln!(text, " Some({distance:x})")),
-            None => text.push_str(" None\n"),
-        }
-    }
-    hex(&Sha256::digest(&text))
+fn digest(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    let digits = |byte: u8| [digit(byte >> 4), digit(byte & 0xf)];
+    Sha256::digest(bytes).iter().flat_map(|byte| digits(*byte)).collect()
 }
 
 /// What a listing shows besides the instructions.
@@ -141,13 +119,20 @@ pub fn listing(
 ) -> String {
     let table = shown.lines.then(|| lines(file, Table::Source).ok()).flatten();
     let mut text = String::new();
-    let _ = writeln!(text, "// {}, without operands: nvdisasm knows them", cubin.sm);
+    let read = sass::is_read(cubin.sm.number);
+    let _ = match read {
+        true => writeln!(text, "// {}, without operands: nvdisasm knows them", cubin.sm),
+        false => writeln!(text, "// {}, bits alone: nvdisasm of CUDA 12 reads them", cubin.sm),
+    };
     for section in cubin.code.iter().filter(|s| wanted(s)) {
         let code = instructions(section, file);
         let names: BTreeMap<u64, &str> =
             section.functions.iter().map(|f| (f.offset, f.name.as_str())).collect();
         let columns = Columns { control: shown.control, bits: true };
-        let body = sass::listing(&code, cubin.sm.number, columns, &names);
+        let body = match read {
+            true => sass::listing(&code, cubin.sm.number, columns, &names),
+            false => bits(section.code(file), &names),
+        };
         let _ = writeln!(text, "\n\t.section\t.text.{}", section.name);
         if let Some(name) = demangle(&section.name) {
             let _ = writeln!(text, "// {name}");
@@ -156,6 +141,21 @@ pub fn listing(
             Some(table) => with_lines(&mut text, &body, table, section),
             None => text.push_str(&body),
         }
+    }
+    text
+}
+
+/// Code before Volta, word by word, with labels where functions begin.
+fn bits(code: &[u8], names: &BTreeMap<u64, &str>) -> String {
+    let (words, _) = code.as_chunks::<8>();
+    let mut text = String::with_capacity(words.len() * 40);
+    for (at, word) in words.iter().enumerate() {
+        let offset = at as u64 * 8;
+        if let Some(name) = names.get(&offset) {
+            let _ = writeln!(text, "{name}:");
+        }
+        let word = u64::from_le_bytes(*word);
+        let _ = writeln!(text, "        /*{offset:04x}*/ /* 0x{word:016x} */");
     }
     text
 }
@@ -193,6 +193,9 @@ fn offset(line: &str) -> Option<u64> {
 ///
 /// Sections of one name are told apart by their order, which is that of the file.
 pub fn annotate(listing: &str, cubin: &Cubin, file: &[u8]) -> String {
+    if !sass::is_read(cubin.sm.number) {
+        return listing.to_owned();
+    }
     let mut text = String::with_capacity(listing.len() * 5 / 4);
     let mut used = BTreeSet::new();
     let mut code: Vec<Instruction> = Vec::new();

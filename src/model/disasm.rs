@@ -161,20 +161,25 @@ pub struct Kernel {
     /// Size of the code, padding included.
     pub code_bytes: u64,
     /// Instructions, those of functions that it keeps included, without the padding after the last
-    /// exit or branch. Classes, names, listings and pages count the same.
-    pub instructions: u64,
+    /// exit or branch. Classes, names, listings and pages count the same. Absent, as are those and
+    /// blocks, where the code is of an architecture before Volta, which is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
     /// Instructions by class; see the documentation of the classes.
     pub classes: BTreeMap<String, u64>,
     /// Instructions by name without modifiers.
     pub mnemonics: BTreeMap<String, u64>,
     /// Basic blocks, as far as direct branches tell.
-    pub blocks: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u64>,
     /// Basic blocks that something branches back to.
-    pub loops: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loops: Option<u64>,
     /// sha256 of the code without padding: equal where every bit is.
     pub code_sha256: String,
     /// sha256 of names, guards and distances of branches in order, without padding: equal where
-    /// only registers, constants, addresses or scheduling differ.
+    /// only registers, constants, addresses or scheduling differ. To be compared within one version
+    /// of rgpu.
     pub shape_sha256: String,
     /// Theoretical occupancy, for the asked, required or largest block.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -37,6 +37,13 @@ pub enum Said<'a> {
         /// What.
         what: &'a str,
     },
+    /// A host's nvdisasm is at work.
+    Disassembling {
+        /// Calls that ended.
+        done: usize,
+        /// All calls.
+        total: usize,
+    },
     /// A plan is sent.
     Planned {
         /// The job.

@@ -12,14 +12,34 @@ use std::path::Path;
 /// # Errors
 /// Any error of the file system; the temporary file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = parent(path)?;
+    unnamed(parent(path)?, bytes)?.name(path)
+}
+
+/// A file that is written and has no name of its own yet. It is removed unless it gets one.
+#[derive(Debug)]
+pub struct Unnamed(tempfile::TempPath);
+
+/// Writes `bytes` into a folder, creating it where needed, under a temporary name.
+///
+/// # Errors
+/// Any error of the file system; the temporary file is removed.
+pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<Unnamed> {
     fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
     file.write_all(bytes)?;
     // NamedTempFile is 0600; a run folder's files follow the user's umask like any other.
     set_default_mode(file.as_file())?;
-    file.persist(path).map_err(|e| e.error)?;
-    Ok(())
+    Ok(Unnamed(file.into_temp_path()))
+}
+
+impl Unnamed {
+    /// Gives the file its name, in the folder that it lies in; what had that name is replaced.
+    ///
+    /// # Errors
+    /// Any error of the file system; the file is removed.
+    pub fn name(self, path: &Path) -> io::Result<()> {
+        self.0.persist(path).map_err(|e| e.error)
+    }
 }
 
 /// Writes a new file in one step with what `fill` puts into it; one that is there stays as it is.

@@ -433,3 +433,41 @@ fn printed_ptx_begins_with_its_first_line() {
     assert!(kept.starts_with('\n'), "the line table counts empty lines");
     assert_eq!(String::from_utf8_lossy(&ptx.stdout), kept.trim_start());
 }
+
+#[test]
+fn code_from_before_volta_has_facts_and_bits_and_no_instructions_that_are_none() {
+    let laptop = laptop(&[("cubin/12.9/pascal/sm_60.cubin", "old.cubin")]);
+    // The words of nvdisasm 13.5.
+    let bin = played(
+        &laptop,
+        "case $1 in --version) echo 'release 13.5, V13.5.37';; *) echo 'nvdisasm fatal   : CUDA \
+         architecture \"SM60\" is deprecated. Please use CUDA toolkit 13.0 or earlier' >&2; \
+         exit 1;; esac",
+    );
+    let show = |line: &str| {
+        let mut command = laptop.rgpu(words(line));
+        let path = format!("{}:/usr/bin:/bin", bin.display());
+        laptop.shown(line, &command.env("PATH", path).output().unwrap())
+    };
+    insta::assert_snapshot!(show("disasm old.cubin"));
+    let summary = summary(&laptop);
+    let kernel = &summary["inputs"][0]["images"][0]["kernels"][0];
+    assert_eq!(kernel["registers"], 7);
+    assert!(kernel.get("instructions").is_none() && kernel.get("blocks").is_none());
+    let listing = fs::read_to_string(laptop.project("artifacts/sass/old.sm_60.sass")).unwrap();
+    insta::assert_snapshot!(listing);
+    insta::assert_snapshot!(show("disasm old.cubin --view live"));
+    insta::assert_snapshot!(show("disasm old.cubin --view mix"));
+}
+
+#[test]
+fn reports_in_a_folder_are_told_of_and_read_where_nothing_else_is() {
+    let report = "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz";
+    let laptop = laptop(&[
+        (report, "both/one.ncu-repz"),
+        ("cubin/13.5/facts/sm_80.cubin", "both/k.cubin"),
+        (report, "alone/one.ncu-repz"),
+    ]);
+    insta::assert_snapshot!(laptop.show("disasm both --tool none"));
+    insta::assert_snapshot!(laptop.show("disasm alone --tool none"));
+}

@@ -149,8 +149,12 @@ fn arch(typed: &str) -> Result<String, String> {
     match number {
         Ok(number) if KNOWN.contains(&number) => Ok(typed.to_owned()),
         _ => {
-            let known: Vec<String> = KNOWN.iter().map(|n| format!("sm_{n}")).collect();
-            Err(format!("known are {}, with a or f behind from sm_90 on", known.join(" ")))
+            // In lines that fit a terminal.
+            let lines = KNOWN
+                .chunks(10)
+                .map(|known| known.iter().map(|n| format!("sm_{n}")).collect::<Vec<_>>().join(" "));
+            let known = lines.collect::<Vec<_>>().join("\n");
+            Err(format!("no such architecture\n{known}\nwith a or f behind from sm_90 on"))
         }
     }
 }

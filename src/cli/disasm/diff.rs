@@ -24,7 +24,9 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
             .hint("rgpu disasm --diff old.cubin new.cubin"));
     };
     let files = |name: &String| -> Result<Vec<PathBuf>> {
-        disasm::inputs(&meant(app, std::slice::from_ref(name))?).map_err(|error| failure(&error))
+        disasm::inputs(&meant(app, std::slice::from_ref(name))?)
+            .map(|inputs| inputs.files)
+            .map_err(|error| failure(&error))
     };
     let (old_files, new_files) = (files(old)?, files(new)?);
     let mut what =

@@ -112,7 +112,7 @@ pub(in crate::cli) fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
         kernel.shared_bytes.to_string(),
         kernel.barriers.to_string(),
         kernel.occupancy.as_ref().map_or(String::new(), |o| format!("{:.0} %", o.percent)),
-        kernel.instructions.to_string(),
+        kernel.instructions.map_or("?".to_owned(), |n| n.to_string()),
         if tensor > 0 { tensor.to_string() } else { String::new() },
         rgpu_format::demangle::short(name).to_owned(),
     ]
@@ -120,11 +120,14 @@ pub(in crate::cli) fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
 
 /// Why nvdisasm gave no operands for an architecture, and what helps where that is known.
 pub(super) fn problem_of(arch: &str, problem: &str) -> String {
-    let help = match problem.contains("is deprecated") {
-        true => "\n  this nvdisasm is too new for it: one of CUDA 12 still reads sm_50 to sm_72",
-        false => "",
-    };
-    format!("{arch}: nvdisasm did not serve, the listing has no operands: {problem}{help}")
+    let help = help_for(problem).map_or(String::new(), |help| format!("\n  help: {help}"));
+    format!("{arch}: listed without operands, nvdisasm did not serve\n  cause: {problem}{help}")
+}
+
+/// What helps against a complaint of nvdisasm.
+pub(super) fn help_for(problem: &str) -> Option<&'static str> {
+    let old = problem.contains("is deprecated");
+    old.then_some("this nvdisasm is too new for it: one of CUDA 12 reads sm_50 to sm_72")
 }
 
 /// Each input's errors, and why nvdisasm did not serve, on stderr.

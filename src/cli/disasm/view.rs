@@ -9,7 +9,7 @@ use rgpu_format::sass;
 
 use super::args::{DisasmArgs, Format, View};
 use super::place::Into;
-use super::{known, place};
+use super::{known, place, show};
 use crate::cli::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
@@ -50,7 +50,7 @@ pub(super) fn run(
                 // nvdisasm's own text, with all that it says around the instructions.
                 let (text, tool, problem) = listing(cubin, bytes, what);
                 if let Some(problem) = problem {
-                    app.say(&super::show::problem_of(&image.arch, &problem));
+                    app.say(&show::problem_of(&image.arch, &problem));
                 }
                 app.say(&format!("{}: listed by {tool}", cubin.sm));
                 texts.push(text);
@@ -65,7 +65,9 @@ pub(super) fn run(
         View::Source => {
             image.kernels.iter().flat_map(|k| &k.instructions).any(|i| !i.at.is_empty())
         }
-        _ => !image.kernels.is_empty(),
+        View::Mix => image.kernels.iter().any(|k| !k.classes.is_empty()),
+        View::Cfg => image.kernels.iter().any(|k| !k.blocks.is_empty()),
+        View::Sass | View::Live => !image.kernels.is_empty(),
     });
     let failed = !document.errors.is_empty();
     if document.images.is_empty() && !failed {
@@ -214,13 +216,16 @@ fn class_of(name: &str) -> String {
 /// Why a cubin's code cannot be shown.
 pub(super) fn failure(error: &CodeError, view: &str) -> Failure {
     let words = format!("`--view {view}` cannot be shown");
-    let code = match error {
-        CodeError::NoTool => "no_nvdisasm",
-        CodeError::Tool(_) | CodeError::NoLives => "nvdisasm",
+    let (code, hint) = match error {
+        CodeError::NoTool => ("no_nvdisasm", Some("`rgpu setup nvdisasm` brings it (5 MB)")),
+        CodeError::Tool(error) => ("nvdisasm", show::help_for(&error.to_string())),
+        CodeError::NoLives => ("nvdisasm", None),
     };
-    Failure::new(Exit::Tool, code, words)
-        .cause(error)
-        .hint("`rgpu setup nvdisasm` brings it (5 MB)")
+    let failure = Failure::new(Exit::Tool, code, words).cause(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 /// Nothing was left to show.
@@ -231,6 +236,9 @@ fn nothing(args: &DisasmArgs, files: &[PathBuf], view: View) -> Failure {
     let hint = match view {
         View::Ptx => "PTX is in fatbins and in cubins built with -lineinfo",
         View::Source => "source lines are in cubins built with -lineinfo or -G",
+        View::Mix | View::Cfg => {
+            "instructions are read from sm_70 on; `--list` shows what is there"
+        }
         _ => "`--list` shows what is there",
     };
     Failure::new(Exit::Artifact, "nothing_to_show", "there is nothing to show").hint(hint)

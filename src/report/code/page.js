@@ -4,6 +4,8 @@ const kinds = ["source", "ptx", "sass"];
 const titles = { source: "Source", ptx: "PTX", sass: "SASS" };
 const panes = {};
 const shownColumns = { source: true, ptx: true, sass: true };
+const emptyColumns = { source: false, ptx: false, sass: false };
+const switches = {};
 const base = path => path.split(/[\\/]/).pop();
 let kernel = null, joins = null, pinned = null, hits = [], hit = -1, controls = false;
 
@@ -137,7 +139,7 @@ function draw() {
   });
   const files = kernel.files.length;
   panes.source.note.textContent = files ? plural(files, "file") : "";
-  panes.source.rows.replaceChildren(files ? inSource : el("p", { class: "none" }, "No source lines: the code was compiled without -lineinfo."));
+  panes.source.rows.replaceChildren(inSource);
 
   const inPtx = el("div", { class: "in" }), mostPtx = most(joins.ptx);
   joins.ptx.forEach((line, at) => {
@@ -147,7 +149,7 @@ function draw() {
     inPtx.append(node);
   });
   panes.ptx.note.textContent = joins.ptx.length && !kernel.ptx.joined ? "of the same file; not joined with the SASS (-lineinfo joins them)" : "";
-  panes.ptx.rows.replaceChildren(joins.ptx.length ? inPtx : el("p", { class: "none" }, "No PTX in this file: -lineinfo keeps it in the cubin."));
+  panes.ptx.rows.replaceChildren(inPtx);
 
   const inSass = el("div", { class: "in" }), mostSass = most(kernel.lines);
   const starts = new Set(kernel.starts), heads = new Set(kernel.heads);
@@ -173,12 +175,22 @@ function draw() {
   panes.sass.rows.replaceChildren(kernel.lines.length ? inSass : el("p", { class: "none" }, "No instructions."));
   panes.sass.rows.classList.toggle("lv", mostLive > 0);
   panes.sass.rows.classList.toggle("ct", controls);
+  emptyColumns.source = !files;
+  emptyColumns.ptx = !joins.ptx.length;
+  kinds.forEach(arrange);
   tell(mostLive);
   search();
   document.documentElement.dataset.rows = kernel.lines.length;
 }
 
+/** A column that has nothing to show gives its room to the others. */
+function arrange(kind) {
+  panes[kind].pane.classList.toggle("gone", emptyColumns[kind] || !shownColumns[kind]);
+  switches[kind].disabled = emptyColumns[kind];
+}
+
 function tell(mostLive) {
+  const missing = [emptyColumns.source && "source lines", emptyColumns.ptx && "PTX"].filter(Boolean).join(" and no ");
   const fact = (value, text) => value === null || value === undefined ? [] : [el("b", null, count(value)), " " + text];
   const parts = [fact(kernel.lines.length, "instructions"), fact(kernel.registers, "registers"),
     kernel.registers !== null && mostLive ? fact(mostLive, "live at most") : [],
@@ -186,6 +198,7 @@ function tell(mostLive) {
     kernel.shared ? [el("b", null, bytes(kernel.shared)), " shared memory"] : [],
     kernel.samples !== null ? fact(kernel.samples, "warp samples") : [],
     kernel.problem ? [el("span", { class: "badge warn", title: kernel.problem }, "nvdisasm did not serve")] : [],
+    missing ? [`no ${missing}: -lineinfo keeps them`] : [],
     [el("code", null, kernel.place ? `${kernel.path} ${kernel.place}` : kernel.path)],
     page.left_out ? [`${plural(page.left_out, "more kernel")} left out: -k chooses`] : []].filter(p => p.length);
   document.getElementById("facts").replaceChildren(...parts.flatMap((p, i) => i ? [" · ", ...p] : p));
@@ -197,7 +210,7 @@ function search() {
   const wanted = box.value.trim().toLowerCase();
   hits.forEach(([, , node]) => node.classList.remove("hit", "now"));
   hits = []; hit = -1;
-  if (wanted) for (const kind of kinds) if (shownColumns[kind]) panes[kind].nodes.forEach((node, at) => {
+  if (wanted) for (const kind of kinds) if (shownColumns[kind] && !emptyColumns[kind]) panes[kind].nodes.forEach((node, at) => {
     if (node && node.querySelector(".tx").textContent.toLowerCase().includes(wanted)) { node.classList.add("hit"); hits.push([kind, at, node]); }
   });
   found.textContent = wanted ? `${count(hits.length)} found` : "";
@@ -243,7 +256,7 @@ const press = (text, on, act) => {
   return node;
 };
 document.getElementById("tools").append(box, found,
-  ...kinds.map(kind => press(titles[kind], true, on => { shownColumns[kind] = on; panes[kind].pane.classList.toggle("gone", !on); search(); })),
+  ...kinds.map(kind => switches[kind] = press(titles[kind], true, on => { shownColumns[kind] = on; arrange(kind); search(); })),
   press("Control codes", false, on => { controls = on; panes.sass.rows.classList.toggle("ct", on); }));
 
 const label = k => `${short(k.name)} (${k.arch})` + (k.samples ? ` · ${count(k.samples)} samples` : "");

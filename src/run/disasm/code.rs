@@ -96,7 +96,7 @@ pub fn code(
     if wanted {
         image.sources = sources.read(path);
     }
-    image.ptx = cubin.ptx.clone();
+    image.ptx = cubin.ptx.map(|ptx| ptx.text(bytes));
     Ok(image)
 }
 
@@ -139,8 +139,11 @@ fn kernel(
     tables: &(Option<Lines>, Option<Lines>),
 ) -> CodeKernel {
     let sm = cubin.sm.number;
-    let all = gpu_code::instructions(section, bytes);
+    // Of code before Volta nvdisasm alone knows the instructions.
+    let read = sass::is_read(sm);
+    let all = if read { gpu_code::instructions(section, bytes) } else { Vec::new() };
     let code = sass::trimmed(&all, sm);
+    let kept = if read { code.len() } else { usize::MAX };
     let mix = sass::mix(code, sm);
     let facts = cubin.kernels.iter().find(|k| k.section_index == section.index);
     let mut classes: BTreeMap<String, u64> = BTreeMap::new();
@@ -158,7 +161,7 @@ fn kernel(
         blocks: blocks(code, sm),
         classes,
         mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
-        ranges: text.map(|text| ranges(text, code.len())).unwrap_or_default(),
+        ranges: text.map(|text| ranges(text, kept)).unwrap_or_default(),
     }
 }
 
@@ -169,11 +172,15 @@ fn instructions(
     text: Option<&TextSection<'_>>,
     (source, ptx): &(Option<Lines>, Option<Lines>),
 ) -> Vec<CodeLine> {
+    let offsets: Vec<u64> = match text.filter(|_| code.is_empty()) {
+        Some(text) => text.lines.iter().map(|line| line.offset).collect(),
+        None => code.iter().map(|instruction| instruction.offset).collect(),
+    };
     let first = section.functions.iter().find(|f| f.offset == 0);
     let of = |table: &'_ Option<Lines>| -> Option<Vec<Vec<SourceAt>>> {
         let symbol = first?;
         let table = table.as_ref()?.function(&symbol.name, symbol.symbol_index)?;
-        Some(code.iter().map(|i| place(&table, i.offset)).collect())
+        Some(offsets.iter().map(|offset| place(&table, *offset)).collect())
     };
     let (source, ptx) = (of(source), of(ptx));
     let functions: BTreeMap<u64, &str> = section
@@ -182,18 +189,19 @@ fn instructions(
         .filter(|f| f.offset > 0)
         .map(|f| (f.offset, f.name.as_str()))
         .collect();
-    let line = |(at, instruction): (usize, &Instruction)| {
-        let told = text.and_then(|t| t.lines.get(at).filter(|l| l.offset == instruction.offset));
-        let target = instruction.target(sm);
+    let line = |(at, &offset): (usize, &u64)| {
+        let told = text.and_then(|t| t.lines.get(at).filter(|l| l.offset == offset));
+        let instruction = code.get(at);
+        let target = instruction.and_then(|i| i.target(sm));
         let ours = || {
             let to = target.map_or(String::new(), |to| format!(" {to:#x}"));
-            sass::brief(instruction, sm) + &to
+            instruction.map_or(String::new(), |i| sass::brief(i, sm)) + &to
         };
         CodeLine {
-            offset: instruction.offset,
-            function: functions.get(&instruction.offset).map(|name| function(name)),
+            offset,
+            function: functions.get(&offset).map(|name| function(name)),
             text: text.zip(told).map_or_else(ours, |(t, told)| t.resolved(told.text)),
-            control: instruction.control().to_string(),
+            control: instruction.map_or(String::new(), |i| i.control().to_string()),
             target,
             at: source.as_ref().and_then(|s| s.get(at).cloned()).unwrap_or_default(),
             ptx_line: ptx.as_ref().and_then(|p| Some(p.get(at)?.last()?.line)),
@@ -201,7 +209,7 @@ fn instructions(
             counts: None,
         }
     };
-    code.iter().enumerate().map(line).collect()
+    offsets.iter().enumerate().map(line).collect()
 }
 
 /// A kept function's name: symbols like `$kernel$_Z4keptf` say whose copy it is, too.

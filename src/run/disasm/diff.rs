@@ -127,8 +127,8 @@ fn one(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
             ("shared bytes", of(k.shared_bytes)),
             ("barriers", Some(f64::from(k.barriers))),
             ("occupancy percent", k.occupancy.as_ref().map(|o| o.percent)),
-            ("instructions", of(k.instructions)),
-            ("loops", of(k.loops)),
+            ("instructions", k.instructions.and_then(of)),
+            ("loops", k.loops.and_then(of)),
         ]
     };
     let changes = numbers(old).into_iter().zip(numbers(new)).filter(|(a, b)| a.1 != b.1);

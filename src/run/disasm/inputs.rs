@@ -42,30 +42,41 @@ pub enum Meant {
     Run(PathBuf),
 }
 
-/// The files meant, in the order named; those of a folder sorted by name.
+/// What is to be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// In the order named; those of a folder sorted by name.
+    pub files: Vec<PathBuf>,
+    /// Reports of ncu in folders, which keep copies of the cubins that lie beside them: passed over
+    /// unless their folder holds nothing else.
+    pub reports: Vec<PathBuf>,
+}
+
+/// The files meant.
 ///
 /// # Errors
 /// A path that is not there, or a folder without any GPU code.
-pub fn inputs(meant: &[Meant]) -> Result<Vec<PathBuf>, InputError> {
-    let mut files = Vec::new();
+pub fn inputs(meant: &[Meant]) -> Result<Inputs, InputError> {
+    let mut inputs = Inputs::default();
     for one in meant {
         match one {
-            Meant::Path(path) if path.is_dir() => files.extend(folder(path, path)?),
-            Meant::Path(path) if path.exists() => files.push(path.clone()),
+            Meant::Path(path) if path.is_dir() => folder(path, path, &mut inputs)?,
+            Meant::Path(path) if path.exists() => inputs.files.push(path.clone()),
             Meant::Path(path) => return Err(InputError::Missing { path: path.clone() }),
             Meant::Run(path) => {
                 let cubins = path.join("cubin");
-                files.extend(folder(if cubins.is_dir() { &cubins } else { path }, path)?);
+                let within = if cubins.is_dir() { &cubins } else { path };
+                folder(within, path, &mut inputs)?;
             }
         }
     }
-    Ok(files)
+    Ok(inputs)
 }
 
-/// Files under `path` that begin like something with GPU code; hidden ones are left out, links to
-/// folders not followed.
-fn folder(path: &Path, named: &Path) -> Result<Vec<PathBuf>, InputError> {
-    let mut found = Vec::new();
+/// Adds the files under `path` that begin like something with GPU code; hidden ones are left out,
+/// links to folders not followed.
+fn folder(path: &Path, named: &Path, inputs: &mut Inputs) -> Result<(), InputError> {
+    let (mut found, mut reports) = (Vec::new(), Vec::new());
     let walk = walkdir::WalkDir::new(path)
         .sort_by_file_name()
         .into_iter()
@@ -75,14 +86,24 @@ fn folder(path: &Path, named: &Path) -> Result<Vec<PathBuf>, InputError> {
             path: path.to_owned(),
             source: e.into_io_error().unwrap_or_else(|| std::io::ErrorKind::Other.into()),
         })?;
-        if entry.file_type().is_file() && may_hold_code(entry.path()) {
-            found.push(entry.into_path());
+        if !entry.file_type().is_file() {
+            continue;
         }
+        if may_hold_code(entry.path()) {
+            found.push(entry.into_path());
+        } else if entry.path().extension().is_some_and(|x| x == "ncu-rep" || x == "ncu-repz") {
+            reports.push(entry.into_path());
+        }
+    }
+    if found.is_empty() {
+        found = std::mem::take(&mut reports);
     }
     if found.is_empty() {
         return Err(InputError::Empty { path: named.to_owned() });
     }
-    Ok(found)
+    inputs.files.extend(found);
+    inputs.reports.extend(reports);
+    Ok(())
 }
 
 fn may_hold_code(path: &Path) -> bool {

@@ -1,12 +1,13 @@
 //! `rgpu disasm`: every file looked into, every kernel's facts told, every listing written.
 //!
-//! [`inputs`] says which files are meant, [`read`] reads one and writes what is asked of it, with
-//! nvdisasm for the operands where it is there (`nvdisasm`; `remote` where that is a host), and
-//! [`all`] does that for many on all cores. [`code`] gives a cubin instruction by instruction, for
+//! [`inputs`] says which files are meant, [`all`] reads them on all cores (`cores`) and writes what is
+//! asked of each (`outbox`), with nvdisasm for the operands where it is there (`nvdisasm`; `remote`
+//! where that is a host). [`code`] gives a cubin instruction by instruction, for
 //! views. A file that cannot be read is told in its place in the document; the others are done all
 //! the same.
 
 mod code;
+mod cores;
 mod diff;
 mod fetch;
 mod fill;
@@ -15,6 +16,7 @@ mod lines_diff;
 mod names;
 mod nvdisasm;
 mod operands;
+mod outbox;
 mod read;
 mod remote;
 mod sampled;
@@ -26,46 +28,50 @@ pub use code::{CodeError, Lifespans, Places, code};
 pub use diff::{Side, diff};
 pub use fetch::{FetchError, Voice as FetchVoice, WHEEL, fetch, fetched, pinned};
 pub use fill::{Built, fill, listings};
-pub use inputs::{InputError, Meant, inputs};
+pub use inputs::{InputError, Inputs, Meant, inputs};
 pub use lines_diff::{Normalize, lines_diff};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
-pub use read::{OTHER_ARCHES, Placed, Wanted, What, image_bytes, listing, read};
+pub use read::{OTHER_ARCHES, Placed, Wanted, What, image_bytes, listing};
 pub use remote::{AskHost, Host, Question, questions};
 pub use sampled::sampled;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::model::disasm::{Disasm, Input, SCHEMA};
+use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
+use read::Reader;
 
-/// Reads all files, several at once; `done` hears of each as it ends, from any thread.
+/// Reads all files, on all cores; `done` hears of each as it ends, from any thread.
 pub fn all(files: &[PathBuf], what: &What, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Input)>> = Mutex::new(Vec::with_capacity(files.len()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(file) = files.get(at) else { break };
-                    let input = read(file, what);
-                    done(&input);
-                    if let Ok(mut results) = results.lock() {
-                        results.push((at, input));
-                    }
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|(at, _)| *at);
-    Disasm {
+    let reader = Reader::new(what);
+    let inputs = reader.cores.spread(
+        files.len(),
+        || (),
+        |(), number| {
+            let (input, numbers) = reader.read(number, &files[number]);
+            done(&input);
+            (input, numbers)
+        },
+    );
+    let mut named = reader.outbox.named();
+    let mut document = Disasm {
         schema: SCHEMA.to_owned(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
-        inputs: results.into_iter().map(|(_, input)| input).collect(),
+        inputs: Vec::with_capacity(inputs.len()),
+    };
+    for (number, (mut input, numbers)) in inputs.into_iter().enumerate() {
+        for (image, at) in input.images.iter_mut().zip(numbers) {
+            match named.remove(&(number, at)) {
+                Some(Ok(names)) => image.files = names,
+                Some(Err(error)) => {
+                    input.errors.push(error);
+                    input.status = Status::Partial;
+                }
+                None => {}
+            }
+        }
+        document.inputs.push(input);
     }
+    document
 }

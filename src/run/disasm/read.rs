@@ -3,19 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
-use rgpu_format::container::{self, ContainerError, Image as Found, Kind, Limits, Place};
+use rgpu_format::container::{self, ContainerError, Found, Image as Packed, Kind, Limits, Place};
 use rgpu_format::cubin::{self, CodeSection, Cubin};
 use rgpu_format::demangle::{self, demangle};
-use rgpu_format::fatbin::{Compression, EntryKind};
+use rgpu_format::fatbin::{Compression, EntryKind, Unpacker};
 use rgpu_format::{ncu_rep, ptx};
 
 use super::code::Lifespans;
+use super::cores::Cores;
 use super::names::Names;
 use super::nvdisasm::Nvdisasm;
+use super::outbox::{Outbox, Waiting};
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code::{self, Shown};
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
-use crate::store::atomic;
 
 /// Which images and kernels are wanted.
 #[derive(Debug, Default)]
@@ -69,53 +70,114 @@ impl Wanted {
 
     /// Whether a kernel or function is wanted by its symbol.
     pub fn kernel(&self, symbol: &str) -> bool {
+        if self.kernels.is_empty() {
+            return true;
+        }
         let name = demangle(symbol);
-        self.kernels.is_empty()
-            || self
-                .kernels
-                .iter()
-                .any(|k| k.is_match(symbol) || name.as_deref().is_some_and(|n| k.is_match(n)))
+        let named =
+            |k: &Regex| k.is_match(symbol) || name.as_deref().is_some_and(|n| k.is_match(n));
+        self.kernels.iter().any(named)
     }
 }
 
 /// What is said of an input whose code is all for other architectures.
 pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
 
-/// Reads one file. Never fails: what went wrong stands in the result.
-pub fn read(path: &Path, what: &What) -> Input {
-    let mut input = Input { path: path.display().to_string(), ..Input::default() };
-    match std::fs::read(path) {
-        Ok(data) => {
-            let walked = walk(&data, &what.limits, &mut |place, found| {
-                let told = found
-                    .map_err(|e| e.to_string())
-                    .and_then(|found| image(path, place, &found, what));
-                match told {
-                    Ok(image) => input.images.extend(image),
-                    Err(error) if place.to_string().is_empty() => input.errors.push(error),
-                    Err(error) => input.errors.push(format!("{place}: {error}")),
+/// Reads files, and keeps what they share.
+pub(super) struct Reader<'w> {
+    what: &'w What,
+    /// Cores that files, images and kernels are spread over.
+    pub(super) cores: Cores,
+    /// Where files get their names.
+    pub(super) outbox: Outbox,
+}
+
+/// An image and the files written of it; `None` where it is not wanted.
+type Made = Option<(Image, Vec<Waiting>)>;
+
+impl<'w> Reader<'w> {
+    pub(super) fn new(what: &'w What) -> Self {
+        Self { what, cores: Cores::all(), outbox: Outbox::default() }
+    }
+
+    /// Reads the file of this number. Never fails: what went wrong stands in the result. Beside it
+    /// the numbers of its images, by which their files are named.
+    pub(super) fn read(&self, number: usize, path: &Path) -> (Input, Vec<usize>) {
+        let mut input = Input { path: path.display().to_string(), ..Input::default() };
+        let (mut numbers, mut count) = (Vec::new(), 0);
+        match std::fs::read(path) {
+            Ok(data) => {
+                let walked = walk(&data, &self.what.limits, &mut |found| {
+                    let made = self.images(path, (number, count), &found);
+                    for (at, ((place, _), made)) in found.iter().zip(made).enumerate() {
+                        match made {
+                            Ok(Some(image)) => {
+                                numbers.push(count + at);
+                                input.images.push(image);
+                            }
+                            Ok(None) => {}
+                            Err(error) => input.errors.push(at_place(place, error)),
+                        }
+                    }
+                    count += found.len();
+                });
+                match walked {
+                    Ok(kind) => input.kind = Some(kind.to_owned()),
+                    Err(error) => input.errors.push(error.to_string()),
                 }
-            });
-            match walked {
-                Ok(kind) => input.kind = Some(kind.to_owned()),
-                Err(error) => input.errors.push(error.to_string()),
             }
+            Err(error) => input.errors.push(format!("the file cannot be read: {error}")),
         }
-        Err(error) => input.errors.push(format!("the file cannot be read: {error}")),
+        if let Some(out) = &self.what.out {
+            self.outbox.end(&self.what.names, out, (number, count));
+        }
+        if input.errors.is_empty() && input.images.is_empty() {
+            let filtered = !self.what.wanted.arches.is_empty();
+            input.errors.push(match filtered {
+                true => OTHER_ARCHES.to_owned(),
+                false => "no GPU code in it".to_owned(),
+            });
+        }
+        input.status = match (input.errors.is_empty(), input.images.is_empty()) {
+            (true, _) => Status::Ok,
+            (false, false) => Status::Partial,
+            (false, true) => Status::Failed,
+        };
+        (input, numbers)
     }
-    if input.errors.is_empty() && input.images.is_empty() {
-        let filtered = !what.wanted.arches.is_empty();
-        input.errors.push(match filtered {
-            true => OTHER_ARCHES.to_owned(),
-            false => "no GPU code in it".to_owned(),
-        });
+
+    /// The images of one batch, of which the first has this number.
+    fn images(
+        &self,
+        path: &Path,
+        (file, first): (usize, usize),
+        found: &[Found<'_>],
+    ) -> Vec<Result<Option<Image>, String>> {
+        self.cores.spread(found.len(), Unpacker::default, |unpacker, at| {
+            let (place, found) = &found[at];
+            let made: Result<Made, String> = match found {
+                Ok(found) => image(path, place, found, self, unpacker),
+                Err(error) => Err(error.to_string()),
+            };
+            let (made, files) = match made {
+                Ok(Some((image, files))) => (Ok(Some(image)), files),
+                Ok(None) => (Ok(None), Vec::new()),
+                Err(error) => (Err(error), Vec::new()),
+            };
+            if let Some(out) = &self.what.out {
+                self.outbox.image(&self.what.names, out, (file, first + at), files);
+            }
+            made
+        })
     }
-    input.status = match (input.errors.is_empty(), input.images.is_empty()) {
-        (true, _) => Status::Ok,
-        (false, false) => Status::Partial,
-        (false, true) => Status::Failed,
-    };
-    input
+}
+
+/// An error of a part, with its place.
+fn at_place(place: &Place, error: String) -> String {
+    match place.to_string() {
+        here if here.is_empty() => error,
+        place => format!("{place}: {error}"),
+    }
 }
 
 /// The bytes of an image, with its place in the file.
@@ -128,24 +190,26 @@ pub type Placed = (String, Vec<u8>);
 pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>), String> {
     let data = std::fs::read(path).map_err(|e| format!("the file cannot be read: {e}"))?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let walked = walk(&data, &what.limits, &mut |place, found| {
-        let bytes = found.map_err(|e| e.to_string()).and_then(|found| {
-            let told = header(place, &found);
-            if !what.wanted.arch(&told.arch) && !told.arch.is_empty() {
-                return Ok(());
+    let one = |(place, image): &Found<'_>| -> Result<Option<Placed>, String> {
+        let image = image.as_ref().map_err(ToString::to_string)?;
+        let told = header(place, image);
+        if !what.wanted.arch(&told.arch) && !told.arch.is_empty() {
+            return Ok(None);
+        }
+        // LTO IR and what is newer than us is no code yet, and listed by its header alone.
+        if !matches!(told.kind.as_str(), "cubin" | "ptx") {
+            return Ok(None);
+        }
+        let bytes = image.bytes(&what.limits).map_err(|e| e.to_string())?;
+        Ok(Some((place.to_string(), bytes.into_owned())))
+    };
+    let walked = walk(&data, &what.limits, &mut |found| {
+        for found in &found {
+            match one(found) {
+                Ok(image) => all.extend(image),
+                Err(error) => errors.push(at_place(&found.0, error)),
             }
-            // LTO IR and what is newer than us is no code yet, and listed by its header alone.
-            if !matches!(told.kind.as_str(), "cubin" | "ptx") {
-                return Ok(());
-            }
-            let bytes = found.bytes(&what.limits).map_err(|e| e.to_string())?;
-            all.push((place.to_string(), bytes.into_owned()));
-            Ok(())
-        });
-        errors.extend(bytes.err().map(|error| match place.to_string() {
-            here if here.is_empty() => error,
-            place => format!("{place}: {error}"),
-        }));
+        }
     });
     walked.map_err(|e| e.to_string())?;
     Ok((all, errors))
@@ -155,9 +219,9 @@ pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>
 fn walk(
     data: &[u8],
     limits: &Limits,
-    visit: &mut dyn FnMut(&Place, Result<Found<'_>, ContainerError>),
+    visit: &mut dyn FnMut(Vec<Found<'_>>),
 ) -> Result<&'static str, ContainerError> {
-    let unknown = match container::walk(data, limits, visit) {
+    let unknown = match container::batches(data, limits, visit) {
         Err(unknown @ ContainerError::UnknownFile { .. }) => unknown,
         walked => return walked.map(kind_name),
     };
@@ -165,14 +229,17 @@ fn walk(
     let report = ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default());
     let Ok((report, _)) = report else { return Err(unknown) };
     let mut seen: Vec<&[u8]> = Vec::new();
-    for source in &report.sources() {
+    let mut found = Vec::new();
+    let sources = report.sources();
+    for source in &sources {
         if source.cubin.is_empty() || seen.contains(&source.cubin) {
             continue;
         }
         seen.push(source.cubin);
         let place = Place { members: vec![format!("cubin {}", seen.len())], ..Place::default() };
-        visit(&place, Ok(Found::Cubin(source.cubin)));
+        found.push((place, Ok(Packed::Cubin(source.cubin))));
     }
+    visit(found);
     Ok("ncu_rep")
 }
 
@@ -188,7 +255,7 @@ fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// What can be said without decompression.
-fn header(place: &Place, found: &Found<'_>) -> Image {
+fn header(place: &Place, found: &Packed<'_>) -> Image {
     let mut image = Image { place: place.to_string(), ..Image::default() };
     let plain = |image: &mut Image, kind: &str, bytes: &[u8]| {
         image.kind = kind.to_owned();
@@ -196,9 +263,9 @@ fn header(place: &Place, found: &Found<'_>) -> Image {
         (image.stored_bytes, image.bytes) = (bytes.len() as u64, bytes.len() as u64);
     };
     match found {
-        Found::Cubin(bytes) => plain(&mut image, "cubin", bytes),
-        Found::Ptx(bytes) => plain(&mut image, "ptx", bytes),
-        Found::Entry(entry) => {
+        Packed::Cubin(bytes) => plain(&mut image, "cubin", bytes),
+        Packed::Ptx(bytes) => plain(&mut image, "ptx", bytes),
+        Packed::Entry(entry) => {
             image.kind = match entry.kind {
                 EntryKind::Ptx => "ptx".to_owned(),
                 EntryKind::Cubin => "cubin".to_owned(),
@@ -225,35 +292,32 @@ fn header(place: &Place, found: &Found<'_>) -> Image {
     image
 }
 
-/// One image; `None` where it is not wanted.
+/// One image.
 fn image(
     path: &Path,
     place: &Place,
-    found: &Found<'_>,
-    what: &What,
-) -> Result<Option<Image>, String> {
+    found: &Packed<'_>,
+    reader: &Reader<'_>,
+    unpacker: &mut Unpacker,
+) -> Result<Made, String> {
+    let what = reader.what;
     let mut image = header(place, found);
     let from_header = !image.arch.is_empty();
     if from_header && !what.wanted.arch(&image.arch) {
         return Ok(None);
     }
     if what.list_only && from_header || !matches!(image.kind.as_str(), "cubin" | "ptx") {
-        return Ok(Some(image));
+        return Ok(Some((image, Vec::new())));
     }
-    let bytes = found.bytes(&what.limits).map_err(|e| e.to_string())?;
+    let bytes = found.bytes_into(&what.limits, unpacker).map_err(|e| e.to_string())?;
     image.bytes = bytes.len() as u64;
     if image.kind == "ptx" {
-        return of_ptx(path, image, &bytes, what);
+        return of_ptx(path, image, bytes, what);
     }
-    of_cubin(path, image, &bytes, what)
+    of_cubin(path, image, bytes, reader)
 }
 
-fn of_ptx(
-    path: &Path,
-    mut image: Image,
-    bytes: &[u8],
-    what: &What,
-) -> Result<Option<Image>, String> {
+fn of_ptx(path: &Path, mut image: Image, bytes: &[u8], what: &What) -> Result<Made, String> {
     let text = String::from_utf8_lossy(bytes);
     let Some(ptx) = ptx::read(&text) else {
         return Err("not PTX: there is no `.version`".to_owned());
@@ -264,18 +328,22 @@ fn of_ptx(
     image.arch = ptx.target;
     image.version = Some(ptx.version);
     image.entries = ptx.entries.into_iter().filter(|e| what.wanted.kernel(e)).collect();
-    if what.extract {
-        write(&mut image, path, "ptx", bytes, what)?;
+    let mut files = Vec::new();
+    if what.extract
+        && let Some(out) = &what.out
+    {
+        files.push(Waiting::write(out, (path, &image.arch, None), "ptx", bytes)?);
     }
-    Ok(Some(image))
+    Ok(Some((image, files)))
 }
 
 fn of_cubin(
     path: &Path,
     mut image: Image,
     bytes: &[u8],
-    what: &What,
-) -> Result<Option<Image>, String> {
+    reader: &Reader<'_>,
+) -> Result<Made, String> {
+    let what = reader.what;
     let cubin = cubin::read(bytes).map_err(|e| e.to_string())?;
     let arch = cubin.sm.to_string();
     if !what.wanted.arch(&arch) {
@@ -289,35 +357,58 @@ fn of_cubin(
         image.command_line = Some(producer.command_line.clone()).filter(|c| !c.is_empty());
     }
     if what.list_only {
-        return Ok(Some(image));
+        return Ok(Some((image, Vec::new())));
     }
-    for kernel in cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name)) {
-        let mut facts = gpu_code::kernel(kernel, &cubin, bytes);
-        facts.occupancy = occupied(&facts, &image.arch, what.threads);
-        image.kernels.push(facts);
-    }
+    image.kernels = kernels(&cubin, &image.arch, bytes, reader);
+    let mut files = Vec::new();
+    let Some(out) = &what.out else { return Ok(Some((image, files))) };
+    let mut write = |part: Option<&str>, extension, bytes: &[u8]| {
+        files.push(Waiting::write(out, (path, &image.arch, part), extension, bytes)?);
+        Ok::<(), String>(())
+    };
     if what.extract {
-        write(&mut image, path, "cubin", bytes, what)?;
-        if let Some(text) = &cubin.ptx {
-            write(&mut image, path, "ptx", text.as_bytes(), what)?;
+        write(None, "cubin", bytes)?;
+        if let Some(ptx) = &cubin.ptx {
+            write(None, "ptx", ptx.text(bytes).as_bytes())?;
         }
     }
     let nothing = image.kernels.is_empty() && !what.wanted.kernels.is_empty();
     if what.sass && !nothing {
         let (text, tool, problem) = listing(&cubin, bytes, what);
-        image.tool = Some(tool);
-        image.tool_problem = problem;
         if what.by_kernel {
             for (kernel, text) in by_kernel(&text) {
                 let name = demangle(kernel);
-                let name = demangle::short(name.as_deref().unwrap_or(kernel)).to_owned();
-                write_part(&mut image, path, Some(&name), "sass", text.as_bytes(), what)?;
+                let name = demangle::short(name.as_deref().unwrap_or(kernel));
+                write(Some(name), "sass", text.as_bytes())?;
             }
         } else {
-            write(&mut image, path, "sass", text.as_bytes(), what)?;
+            write(None, "sass", text.as_bytes())?;
         }
+        image.tool = Some(tool);
+        image.tool_problem = problem;
     }
-    Ok(Some(image))
+    Ok(Some((image, files)))
+}
+
+/// Kernels that one core looks at before it asks for more.
+const CHUNK: usize = 16;
+
+/// The facts of the wanted kernels of a cubin.
+fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &Reader<'_>) -> Vec<Kernel> {
+    let what = reader.what;
+    let wanted: Vec<_> = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name)).collect();
+    let chunks: Vec<_> = wanted.chunks(CHUNK).collect();
+    let facts = |kernel: &&cubin::Kernel| {
+        let mut facts = gpu_code::kernel(kernel, cubin, bytes);
+        facts.occupancy = occupied(&facts, arch, what.threads);
+        facts
+    };
+    let told = reader.cores.spread(
+        chunks.len(),
+        || (),
+        |(), at| chunks[at].iter().map(facts).collect::<Vec<Kernel>>(),
+    );
+    told.into_iter().flatten().collect()
 }
 
 /// The parts of a listing, one for each section of code, with the section's name.
@@ -374,34 +465,6 @@ pub(super) fn asked(cubin: &Cubin, what: &What) -> (&'static [&'static str], Vec
     let wanted = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name));
     let symbols = wanted.map(|k| k.symbol_index);
     (flags, if what.wanted.kernels.is_empty() { Vec::new() } else { symbols.collect() })
-}
-
-/// Writes a file of `image` into the output folder, where there is one.
-fn write(
-    image: &mut Image,
-    path: &Path,
-    extension: &str,
-    bytes: &[u8],
-    what: &What,
-) -> Result<(), String> {
-    write_part(image, path, None, extension, bytes, what)
-}
-
-/// The same of one `part` of the image, which its name tells.
-fn write_part(
-    image: &mut Image,
-    path: &Path,
-    part: Option<&str>,
-    extension: &str,
-    bytes: &[u8],
-    what: &What,
-) -> Result<(), String> {
-    let Some(out) = &what.out else { return Ok(()) };
-    let name = what.names.fresh(path, &image.arch, part, extension);
-    std::fs::create_dir_all(out).map_err(|e| format!("`{}` not made: {e}", out.display()))?;
-    atomic::write(&out.join(&name), bytes).map_err(|e| format!("`{name}` not written: {e}"))?;
-    image.files.push(name);
-    Ok(())
 }
 
 /// The theoretical occupancy for the block the kernel requires, else the one asked, else the

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rgpu_format::cubin;
 use rgpu_protocol::HostFacts;
+use rgpu_protocol::event::Stream;
 use sha2::{Digest, Sha256};
 
 use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
@@ -16,7 +17,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, RemoteSpec};
 use crate::run::blobs::submission;
 use crate::run::job::{self, Desk};
-use crate::run::{FactsCache, Programs, outcome};
+use crate::run::{FactsCache, Programs, Reporter, Said, outcome};
 use crate::tool::{self, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
 
 /// A listing that is wanted of a host.
@@ -162,8 +163,17 @@ impl AskHost<'_> {
             return Ok(None);
         };
         let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
-        job::submit(self.follow, &submission(bundle.plan, bundle.blobs), desk).await?;
-        let end = job::follow_to_end(self.follow, &self.job, &[], desk).await?;
+        let mut counter = Counter { inner: desk.reporter, done: 0, total: calls.len() };
+        let mut counted = Desk {
+            folder: desk.folder,
+            record: desk.record,
+            reporter: &mut counter,
+            cancel: desk.cancel.clone(),
+            input: None,
+        };
+        let submission = submission(bundle.plan, bundle.blobs);
+        job::submit(self.follow, &submission, &mut counted).await?;
+        let end = job::follow_to_end(self.follow, &self.job, &[], &mut counted).await?;
         let file = end.files.iter().find(|file| file.host_path == LISTINGS);
         let Some(file) = file.filter(|_| end.step_ok(LISTINGS_STEP)) else {
             return Err(outcome::failure(self.follow.remote(), &end));
@@ -180,6 +190,26 @@ impl AskHost<'_> {
         })?;
         let host = self.follow.remote().name().to_owned();
         Ok(Some(Nvdisasm::there(version, host, brought)))
+    }
+}
+
+/// Tells how many calls are done, by the lines that the step prints, in their place.
+struct Counter<'r> {
+    inner: &'r mut dyn Reporter,
+    done: usize,
+    total: usize,
+}
+
+impl Reporter for Counter<'_> {
+    fn say(&mut self, said: &Said<'_>) {
+        match said {
+            Said::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
+                let ended = bytes.iter().filter(|b| **b == b'\n').count();
+                self.done = self.total.min(self.done + ended);
+                self.inner.say(&Said::Disassembling { done: self.done, total: self.total });
+            }
+            said => self.inner.say(said),
+        }
     }
 }
 

@@ -1,20 +1,21 @@
 //! `ar` archives: static libraries of host objects. Members may share a name.
 
-use super::walk::{Kind, Place, Visit, inside, kind};
+use super::walk::{Found, Kind, Place, add, kind};
 use super::{ContainerError, Limits};
 use goblin::archive::Archive;
 
-pub(super) fn walk(data: &[u8], place: &Place, limits: &Limits, visit: &mut Visit<'_>) {
+pub(super) fn walk<'a>(data: &'a [u8], place: &Place, limits: &Limits, found: &mut Vec<Found<'a>>) {
     let archive = match Archive::parse(data) {
         Ok(archive) => archive,
         Err(error) => {
-            visit(place, Err(ContainerError::Archive { cause: error.to_string() }));
+            let cause = error.to_string();
+            found.push((place.clone(), Err(ContainerError::Archive { cause })));
             return;
         }
     };
     if archive.len() > limits.members {
         let (count, limit) = (archive.len(), limits.members);
-        visit(place, Err(ContainerError::TooMany { count, limit }));
+        found.push((place.clone(), Err(ContainerError::TooMany { count, limit })));
         return;
     }
     for index in 0..archive.len() {
@@ -24,13 +25,13 @@ pub(super) fn walk(data: &[u8], place: &Place, limits: &Limits, visit: &mut Visi
         let bytes = start.checked_add(member.size()).and_then(|end| data.get(start..end));
         let Some(bytes) = bytes else {
             let cause = "the member runs past the end of the file".to_owned();
-            visit(&inner, Err(ContainerError::Archive { cause }));
+            found.push((inner, Err(ContainerError::Archive { cause })));
             continue;
         };
         // Archives in archives do not occur, but would be a way to recurse.
         match kind(&bytes[..bytes.len().min(4096)]) {
             None | Some(Kind::Archive | Kind::Zip) => {}
-            Some(kind) => inside(bytes, kind, &inner, limits, visit),
+            Some(kind) => add(bytes, kind, &inner, limits, found),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! ELF files for a CPU: the sections in which compilers leave fatbins.
 
-use super::ContainerError;
-use super::walk::{Place, Visit, fatbins};
+use super::walk::{Found, Place, fatbins};
+use super::{ContainerError, Limits};
 use goblin::container::{Container, Ctx};
 use goblin::elf::section_header::{SHN_XINDEX, SHT_NOBITS};
 use goblin::elf::{Elf, SectionHeader};
@@ -9,7 +9,7 @@ use goblin::elf::{Elf, SectionHeader};
 /// `__nv_relfatbin` is that of relocatable device code; the last is clang's and hipcc's spelling.
 const SECTIONS: &[&[u8]] = &[b".nv_fatbin", b"__nv_relfatbin", b"__nv_fatbin"];
 
-pub(super) fn walk(data: &[u8], place: &Place, visit: &mut Visit<'_>) {
+pub(super) fn walk<'a>(data: &'a [u8], place: &Place, limits: &Limits, found: &mut Vec<Found<'a>>) {
     match sections(data) {
         Ok(sections) => {
             for (index, header) in sections.headers.iter().enumerate() {
@@ -19,14 +19,15 @@ pub(super) fn walk(data: &[u8], place: &Place, visit: &mut Visit<'_>) {
                 }
                 let name = String::from_utf8_lossy(name).into_owned();
                 let Some(bytes) = bytes(data, header) else {
-                    visit(place, Err(ContainerError::CutSection { section: name, index }));
+                    let cut = ContainerError::CutSection { section: name, index };
+                    found.push((place.clone(), Err(cut)));
                     continue;
                 };
                 let place = Place { section: Some((name, index)), ..place.clone() };
-                fatbins(bytes, &place, visit);
+                fatbins(bytes, &place, limits, found);
             }
         }
-        Err(error) => visit(place, Err(error)),
+        Err(error) => found.push((place.clone(), Err(error))),
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! [`walk`] looks into cubins, fatbins, PTX, host ELF files (objects, executables, shared
 //! libraries: sections `.nv_fatbin` and `__nv_relfatbin`), `ar` archives of those, and zip files
-//! (wheels), and hands each [`Image`] to the caller as it comes, with the [`Place`] it came from. A
-//! part that cannot be read is handed over as an error and the walk goes on. Images are not
+//! (wheels), and hands each [`Image`] to the caller, with the [`Place`] it came from; [`batches`]
+//! hands over many at once, for several threads. A part that cannot be read is handed over as an
+//! error and the walk goes on. Images are not
 //! decompressed until asked; members of a zip file are, one at a time, but only those whose first
 //! bytes say that they are of interest.
 //!
@@ -19,7 +20,7 @@ mod host;
 mod walk;
 mod zipped;
 
-pub use walk::{Image, Kind, Place, kind, walk};
+pub use walk::{Found, Image, Kind, Place, batches, kind, walk};
 
 use crate::fatbin::FatbinError;
 use thiserror::Error;

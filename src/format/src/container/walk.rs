@@ -2,7 +2,7 @@
 
 use super::{ContainerError, Limits, archive, host, zipped};
 use crate::cubin;
-use crate::fatbin::{self, Entry, FatbinError};
+use crate::fatbin::{self, Entry, FatbinError, Unpacker};
 use crate::ptx;
 use std::borrow::Cow;
 use std::fmt;
@@ -94,10 +94,28 @@ impl<'a> Image<'a> {
             Image::Entry(entry) => entry.unpack(limits.unpacked_bytes),
         }
     }
+
+    /// The same, in the room of an unpacker where they are compressed.
+    ///
+    /// # Errors
+    /// See [`Entry::unpack`].
+    pub fn bytes_into<'r>(
+        &self,
+        limits: &Limits,
+        unpacker: &'r mut Unpacker,
+    ) -> Result<&'r [u8], FatbinError>
+    where
+        'a: 'r,
+    {
+        match self {
+            Image::Cubin(bytes) | Image::Ptx(bytes) => Ok(bytes),
+            Image::Entry(entry) => entry.unpack_into(limits.unpacked_bytes, unpacker),
+        }
+    }
 }
 
-/// What receives images, and errors of parts.
-pub(super) type Visit<'v> = dyn FnMut(&Place, Result<Image<'_>, ContainerError>) + 'v;
+/// An image, or why a part could not be read, and where that is.
+pub type Found<'a> = (Place, Result<Image<'a>, ContainerError>);
 
 /// Hands every image of a file to `visit`, in file order.
 ///
@@ -108,43 +126,85 @@ pub fn walk(
     limits: &Limits,
     visit: &mut dyn FnMut(&Place, Result<Image<'_>, ContainerError>),
 ) -> Result<Kind, ContainerError> {
+    batches(data, limits, &mut |found| {
+        for (place, image) in found {
+            visit(&place, image);
+        }
+    })
+}
+
+/// Hands the images of a file to `visit` in file order, all at once that lie in the open: those of
+/// the file, or of one member of a zip file after the other. Nothing is decompressed but members.
+///
+/// # Errors
+/// As [`walk`].
+pub fn batches(
+    data: &[u8],
+    limits: &Limits,
+    visit: &mut dyn FnMut(Vec<Found<'_>>),
+) -> Result<Kind, ContainerError> {
     let Some(kind) = kind(&data[..data.len().min(4096)]) else {
         let start = data[..data.len().min(16)].escape_ascii().to_string();
         return Err(ContainerError::UnknownFile { start });
     };
-    inside(data, kind, &Place::default(), limits, visit);
+    match kind {
+        Kind::Zip => zipped::walk(data, limits, visit),
+        _ => visit(inside(data, kind, &Place::default(), limits)),
+    }
     Ok(kind)
 }
 
-/// The walk of one file or member. Zip files within are not opened: wheels hold none, bombs do.
-pub(super) fn inside(
-    data: &[u8],
+/// Everything in one file or member. Zip files within are not opened: wheels hold none, bombs do.
+pub(super) fn inside<'a>(
+    data: &'a [u8],
     kind: Kind,
     place: &Place,
     limits: &Limits,
-    visit: &mut Visit<'_>,
+) -> Vec<Found<'a>> {
+    let mut found = Vec::new();
+    add(data, kind, place, limits, &mut found);
+    found
+}
+
+/// The same, added to what was found before.
+pub(super) fn add<'a>(
+    data: &'a [u8],
+    kind: Kind,
+    place: &Place,
+    limits: &Limits,
+    found: &mut Vec<Found<'a>>,
 ) {
     match kind {
-        Kind::Cubin => visit(place, Ok(Image::Cubin(data))),
-        Kind::Ptx => visit(place, Ok(Image::Ptx(data))),
-        Kind::Fatbin => fatbins(data, place, visit),
-        Kind::HostElf => host::walk(data, place, visit),
-        Kind::Archive => archive::walk(data, place, limits, visit),
-        Kind::Zip => zipped::walk(data, place, limits, visit),
+        Kind::Cubin => found.push((place.clone(), Ok(Image::Cubin(data)))),
+        Kind::Ptx => found.push((place.clone(), Ok(Image::Ptx(data)))),
+        Kind::Fatbin => fatbins(data, place, limits, found),
+        Kind::HostElf => host::walk(data, place, limits, found),
+        Kind::Archive => archive::walk(data, place, limits, found),
+        Kind::Zip => {}
     }
 }
 
 /// All fatbins of a section or file.
-pub(super) fn fatbins(data: &[u8], place: &Place, visit: &mut Visit<'_>) {
+pub(super) fn fatbins<'a>(
+    data: &'a [u8],
+    place: &Place,
+    limits: &Limits,
+    found: &mut Vec<Found<'a>>,
+) {
     for (number, fatbin) in fatbin::find(data).enumerate() {
+        if found.len() > limits.members {
+            let (count, limit) = (found.len(), limits.members);
+            found.push((place.clone(), Err(ContainerError::TooMany { count, limit })));
+            return;
+        }
         match fatbin {
             Ok(fatbin) => {
-                for (index, entry) in fatbin.entries.into_iter().enumerate() {
-                    let place = Place { entry: Some((number, index)), ..place.clone() };
-                    visit(&place, Ok(Image::Entry(entry)));
-                }
+                found.extend(fatbin.entries.into_iter().enumerate().map(|(at, entry)| {
+                    let place = Place { entry: Some((number, at)), ..place.clone() };
+                    (place, Ok(Image::Entry(entry)))
+                }))
             }
-            Err(error) => visit(place, Err(error.into())),
+            Err(error) => found.push((place.clone(), Err(error.into()))),
         }
     }
 }

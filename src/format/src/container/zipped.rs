@@ -1,7 +1,7 @@
 //! Zip files: wheels and the like. Members are unpacked one at a time, after a look at how they
 //! begin.
 
-use super::walk::{Kind, Place, Visit, inside, kind};
+use super::walk::{Found, Kind, Place, inside, kind};
 use super::{ContainerError, Limits};
 use std::io::{Cursor, Read};
 use zip::ZipArchive;
@@ -9,18 +9,19 @@ use zip::ZipArchive;
 /// Bytes of a member that say whether it is of interest.
 const LOOK: u64 = 4096;
 
-pub(super) fn walk(data: &[u8], place: &Place, limits: &Limits, visit: &mut Visit<'_>) {
+pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Found<'_>>)) {
+    let place = Place::default();
     let broken = |cause: String| ContainerError::Zip { cause };
     let mut archive = match ZipArchive::new(Cursor::new(data)) {
         Ok(archive) => archive,
         Err(error) => {
-            visit(place, Err(broken(error.to_string())));
+            visit(vec![(place, Err(broken(error.to_string())))]);
             return;
         }
     };
     if archive.len() > limits.members {
         let (count, limit) = (archive.len(), limits.members);
-        visit(place, Err(ContainerError::TooMany { count, limit }));
+        visit(vec![(place, Err(ContainerError::TooMany { count, limit }))]);
         return;
     }
     let mut left = limits.total_bytes;
@@ -44,9 +45,9 @@ pub(super) fn walk(data: &[u8], place: &Place, limits: &Limits, visit: &mut Visi
             Ok(None) => {}
             Ok(Some((kind, bytes))) => {
                 left = left.saturating_sub(bytes.len() as u64);
-                inside(&bytes, kind, &inner, limits, visit);
+                visit(inside(&bytes, kind, &inner, limits));
             }
-            Err(error) => visit(&inner, Err(error)),
+            Err(error) => visit(vec![(inner, Err(error))]),
         }
     }
 }

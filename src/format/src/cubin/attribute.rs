@@ -84,13 +84,15 @@ impl<'a> Payload<'a> {
 pub(super) fn read<'a>(
     bytes: &'a [u8],
     offset: u64,
-    section: &str,
+    section: &[u8],
 ) -> Result<Vec<Attribute<'a>>, CubinError> {
     let mut records = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        let cut =
-            || CubinError::CutAttribute { section: section.to_owned(), offset: offset + at as u64 };
+        let cut = || CubinError::CutAttribute {
+            section: String::from_utf8_lossy(section).into_owned(),
+            offset: offset + at as u64,
+        };
         let head = bytes.get(at..at + 4).ok_or_else(cut)?;
         let short = u16::from_le_bytes([head[2], head[3]]);
         let mut next = at + 4;

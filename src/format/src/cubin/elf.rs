@@ -42,21 +42,19 @@ pub(super) struct Symbol<'a> {
     pub(super) size: u64,
 }
 
-impl Section<'_> {
-    /// The name for messages.
-    pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(self.name).into_owned()
-    }
-}
-
 pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
     if !data.starts_with(b"\x7fELF") {
         let start = data.iter().take(8).map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ");
         return Err(CubinError::NotElf { start });
     }
-    let broken = |part: &str| {
-        let part = part.to_owned();
-        move |e: object::Error| CubinError::Elf { part, cause: e.to_string() }
+    let broken = |part: &'static str| {
+        move |e: object::Error| CubinError::Elf { part: part.to_owned(), cause: e.to_string() }
+    };
+    let broken_one = |what: &'static str, index: usize| {
+        move |e: object::Error| CubinError::Elf {
+            part: format!("{what} {index}"),
+            cause: e.to_string(),
+        }
     };
     let e = LittleEndian;
     let header = FileHeader64::<LittleEndian>::parse(data).map_err(broken("file header"))?;
@@ -67,13 +65,13 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
     let table = header.sections(e, data).map_err(broken("section table"))?;
     let mut sections = Vec::with_capacity(table.len());
     for (index, section) in table.enumerate() {
-        let part = || format!("section {}", index.0);
-        let name = table.section_name(e, section).map_err(broken(&part()))?;
+        let broken = broken_one("section", index.0);
+        let name = table.section_name(e, section).map_err(broken)?;
         let kind = section.sh_type(e);
         let bytes = if kind == SHT_NOBITS || WITHOUT_BYTES.contains(&kind.0) {
             &[][..]
         } else {
-            section.data(e, data).map_err(broken(&part()))?
+            section.data(e, data).map_err(broken)?
         };
         sections.push(Section {
             name,
@@ -88,13 +86,11 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
     let table = table.symbols(e, data, SHT_SYMTAB).map_err(broken("symbol table"))?;
     let mut symbols = Vec::with_capacity(table.len());
     for (index, symbol) in table.enumerate() {
-        let part = format!("symbol {}", index.0);
-        let section = table
-            .symbol_section(e, symbol, index)
-            .map_err(broken(&part))?
-            .unwrap_or(SectionIndex(0));
+        let broken = broken_one("symbol", index.0);
+        let section =
+            table.symbol_section(e, symbol, index).map_err(broken)?.unwrap_or(SectionIndex(0));
         symbols.push(Symbol {
-            name: table.symbol_name(e, symbol).map_err(broken(&part))?,
+            name: table.symbol_name(e, symbol).map_err(broken)?,
             kind: symbol.st_type().0,
             other: symbol.st_other().0,
             section: section.0,

@@ -36,7 +36,7 @@ pub use code::{CodeSection, Function};
 pub use kernel::{ConstantBank, Kernel, Param, Spills, Stack};
 pub use lines::{FunctionLines, Lines, Location, Table, lines};
 pub use note::Producer;
-pub use read::{Abi, Cubin, FileKind, Sm, SmVariant, Toolkit, is_cubin, read};
+pub use read::{Abi, Cubin, FileKind, KeptPtx, Sm, SmVariant, Toolkit, is_cubin, read};
 
 use thiserror::Error;
 

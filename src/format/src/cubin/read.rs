@@ -41,9 +41,17 @@ pub struct Cubin {
     /// Bytes of `__device__` variables.
     pub global_bytes: u64,
     /// The PTX text that `-lineinfo` and `-G` leave in the file.
-    pub ptx: Option<String>,
+    pub ptx: Option<KeptPtx>,
     /// `.debug_line` is there: instructions can be traced to source lines.
     pub has_lines: bool,
+}
+
+/// Where PTX text lies in a cubin, in `.nv_debug_ptx_txt`: each line ends with a NUL instead of a
+/// newline. Empty lines stand for comments, at the start too: the line table counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptPtx {
+    offset: u64,
+    bytes: usize,
 }
 
 /// The two layouts of the ELF container.
@@ -173,13 +181,13 @@ pub fn read(data: &[u8]) -> Result<Cubin, CubinError> {
             .iter()
             .filter(|s| s.name == b".nv.global" || s.name == b".nv.global.init")
             .fold(0, |sum, s| sum.saturating_add(s.size)),
-        ptx: section(b".nv_debug_ptx_txt").and_then(|s| ptx_text(s.data)),
+        ptx: section(b".nv_debug_ptx_txt").and_then(KeptPtx::of),
         has_lines: section(b".debug_line").is_some(),
     })
 }
 
 fn attributes<'a>(section: &Section<'a>) -> Result<Vec<Attribute<'a>>, CubinError> {
-    attribute::read(section.data, section.offset, &section.text())
+    attribute::read(section.data, section.offset, section.name)
 }
 
 fn sm(elf: &Elf<'_>, abi: Abi, compat: &[Attribute<'_>], producer: Option<&Producer>) -> Sm {
@@ -282,12 +290,23 @@ fn module_constants(elf: &Elf<'_>) -> Vec<ConstantBank> {
         .collect()
 }
 
-/// The PTX of `.nv_debug_ptx_txt`: each line ends with a NUL instead of a newline. Empty lines stand
-/// for comments, at the start too: the line table counts them.
-fn ptx_text(bytes: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(bytes).replace('\0', "\n");
-    let text = text.trim_end_matches('\n');
-    (!text.is_empty()).then(|| format!("{text}\n"))
+impl KeptPtx {
+    fn of(section: &Section<'_>) -> Option<Self> {
+        let bytes = section.data.iter().rposition(|b| !matches!(b, 0 | b'\n'))? + 1;
+        Some(KeptPtx { offset: section.offset, bytes })
+    }
+
+    /// The text, of the file that this was read from; empty for any other.
+    pub fn text(&self, file: &[u8]) -> String {
+        let start = usize::try_from(self.offset).unwrap_or(usize::MAX);
+        let bytes = start.checked_add(self.bytes).and_then(|end| file.get(start..end));
+        let Some(bytes) = bytes else { return String::new() };
+        let mut text = bytes.to_vec();
+        text.iter_mut().filter(|b| **b == 0).for_each(|b| *b = b'\n');
+        text.push(b'\n');
+        String::from_utf8(text)
+            .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+    }
 }
 
 impl Payload<'_> {

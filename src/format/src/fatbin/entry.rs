@@ -2,8 +2,6 @@
 
 use super::FatbinError;
 use crate::cubin::{Sm, SmVariant};
-use std::borrow::Cow;
-use std::io::Read;
 
 /// One image. The header's facts are read; the image itself is as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,15 +59,15 @@ const ZSTD: u64 = 0x8000;
 const ACCELERATED: u64 = 0x10_0000;
 const FAMILY: u64 = 0x20_0000;
 
-fn short(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn short(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from(short(bytes, at)) | u32::from(short(bytes, at + 2)) << 16
 }
 
-fn long(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
 }
 
@@ -140,88 +138,4 @@ pub(super) fn read(rest: &[u8], offset: usize) -> Result<(Entry<'_>, usize), Fat
         stored,
     };
     Ok((entry, header.len() + stored_bytes))
-}
-
-impl<'a> Entry<'a> {
-    /// The image itself, without the padding to 8 bytes that follows it where it is stored as it
-    /// is.
-    ///
-    /// # Errors
-    /// The image claims more than `limit` bytes, or more than its compression can make of what is
-    /// stored, or is damaged.
-    pub fn unpack(&self, limit: u64) -> Result<Cow<'a, [u8]>, FatbinError> {
-        let offset = self.offset;
-        let packed = |cause: String| FatbinError::Packed { offset, cause };
-        let stored = self.stored.len() as u64;
-        let limit = match self.compression {
-            Compression::None => limit,
-            // An LZ4 block grows by 255 at most: larger claims are lies.
-            Compression::Lz4 => limit.min(stored.saturating_mul(255).saturating_add(16)),
-            Compression::Zstd => limit.min(stored.saturating_mul(1 << 17)),
-        };
-        let bytes = self.unpacked_bytes;
-        if bytes > limit {
-            return Err(FatbinError::TooLarge { offset, bytes, limit });
-        }
-        let image = match self.compression {
-            Compression::None => Cow::Borrowed(self.stored),
-            Compression::Lz4 => {
-                let image = lz4_flex::block::decompress(self.stored, bytes as usize)
-                    .map_err(|e| packed(e.to_string()))?;
-                Cow::Owned(image)
-            }
-            Compression::Zstd => {
-                let decoder = zstd::stream::read::Decoder::with_buffer(self.stored)
-                    .map_err(|e| packed(e.to_string()))?
-                    .single_frame();
-                // Memory grows with what really comes out, not with the claim.
-                let mut image = Vec::with_capacity(bytes.min(1 << 20) as usize);
-                decoder
-                    .take(bytes + 1)
-                    .read_to_end(&mut image)
-                    .map_err(|e| packed(e.to_string()))?;
-                Cow::Owned(image)
-            }
-        };
-        if self.compression != Compression::None && image.len() as u64 != bytes {
-            return Err(packed(format!("{} bytes came out instead of {bytes}", image.len())));
-        }
-        let end = match (self.kind, self.compression) {
-            (EntryKind::Ptx, _) => image.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1),
-            (EntryKind::Cubin, Compression::None) => elf_end(&image),
-            _ => image.len(),
-        };
-        Ok(match image {
-            Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..end).unwrap_or(bytes)),
-            Cow::Owned(mut bytes) => {
-                bytes.truncate(end);
-                Cow::Owned(bytes)
-            }
-        })
-    }
-}
-
-/// Where a 64-bit ELF file ends by its own tables: the header does not say. The whole length where
-/// more than padding would be lost.
-fn elf_end(elf: &[u8]) -> usize {
-    const NOBITS: u32 = 8;
-    let table = |at: usize, size: usize, count: usize| {
-        let bytes = u64::from(short(elf, size)) * u64::from(short(elf, count));
-        long(elf, at).saturating_add(bytes)
-    };
-    let mut end = table(0x28, 0x3a, 0x3c).max(table(0x20, 0x36, 0x38));
-    let (start, size) = (long(elf, 0x28), u64::from(short(elf, 0x3a)));
-    for index in 0..u64::from(short(elf, 0x3c)) {
-        let Ok(at) = usize::try_from(start.saturating_add(index * size)) else { break };
-        if at >= elf.len() {
-            break;
-        }
-        if word(elf, at + 4) != NOBITS {
-            end = end.max(long(elf, at + 0x18).saturating_add(long(elf, at + 0x20)));
-        }
-    }
-    usize::try_from(end)
-        .ok()
-        .filter(|end| (elf.len().saturating_sub(7)..=elf.len()).contains(end))
-        .unwrap_or(elf.len())
 }

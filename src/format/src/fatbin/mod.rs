@@ -31,9 +31,11 @@
 
 mod entry;
 mod read;
+mod unpack;
 
 pub use entry::{Compression, Entry, EntryKind};
 pub use read::{Fatbin, find, is_fatbin, read};
+pub use unpack::Unpacker;
 
 use thiserror::Error;
 

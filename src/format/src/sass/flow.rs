@@ -2,6 +2,7 @@
 
 use super::instruction::{BYTES, Instruction};
 use super::mnemonic::{Mnemonic, mnemonic};
+use super::survey::kept;
 use std::collections::BTreeSet;
 
 /// A run of instructions with one entry and one exit.
@@ -52,16 +53,7 @@ fn may_fall_through(instruction: &Instruction) -> bool {
 
 /// The code without the padding that the compiler puts behind it: a branch to itself and NOPs.
 pub fn trimmed(code: &[Instruction], sm: u32) -> &[Instruction] {
-    let is_nop = |i: &Instruction| mnemonic(i, sm) == Mnemonic::Known("NOP");
-    let mut end = code.len();
-    while end > 0 && is_nop(&code[end - 1]) {
-        end -= 1;
-    }
-    match code[..end].last() {
-        Some(last) if last.target(sm) == Some(last.offset) && end > 1 => &code[..end - 1],
-        _ if end == 0 => code,
-        _ => &code[..end],
-    }
+    &code[..kept(code.len(), sm, |index| code[index])]
 }
 
 /// The basic blocks of `code`, by offset. The code must begin where control enters it.

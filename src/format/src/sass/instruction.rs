@@ -18,14 +18,23 @@ pub(super) const BYTES: u64 = 16;
 
 /// The instructions of a function or section; trailing bytes that are none are left out.
 pub fn decode(code: &[u8]) -> impl ExactSizeIterator<Item = Instruction> + Clone + '_ {
-    code.chunks_exact(BYTES as usize).enumerate().map(|(index, bytes)| {
-        let half = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
-        Instruction {
-            offset: index as u64 * BYTES,
-            low: half(&bytes[..8]),
-            high: half(&bytes[8..]),
-        }
-    })
+    let (code, _) = code.as_chunks::<16>();
+    code.iter().enumerate().map(|(index, bits)| at(index, bits))
+}
+
+/// The instruction of these bits, `index` instructions into the code.
+#[inline]
+pub(super) fn at(index: usize, bits: &[u8; 16]) -> Instruction {
+    let bits = u128::from_le_bytes(*bits);
+    Instruction { offset: index as u64 * BYTES, low: bits as u64, high: (bits >> 64) as u64 }
+}
+
+const BSSY: u16 = 0x945;
+const BRANCHES: [u16; 6] = [0x947, 0x547, 0x944, 0x344, 0x948, 0x348];
+
+/// Whether instructions of this opcode name a place in the code.
+pub(super) fn is_branch(opcode: u16) -> bool {
+    opcode == BSSY || BRANCHES.contains(&opcode)
 }
 
 /// The predicate under which an instruction acts.
@@ -129,8 +138,6 @@ impl Instruction {
     ///
     /// `sm` is the architecture's number.
     pub fn target(&self, sm: u32) -> Option<u64> {
-        const BSSY: u16 = 0x945;
-        const BRANCHES: [u16; 6] = [0x947, 0x547, 0x944, 0x344, 0x948, 0x348];
         let all = u128::from(self.high) << 64 | u128::from(self.low);
         let signed = |value: u64, bits: u32| (value << (64 - bits)) as i64 >> (64 - bits);
         let distance = match self.opcode() {

@@ -2,7 +2,8 @@
 
 use super::class::Class;
 use super::instruction::Instruction;
-use super::mnemonic::{Mnemonic, is_told_by_opcode, mnemonic};
+use super::mnemonic::{Mnemonic, mnemonic};
+use super::opcode::{SEVERAL, UNKNOWN, names, number, opcodes};
 use std::collections::BTreeMap;
 
 /// The static instruction mix of some code. Counts are of instructions in the code, not of
@@ -28,34 +29,60 @@ pub struct ClassCount {
 
 /// Counts the instructions of `code` for architecture `sm`.
 pub fn mix(code: &[Instruction], sm: u32) -> Mix {
-    let mut names: BTreeMap<Mnemonic, u64> = BTreeMap::new();
-    let mut by_opcode: BTreeMap<u16, Mnemonic> = BTreeMap::new();
-    // Opcodes are counted first: numbers compare faster than names.
-    let mut counts = vec![0_u64; 0x1000];
+    let table = opcodes(sm);
+    let mut counts = Counts::new(sm);
     for instruction in code {
-        let opcode = instruction.opcode();
-        if is_told_by_opcode(opcode, sm) {
-            counts[usize::from(opcode)] += 1;
-            if counts[usize::from(opcode)] == 1 {
-                by_opcode.insert(opcode, mnemonic(instruction, sm));
-            }
-        } else {
-            *names.entry(mnemonic(instruction, sm)).or_default() += 1;
+        counts.add(instruction, table[usize::from(instruction.opcode())].name);
+    }
+    counts.mix(code.len())
+}
+
+/// Instructions counted by the numbers of their names: numbers compare faster than names.
+pub(super) struct Counts {
+    sm: u32,
+    by_name: Vec<u64>,
+    unknown: BTreeMap<u16, u64>,
+}
+
+impl Counts {
+    pub(super) fn new(sm: u32) -> Self {
+        Counts { sm, by_name: vec![0; names().len() + 1], unknown: BTreeMap::new() }
+    }
+
+    /// Counts one whose opcode has this `name`. Returns the number of the instruction's name.
+    #[inline]
+    pub(super) fn add(&mut self, instruction: &Instruction, name: u16) -> u16 {
+        let name = if name == SEVERAL { self.chosen(instruction) } else { name };
+        self.by_name[usize::from(name)] += 1;
+        if name == UNKNOWN {
+            *self.unknown.entry(instruction.opcode()).or_default() += 1;
+        }
+        name
+    }
+
+    #[cold]
+    fn chosen(&self, instruction: &Instruction) -> u16 {
+        match mnemonic(instruction, self.sm) {
+            Mnemonic::Known(name) => number(name),
+            Mnemonic::Unknown(_) => UNKNOWN,
         }
     }
-    for (opcode, name) in by_opcode {
-        *names.entry(name).or_default() += counts[usize::from(opcode)];
+
+    pub(super) fn mix(self, instructions: usize) -> Mix {
+        let known = names().iter().zip(&self.by_name[1..]).filter(|(_, count)| **count > 0);
+        let known = known.map(|(name, count)| (Mnemonic::Known(name), *count));
+        let unknown = self.unknown.into_iter().map(|(op, count)| (Mnemonic::Unknown(op), count));
+        let mut mnemonics: Vec<(Mnemonic, u64)> = known.chain(unknown).collect();
+        let mut by_class: BTreeMap<Class, u64> = BTreeMap::new();
+        for (name, count) in &mnemonics {
+            *by_class.entry(Class::of(*name)).or_default() += count;
+        }
+        let mut classes: Vec<ClassCount> =
+            by_class.into_iter().map(|(class, count)| ClassCount { class, count }).collect();
+        classes.sort_by_key(|c| std::cmp::Reverse(c.count));
+        mnemonics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Mix { instructions: instructions as u64, classes, mnemonics }
     }
-    let mut by_class: BTreeMap<Class, u64> = BTreeMap::new();
-    for (name, count) in &names {
-        *by_class.entry(Class::of(*name)).or_default() += count;
-    }
-    let mut classes: Vec<ClassCount> =
-        by_class.into_iter().map(|(class, count)| ClassCount { class, count }).collect();
-    classes.sort_by_key(|c| std::cmp::Reverse(c.count));
-    let mut mnemonics: Vec<(Mnemonic, u64)> = names.into_iter().collect();
-    mnemonics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    Mix { instructions: code.len() as u64, classes, mnemonics }
 }
 
 impl Mix {

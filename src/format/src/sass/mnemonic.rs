@@ -56,9 +56,13 @@ pub fn mnemonic(instruction: &Instruction, sm: u32) -> Mnemonic {
     }
 }
 
-/// Whether the opcode alone tells which operation it is, in the generation of `sm`.
-pub(super) fn is_told_by_opcode(opcode: u16, sm: u32) -> bool {
-    !matches!(names(sm)[usize::from(opcode & 0xfff)], Name::Several)
+/// The name that the opcode alone tells in the generation of `sm`; `None` where more bits do.
+pub(super) fn told_by_opcode(opcode: u16, sm: u32) -> Option<Mnemonic> {
+    match names(sm)[usize::from(opcode & 0xfff)] {
+        Name::One(name) => Some(Mnemonic::Known(name)),
+        Name::Several => None,
+        Name::None => Some(Mnemonic::Unknown(opcode)),
+    }
 }
 
 /// What an opcode is called.
@@ -71,19 +75,23 @@ enum Name {
 }
 
 /// Opcodes have 12 bits.
-const OPCODES: usize = 0x1000;
+pub(super) const OPCODES: usize = 0x1000;
+
+/// A generation's place in tables of all four.
+pub(super) fn generation_index(sm: u32) -> usize {
+    match generation(sm) {
+        SM80 => 0,
+        SM90 => 1,
+        SM100 => 2,
+        _ => 3,
+    }
+}
 
 /// The names of all opcodes in the generation of `sm`, looked up once.
 fn names(sm: u32) -> &'static [Name; OPCODES] {
     static NAMES: [OnceLock<Box<[Name; OPCODES]>>; 4] = [const { OnceLock::new() }; 4];
     let here = generation(sm);
-    let place = match here {
-        SM80 => 0,
-        SM90 => 1,
-        SM100 => 2,
-        _ => 3,
-    };
-    NAMES[place].get_or_init(|| {
+    NAMES[generation_index(sm)].get_or_init(|| {
         let own = ROWS.iter().filter(|row| row.1 & here != 0);
         let own = by_opcode(own);
         let any = by_opcode(ROWS.iter());
@@ -129,6 +137,9 @@ fn only(mut names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let first = names.next()?;
     names.all(|name| name == first).then_some(first)
 }
+
+/// The names that [`chosen`] gives.
+pub(super) const CHOSEN: [&str; 4] = ["UTCHMMA", "UTCOMMA", "UTCIMMA", "UTCQMMA"];
 
 /// The one opcode that is several instructions: tcgen05's multiply with both operands in shared
 /// memory. Bits 72-73 say what is multiplied; bit 63 says that the operands are scaled by block.

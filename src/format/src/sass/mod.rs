@@ -31,6 +31,8 @@ mod instruction;
 mod listing;
 mod mix;
 mod mnemonic;
+mod opcode;
+mod survey;
 mod table;
 pub mod text;
 
@@ -40,3 +42,10 @@ pub use instruction::{Control, Guard, Instruction, decode};
 pub use listing::{Columns, brief, listing};
 pub use mix::{ClassCount, Mix, mix};
 pub use mnemonic::{Mnemonic, mnemonic};
+pub use survey::{Survey, survey};
+
+/// Whether code for architecture `sm` is of this form: instructions before Volta have 64 bits, with
+/// a control word for each three of them, and are not read here.
+pub fn is_read(sm: u32) -> bool {
+    sm >= 70
+}

@@ -128,11 +128,13 @@ fn the_compiler_and_its_command_line_are_read() {
 
 #[test]
 fn a_line_info_cubin_gives_its_ptx() {
-    let with = cubin::read(&fixture::bytes("cubin/13.5/facts/sm_100a.cubin")).unwrap();
-    let ptx = with.ptx.unwrap();
+    let file = fixture::bytes("cubin/13.5/facts/sm_100a.cubin");
+    let with = cubin::read(&file).unwrap();
+    let ptx = with.ptx.unwrap().text(&file);
     assert!(with.has_lines);
     assert!(ptx.contains(".target sm_100a"));
     assert!(ptx.contains(".entry block_sum"));
+    assert!(ptx.ends_with("}\n") && !ptx.contains('\0'));
     let without = cubin::read(&fixture::bytes("cubin/13.5/facts/sm_80.cubin")).unwrap();
     assert!(!without.has_lines && without.ptx.is_none());
 }

@@ -102,7 +102,8 @@ fn a_cubin_without_lines_gives_an_empty_table_and_damage_never_a_panic() {
 fn lines_of_the_ptx_text_are_those_that_the_table_counts() {
     let file = fixture::bytes("cubin/13.5/inlined/sm_90a.cubin");
     let whole = cubin::read(&file).unwrap();
-    let ptx: Vec<&str> = whole.ptx.as_deref().unwrap().lines().collect();
+    let ptx = whole.ptx.unwrap().text(&file);
+    let ptx: Vec<&str> = ptx.lines().collect();
     let table = cubin::lines(&file, Table::Ptx).unwrap();
     let first = whole.kernels.iter().find(|k| k.name == "first").unwrap();
     let first = table.function("first", first.symbol_index).unwrap();

@@ -273,3 +273,41 @@ fn any_bytes_are_decoded_without_panics() {
     };
     damage::flip_bits(&file[..4096], 50, read);
 }
+
+#[test]
+fn one_pass_over_the_code_finds_what_the_readers_of_its_parts_find() {
+    for path in corpus() {
+        let file = std::fs::read(&path).unwrap();
+        let cubin = cubin::read(&file).unwrap();
+        let sm = cubin.sm.number;
+        for section in &cubin.code {
+            let code = instructions(section, &file);
+            let trimmed = sass::trimmed(&code, sm);
+            let blocks = sass::blocks(trimmed, sm);
+            let survey = sass::survey(section.code(&file), sm);
+            let loops = blocks.iter().filter(|b| b.loop_head).count();
+            assert_eq!(survey.bytes, trimmed.len() * 16, "{}", section.name);
+            assert_eq!(survey.mix, sass::mix(trimmed, sm), "{}", section.name);
+            assert_eq!((survey.blocks, survey.loops), (blocks.len() as u64, loops as u64));
+        }
+    }
+}
+
+#[test]
+fn the_shape_of_code_tells_names_guards_and_branches_but_no_registers() {
+    let code = |words: &[[u64; 2]]| -> Vec<u8> {
+        words.iter().flatten().flat_map(|word| word.to_le_bytes()).collect()
+    };
+    let shape = |words: &[[u64; 2]]| sass::survey(&code(words), 90).shape;
+    let exit = [0x794d, 0];
+    // FFMA with a register, a guard, or a name of another kind; two opcodes that no table has.
+    let (ffma, other_register) = ([0x0007_7223, 0], [0x0009_7223, 0]);
+    let (guarded, fadd) = ([0x0007_0223, 0], [0x0007_7221, 0]);
+    assert_eq!(shape(&[ffma, exit]), shape(&[other_register, exit]));
+    assert_ne!(shape(&[ffma, exit]), shape(&[guarded, exit]));
+    assert_ne!(shape(&[ffma, exit]), shape(&[fadd, exit]));
+    assert_ne!(shape(&[[0x7fff, 0], exit]), shape(&[[0x7ffe, 0], exit]));
+    let branch = |by: u64| [0x7947 | (by & 0xff) << 16 | (by >> 8) << 34, 0x0380_0000];
+    assert_ne!(shape(&[branch(4), ffma, exit]), shape(&[branch(8), ffma, exit]));
+    assert_eq!(sass::survey(&[], 90).blocks, 0);
+}

@@ -1,0 +1,133 @@
+//! An image's bytes, out of whatever it is packed in.
+
+use super::FatbinError;
+use super::entry::{Compression, Entry, EntryKind, long, short, word};
+use std::borrow::Cow;
+use zstd::bulk::Decompressor;
+use zstd::zstd_safe::find_frame_compressed_size;
+
+/// What unpacking needs again and again: a decompressor, and room for one image. Whoever unpacks
+/// many images keeps one, so that their memory is asked of the system once.
+#[derive(Default)]
+pub struct Unpacker {
+    zstd: Option<Decompressor<'static>>,
+    room: Vec<u8>,
+}
+
+impl<'a> Entry<'a> {
+    /// The image itself, without the padding to 8 bytes that follows it where it is stored as it
+    /// is.
+    ///
+    /// # Errors
+    /// The image claims more than `limit` bytes, or more than its compression can make of what is
+    /// stored, or is damaged.
+    pub fn unpack(&self, limit: u64) -> Result<Cow<'a, [u8]>, FatbinError> {
+        if self.compression == Compression::None {
+            self.check(limit)?;
+            return Ok(Cow::Borrowed(self.whole(self.stored)));
+        }
+        let mut unpacker = Unpacker::default();
+        let end = self.unpack_into(limit, &mut unpacker)?.len();
+        unpacker.room.truncate(end);
+        Ok(Cow::Owned(unpacker.room))
+    }
+
+    /// The same, in the room of an unpacker where the image is compressed.
+    ///
+    /// # Errors
+    /// As [`Entry::unpack`].
+    pub fn unpack_into<'r>(
+        &self,
+        limit: u64,
+        unpacker: &'r mut Unpacker,
+    ) -> Result<&'r [u8], FatbinError>
+    where
+        'a: 'r,
+    {
+        self.check(limit)?;
+        let offset = self.offset;
+        let packed = |cause: String| FatbinError::Packed { offset, cause };
+        let bytes = self.unpacked_bytes as usize;
+        let Unpacker { zstd, room } = unpacker;
+        if self.compression != Compression::None && room.capacity() < bytes {
+            // Room that is not written to takes none: a false claim costs nothing.
+            *room = Vec::new();
+            room.try_reserve_exact(bytes).map_err(|e| packed(e.to_string()))?;
+        }
+        let got = match self.compression {
+            Compression::None => return Ok(self.whole(self.stored)),
+            Compression::Lz4 => {
+                room.resize(bytes, 0);
+                lz4_flex::block::decompress_into(self.stored, room)
+                    .map_err(|e| packed(e.to_string()))?
+            }
+            Compression::Zstd => {
+                let failed = |code| packed(zstd::zstd_safe::get_error_name(code).to_owned());
+                // What lies behind the frame is padding.
+                let frame = find_frame_compressed_size(self.stored).map_err(failed)?;
+                let frame = self.stored.get(..frame).unwrap_or(self.stored);
+                let zstd = match zstd {
+                    Some(zstd) => zstd,
+                    None => zstd.insert(Decompressor::new().map_err(|e| packed(e.to_string()))?),
+                };
+                room.clear();
+                zstd.decompress_to_buffer(frame, room).map_err(|e| packed(e.to_string()))?
+            }
+        };
+        if got != bytes {
+            return Err(packed(format!("{got} bytes came out instead of {bytes}")));
+        }
+        Ok(self.whole(room))
+    }
+
+    /// Refuses what claims to be larger than it can be.
+    fn check(&self, limit: u64) -> Result<(), FatbinError> {
+        let stored = self.stored.len() as u64;
+        let limit = match self.compression {
+            Compression::None => limit,
+            // An LZ4 block grows by 255 at most: larger claims are lies.
+            Compression::Lz4 => limit.min(stored.saturating_mul(255).saturating_add(16)),
+            Compression::Zstd => limit.min(stored.saturating_mul(1 << 17)),
+        };
+        let (offset, bytes) = (self.offset, self.unpacked_bytes);
+        if bytes > limit {
+            return Err(FatbinError::TooLarge { offset, bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// The image without padding.
+    fn whole<'i>(&self, image: &'i [u8]) -> &'i [u8] {
+        let end = match (self.kind, self.compression) {
+            (EntryKind::Ptx, _) => image.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1),
+            (EntryKind::Cubin, Compression::None) => elf_end(image),
+            _ => image.len(),
+        };
+        image.get(..end).unwrap_or(image)
+    }
+}
+
+/// Where a 64-bit ELF file ends by its own tables: the header does not say. The whole length where
+/// more than padding would be lost.
+fn elf_end(elf: &[u8]) -> usize {
+    const NOBITS: u32 = 8;
+    let table = |at: usize, size: usize, count: usize| {
+        let bytes = u64::from(short(elf, size)) * u64::from(short(elf, count));
+        long(elf, at).saturating_add(bytes)
+    };
+    let mut end = table(0x28, 0x3a, 0x3c).max(table(0x20, 0x36, 0x38));
+    let (start, size) = (long(elf, 0x28), u64::from(short(elf, 0x3a)));
+    for index in 0..u64::from(short(elf, 0x3c)) {
+        let Ok(at) = usize::try_from(start.saturating_add(index * size)) else { break };
+        if at >= elf.len() {
+            break;
+        }
+        if word(elf, at + 4) != NOBITS {
+            end = end.max(long(elf, at + 0x18).saturating_add(long(elf, at + 0x20)));
+        }
+    }
+    usize::try_from(end)
+        .ok()
+        .filter(|end| (elf.len().saturating_sub(7)..=elf.len()).contains(end))
+        .unwrap_or(elf.len())
+}

@@ -1,0 +1,95 @@
+//! One pass over a kernel's code for all that its summary tells: summaries are made of libraries
+//! with a hundred million instructions.
+
+use super::instruction::{BYTES, Instruction, at};
+use super::mix::{Counts, Mix};
+use super::mnemonic::{Mnemonic, mnemonic};
+use super::opcode::{Opcode, UNKNOWN, Way, opcodes};
+
+/// What one pass finds. The padding that the compiler puts behind the code does not count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Bytes of code without the padding.
+    pub bytes: usize,
+    /// What instructions there are.
+    pub mix: Mix,
+    /// Basic blocks, as [`super::blocks`] finds them.
+    pub blocks: u64,
+    /// Those that something branches back to.
+    pub loops: u64,
+    /// Guards and names of the instructions and distances of branches, in order: equal for pieces of
+    /// code that differ in registers, constants, addresses or scheduling only. Names are told by
+    /// numbers of this version's own.
+    pub shape: Vec<u8>,
+}
+
+/// Stands before the distance of a branch; no name has this number.
+const DISTANCE: u16 = 0xfff;
+
+/// Surveys the code of a section for architecture `sm`; control enters it at its start.
+pub fn survey(code: &[u8], sm: u32) -> Survey {
+    let table = opcodes(sm);
+    let bytes = without_padding(code, sm);
+    let (code, _) = code[..bytes].as_chunks::<16>();
+    let mut counts = Counts::new(sm);
+    let mut shape = Vec::with_capacity(code.len() * 2 + 64);
+    let mut starts: Vec<u64> = vec![0];
+    let mut heads: Vec<u64> = Vec::new();
+    let inside = |at: &u64| *at < bytes as u64 && at.is_multiple_of(BYTES);
+    for (index, bits) in code.iter().enumerate() {
+        let instruction = at(index, bits);
+        let Opcode { name, way } = table[usize::from(instruction.opcode())];
+        let name = counts.add(&instruction, name);
+        // The guard has four bits, names have fewer than twelve.
+        let guard = (instruction.low >> 12 & 0xf) as u16;
+        shape.extend_from_slice(&(name | guard << 12).to_le_bytes());
+        if name == UNKNOWN {
+            shape.extend_from_slice(&instruction.opcode().to_le_bytes());
+        }
+        if way == Way::On {
+            continue;
+        }
+        if let Some(to) = instruction.target(sm) {
+            shape.extend_from_slice(&DISTANCE.to_le_bytes());
+            shape.extend_from_slice(&to.wrapping_sub(instruction.offset).to_le_bytes());
+            starts.extend(Some(to).filter(inside));
+            if way == Way::Branches && to <= instruction.offset && inside(&to) {
+                heads.push(to);
+            }
+        }
+        if way != Way::Names {
+            starts.extend(Some(instruction.offset + BYTES).filter(inside));
+        }
+    }
+    let distinct = |mut all: Vec<u64>| {
+        all.sort_unstable();
+        all.dedup();
+        all.len() as u64
+    };
+    Survey {
+        bytes,
+        mix: counts.mix(code.len()),
+        blocks: if code.is_empty() { 0 } else { distinct(starts) },
+        loops: distinct(heads),
+        shape,
+    }
+}
+
+/// Bytes of code before a last branch to itself and NOPs.
+fn without_padding(code: &[u8], sm: u32) -> usize {
+    let (code, _) = code.as_chunks::<16>();
+    kept(code.len(), sm, |index| at(index, &code[index])) * BYTES as usize
+}
+
+/// How many of `count` instructions are left without that.
+pub(super) fn kept(count: usize, sm: u32, get: impl Fn(usize) -> Instruction) -> usize {
+    let mut end = count;
+    while end > 0 && mnemonic(&get(end - 1), sm) == Mnemonic::Known("NOP") {
+        end -= 1;
+    }
+    if end == 0 {
+        return count;
+    }
+    let last = get(end - 1);
+    if last.target(sm) == Some(last.offset) && end > 1 { end - 1 } else { end }
+}

@@ -1,0 +1,110 @@
+//! Work spread over the machine's cores: files over cores, the images of a file over those that no
+//! other file needs, and the kernels of an image likewise.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Scope;
+
+/// Cores beside the one of whoever asks.
+#[derive(Debug)]
+pub(super) struct Cores(AtomicUsize);
+
+impl Cores {
+    /// All of this machine's.
+    pub(super) fn all() -> Self {
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        Self(AtomicUsize::new(all - 1))
+    }
+
+    fn take(&self) -> Option<Core<'_>> {
+        let less = |free: usize| free.checked_sub(1);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).ok().map(|_| Core(self))
+    }
+
+    /// What `work` makes of each number below `count`, in order. It begins with the lowest, on this
+    /// thread and on every core that is free or becomes so; each thread has a `state` of its own.
+    pub(super) fn spread<T: Send, S>(
+        &self,
+        count: usize,
+        state: impl Fn() -> S + Sync,
+        work: impl Fn(&mut S, usize) -> T + Sync,
+    ) -> Vec<T> {
+        let shared = Shared {
+            cores: self,
+            next: AtomicUsize::new(0),
+            done: Mutex::new(Vec::with_capacity(count)),
+            count,
+            state,
+            work,
+        };
+        std::thread::scope(|scope| shared.run(scope));
+        let mut done = shared.done.into_inner().unwrap_or_default();
+        done.sort_unstable_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, made)| made).collect()
+    }
+}
+
+/// A core that is taken; free again when dropped.
+struct Core<'c>(&'c Cores);
+
+impl Drop for Core<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// What the threads of one spread share.
+struct Shared<'c, T, M, W> {
+    cores: &'c Cores,
+    next: AtomicUsize,
+    done: Mutex<Vec<(usize, T)>>,
+    count: usize,
+    state: M,
+    work: W,
+}
+
+impl<'c, T: Send, S, M: Fn() -> S + Sync, W: Fn(&mut S, usize) -> T + Sync> Shared<'c, T, M, W> {
+    fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        let mut state = (self.state)();
+        loop {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            if at >= self.count {
+                break;
+            }
+            if at + 1 < self.count
+                && let Some(core) = self.cores.take()
+            {
+                scope.spawn(move || {
+                    let _core = core;
+                    self.run(scope);
+                });
+            }
+            let made = (self.work)(&mut state, at);
+            if let Ok(mut done) = self.done.lock() {
+                done.push((at, made));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_done_once_and_comes_back_in_order() {
+        let cores = Cores(AtomicUsize::new(3));
+        let squares = cores.spread(
+            100,
+            || 0,
+            |done, at| {
+                *done += 1;
+                assert!(*done <= 100);
+                cores.spread(at, || (), |(), inner| inner).len() * at
+            },
+        );
+        assert!(squares.iter().enumerate().all(|(at, square)| *square == at * at));
+        assert_eq!(cores.0.into_inner(), 3);
+        assert!(Cores(AtomicUsize::new(0)).spread(0, || (), |(), _| ()).is_empty());
+    }
+}
