@@ -96,6 +96,14 @@ pub struct Profile {
     pub artifacts: Vec<Artifact>,
 }
 
+impl Profile {
+    /// What is lost on the rung that was reached, in words; `None` where nothing is.
+    pub fn lost(&self) -> Option<&str> {
+        let reached = self.ladder.iter().rev().find(|record| record.ok && record.rung == self.rung);
+        reached.map(|record| record.loses.as_str()).filter(|lost| !lost.is_empty())
+    }
+}
+
 /// What was asked, where and when.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {

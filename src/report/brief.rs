@@ -113,6 +113,7 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
     for step in profile.ladder.iter().filter(|r| !r.ok) {
         say(format!("not on rung {}: {} {}", step.rung, step.code, step.words));
     }
+    profile.lost().iter().for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
     profile.gaps.iter().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
     out
 }

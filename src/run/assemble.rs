@@ -58,6 +58,8 @@ pub(super) struct Parts {
     model: rgpu_case::ModelReport,
     /// The status of the last run of a program.
     pub program_exit: Option<i32>,
+    /// Why a run under CUPTI brought ranges alone.
+    ranges_alone: Option<(&'static str, String)>,
     /// A build failure's whole message, with this machine's paths.
     compiler: Option<String>,
 }
@@ -209,6 +211,9 @@ impl Parts {
             self.rung.clone_from(rung);
         }
         self.without_ranges(end, request);
+        if let Some((code, text)) = self.ranges_alone.take() {
+            self.without_cupti(code, &text);
+        }
         Ok(refused)
     }
 
@@ -259,7 +264,7 @@ impl Parts {
         let path = folder.path().join(&artifact.path);
         let mut source = Source::new(&path, &artifact.path);
         source.asked.metrics = &request.ncu.metrics;
-        if file.rung == "nsys.nvtx" {
+        if ["nsys.nvtx", "nvtx"].contains(&file.rung.as_str()) {
             source.traced = Traced::HostOnly;
         }
         let mut imported = match (importer.import)(&source) {
@@ -308,6 +313,11 @@ impl Parts {
                 if code == "unknown_metric" {
                     self.add(imported, ranges.then_some(first));
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });
+                    return None;
+                }
+                if file.rung == "cupti" && !imported.regions.is_empty() {
+                    self.ranges_alone = Some((code, text));
+                    self.add(imported, None);
                     return None;
                 }
                 self.profile
@@ -378,6 +388,23 @@ impl Parts {
         self.mark_refused("nvtx", "no_ranges", "the program opened no NVTX range");
         self.profile.ladder.push(plain);
         self.rung = "cpu".to_owned();
+    }
+
+    /// A run under CUPTI that brought ranges alone is what the rung `nvtx` would have been, and is
+    /// taken as it.
+    fn without_cupti(&mut self, code: &str, text: &str) {
+        let gap = Gap { code: code.to_owned(), text: format!("cupti: {text}") };
+        self.profile.gaps.push(gap);
+        let Some(record) = self.profile.ladder.iter().rev().find(|r| r.rung == "cupti") else {
+            return;
+        };
+        let mut ranges = RungRecord { rung: "nvtx".to_owned(), ..record.clone() };
+        ranges.loses = "everything of the GPU: only NVTX ranges, in host time".to_owned();
+        self.mark_refused("cupti", code, text);
+        self.profile.ladder.push(ranges);
+        if self.rung == "cupti" {
+            self.rung = "nvtx".to_owned();
+        }
     }
 
     /// A program's own status, where it is not 0: the profile stands, but the user should know.
@@ -598,6 +625,7 @@ pub(super) fn profile(
     }
     profile.host = Some(facts);
     profile.rung = if parts.rung.is_empty() { "none".to_owned() } else { parts.rung };
+    forget_lower(&mut profile);
     rates(&mut profile, request);
     profile.cases.iter_mut().for_each(count_timed_calls);
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
@@ -605,6 +633,18 @@ pub(super) fn profile(
     join_code(&mut profile);
     analysis::analyze_all(&mut profile, &parts.beside, &parts.thresholds);
     (profile, parts.beside)
+}
+
+/// A rung that was left out below the one that was reached is nobody's loss.
+fn forget_lower(profile: &mut Profile) {
+    let reached = profile.rung.clone();
+    let lower = |record: &RungRecord| {
+        !record.ok && record.argv.is_empty() && super::is_below(&record.rung, &reached)
+    };
+    let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();
+    profile.gaps.retain(|gap| {
+        !gone.iter().any(|r| gap.code == r.code && gap.text == format!("{}: {}", r.rung, r.words))
+    });
 }
 
 fn kernel_info(

@@ -1,10 +1,19 @@
-//! libcupti: NVIDIA's tracing library, in the toolkit or brought by PyTorch's wheels.
+//! libcupti: NVIDIA's tracing library, in the toolkit or brought by PyTorch's wheels. Our collector
+//! opens it inside the program; it needs no permission to read counters.
 
-use rgpu_protocol::probe::AgentFacts;
-use rgpu_protocol::{HostFacts, Probe};
+use rgpu_protocol::probe::{AgentFacts, ToolFacts};
+use rgpu_protocol::{HostFacts, Pattern, Probe};
 
 use super::Tool;
-use super::plan::facts::{find, tool};
+use super::plan::facts::{answer, find, run};
+
+/// Prints each libcupti of the packages that this Python sees.
+const SCRIPT: &str = "\
+import glob, os, sys
+for folder in sys.path:
+    for path in glob.glob(os.path.join(folder, 'nvidia', 'cu*', 'lib', 'libcupti.so.*')):
+        print(path)
+";
 
 /// libcupti.
 pub(super) struct Cupti;
@@ -15,23 +24,43 @@ impl Tool for Cupti {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![find(
+        let python = Probe {
+            keep: vec![Pattern::new("/libcupti.so.")],
+            ..run("cupti.python", &["python3"], &["-c", SCRIPT])
+        };
+        let toolkit = find(
             "cupti",
             &[
                 "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.1*",
                 "/usr/local/cuda-*/extras/CUPTI/lib64/libcupti.so.1*",
-                "/usr/local/lib/python3*/dist-packages/nvidia/cuda_cupti/lib/libcupti.so.*",
-                "/usr/local/lib/python3*/site-packages/nvidia/cuda_cupti/lib/libcupti.so.*",
-                "~/.local/lib/python3*/site-packages/nvidia/cuda_cupti/lib/libcupti.so.*",
+                "/usr/lib/x86_64-linux-gnu/libcupti.so.1*",
+                "/usr/local/lib/python3*/dist-packages/nvidia/cu*/lib/libcupti.so.*",
+                "/usr/local/lib/python3*/site-packages/nvidia/cu*/lib/libcupti.so.*",
+                "~/.local/lib/python3*/site-packages/nvidia/cu*/lib/libcupti.so.*",
             ],
-        )]
+        );
+        vec![toolkit, python]
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
         let version = |path: &str| path.rsplit_once(".so.").map(|(_, version)| version.to_owned());
-        facts.tools.extend(tool(agent, "cupti", |_| None).map(|mut found| {
-            found.version = version(&found.path).unwrap_or_default();
-            found
-        }));
+        let mut paths: Vec<&str> = Vec::new();
+        paths.extend(answer(agent, "cupti").and_then(|answer| answer.path.as_deref()));
+        let python = answer(agent, "cupti.python").filter(|answer| answer.exit == Some(0));
+        paths.extend(python.map(|answer| answer.text.lines().map(str::trim)).into_iter().flatten());
+        paths.retain(|path| path.starts_with('/') && !path.contains(':'));
+        if let Some(first) = paths.first() {
+            facts.tools.push(ToolFacts {
+                name: "cupti".to_owned(),
+                version: version(first).unwrap_or_default(),
+                path: paths.join(":"),
+                problems: Vec::new(),
+            });
+        }
     }
+}
+
+/// Every libcupti that was found, with `:` between them; empty where none was.
+pub(super) fn paths(facts: &HostFacts) -> &str {
+    facts.tool("cupti").map_or("", |tool| tool.path.as_str())
 }

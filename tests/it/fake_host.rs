@@ -45,6 +45,18 @@ impl FakeHost {
         host
     }
 
+    /// Gives the host a libcupti, as far as its Python tells of one: nothing opens it, the played
+    /// runner plays the collector too.
+    pub(crate) fn with_libcupti(self) -> FakeHost {
+        let python = self.folder.join("bin/python3");
+        let script = "#!/bin/sh\ncase \"$2\" in\n\
+            *libcupti*) echo /opt/python/nvidia/cuda_cupti/lib/libcupti.so.12 ;;\n\
+            *) exec /usr/bin/python3 \"$@\" ;;\nesac\n";
+        fs::write(&python, script).unwrap();
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
     /// Makes tools misbehave: lines `TOOL WORD [ARG]`, see `tests/fake/src/mischief.rs`.
     pub(crate) fn mischief(&self, lines: &str) {
         fs::write(self.folder.join("mischief"), lines).unwrap();

@@ -140,6 +140,100 @@ fn an_importer_that_does_not_start_is_named() {
     assert!(!end.profile.rung.starts_with("nsys"), "{}", end.profile.rung);
 }
 
+/// Profiles on a host with these tools and a libcupti.
+fn with_libcupti(tools: &[&str], mischief: &str, line: &str) -> End {
+    let laptop = Laptop::new();
+    FakeHost::with(&laptop, tools).with_libcupti().mischief(mischief);
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{mischief}{}", laptop.shown(line, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    laptop.wait_until_quiet();
+    let refused = profile.ladder.iter().filter(|record| !record.ok);
+    let refused = refused.map(|record| (record.rung.clone(), record.code.clone())).collect();
+    End { profile, refused }
+}
+
+const BARE: &[&str] = &["nvcc", "nvidia-smi"];
+
+#[test]
+fn without_nsight_cupti_tells_the_times_of_kernels_in_every_region() {
+    let end = with_libcupti(BARE, "", NSYS);
+    assert_eq!(end.profile.rung, "cupti", "{:?}", end.refused);
+    assert!(has(&end, "nsys.full", "tool_missing"), "{:?}", end.refused);
+    let regions: Vec<_> =
+        end.profile.regions.iter().map(|r| (r.path.join("::"), r.gpu_ns)).collect();
+    for name in ["rgpu@timed", "A", "A::A1", "B"] {
+        let found = regions.iter().find(|(path, _)| path.ends_with(name));
+        assert!(found.is_some_and(|(_, ns)| ns.is_some_and(|ns| ns >= 20_000)), "{regions:?}");
+    }
+    assert_eq!(end.profile.launches[0].grid, [128, 1, 1]);
+    assert!(end.profile.lost().is_some_and(|lost| lost.contains("samples of the CPU")));
+    // Under ncu the same, and more is lost.
+    let end = with_libcupti(BARE, "", NCU);
+    assert_eq!(end.profile.rung, "cupti", "{:?}", end.refused);
+    assert!(has(&end, "ncu.asked", "tool_missing") && has(&end, "nsys.cuda", "tool_missing"));
+    assert!(end.profile.lost().is_some_and(|lost| lost.contains("hardware counters")));
+    assert_eq!(end.profile.kernels.len(), 1);
+}
+
+#[test]
+fn nsys_without_gpu_rows_and_without_its_importer_leads_to_cupti() {
+    for (mischief, code) in
+        [("nsys no-gpu-rows\n", "no_gpu_rows"), ("nsys importer-missing\n", "importer_broken")]
+    {
+        let end = with_libcupti(&["nvcc", "nvidia-smi", "nsys"], mischief, NSYS);
+        assert_eq!(end.profile.rung, "cupti", "{mischief}{:?}", end.refused);
+        assert!(has(&end, "nsys.full", code), "{mischief}{:?}", end.refused);
+        assert!(!end.profile.launches.is_empty());
+    }
+}
+
+#[test]
+fn cupti_that_does_not_work_or_saw_nothing_leaves_the_ranges_of_the_same_run() {
+    for (mischief, code) in [
+        ("rgpu-runner cupti-unusable\n", "cupti_unusable"),
+        ("rgpu-runner cupti-saw-nothing\n", "no_gpu_rows"),
+    ] {
+        let end = with_libcupti(BARE, mischief, NSYS);
+        assert_eq!(end.profile.rung, "nvtx", "{:?}", end.refused);
+        assert!(has(&end, "cupti", code), "{:?}", end.refused);
+        assert!(!end.profile.regions.is_empty() && end.profile.launches.is_empty());
+        assert!(end.profile.lost().is_some_and(|lost| lost.contains("only NVTX ranges")));
+        let gap = end.profile.gaps.iter().find(|gap| gap.code == code);
+        assert!(gap.is_some(), "{:#?}", end.profile.gaps);
+        // It was not run again for that.
+        let tried = end.profile.ladder.iter().filter(|r| r.step == "profile" && !r.argv.is_empty());
+        assert_eq!(tried.count(), 2, "one run, told twice: {:#?}", end.profile.ladder);
+    }
+}
+
+#[test]
+fn without_libcupti_the_collector_sees_ranges_and_below_it_the_clock_is_left() {
+    let laptop = Laptop::new();
+    FakeHost::with(&laptop, BARE);
+    let profile = |line: &str| -> Profile {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let ranges = profile(NSYS);
+    assert_eq!(ranges.rung, "nvtx");
+    assert!(ranges.ladder.iter().any(|r| r.rung == "cupti" && r.code == "cupti_missing"));
+    std::fs::remove_file(laptop.path("libexec/librgpu_collector.so")).unwrap();
+    let events = profile(NSYS);
+    assert_eq!(events.rung, "events");
+    assert!(events.ladder.iter().any(|r| r.rung == "nvtx" && r.code == "collector_missing"));
+    assert!(events.lost().is_some_and(|lost| lost == "all but the kernel's time"));
+}
+
+#[test]
+fn a_rung_left_out_below_the_one_that_was_reached_is_not_spoken_of() {
+    let end = end("", NCU, 0);
+    assert_eq!(end.profile.rung, "ncu.asked");
+    assert!(end.refused.is_empty(), "{:?}", end.refused);
+    assert!(end.profile.gaps.iter().all(|gap| !gap.text.contains("cupti")));
+}
+
 #[test]
 fn without_the_sanitizers_own_summary_nothing_is_clean() {
     for word in ["no-summary", "device-not-supported"] {

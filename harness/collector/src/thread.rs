@@ -1,6 +1,7 @@
 //! What one thread records: its buffer and how deep its push ranges are nested, per domain.
 
 use crate::clock::monotonic_ns;
+use crate::cupti;
 use crate::log::{self, Attributes, Event};
 use crate::process::{self, Process, SharedBuffer, lock};
 use std::cell::Cell;
@@ -121,6 +122,10 @@ impl Recorder {
         nesting.written -= u32::from(write);
         if write {
             self.write("pop", domain, Some(level), None, &Attributes::default());
+        }
+        // A forked child usually leaves without exit handlers: what it did is asked for here.
+        if level == 0 && self.process.generation > 0 {
+            cupti::flush_finished();
         }
         Some(level)
     }

@@ -191,8 +191,11 @@ fn be_the_program() {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 initialise();
+                sys::range_push_ascii(c"child's");
                 (cuda().launch)(kernel, 10);
-                unsafe { libc::exit(0) };
+                sys::range_pop();
+                // Without exit handlers, as Python's leaves.
+                unsafe { libc::_exit(0) };
             }
             let mut status = 1;
             unsafe { libc::waitpid(child, &mut status, 0) };

@@ -104,7 +104,7 @@ pub enum CopyKind {
 
 impl CopyKind {
     /// From CUPTI's number.
-    pub(crate) fn from_number(n: i64) -> CopyKind {
+    pub fn from_number(n: i64) -> CopyKind {
         match n {
             1 => CopyKind::HostToDevice,
             2 => CopyKind::DeviceToHost,

@@ -1,4 +1,5 @@
-//! Reader of the log that rgpu's own NVTX collector writes (`nvtx.jsonl.<pid>`), format 1.
+//! Reader of the log that rgpu's own collector writes (`nvtx.jsonl.<pid>`), format 1: NVTX ranges,
+//! and what CUPTI tells of the GPU.
 //!
 //! One JSON object per line; the format is described at the head of the collector's crate
 //! (`harness/collector`). Unknown events and fields are skipped and counted. A log may hold several
@@ -36,6 +37,14 @@ pub struct Session {
     /// Pushes, pops, starts, ends and marks in the file's order: sorted by time within a thread
     /// only.
     pub events: Vec<Event>,
+    /// What became of CUPTI; `None` where it was not asked.
+    pub cupti: Option<Cupti>,
+    /// Names of kernels (mangled) and calls by number.
+    pub names: BTreeMap<u32, String>,
+    /// Kernels, copies and fills, in the file's order.
+    pub work: Vec<Work>,
+    /// Calls into CUDA, in the file's order.
+    pub calls: Vec<Call>,
     /// The last line; missing when the process was killed.
     pub closed: Option<Closed>,
 }
@@ -77,6 +86,110 @@ pub struct Closed {
     /// Pops without a push.
     #[serde(default)]
     pub unbalanced: u64,
+    /// Kernels, copies and fills written.
+    #[serde(default)]
+    pub work: u64,
+    /// Calls written.
+    #[serde(default)]
+    pub calls: u64,
+    /// Records that CUPTI had no place for.
+    #[serde(default)]
+    pub lost: u64,
+}
+
+/// Whether CUPTI's records were taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Cupti {
+    /// `on` or `off`.
+    #[serde(default)]
+    pub state: String,
+    /// Its version number.
+    #[serde(default)]
+    pub version: Option<u32>,
+    /// Where it was found.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// `ours`: its times are on the log's own clock; `compared`: they were moved there by one
+    /// comparison.
+    #[serde(default)]
+    pub clock: Option<String>,
+    /// Why it is off.
+    #[serde(default)]
+    pub text: Option<String>,
+}
+
+/// What a piece of work on a GPU was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkKind {
+    /// A kernel.
+    Kernel(KernelFacts),
+    /// A copy.
+    Copy {
+        /// CUPTI's number of its direction.
+        kind: u8,
+    },
+    /// A fill.
+    Set {
+        /// With what.
+        value: Option<u32>,
+    },
+}
+
+/// What is known of a kernel's launch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// Number of its name.
+    pub name: Option<u32>,
+    /// Blocks.
+    pub grid: Option<[u32; 3]>,
+    /// Threads per block.
+    pub block: Option<[u32; 3]>,
+    /// Registers per thread.
+    pub registers: Option<u32>,
+    /// Static shared memory per block.
+    pub static_bytes: Option<u64>,
+    /// Dynamic shared memory per block.
+    pub dynamic_bytes: Option<u64>,
+    /// Local memory per thread.
+    pub local_bytes: Option<u64>,
+    /// Node of a CUDA graph.
+    pub graph_node: Option<u64>,
+}
+
+/// A piece of work on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Work {
+    /// What it was.
+    pub kind: WorkKind,
+    /// Start and end on the log's clock; `None` where CUPTI did not know.
+    pub span_ns: Option<(u64, u64)>,
+    /// Joins to the call that asked for it.
+    pub id: u32,
+    /// GPU as CUDA numbers it.
+    pub device: u32,
+    /// CUDA context.
+    pub context: u32,
+    /// CUDA stream.
+    pub stream: u32,
+    /// Bytes, of copies and fills.
+    pub bytes: u64,
+}
+
+/// A call into CUDA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Start on the log's clock.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Joins to the work that it asked for.
+    pub id: u32,
+    /// Thread.
+    pub tid: u64,
+    /// Number of its name.
+    pub name: Option<u32>,
+    /// What it returned; 0 is success.
+    pub result: u32,
 }
 
 /// What an event is.
@@ -158,6 +271,15 @@ enum Line {
     Start(Fields),
     End(Fields),
     Mark(Fields),
+    Cupti(Cupti),
+    Name {
+        id: u32,
+        text: String,
+    },
+    Kernel(Activity),
+    Copy(Activity),
+    Set(Activity),
+    Call(Activity),
     Closed(Closed),
     #[serde(other)]
     Unknown,
@@ -180,6 +302,48 @@ struct Fields {
     category: Option<u32>,
     #[serde(default)]
     payload: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Activity {
+    #[serde(default)]
+    ns: Option<u64>,
+    #[serde(default)]
+    end_ns: Option<u64>,
+    #[serde(default)]
+    id: u32,
+    #[serde(default)]
+    tid: u64,
+    #[serde(default)]
+    device: u32,
+    #[serde(default)]
+    context: u32,
+    #[serde(default)]
+    stream: u32,
+    #[serde(default)]
+    name: Option<u32>,
+    #[serde(default)]
+    grid: Option<[u32; 3]>,
+    #[serde(default)]
+    block: Option<[u32; 3]>,
+    #[serde(default)]
+    registers: Option<u32>,
+    #[serde(default)]
+    static_bytes: Option<u64>,
+    #[serde(default)]
+    dynamic_bytes: Option<u64>,
+    #[serde(default)]
+    local_bytes: Option<u64>,
+    #[serde(default)]
+    graph_node: Option<u64>,
+    #[serde(default)]
+    kind: Option<u8>,
+    #[serde(default)]
+    value: Option<u32>,
+    #[serde(default)]
+    bytes: Option<u64>,
+    #[serde(default)]
+    result: u32,
 }
 
 /// Reads a log. Broken lines are counted, not fatal: the last line may be cut.
@@ -232,6 +396,30 @@ pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
             Line::Start(fields) => session.events.push(fields.event(EventKind::Start)),
             Line::End(fields) => session.events.push(fields.event(EventKind::End)),
             Line::Mark(fields) => session.events.push(fields.event(EventKind::Mark)),
+            Line::Cupti(cupti) => session.cupti = Some(cupti),
+            Line::Name { id, text } => drop(session.names.insert(id, text)),
+            Line::Kernel(line) => {
+                let kind = WorkKind::Kernel(KernelFacts {
+                    name: line.name,
+                    grid: line.grid,
+                    block: line.block,
+                    registers: line.registers,
+                    static_bytes: line.static_bytes,
+                    dynamic_bytes: line.dynamic_bytes,
+                    local_bytes: line.local_bytes,
+                    graph_node: line.graph_node,
+                });
+                session.work.push(line.work(kind));
+            }
+            Line::Copy(line) => {
+                let kind = WorkKind::Copy { kind: line.kind.unwrap_or(0) };
+                session.work.push(line.work(kind));
+            }
+            Line::Set(line) => {
+                let kind = WorkKind::Set { value: line.value };
+                session.work.push(line.work(kind));
+            }
+            Line::Call(line) => session.calls.extend(line.call()),
             Line::Closed(closed) => session.closed = Some(closed),
             Line::Unknown => log.unknown_lines += 1,
         }
@@ -240,6 +428,37 @@ pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
         return Err(NvtxLogError::NotALog { start: String::new() });
     }
     Ok(log)
+}
+
+impl Activity {
+    fn span_ns(&self) -> Option<(u64, u64)> {
+        Some((self.ns?, self.end_ns?))
+    }
+
+    fn work(self, kind: WorkKind) -> Work {
+        Work {
+            kind,
+            span_ns: self.span_ns(),
+            id: self.id,
+            device: self.device,
+            context: self.context,
+            stream: self.stream,
+            bytes: self.bytes.unwrap_or(0),
+        }
+    }
+
+    /// A call without its times says nothing.
+    fn call(self) -> Option<Call> {
+        let (start_ns, end_ns) = self.span_ns()?;
+        Some(Call {
+            start_ns,
+            end_ns,
+            id: self.id,
+            tid: self.tid,
+            name: self.name,
+            result: self.result,
+        })
+    }
 }
 
 impl Fields {

@@ -13,7 +13,8 @@ pub(super) fn report(profile: &Profile) -> String {
     if !run.started.is_empty() {
         out += &format!("{}, {:.1} s, ", run.started, run.seconds);
     }
-    out += &format!("rung `{}`.\n\n", profile.rung);
+    let lost = profile.lost().map_or_else(String::new, |lost| format!(", lost: {lost}"));
+    out += &format!("rung `{}`{lost}.\n\n", profile.rung);
     out += "## Cases\n\n";
     let mut grid = Grid::new(&[
         ("case", Align::Left),

@@ -28,6 +28,9 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
 pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     page.field("rung", &profile.rung);
+    if let Some(lost) = profile.lost() {
+        page.field("", &format!("lost: {lost}"));
+    }
     for step in profile.ladder.iter().filter(|r| !r.ok) {
         let words = if step.words.is_empty() { String::new() } else { format!(": {}", step.words) };
         page.field("", &format!("not {} ({}{words})", step.rung, step.code));

@@ -12,6 +12,7 @@ use super::request::{Part, Request, Survey, Target, Toolbox, path_of};
 use super::rows::{Row, Ways, table};
 use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
+use crate::tool::cupti;
 use crate::tool::ncu::{self, Collect};
 use crate::tool::nsys::{self, Trace};
 
@@ -55,6 +56,7 @@ impl<'a> Ladder<'a> {
             }
             (Part::Survey(Survey::Kernels), _) => {
                 self.nsys(&[Trace::Full, Trace::Cuda])?;
+                self.cupti();
                 self.ncu_times()?;
             }
             (_, mode) => self.of_mode(mode)?,
@@ -68,12 +70,14 @@ impl<'a> Ladder<'a> {
                 self.ncu()?;
                 self.nsys(&[Trace::Cuda])?;
                 self.torch();
+                self.cupti();
                 self.collector();
                 self.plain();
             }
             Mode::Nsys if self.jobs.is_python() => {
                 self.nsys(&[Trace::Full, Trace::Cuda])?;
                 self.torch();
+                self.cupti();
                 self.nsys(&[Trace::Nvtx])?;
                 self.collector();
                 self.plain();
@@ -81,11 +85,15 @@ impl<'a> Ladder<'a> {
             Mode::Torch => {
                 self.torch();
                 self.nsys(&[Trace::Cuda])?;
+                self.cupti();
                 self.collector();
                 self.plain();
             }
             Mode::Nsys => {
-                self.nsys(&[Trace::Full, Trace::Cuda, Trace::Nvtx])?;
+                self.nsys(&[Trace::Full, Trace::Cuda])?;
+                // Before ranges alone: it has them too.
+                self.cupti();
+                self.nsys(&[Trace::Nvtx])?;
                 self.collector();
                 self.plain();
             }
@@ -330,13 +338,7 @@ impl<'a> Ladder<'a> {
             return;
         }
         let job = if self.facts.gpus.is_empty() { "cpu" } else { "once" };
-        let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), "nvtx_log")];
-        artifacts.extend(self.own_artifacts(job));
-        let mut rung = self.rung("nvtx", self.target(job), artifacts);
-        rung.env.extend([
-            ("NVTX_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR)),
-            ("RGPU_NVTX_LOG".to_owned(), Word::in_job(format!("{RAW}/nvtx.jsonl"))),
-        ]);
+        let mut rung = self.collected("nvtx", job);
         // Without a range there is no log: the program has none, or never loaded the collector. Of a
         // program on a host without a GPU nothing lower tells more, and it is not run twice.
         if job != "cpu" || matches!(self.request.target, Target::Kernel { .. }) {
@@ -349,6 +351,44 @@ impl<'a> Ladder<'a> {
             "cpu" => "everything of the GPU: the reference runs on the CPU".to_owned(),
             _ => "everything of the GPU: only NVTX ranges, in host time".to_owned(),
         };
+        self.rungs.push(rung);
+    }
+
+    /// A rung under our collector.
+    fn collected(&self, id: &str, job: &str) -> Rung {
+        let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), "nvtx_log")];
+        artifacts.extend(self.own_artifacts(job));
+        let mut rung = self.rung(id, self.target(job), artifacts);
+        rung.env.extend([
+            ("NVTX_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR)),
+            ("RGPU_NVTX_LOG".to_owned(), Word::in_job(format!("{RAW}/nvtx.jsonl"))),
+        ]);
+        rung
+    }
+
+    /// The program under our collector, with CUPTI's records of the GPU. Where the host is not known
+    /// to have a libcupti the program may still bring one, as PyTorch does.
+    fn cupti(&mut self) {
+        if self.toolbox.collector.is_none() {
+            self.leave_out("cupti", true, "collector_missing");
+            return;
+        }
+        let known = cupti::paths(self.facts);
+        if known.is_empty() && !self.jobs.is_python() && !runs_python(&self.request.target) {
+            self.leave_out("cupti", true, "cupti_missing");
+            return;
+        }
+        let mut rung = self.collected("cupti", "once");
+        rung.env.insert("CUDA_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR));
+        if !known.is_empty() {
+            rung.env.insert("RGPU_CUPTI".to_owned(), Word::from(known));
+        }
+        rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
+        rung.loses = match self.request.mode {
+            Mode::Ncu => "hardware counters: times of kernels, copies and ranges remain",
+            _ => "traces other than CUDA and NVTX, and samples of the CPU",
+        }
+        .to_owned();
         self.rungs.push(rung);
     }
 
@@ -397,6 +437,15 @@ impl<'a> Ladder<'a> {
             }
         }
     }
+}
+
+/// Whether a program is a Python one, by its name.
+fn runs_python(target: &Target) -> bool {
+    let Target::Program(program) = target else { return false };
+    program.argv.iter().take(2).any(|word| match word {
+        Word::Text(text) => text.contains("python") || text.ends_with(".py"),
+        Word::InJob { in_job, .. } => in_job.contains("python") || in_job.ends_with(".py"),
+    })
 }
 
 /// The tool that a rung belongs to: what stands before the point.

@@ -344,7 +344,7 @@ impl<'a> Planner<'a> {
                 left_out: self.expect.left_out.clone(),
             });
         }
-        if rungs.iter().any(|rung| rung.id == "nvtx")
+        if rungs.iter().any(|rung| ["cupti", "nvtx"].contains(&rung.id.as_str()))
             && let Some(collector) = self.toolbox.collector.clone()
         {
             self.files.push(BundleFile::copy(COLLECTOR, collector));

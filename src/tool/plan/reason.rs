@@ -117,6 +117,18 @@ pub static REASONS: &[Reason] = &[
         "`cargo xtask dist` builds it",
     ),
     row(
+        "cupti_missing",
+        Side::Host,
+        "no libcupti is known on the host",
+        "it comes with the CUDA toolkit (`extras/CUPTI`), and as the wheel nvidia-cuda-cupti",
+    ),
+    row(
+        "cupti_unusable",
+        Side::Host,
+        "no libcupti of the host works in the program",
+        "the log says what each one said; it must not be newer than the driver",
+    ),
+    row(
         "no_reference",
         Side::Kernel,
         "the kernel has no reference that could run on the CPU",

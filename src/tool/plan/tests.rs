@@ -378,9 +378,12 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
         let step = draft.plan.steps.iter().find(|step| step.id == "profile").unwrap();
         step.rungs.iter().map(|rung| rung.id.clone()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(ids(Mode::Ncu), "ncu.asked ncu.basic ncu.launch nsys.cuda torch nvtx events host");
-    assert_eq!(ids(Mode::Nsys), "nsys.full nsys.cuda torch nsys.nvtx nvtx events host");
-    assert_eq!(ids(Mode::Torch), "torch nsys.cuda nvtx events host");
+    assert_eq!(
+        ids(Mode::Ncu),
+        "ncu.asked ncu.basic ncu.launch nsys.cuda torch cupti nvtx events host"
+    );
+    assert_eq!(ids(Mode::Nsys), "nsys.full nsys.cuda torch cupti nsys.nvtx nvtx events host");
+    assert_eq!(ids(Mode::Torch), "torch nsys.cuda cupti nvtx events host");
     let commands = crate::bundle::commands(&draft.plan);
     assert!(commands.contains("/venv/bin/python3 \"$JOB\"/harness.py verify --out"), "{commands}");
     assert!(!commands.contains("rgpu-runner"), "{commands}");

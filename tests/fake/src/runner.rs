@@ -104,10 +104,17 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     if let Some(out) = options.value(&["--out"]) {
         fs::write(out, serde_json::to_vec_pretty(&report)?)?;
     }
-    if let (Ok(log), "nested-regions", false) =
-        (std::env::var("RGPU_NVTX_LOG"), case.kernel.as_str(), is("no-ranges"))
+    let cuda = std::env::var_os("CUDA_INJECTION64_PATH").is_some();
+    let gpu = match (cuda, is("cupti-unusable"), is("cupti-saw-nothing")) {
+        (false, ..) => Gpu::NotAsked,
+        (true, true, _) => Gpu::Unusable,
+        (true, false, true) => Gpu::Nothing,
+        (true, false, false) => Gpu::Traced,
+    };
+    if let (Ok(log), false) = (std::env::var("RGPU_NVTX_LOG"), is("no-ranges"))
+        && (case.kernel == "nested-regions" || gpu != Gpu::NotAsked)
     {
-        fs::write(format!("{log}.{}", process::id()), collected(&case)?)?;
+        fs::write(format!("{log}.{}", process::id()), collected(&case, gpu)?)?;
     }
     if let (Some(other), Some(out), false) = (&other, options.value(&["--other"]), stopped) {
         let data_sets = other.data_sets.iter().map(|set| DataSetReport {
@@ -238,33 +245,69 @@ fn device(host: &Host) -> DeviceFacts {
     }
 }
 
-/// What the collector would see of `nested-regions`: the runner's ranges, and the kernel's own
-/// inside them.
-fn collected(case: &Case) -> Result<String, Trouble> {
+/// What CUPTI is played to say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gpu {
+    NotAsked,
+    Unusable,
+    Nothing,
+    Traced,
+}
+
+/// What the collector would see: the runner's ranges, those of `nested-regions` inside them, and in
+/// each of the innermost a kernel, if CUPTI tells of any.
+fn collected(case: &Case, gpu: Gpu) -> Result<String, Trouble> {
     let pid = process::id();
     let unix_ns = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut lines = vec![
         json!({"event": "opened", "format": 1, "pid": pid, "ppid": 1, "exe": "rgpu-runner", "clock": "monotonic", "ns": 0, "unix_ns": unix_ns, "limit_bytes": 1 << 28}),
         json!({"event": "domain", "domain": 1, "name": "rgpu"}),
     ];
-    let mut ns = 0;
+    match gpu {
+        Gpu::NotAsked => {}
+        Gpu::Unusable => lines.push(json!({"event": "cupti", "state": "off", "text": "libcupti.so.13: cuptiActivityEnable: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"})),
+        Gpu::Nothing | Gpu::Traced => lines.push(json!({"event": "cupti", "state": "on", "version": 130001, "path": "libcupti.so.13", "clock": "ours"})),
+    }
+    if gpu == Gpu::Traced {
+        lines.push(json!({"event": "name", "id": 0, "text": "cuLaunchKernel"}));
+        let mangled = case.kernel.replace('-', "_");
+        lines.push(json!({"event": "name", "id": 1, "text": mangled}));
+    }
+    let (mut ns, mut launched) = (0, 0);
     let mut event = |name: &str, domain: u64, message: Option<&str>| {
         ns += 1000;
-        match message {
-            Some(message) => lines.push(json!({"event": name, "ns": ns, "tid": pid, "domain": domain, "level": 0, "message": message})),
-            None => lines.push(json!({"event": name, "ns": ns, "tid": pid, "domain": domain, "level": 0})),
+        match (name, message) {
+            ("launch", _) if gpu == Gpu::Traced => {
+                launched += 1;
+                lines.push(json!({"event": "call", "ns": ns, "end_ns": ns + 500, "id": launched, "tid": pid, "name": 0}));
+                lines.push(json!({"event": "kernel", "ns": ns + 600, "end_ns": ns + 20_600, "id": launched, "device": 0, "context": 1, "stream": 7, "name": 1, "grid": [128, 1, 1], "block": [256, 1, 1], "registers": 16, "static_bytes": 0, "dynamic_bytes": 0, "local_bytes": 0}));
+                ns += 21_000;
+            }
+            ("launch", _) => {}
+            (_, Some(message)) => lines.push(json!({"event": name, "ns": ns, "tid": pid, "domain": domain, "level": 0, "message": message})),
+            (_, None) => lines.push(json!({"event": name, "ns": ns, "tid": pid, "domain": domain, "level": 0})),
         }
     };
     for phase in [Phase::Warmup, Phase::Timed] {
         event("push", 1, Some(phase.name()));
         for set in &case.data_sets {
             event("push", 1, Some(&set.range_name()));
-            event("push", 0, Some("A"));
-            event("push", 0, Some("A1"));
-            event("pop", 0, None);
-            event("pop", 0, None);
-            event("push", 0, Some("B"));
-            event("pop", 0, None);
+            if case.kernel == "nested-regions" {
+                for (name, message) in [
+                    ("push", Some("A")),
+                    ("push", Some("A1")),
+                    ("launch", None),
+                    ("pop", None),
+                    ("pop", None),
+                    ("push", Some("B")),
+                    ("launch", None),
+                    ("pop", None),
+                ] {
+                    event(name, 0, message);
+                }
+            } else {
+                event("launch", 0, None);
+            }
             event("pop", 1, None);
         }
         event("pop", 1, None);

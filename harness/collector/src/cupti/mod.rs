@@ -32,6 +32,10 @@ const SAME_CLOCK_NS: u64 = 10_000_000;
 /// Reasons are told in so many bytes at most.
 const REASONS_BYTES: usize = 800;
 
+/// The kinds of records without which there would be no time line.
+const WANTED: &[u32] =
+    &[record::CONCURRENT_KERNEL, record::MEMCPY, record::MEMSET, record::RUNTIME, record::DRIVER];
+
 static ACTIVE: AtomicPtr<Active> = AtomicPtr::new(std::ptr::null_mut());
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Held while CUPTI is asked to flush.
@@ -112,23 +116,23 @@ fn activate(opened: &Opened) -> Result<&'static str, String> {
     let cupti = opened.cupti;
     // SAFETY, for every call of CUPTI here: the functions' types are those of its headers, and each
     // pointer is a valid place of the type that it asks for.
-    cupti.check("cuptiSetThreadIdType", unsafe { (cupti.thread_ids)(SYSTEM_THREAD_IDS) })?;
+    let thread_ids =
+        || cupti.check("cuptiSetThreadIdType", unsafe { (cupti.thread_ids)(SYSTEM_THREAD_IDS) });
+    let early = thread_ids();
     let (mut yes, mut size) = (1u8, 1usize);
     // Older ones lack it and zero the buffers themselves.
     let _ = unsafe { (cupti.set_attribute)(ZEROED_BUFFERS, &mut size, (&raw mut yes).cast()) };
     let ours = cupti.register_clock.is_some_and(|register| unsafe { register(stamp) } == 0);
-    let ahead = ahead_ns(&cupti)?;
+    ask(&cupti)?;
+    // Some of CUPTI starts only when records are asked for.
+    let asked = early.or_else(|_| thread_ids()).and_then(|()| ahead_ns(&cupti));
+    let ahead = asked.inspect_err(|_| give_up(&cupti))?;
     let (clock, offset_ns) = match ours && ahead.unsigned_abs() < SAME_CLOCK_NS {
         true => ("ours", 0),
         false => ("compared", ahead),
     };
     let active = Active { cupti, offset_ns, pid: AtomicU32::new(std::process::id()) };
     ACTIVE.store(Box::into_raw(Box::new(active)), Ordering::Release);
-    let asked = ask(&cupti);
-    if asked.is_err() {
-        ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
-        return asked.map(|()| clock);
-    }
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { libc::atexit(at_exit) };
     flush_from_time_to_time();
@@ -139,21 +143,11 @@ fn ask(cupti: &Cupti) -> Result<(), String> {
     // SAFETY: as in `activate`.
     let registered = unsafe { (cupti.register_callbacks)(buffers::request, buffers::complete) };
     cupti.check("cuptiActivityRegisterCallbacks", registered)?;
-    let wanted = [
-        record::CONCURRENT_KERNEL,
-        record::MEMCPY,
-        record::MEMSET,
-        record::RUNTIME,
-        record::DRIVER,
-    ];
-    for (index, kind) in wanted.into_iter().enumerate() {
+    for kind in WANTED {
         // SAFETY: as above.
-        let enabled = cupti.check("cuptiActivityEnable", unsafe { (cupti.enable)(kind) });
+        let enabled = cupti.check("cuptiActivityEnable", unsafe { (cupti.enable)(*kind) });
         if enabled.is_err() {
-            for earlier in &wanted[..index] {
-                // SAFETY: as above.
-                unsafe { (cupti.disable)(*earlier) };
-            }
+            give_up(cupti);
             return enabled;
         }
     }
@@ -161,6 +155,14 @@ fn ask(cupti: &Cupti) -> Result<(), String> {
     // SAFETY: as above.
     unsafe { (cupti.enable)(record::MEMCPY2) };
     Ok(())
+}
+
+/// Asks for no records any more.
+fn give_up(cupti: &Cupti) {
+    for kind in WANTED {
+        // SAFETY: as in `activate`; one that was never enabled is disabled without harm.
+        unsafe { (cupti.disable)(*kind) };
+    }
 }
 
 /// The clock that CUPTI is given.
@@ -209,13 +211,18 @@ fn flush_from_time_to_time() {
     let spawned = std::thread::Builder::new().name("rgpu-flush".to_owned()).spawn(|| {
         while !STOPPED.load(Ordering::Relaxed) {
             std::thread::sleep(FLUSH_PERIOD);
-            flush(0);
+            flush_finished();
         }
     });
     // SAFETY: as above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     // Without it a crash loses more, nothing else.
     drop(spawned);
+}
+
+/// Asks for the records of all work that has ended.
+pub(crate) fn flush_finished() {
+    flush(0);
 }
 
 fn flush(flag: u32) {

@@ -1,0 +1,92 @@
+//! What is missing in the logs, in words.
+
+use rgpu_format::nvtx_log::{Cupti, NvtxLog};
+
+use super::paired::Paired;
+use crate::model::profile::Gap;
+
+/// What became of CUPTI in each process that initialised CUDA.
+pub(super) fn cupti(log: &NvtxLog) -> impl Iterator<Item = &Cupti> {
+    log.sessions.iter().filter_map(|session| session.cupti.as_ref())
+}
+
+pub(super) fn gaps(log: &NvtxLog, paired: &Paired<'_>, from: &str) -> Vec<Gap> {
+    let asked = cupti(log).next().is_some();
+    let untimed = log.sessions.iter().flat_map(|s| &s.work).filter(|w| w.span_ns.is_none()).count();
+    let lost = log.sessions.iter().filter_map(|s| s.closed.as_ref());
+    let lost: u64 = lost.map(|closed| closed.lost).fold(0, u64::saturating_add);
+    let off = cupti(log).filter(|cupti| cupti.state != "on").count();
+    let compared = cupti(log).any(|cupti| cupti.clock.as_deref() == Some("compared"));
+    let closed = log.sessions.iter().filter_map(|session| session.closed.as_ref());
+    let dropped: u64 = closed.map(|closed| closed.dropped).fold(0, u64::saturating_add);
+    let cut = log.sessions.iter().filter(|session| session.closed.is_none()).count();
+    let place = log.first_broken.unwrap_or(0);
+    let all = [
+        (
+            log.broken_lines > 0,
+            "damaged_report",
+            format!(
+                "{from}: {} lines cannot be read, the first at offset {place}",
+                log.broken_lines
+            ),
+        ),
+        (
+            dropped > 0,
+            "dropped_events",
+            format!("{from}: {dropped} events were left out, the log was full"),
+        ),
+        (
+            cut > 0,
+            "unfinished_log",
+            format!(
+                "{from}: the program ended without closing the log; its last {} may be missing",
+                if asked { "half second" } else { "100 ms" }
+            ),
+        ),
+        (
+            paired.open > 0,
+            "open_ranges",
+            format!(
+                "{from}: {} NVTX range{} never ended; counted until the last event",
+                paired.open,
+                if paired.open == 1 { "" } else { "s" }
+            ),
+        ),
+        (
+            paired.stray > 0,
+            "stray_ends",
+            match paired.stray {
+                1 => format!("{from}: 1 pop or end closes a range that never began"),
+                stray => format!("{from}: {stray} pops or ends close ranges that never began"),
+            },
+        ),
+        (
+            lost > 0,
+            "lost_records",
+            format!("{from}: CUPTI had no place for {lost} records of kernels, copies and calls"),
+        ),
+        (
+            untimed > 0,
+            "untimed_work",
+            format!(
+                "{from}: CUPTI has no times of {untimed} kernels, copies or fills; they are left out"
+            ),
+        ),
+        (
+            off > 0 && log.sessions.iter().any(|session| !session.work.is_empty()),
+            "cupti_unusable",
+            format!(
+                "{from}: {off} of the processes found no libcupti; their work on the GPU is missing"
+            ),
+        ),
+        (
+            compared,
+            "clock_compared",
+            format!(
+                "{from}: this CUPTI keeps a clock of its own, compared once with that of the ranges"
+            ),
+        ),
+    ];
+    let gaps = all.into_iter().filter(|(holds, ..)| *holds);
+    gaps.map(|(_, code, text)| Gap { code: code.to_owned(), text }).collect()
+}

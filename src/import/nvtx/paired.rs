@@ -1,0 +1,82 @@
+//! Pushes with their pops, starts with their ends.
+
+use std::collections::HashMap;
+
+use rgpu_format::nvtx_log::{Event, EventKind, Session};
+
+/// A range of one process.
+#[derive(Clone, Debug)]
+pub(super) struct Range<'a> {
+    /// Opened by start and closed by its id.
+    pub(super) start_end: bool,
+    /// Number of the session.
+    pub(super) process: u64,
+    pub(super) thread: u64,
+    pub(super) start_ns: u64,
+    /// `None`: it never ended.
+    pub(super) end_ns: Option<u64>,
+    pub(super) domain: u64,
+    pub(super) name: Option<&'a str>,
+}
+
+/// Ranges with both their ends.
+#[derive(Default)]
+pub(super) struct Paired<'a> {
+    pub(super) ranges: Vec<Range<'a>>,
+    /// Ranges that never ended.
+    pub(super) open: u64,
+    /// Pops and ends of ranges that never began.
+    pub(super) stray: u64,
+}
+
+impl<'a> Paired<'a> {
+    pub(super) fn session(&mut self, number: u64, session: &'a Session) {
+        // Indices into `ranges` of what is open; push and pop nest per thread and domain.
+        let mut stacks: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
+        let mut started: HashMap<u64, usize> = HashMap::new();
+        // Lines of different threads are not in order: an end may stand before its start.
+        let mut events: Vec<&Event> = session.events.iter().collect();
+        events.sort_by_key(|event| event.ns);
+        for event in events {
+            let start_end = match event.kind {
+                EventKind::Push => false,
+                EventKind::Start => true,
+                EventKind::Pop => {
+                    let stack = stacks.get_mut(&(event.tid, event.domain));
+                    self.finish(stack.and_then(Vec::pop), event.ns);
+                    continue;
+                }
+                EventKind::End => {
+                    let range = event.id.and_then(|id| started.remove(&id));
+                    self.finish(range, event.ns);
+                    continue;
+                }
+                EventKind::Mark => continue,
+            };
+            let index = self.ranges.len();
+            self.ranges.push(Range {
+                start_end,
+                process: number,
+                thread: event.tid,
+                start_ns: event.ns,
+                end_ns: None,
+                domain: event.domain,
+                name: event.message.as_deref(),
+            });
+            match (start_end, event.id) {
+                (false, _) => stacks.entry((event.tid, event.domain)).or_default().push(index),
+                (true, Some(id)) => drop(started.insert(id, index)),
+                (true, None) => {}
+            }
+        }
+        let open = stacks.values().map(Vec::len).sum::<usize>() + started.len();
+        self.open += open as u64;
+    }
+
+    fn finish(&mut self, range: Option<usize>, ns: u64) {
+        match range {
+            Some(index) => self.ranges[index].end_ns = Some(ns),
+            None => self.stray += 1,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+"""Makes a GPU host lack something: files are renamed, and renamed back."""
+
+import contextlib
+import glob
+import os
+import shutil
+import subprocess
+
+PLACES = {
+    "ncu": ["/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu"],
+    "nsys": ["/usr/local/bin/nsys", "/usr/local/cuda*/bin/nsys", "/opt/nvidia/nsight-systems*/*/target-linux-*/nsys",
+             "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys"],
+    "libcupti": ["/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so*", "/usr/local/cuda*/targets/*/lib/libcupti.so*",
+                 "/usr/local/cuda*/lib64/libcupti.so*", "/usr/lib/x86_64-linux-gnu/libcupti.so*",
+                 "/usr/local/lib/python3*/*-packages/nvidia/cu*/lib/libcupti.so*"],
+    "libdw": ["/usr/local/lib/gpu-host/libdw.so*", "/opt/gpu-host/usr/lib/x86_64-linux-gnu/libdw*.so*",
+              "/usr/lib/x86_64-linux-gnu/libdw*.so*", "/lib/x86_64-linux-gnu/libdw*.so*"],
+}
+HIDDEN = ".hidden-by-rgpu-tests"
+
+
+@contextlib.contextmanager
+def hidden(*things):
+    """The host without `things`; yields what was found and hidden."""
+    moved = []
+    try:
+        for thing in things:
+            places = [path for pattern in PLACES[thing] for path in sorted(glob.glob(pattern))]
+            if on_path := shutil.which(thing):
+                places.append(on_path)
+            for path in places:
+                if not path.endswith(HIDDEN) and os.path.lexists(path):
+                    os.rename(path, path + HIDDEN)
+                    moved.append(path)
+        if moved:
+            subprocess.run(["ldconfig"], check=False)
+        yield moved
+    finally:
+        for path in reversed(moved):
+            os.rename(path + HIDDEN, path)
+        if moved:
+            subprocess.run(["ldconfig"], check=False)
