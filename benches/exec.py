@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""exec.py [RGPU]: how long `rgpu exec` takes beside what a user would type instead, on this machine.
+"""exec.py [RGPU], exec.py --prebuild DIR [RGPU]: how long `rgpu exec` takes beside what a user would type instead, on this machine.
 
 Brings up an OpenSSH server on loopback and a proxy that makes the way longer, then times the same work
 in turn by both ways and prints the ratio of the medians beside its goal. Needs sshd, ssh, scp, cargo and
 python3; RGPU is a release binary with its agent beside it (default: target/dist/*/rgpu or target/release/rgpu).
 Status 1 when a goal is missed.
+
+On a machine without cargo: EXEC_BUILT=DIR names what `--prebuild DIR` compiled elsewhere, and the line that needs
+a compiler is left out. On one whose sshd came from tests/gpu/host/up: run that first.
 """
 
 import getpass
@@ -20,6 +23,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# Where tests/gpu/host/up unpacks a server and its tools.
+UNPACKED = "/opt/gpu-host/usr"
+PATH = f"{os.environ['PATH']}:{UNPACKED}/bin:{UNPACKED}/sbin:/usr/sbin"
 TIMES = int(os.environ.get("TIMES", "11"))
 SNIPPET = """use std::io::Write;
 
@@ -88,7 +94,7 @@ class Host:
         self.folder, self.rgpu = folder, rgpu
         os.makedirs("/run/sshd", exist_ok=True)
         for key in ("host", "id"):
-            subprocess.run(["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", folder / key], check=True)
+            subprocess.run([tool("ssh-keygen"), "-qt", "ed25519", "-N", "", "-f", folder / key], check=True)
         shutil.copy(folder / "id.pub", folder / "authorized_keys")
         for part in ("home", "laptop", "project"):
             (folder / part).mkdir()
@@ -97,9 +103,9 @@ class Host:
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {folder}/host\nPidFile none\nUsePAM no\n"
             f"AuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nPermitRootLogin yes\n"
             f"SetEnv HOME={folder}/home\nSubsystem sftp internal-sftp\n")
-        self.server = subprocess.Popen(["/usr/sbin/sshd", "-D", "-f", folder / "sshd_config", "-E", folder / "log"])
+        self.server = subprocess.Popen([tool("sshd"), "-D", "-f", folder / "sshd_config", "-E", folder / "log"])
         self.env = {
-            "PATH": os.environ["PATH"], "HOME": str(folder / "laptop"), "LANG": "C.UTF-8",
+            "PATH": PATH, "HOME": str(folder / "laptop"), "LANG": "C.UTF-8",
             "RGPU_CONFIG": str(folder / "config.toml"),
             "CARGO_HOME": os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")),
             "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")),
@@ -128,7 +134,7 @@ class Host:
         self.exec("--accept-new", "--", "true")
 
     def run(self, argv, **more):
-        return subprocess.run([str(a) for a in argv], cwd=self.folder / "project", env=self.env, check=True,
+        return subprocess.run([tool(argv[0]), *(str(a) for a in argv[1:])], cwd=self.folder / "project", env=self.env, check=True,
                               stdin=subprocess.DEVNULL, capture_output=True, **more)
 
     def exec(self, *args):
@@ -139,6 +145,11 @@ class Host:
 
     def scp(self, source, target):
         return self.run(["scp", "-q", "-F", self.folder / "ssh_config", source, target])
+
+
+def tool(name):
+    """The whole path: sshd wants it of itself, and PATH is searched in this process's own."""
+    return shutil.which(str(name), path=PATH) or sys.exit(f"there is no {name} here")
 
 
 def free_port():
@@ -219,11 +230,28 @@ def edit_to_run(host):
     return compare("edit to run, against a bare cargo build", ours, theirs, 1.2)
 
 
+def prebuild(rgpu, folder):
+    """Compiles the snippet here, for a machine without cargo."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rgpu-bench-") as scratch:
+        scratch = Path(scratch)
+        (scratch / "snippet.rs").write_text(SNIPPET)
+        env = {**os.environ, "XDG_CACHE_HOME": str(scratch), "RGPU_AGENT_HOME": str(scratch / "agent")}
+        subprocess.run([rgpu, "exec", "snippet.rs"], cwd=scratch, env=env, check=True)
+        for built in (scratch / "rgpu/exec/built").iterdir():
+            print(shutil.copy(built, folder))
+
+
 def main():
+    argv = sys.argv[1:]
+    build_into = Path(argv.pop(1)).resolve() if argv[:1] == ["--prebuild"] else None
+    argv = [arg for arg in argv if arg != "--prebuild"]
     found = [*ROOT.glob("target/dist/*/rgpu"), *ROOT.glob("target/release/rgpu")]
-    rgpu = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else next(iter(found), None)
+    rgpu = Path(argv[0]).resolve() if argv else next(iter(found), None)
     if rgpu is None:
         sys.exit("no release binary: cargo build --release -p rgpu -p rgpu-agent, or name one")
+    if build_into:
+        return prebuild(rgpu, build_into)
     with tempfile.TemporaryDirectory(prefix="rgpu-bench-") as folder:
         host = Host(Path(folder), rgpu)
         try:
@@ -236,8 +264,11 @@ def main():
 def measure(host):
     project = host.folder / "project"
     (project / "snippet.rs").write_text(SNIPPET)
+    programs = host.folder / "laptop/.cache/rgpu/exec/built"
+    if built := os.environ.get("EXEC_BUILT"):
+        shutil.copytree(built, programs)
     host.exec("snippet.rs")
-    [binary] = (host.folder / "laptop/.cache/rgpu/exec/built").iterdir()
+    [binary] = programs.iterdir()
     host.scp(binary, "box:same")
     held = [
         compare("unchanged Rust snippet, against ssh", lambda: host.exec("snippet.rs"), lambda: host.ssh("./same"), 0.6),
@@ -246,7 +277,9 @@ def measure(host):
     ]
     ours = lambda: host.exec("snippet.rs", "--pull", "result.txt")
     held.append(compare("sent, run, brought back; against scp ssh scp", ours, pipeline(host, binary), 0.3))
-    held += [throughput(host), edit_to_run(host)]
+    held += [throughput(host) for _ in range(3)]
+    if shutil.which("cargo", path=PATH):
+        held.append(edit_to_run(host))
     host.use(Delay(host.port, 0.025).port)
     held.append(compare("the same at 50 ms round trip", ours, pipeline(host, binary), 0.3, times=5))
     held.append(first_byte(host, 0.05))

@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::app::{App, Status};
 use super::args::{Cli, Command};
-use super::{exec, profile};
+use super::{build, exec, profile};
 use crate::error::{Exit, Failure, Result};
 use crate::store::{RunFolder, RunState};
 
@@ -43,6 +43,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
             args.run.events = events.map(str::to_owned);
             profile::attach(app, &args, folder.clone(), record)
         }
+        Command::Build(args) => build::attach(app, &args, folder, record, events),
         Command::Exec(args) => exec::attach(app, &args, folder, record, events),
         _ => Err(Failure::new(
             Exit::Usage,

@@ -17,7 +17,7 @@ use super::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Build;
 use crate::remote::RemoteSpec;
-use crate::run::{BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, publish_build};
+use crate::run::{Begin, BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, publish_build};
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use request::Asked;
 use show::Places;
@@ -28,7 +28,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", "stdout is taken by the result")
             .hint("write the events to a file: `--events FILE`"));
     }
-    let mut asked = request::resolve(app, args)?;
+    let asked = request::resolve(app, args)?;
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
@@ -65,26 +65,54 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
+    let begin = if args.detach { Begin::Detached } else { Begin::Anew };
+    let events = args.events.as_deref();
+    let mut task = Task { app, args, asked, spec, folder: &folder, events, begin };
     let begun = Instant::now();
-    let mut built = carry_out(app, args, &asked, &spec, &folder, &mut record);
+    let mut built = task.carry_out(&mut record);
     // The host has no compiler: the user may want one fetched.
-    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut asked.wanted)
+    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
         && failure.code == "no_compiler"
         && !request.build.fetch
     {
-        match fetch::nvcc(app, &spec, failure) {
+        match fetch::nvcc(app, &task.spec, failure) {
             Ok(()) => {
                 request.build.fetch = true;
-                built = carry_out(app, args, &asked, &spec, &folder, &mut record);
+                built = task.carry_out(&mut record);
             }
             Err(failure) => built = Err(failure),
         }
     }
-    if args.yes && built.as_ref().is_ok_and(|(build, _)| build.by_wheels()) {
-        fetch::wanted_nvcc(app, &spec);
+    if args.yes && matches!(&built, Ok(Built::Told(build, _)) if build.by_wheels()) {
+        fetch::wanted_nvcc(app, &task.spec);
     }
     record.seconds = begun.elapsed().as_secs_f64();
     finish(app, &folder, record, built, file)
+}
+
+/// Takes up a build whose rgpu went away.
+pub(super) fn attach(
+    app: &App,
+    args: &BuildArgs,
+    folder: &RunFolder,
+    mut record: RunRecord,
+    events: Option<&str>,
+) -> Result<Status> {
+    let asked = request::resolve(app, args)?;
+    let (file, _) = destination(args.out.as_deref(), asked.emit)?;
+    let spec = session::spec(app, Some(&record.remote))?;
+    let mut task = Task { app, args, asked, spec, folder, events, begin: Begin::Again };
+    let begun = Instant::now();
+    let mut built = task.carry_out(&mut record);
+    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
+        && failure.code == "no_compiler"
+    {
+        // It was submitted: the user had said yes to the fetching.
+        request.build.fetch = true;
+        built = task.carry_out(&mut record);
+    }
+    record.seconds += begun.elapsed().as_secs_f64();
+    finish(app, folder, record, built, file)
 }
 
 /// `--out`: a file for the main PTX or cubin, or the run's own folder.
@@ -110,43 +138,49 @@ fn nothing_for(out: &Path) -> Failure {
         .hint(format!("`--emit` must have `{kind}` in it"))
 }
 
-fn carry_out(
-    app: &App,
-    args: &BuildArgs,
-    asked: &Asked,
-    spec: &RemoteSpec,
-    folder: &RunFolder,
-    record: &mut RunRecord,
-) -> Result<Built> {
-    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
-    let id = record.id.clone();
-    let voice =
-        Voice { live, events: args.events.as_deref(), accept_new: args.accept_new, run: &id };
-    let nvdisasm = disasm::nvdisasm(app);
-    app.block_on(async {
-        let open = session::open(app, spec.clone(), voice).await?;
-        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk = Desk { folder, record, reporter: &mut reporter, cancel, input: None };
-        let run = BuildRun {
-            wanted: asked.wanted.clone(),
-            name: asked.name.clone(),
-            source: asked.source.clone(),
-            emit: asked.emit,
-            spec,
-            cache: session::facts_cache(app, spec),
-            programs: &programs,
-            nvdisasm: &nvdisasm,
-            now_s: jiff::Timestamp::now().as_second(),
-        };
-        let built = run.run(&mut follow, &mut desk).await;
-        let exit = match &built {
-            Ok((_, Some(failure))) | Err(failure) => failure.exit as u8,
-            Ok(_) => 0,
-        };
-        reporter.say(&Said::Finished { exit });
-        follow.close().await;
-        built
-    })
+/// One build of this command.
+struct Task<'a> {
+    app: &'a App,
+    args: &'a BuildArgs,
+    asked: Asked,
+    spec: RemoteSpec,
+    folder: &'a RunFolder,
+    events: Option<&'a str>,
+    begin: Begin,
+}
+
+impl Task<'_> {
+    fn carry_out(&self, record: &mut RunRecord) -> Result<Built> {
+        let Self { app, args, asked, spec, folder, events, begin } = self;
+        let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+        let id = record.id.clone();
+        let voice = Voice { live, events: *events, accept_new: args.accept_new, run: &id };
+        app.block_on(async {
+            let open = session::open(app, spec.clone(), voice).await?;
+            let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+            let mut desk = Desk { folder, record, reporter: &mut reporter, cancel, input: None };
+            let run = BuildRun {
+                wanted: asked.wanted.clone(),
+                name: asked.name.clone(),
+                source: asked.source.clone(),
+                emit: asked.emit,
+                spec,
+                cache: session::facts_cache(app, spec),
+                programs: &programs,
+                nvdisasm: &|| disasm::nvdisasm(app),
+                now_s: jiff::Timestamp::now().as_second(),
+                begin: *begin,
+            };
+            let built = run.run(&mut follow, &mut desk).await;
+            let exit = match &built {
+                Ok(Built::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
+                Ok(_) => 0,
+            };
+            reporter.say(&Said::Finished { exit });
+            follow.close().await;
+            built
+        })
+    }
 }
 
 fn finish(
@@ -156,11 +190,17 @@ fn finish(
     built: Result<Built>,
     file: Option<PathBuf>,
 ) -> Result<Status> {
+    let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     let (build, failure) = match built {
-        Ok((build, failure)) => (Some(build), failure),
+        Ok(Built::Told(build, failure)) => (Some(build), failure),
+        Ok(Built::Detached) => return detached(app, folder, record),
         Err(failure) => (None, Some(failure)),
     };
     record.state = match &failure {
+        // The link stayed cut, or waiting stopped: the job may go on, and can be taken up.
+        Some(failure) if matches!(failure.exit, Exit::Cancelled | Exit::Host) && open_job => {
+            RunState::Running
+        }
         Some(failure) if failure.exit == Exit::Cancelled => RunState::Cancelled,
         Some(_) => RunState::Failed,
         None => RunState::Done,
@@ -184,6 +224,19 @@ fn finish(
     match app.global.json {
         true => app.print_json(&build)?,
         false => show::result(app, &build, folder.path(), &places),
+    }
+    Ok(0)
+}
+
+/// The job goes on alone.
+fn detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result<Status> {
+    record.state = RunState::Detached;
+    record.exit = Some(0);
+    folder.save(&record)?;
+    let id = &record.id;
+    app.say(&format!("`{id}` goes on by itself; `rgpu runs attach {id}` brings the results"));
+    if app.global.json {
+        app.print_json(&record)?;
     }
     Ok(0)
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::app::{App, Status};
+use super::build::{self, BuildArgs};
 use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
@@ -87,6 +88,9 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     if args.mode.is_some() {
         return profiled(app, args, &source, None);
     }
+    if source.is_library() && !asks_for_a_program(args) {
+        return compiled(app, args, &source);
+    }
     profile::first_given(&args.profile())?;
     if args.run.dry_run {
         return dry_run(app, args, &source);
@@ -142,12 +146,46 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         })
         .await?;
         let ended = carry(app, args, &source, &folder, &mut record, &mut open, built).await;
-        let ended = as_by_sigpipe(&open, ended);
+        let drained = open.drain().await;
+        let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);
         open.follow.close().await;
         ended
     });
     finish(app, &folder, record, ended, begun, args)
+}
+
+/// Whether a flag means something only where a program runs.
+fn asks_for_a_program(args: &ExecArgs) -> bool {
+    let kept = !args.pull.is_empty() || !args.mount.is_empty();
+    let set = !args.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
+    kept || set || args.tty || args.run.dry_run || !args.command.is_empty()
+}
+
+/// Kernels without a program: compiled there, and what came of it shown.
+fn compiled(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
+    let Some(snippet) = &source.snippet else { return Ok(0) };
+    let scratch = tempfile::tempdir().map_err(|e| {
+        Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
+    })?;
+    let file = match &args.file {
+        Some(file) if file != "-" => file.clone(),
+        // nvcc goes by the name.
+        _ => {
+            let file = scratch.path().join(&snippet.name);
+            std::fs::write(&file, &snippet.text)
+                .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot write the code").cause(e))?;
+            file.display().to_string()
+        }
+    };
+    app.say(&format!("`{}` has no `main`: its kernels are compiled, nothing is run", snippet.name));
+    build::run(app, &BuildArgs::of_file(file, &args.place, &args.run)).map_err(|mut failure| {
+        let here = format!("`rgpu build {} --yes` fetches", snippet.name);
+        for hint in &mut failure.hints {
+            *hint = hint.replace("`--yes` fetches", &here);
+        }
+        failure
+    })
 }
 
 /// Prints the commands that would run on the host. Nothing is compiled or touched.
@@ -310,6 +348,10 @@ pub(super) fn attach(
         let source = Source::read(app, args)?;
         return profiled(app, args, &source, Some((folder.clone(), record)));
     }
+    if let (true, Some(file)) = (record.title.starts_with("build "), &args.file) {
+        let args = BuildArgs::of_file(file.clone(), &args.place, &args.run);
+        return build::attach(app, &args, folder, record, events);
+    }
     let spec = session::spec(app, Some(&record.remote))?;
     let id = record.id.clone();
     let live = if app.global.json { Live::Hidden } else { Live::Through };
@@ -324,7 +366,8 @@ pub(super) fn attach(
             input: None,
         };
         let ended = exec_again(&mut open.follow, &mut desk).await;
-        let ended = as_by_sigpipe(&open, ended);
+        let drained = open.drain().await;
+        let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);
         open.follow.close().await;
         ended

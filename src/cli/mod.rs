@@ -13,6 +13,7 @@ mod doctor;
 mod exec;
 mod kernels;
 mod missing;
+mod outlet;
 mod profile;
 mod progress;
 mod remote;

@@ -12,9 +12,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody};
 
-use super::terminal::{Terminal, safe, write_out};
+use super::outlet::{Look, Outlet};
+use super::terminal::{Terminal, safe};
 use crate::report::bytes as show_bytes;
 use crate::run::{Canceller, Reporter, Said};
+use crate::store::Recorded;
 
 /// How long a step may be silent before that is said.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -43,8 +45,8 @@ pub(super) struct Progress {
     ticker: Option<tokio::task::JoinHandle<()>>,
     /// Streams whose loss of output was told.
     cut: Vec<(String, Stream)>,
-    /// Stops the run when nobody reads its output any more.
-    canceller: Canceller,
+    /// Where the program's output goes; `None`: beside what is said.
+    outlet: Option<Outlet>,
 }
 
 /// What the silent-step watch knows.
@@ -73,7 +75,18 @@ impl Progress {
             said: true,
         }));
         let (phase, ticker, cut) = (String::new(), None, Vec::new());
-        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, canceller }
+        let look = match live {
+            Live::Raw => Some(Look::Raw),
+            Live::Through => Some(Look::Safe),
+            Live::Beside | Live::Hidden => None,
+        };
+        let outlet = look.map(|look| Outlet::new(terminal, look, bar.clone(), canceller));
+        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, outlet }
+    }
+
+    /// Where the program's output goes, if it goes through this process's own streams.
+    pub(super) fn outlet(&self) -> Option<Outlet> {
+        self.outlet.clone()
     }
 
     /// Its bar, for those who write to the terminal beside it.
@@ -118,7 +131,7 @@ impl Progress {
         self.bar.set_position(done);
     }
 
-    fn output(&mut self, step: &str, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, step: &str, stream: Stream, bytes: &[u8], recorded: Recorded<'_>) {
         {
             let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
             silence.since = Instant::now();
@@ -133,29 +146,17 @@ impl Progress {
             }
         }
         // What is prepared before the program talks beside it.
-        let program = step == crate::run::EXEC_STEP;
-        let through = matches!(self.live, Live::Through | Live::Raw);
-        let to_stdout = through && stream == Stream::Stdout && program;
-        match self.live {
-            Live::Hidden => {}
-            Live::Raw | Live::Through | Live::Beside => self.bar.suspend(|| {
-                let tty =
-                    if to_stdout { self.terminal.stdout_tty } else { self.terminal.stderr_tty };
-                let text;
-                let bytes = if tty && self.live != Live::Raw {
-                    text = safe(bytes);
-                    text.as_bytes()
-                } else {
-                    bytes
+        match &self.outlet {
+            Some(outlet) if step == crate::run::EXEC_STEP => {
+                outlet.take(stream, bytes, recorded);
+            }
+            _ if self.live == Live::Hidden => {}
+            _ => self.bar.suspend(|| {
+                let mut err = std::io::stderr().lock();
+                let _ = match self.terminal.stderr_tty && self.live != Live::Raw {
+                    true => err.write_all(safe(bytes).as_bytes()),
+                    false => err.write_all(bytes),
                 };
-                if to_stdout {
-                    // `rgpu exec -- yes | head -1`: the program ends as it would at a closed pipe.
-                    if !write_out(bytes) {
-                        self.canceller.output_unread();
-                    }
-                } else {
-                    let _ = std::io::stderr().lock().write_all(bytes);
-                }
             }),
         }
     }
@@ -272,7 +273,9 @@ impl Reporter for Progress {
             Said::Uploading { sent, total } => self.transfer("uploading", *sent, *total),
             Said::Fetching { got, total, .. } => self.transfer("fetching", *got, *total),
             Said::Job { event, .. } => self.event(event),
-            Said::Output { step, stream, bytes, .. } => self.output(step, *stream, bytes),
+            Said::Output { step, stream, bytes, recorded, .. } => {
+                self.output(step, *stream, bytes, *recorded);
+            }
             Said::LinkLost { why } => {
                 self.line(&format!("the link was lost ({why}); the job goes on, reconnecting"))
             }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 
 use super::app::App;
+use super::outlet::Outlet;
 use super::progress::{Live, Progress};
 use super::terminal::safe;
 use crate::config::LOCAL;
@@ -78,6 +79,33 @@ pub(super) struct Open {
     pub(super) reporter: Shared,
     pub(super) cancel: Cancel,
     pub(super) programs: Programs,
+    /// Where the program's output goes, if it goes through this process's own streams.
+    outlet: Option<Outlet>,
+}
+
+/// How long output may take to be read after the user has cancelled.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl Open {
+    /// Waits until the program's output is written, as long as the user does.
+    ///
+    /// # Errors
+    /// The user stopped waiting.
+    pub(super) async fn drain(&mut self) -> Result<()> {
+        let Some(outlet) = &self.outlet else { return Ok(()) };
+        let asked = self.cancel.asked();
+        tokio::select! {
+            () = outlet.drained() => {}
+            () = tokio::time::sleep(LAST_WORDS), if asked > 0 => {}
+            () = self.cancel.beyond(asked) => {
+                if !self.cancel.output_unread() {
+                    let what = "cancelled while the output waited to be read";
+                    return Err(Failure::new(Exit::Cancelled, "cancelled", what));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How a command wants to be heard.
@@ -107,7 +135,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     let programs = programs(app, std::env::consts::ARCH)?;
     let (canceller, cancel) = channel();
     listen_for_signals(canceller.clone())?;
-    let (mut reporter, bar) = reporter(app, voice, canceller)?;
+    let Heard { mut reporter, bar, outlet } = reporter(app, voice, canceller)?;
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
@@ -140,7 +168,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
         both = both => both?,
         () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
-    Ok((Open { spec, follow, reporter, cancel, programs }, done))
+    Ok((Open { spec, follow, reporter, cancel, programs, outlet }, done))
 }
 
 /// Does something on this machine that Ctrl-C stops.
@@ -151,7 +179,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
 ) -> Result<T> {
     let (canceller, mut cancel) = channel();
     listen_for_signals(canceller.clone())?;
-    let (mut reporter, _) = reporter(app, voice, canceller)?;
+    let Heard { mut reporter, .. } = reporter(app, voice, canceller)?;
     let done = tokio::select! {
         done = work(reporter.clone()) => done,
         () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
@@ -160,12 +188,15 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     done
 }
 
+/// Those who hear what a run says.
+struct Heard {
+    reporter: Shared,
+    bar: ProgressBar,
+    outlet: Option<Outlet>,
+}
+
 /// The terminal's reporter with its bar, and the one of `--events`.
-pub(super) fn reporter(
-    app: &App,
-    voice: Voice<'_>,
-    canceller: Canceller,
-) -> Result<(Shared, ProgressBar)> {
+fn reporter(app: &App, voice: Voice<'_>, canceller: Canceller) -> Result<Heard> {
     let mut reporters = Reporters::default();
     match voice.events {
         None => {}
@@ -178,30 +209,36 @@ pub(super) fn reporter(
         }
     }
     let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller);
-    let bar = progress.bar();
+    let (bar, outlet) = (progress.bar(), progress.outlet());
     reporters.0.push(Box::new(progress));
-    Ok((Shared::new(reporters), bar))
+    Ok(Heard { reporter: Shared::new(reporters), bar, outlet })
 }
 
-/// SIGINT and SIGTERM ask to stop; a third SIGINT ends the process at once.
+/// SIGINT and SIGTERM ask to stop; a third one ends the process at once. They are heard by a thread
+/// of their own: ours may wait for a terminal that takes nothing.
 fn listen_for_signals(canceller: Canceller) -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |e| Failure::new(Exit::Bug, "signals", "signals cannot be handled").cause(e);
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    tokio::spawn(async move {
-        let mut times = 0;
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(failed)?;
+    let (mut interrupt, mut terminate) = {
+        let _entered = runtime.enter();
+        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        (interrupt, signal(SignalKind::terminate()).map_err(failed)?)
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            for times in 1.. {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                canceller.ask();
+                if times > 2 {
+                    std::process::exit(i32::from(Exit::Cancelled as u8));
+                }
             }
-            times += 1;
-            canceller.ask();
-            if times > 2 {
-                std::process::exit(i32::from(Exit::Cancelled as u8));
-            }
-        }
+        });
     });
     Ok(())
 }

@@ -156,6 +156,37 @@ pub(super) fn safe(bytes: &[u8]) -> String {
     out
 }
 
+/// How many bytes at the end of output are the beginning of something that [`safe`] must see whole:
+/// a character, a colour, the end of a line.
+pub(super) fn hold_back(bytes: &[u8]) -> usize {
+    const LONGEST: usize = 32;
+    if bytes.ends_with(b"\r") {
+        return 1;
+    }
+    let from = bytes.len().saturating_sub(LONGEST);
+    if let Some(at) = bytes[from..].iter().rposition(|b| *b == 0x1b) {
+        let tail = &bytes[from + at..];
+        let inner = tail.get(2..).unwrap_or_default();
+        let grows = |b: &u8| b.is_ascii_digit() || matches!(b, b';' | b':');
+        if matches!(tail.get(1), None | Some(b'[')) && inner.iter().all(grows) {
+            return tail.len();
+        }
+    }
+    // A character has four bytes at most.
+    let from = bytes.len().saturating_sub(3);
+    match str::from_utf8(&bytes[from..]) {
+        Ok(_) => 0,
+        Err(_) => {
+            let start = bytes[from..].iter().rposition(|b| b & 0xc0 != 0x80);
+            start.map_or(0, |at| {
+                let tail = &bytes[from + at..];
+                let whole = str::from_utf8(tail).is_err_and(|e| e.error_len().is_some());
+                if whole || str::from_utf8(tail).is_ok() { 0 } else { tail.len() }
+            })
+        }
+    }
+}
+
 /// The text without SGR sequences.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -194,5 +225,27 @@ mod tests {
         assert_eq!(safe(b"50%\r100%"), "50%\\r100%");
         assert_eq!(safe("a\u{202e}b".as_bytes()), "a\\u{202e}b");
         assert_eq!(safe(b"\xff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn what_is_cut_in_the_middle_waits_for_its_rest() {
+        let cases: &[(&[u8], usize)] = &[
+            (b"plain", 0),
+            (b"", 0),
+            ("a\u{20ac}".as_bytes(), 0),
+            (b"a\xe2\x82", 2),
+            (b"a\xf0\x9f\x98", 3),
+            (b"\xc3", 1),
+            (b"\xff", 0),
+            (b"\x80\x80\x80\x80", 0),
+            (b"red\x1b", 1),
+            (b"red\x1b[3", 3),
+            (b"red\x1b[31m", 0),
+            (b"red\x1b]0;", 0),
+            (b"50%\r", 1),
+        ];
+        for (bytes, held) in cases {
+            assert_eq!(hold_back(bytes), *held, "{}", bytes.escape_ascii());
+        }
     }
 }

@@ -156,7 +156,8 @@ impl From<ExecError> for Failure {
                 Failure::new(Exit::Host, "no_compiler", what).hint(hint)
             }
             ExecError::NoMain { name } => Failure::new(Exit::Kernel, "no_main", what)
-                .hint(format!("its kernels alone: rgpu profile --kernel {name}")),
+                .hint(format!("its kernels alone, launched and timed: rgpu profile --kernel {name}"))
+                .hint(format!("compiled, by nvcc or NVRTC: rgpu build {name}")),
         }
     }
 }

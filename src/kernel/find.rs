@@ -91,6 +91,27 @@ pub fn find(what: &str, places: &Places) -> Result<Loaded, KernelError> {
     })
 }
 
+/// Finds `what` as [`find`] does, to be compiled and not launched: a bare source may hold any
+/// number of kernels, of any shape.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_to_compile(what: &str, places: &Places) -> Result<Loaded, KernelError> {
+    let found = find(what, places);
+    let bare = match &found {
+        Ok(loaded) => loaded.spec.file.is_none(),
+        Err(error) => matches!(error, KernelError::NotInferred { .. }),
+    };
+    let path = Path::new(what);
+    let language = path.extension().and_then(|extension| language_of(extension.to_str()?));
+    let (true, Some(language)) = (bare, language) else { return found };
+    let text = std::fs::read_to_string(path).map_err(KernelError::unreadable(path, None))?;
+    match language.compiled(path, &text) {
+        Some(spec) => Ok(Loaded { spec, assumptions: Vec::new() }),
+        None => found,
+    }
+}
+
 /// Every kernel of these places, by name; of two of one name, the one that [`find`] takes.
 pub fn list(places: &Places) -> Vec<Listed> {
     let mut kernels: Vec<Listed> = Vec::new();

@@ -186,7 +186,7 @@ impl Conversation {
                     // the job's events tell.
                     Incoming::Answer(FromAgent::Done { request: of }) if of != request.name => {}
                     Incoming::Answer(FromAgent::Refused { request: of, .. })
-                        if UNAWAITED.contains(&of.as_str()) => {}
+                        if of != request.name && UNAWAITED.contains(&of.as_str()) => {}
                     Incoming::Answer(FromAgent::Refused { request, code, text }) => {
                         return Err(RemoteError::Refused { request, code, text });
                     }
@@ -261,7 +261,7 @@ impl Conversation {
 }
 
 /// Requests whose answers nobody waits for.
-const UNAWAITED: [&str; 3] = ["renew", "cancel", "stdin"];
+const UNAWAITED: [&str; 4] = ["renew", "cancel", "stdin", "forget"];
 
 /// A request whose answer is awaited.
 pub(super) struct Request {
@@ -412,6 +412,15 @@ impl Session {
             FromAgent::Done { .. } => Ok(()),
             other => Err(unasked(&other)),
         }
+    }
+
+    /// Lets the host drop an ended job of which everything is here. Its answer is not awaited: a
+    /// folder that stays is swept some day.
+    ///
+    /// # Errors
+    /// The link.
+    pub fn drop_job(&mut self, job: &str) -> Result<(), RemoteError> {
+        self.talk.writer.message(&ToAgent::Forget { job: job.to_owned() })
     }
 
     /// Follows a job from event `from_seq` and these offsets of its output on.

@@ -155,6 +155,16 @@ impl Follow {
         }
     }
 
+    /// Lets the host drop an ended job of which everything is here, if the link is there. Nothing is
+    /// awaited.
+    pub fn drop_job(&mut self, job: &str) {
+        if let Some(session) = &mut self.session
+            && let Err(error) = session.drop_job(job)
+        {
+            self.lost(error);
+        }
+    }
+
     /// Submits a plan, sends what the host lacks, and follows the job. A job followed before is
     /// left alone. When this is dropped before it is done, [`Follow::cancel`] makes sure that
     /// nothing runs.

@@ -56,7 +56,8 @@ impl Streams for LocalStreams {
             let mut command = Command::new(&self.options.agent);
             // Ctrl-C at the terminal is for us: the agent is told to cancel, and must live to do so.
             command.arg("stdio").process_group(0);
-            return deploy::await_magic(child(command)?, &*self.options.talk).await;
+            // It ends by itself with its standard input, and may have something to clear away first.
+            return deploy::await_magic(wire(command)?, &*self.options.talk).await;
         }
         // Into a container of this machine: as onto any other host.
         let start = Start::of(&self.spec, &self.options.agent)?;
@@ -66,10 +67,15 @@ impl Streams for LocalStreams {
     }
 }
 
-/// Starts a program as the other end of a wire.
-pub(super) fn child(command: Command) -> Result<Wire, RemoteError> {
+/// Starts a program as the other end of a wire; it is killed with this process's runtime.
+pub(super) fn child(mut command: Command) -> Result<Wire, RemoteError> {
+    command.kill_on_drop(true);
+    wire(command)
+}
+
+fn wire(command: Command) -> Result<Wire, RemoteError> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
-    let pipes = child_pipes(command).map_err(|source| RemoteError::Spawn { program, source })?;
+    let pipes = pipes(command).map_err(|source| RemoteError::Spawn { program, source })?;
     Ok(Wire {
         reader: FrameReader::new(Box::new(pipes.stdout)),
         writer: Box::new(pipes.stdin),
@@ -87,12 +93,13 @@ pub(super) struct ChildPipes {
 /// Starts a program on pipes. It ends by itself when its standard input does, and is killed with
 /// this process's runtime; the agent's jobs are not its children and go on.
 pub(super) fn child_pipes(mut command: Command) -> io::Result<ChildPipes> {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
+    command.kill_on_drop(true);
+    pipes(command)
+}
+
+fn pipes(mut command: Command) -> io::Result<ChildPipes> {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(stdin), Some(stdout), Some(mut stderr)) = pipes else {
         return Err(io::Error::other("it has no pipes"));

@@ -155,7 +155,10 @@ pub async fn exec(
     }
     let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
     let end = job::follow_choosing(follow, &job, &[], desk, &changed).await?;
-    Ok(ExecEnd { end: Some(program_end(follow, &end)?), pulled: pulled(end) })
+    let ended = program_end(follow, &end);
+    // All of it is here: its output need not lie there too.
+    follow.drop_job(&job);
+    Ok(ExecEnd { end: Some(ended?), pulled: pulled(end) })
 }
 
 /// Takes up a program that was submitted before.
@@ -172,7 +175,9 @@ pub async fn exec_again(follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Exec
     let sent = sent(&plan.map(|plan| plan.files).unwrap_or_default());
     let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
     let end = job::follow_choosing(follow, &job, &known.events, desk, &changed).await?;
-    Ok(ExecEnd { end: Some(program_end(follow, &end)?), pulled: pulled(end) })
+    let ended = program_end(follow, &end);
+    follow.drop_job(&job);
+    Ok(ExecEnd { end: Some(ended?), pulled: pulled(end) })
 }
 
 /// What the host was sent: a pattern may fit it, and it need not come back.

@@ -130,7 +130,13 @@ pub(super) async fn submit(
             follow.cancel();
             let stopped = async { while let Ok(Some(_)) = follow.next().await {} };
             tokio::select! {
-                () = stopped => {}
+                () = stopped => {
+                    // Nothing is left that could be taken up.
+                    for line in desk.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
+                        line.outcome = Some(Outcome::Cancelled);
+                    }
+                    desk.folder.save(desk.record)?;
+                }
                 () = cancel.beyond(1) => {}
             }
             return Err(cancelled());
@@ -228,12 +234,13 @@ pub(super) async fn follow_choosing(
         match message {
             None => break,
             Some(JobMessage::Output { step, stream, bytes, .. }) => {
-                recorder.output(&step, stream, &bytes)?;
+                let recorded = recorder.output(&step, stream, &bytes)?;
                 desk.reporter.say(&Said::Output {
                     step: &step,
                     stream,
                     len: bytes.len(),
                     bytes: &bytes,
+                    recorded,
                 });
             }
             Some(JobMessage::Event(event)) => {
@@ -326,6 +333,8 @@ async fn fetch(
 ) -> Result<()> {
     let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
     let mut before = 0;
+    // Of a job that was cancelled, what there is is brought; asking again stops that, too.
+    let asked = desk.cancel.asked();
     for Announced { step, rung, wanted, kind } in announced {
         let place = desk.folder.place(&kind, &wanted.path)?;
         let dest = desk.folder.path().join(&place);
@@ -351,7 +360,10 @@ async fn fetch(
             let mut cancel = desk.cancel.clone();
             tokio::select! {
                 fetched = follow.fetch(&wanted, &dest, &progress) => fetched.on(follow.remote())?,
-                () = cancel.beyond(1) => return Err(cancelled()),
+                () = cancel.beyond(asked) => return Err(cancelled().hint(format!(
+                    "the job has ended; `rgpu runs attach {}` brings the rest",
+                    desk.record.id
+                ))),
             }
         }
         before += wanted.size;

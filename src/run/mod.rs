@@ -33,7 +33,8 @@ mod stages;
 
 pub use assemble::publish_cubins;
 pub use build::{
-    BuildRun, Built, Emit, Message, Wanted as BuildWanted, messages, publish as publish_build,
+    Begin, BuildRun, Built, Emit, Message, Wanted as BuildWanted, messages,
+    publish as publish_build,
 };
 pub use cancel::{Cancel, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};

@@ -10,6 +10,8 @@ use rgpu_protocol::Event;
 use rgpu_protocol::event::Stream;
 use serde::Serialize;
 
+use crate::store::Recorded;
+
 /// Something the run says.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "said", rename_all = "snake_case")]
@@ -77,6 +79,9 @@ pub enum Said<'a> {
         /// The bytes.
         #[serde(skip)]
         bytes: &'a [u8],
+        /// Where they lie in the run folder by now.
+        #[serde(skip)]
+        recorded: Recorded<'a>,
     },
     /// The connection broke; it is being restored.
     LinkLost {
@@ -175,7 +180,9 @@ mod tests {
         let mut lines = Lines(&mut out);
         lines.say(&Said::Where { run: "r", remote: "h200", address: "ssh://x" });
         lines.say(&Said::Job { job: "r.1", event: &event });
-        lines.say(&Said::Output { step: "s", stream: Stream::Stdout, len: 2, bytes: b"hi" });
+        let recorded = Recorded { path: std::path::Path::new("l"), offset: 0 };
+        let (step, stream, bytes) = ("s", Stream::Stdout, b"hi");
+        lines.say(&Said::Output { step, stream, len: 2, bytes, recorded });
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"
         {"said":"where","run":"r","remote":"h200","address":"ssh://x"}
         {"said":"job","job":"r.1","seq":3,"at_ms":9,"event":"ended","outcome":{"how":"done"}}

@@ -274,7 +274,25 @@ impl RunFolder {
 pub struct Recorder {
     folder: PathBuf,
     events: File,
-    open: Vec<(String, File)>,
+    open: Vec<Log>,
+}
+
+/// A log that is open.
+#[derive(Debug)]
+struct Log {
+    name: String,
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+/// Where output lies that was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'a> {
+    /// The log.
+    pub path: &'a Path,
+    /// Where in it.
+    pub offset: u64,
 }
 
 impl Recorder {
@@ -297,24 +315,35 @@ impl Recorder {
         self.events.write_all(&line).map_err(io_error("write", &path()))
     }
 
-    /// Appends output of a step to its log.
+    /// Appends output of a step to its log; where it lies now.
     ///
     /// # Errors
     /// [`StoreError::HostileName`], I/O errors.
-    pub fn output(&mut self, step: &str, stream: Stream, bytes: &[u8]) -> Result<(), StoreError> {
+    pub fn output(
+        &mut self,
+        step: &str,
+        stream: Stream,
+        bytes: &[u8],
+    ) -> Result<Recorded<'_>, StoreError> {
         if !valid_job_id(step) {
             return Err(StoreError::HostileName(step.to_owned()));
         }
         let name = RunFolder::log_name(step, stream);
-        let path = self.folder.join(&name);
-        let at = match self.open.iter().position(|(n, _)| *n == name) {
+        let at = match self.open.iter().position(|log| log.name == name) {
             Some(at) => at,
             None => {
-                self.open.push((name, append(&path)?));
+                let path = self.folder.join(&name);
+                let file = append(&path)?;
+                let len = file.metadata().map_err(io_error("look at", &path))?.len();
+                self.open.push(Log { name, path, file, len });
                 self.open.len() - 1
             }
         };
-        self.open[at].1.write_all(bytes).map_err(io_error("write", &path))
+        let log = &mut self.open[at];
+        log.file.write_all(bytes).map_err(io_error("write", &log.path))?;
+        let offset = log.len;
+        log.len += bytes.len() as u64;
+        Ok(Recorded { path: &log.path, offset })
     }
 }
 

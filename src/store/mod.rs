@@ -19,6 +19,6 @@ mod folder;
 mod list;
 mod record;
 
-pub use folder::{RunFolder, StoreError};
+pub use folder::{Recorded, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
 pub use record::{JobRecord, RunRecord, RunState};

@@ -32,6 +32,9 @@ impl Tool for Nvdisasm {
                 "/usr/local/lib/python3*/site-packages/nvidia/cu1*/bin/nvdisasm",
                 "~/.local/lib/python3*/site-packages/nvidia/cu1*/bin/nvdisasm",
                 "~/.local/share/rgpu/nvdisasm/nvidia/cu1*/bin/nvdisasm",
+                // Python environments that builds have made, and what Triton's wheel brings along.
+                "~/.cache/rgpu/python/*/lib/python3*/site-packages/nvidia/cu1*/bin/nvdisasm",
+                "~/.cache/rgpu/python/*/lib/python3*/site-packages/triton/backends/nvidia/bin/nvdisasm",
             ],
             &["--version"],
         )]

@@ -4,9 +4,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, built, status, words};
+use crate::laptop::{Laptop, built, status, wait_for, words};
 
 fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
@@ -14,7 +15,8 @@ fn fixture(path: &str) -> PathBuf {
 
 /// What a user saw, whether or not this machine has an nvdisasm.
 fn told(shown: String) -> String {
-    shown.replace("  (no operands: no nvdisasm here)", "")
+    let note = "note: the listing has no operands, there is no nvdisasm: `rgpu setup nvdisasm`\n";
+    shown.replace("  (no operands)", "").replace(note, "")
 }
 
 fn script(path: &Path, text: &str) {
@@ -88,6 +90,80 @@ fn code_that_does_not_compile_leaves_a_bundle_and_a_host_without_a_compiler_says
     let laptop = Laptop::new();
     FakeHost::with(&laptop, &["nvidia-smi"]);
     insta::assert_snapshot!(laptop.show("build --kernel wagmiv67 --arch sm_100a --remote h200 -q"));
+}
+
+const KERNELS: &str = "template <int N> __global__ void t(float *x) { x[blockIdx.y] = N; }\n\
+    __global__ void a(float *x, int m, int n) { x[m] = n; }\n\
+    __global__ void b(float *x) { extern __shared__ float s[]; x[0] = s[threadIdx.y]; }\n";
+
+#[test]
+fn any_file_of_kernels_can_be_compiled_and_exec_does_so_where_there_is_no_main() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("three.cu", KERNELS);
+    insta::assert_snapshot!(told(laptop.show("build three.cu --arch sm_90a --remote h200")));
+    let output = laptop.run("exec three.cu --remote h200");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 0, "{said}");
+    assert!(said.contains("its kernels are compiled, nothing is run"), "{said}");
+    let artifacts = fs::read_dir(laptop.project("artifacts")).unwrap().flatten();
+    let cubins = artifacts.filter(|e| e.path().extension().is_some_and(|x| x == "cubin")).count();
+    assert_eq!(cubins, 1);
+    assert_eq!(laptop.latest_json("summary.json")["kernel"], "three");
+    // Through a pipe too; arguments are for a program.
+    let piped = laptop.run_with_input("exec - --remote h200 --json", KERNELS.as_bytes());
+    assert_eq!(status(&piped), 0, "{}", String::from_utf8_lossy(&piped.stderr));
+    let summary: serde_json::Value = serde_json::from_slice(&piped.stdout).unwrap();
+    assert_eq!(summary["schema"], "rgpu.build/1");
+    insta::assert_snapshot!(laptop.show("exec three.cu --remote h200 -- 3"));
+}
+
+#[test]
+fn a_build_whose_command_went_away_is_taken_up() {
+    let laptop = Laptop::new();
+    laptop.write("gemm.py", "import cutlass\n");
+    let cubin = fixture("cubin/13.5/instructions/tcgen05.sm_100a.O3.cubin");
+    let gate = laptop.path("gate");
+    let path = played_python(
+        &laptop,
+        &format!(
+            "echo compiling; while [ ! -e '{}' ]; do sleep 0.05; done; mkdir cubin; cp '{}' cubin/gemm.sm_100a.cubin; cp '{}' dsl.json",
+            gate.display(),
+            cubin.display(),
+            fixture("build/cute/dsl.json").display()
+        ),
+    );
+    let rgpu = |line: &str| {
+        let mut command = laptop.rgpu(words(line));
+        command.env("PATH", &path);
+        command
+    };
+    let line = "build gemm.py --dsl cute --arch sm_100a --yes";
+    let mut killed = rgpu(line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let runs = laptop.project("artifacts/runs");
+    wait_for("the compiler", || {
+        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let log = fs::read_to_string(runs.join(id.trim()).join("log/build.stdout")).ok()?;
+        log.contains("compiling").then_some(())
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    fs::write(&gate, "").unwrap();
+    let attach = "runs attach latest";
+    let taken_up = rgpu(attach).output().unwrap();
+    let shown = laptop.shown(attach, &taken_up);
+    assert_eq!(status(&taken_up), 0, "{shown}");
+    assert!(shown.contains("CUBIN artifacts/gemm.sm_100a.cubin"), "{shown}");
+    assert_eq!(laptop.latest_json("run.json")["state"], "done");
+    // The same for one that was left on purpose.
+    fs::remove_file(&gate).unwrap();
+    let left = rgpu(&format!("{line} --detach")).output().unwrap();
+    assert_eq!(status(&left), 0, "{}", laptop.shown(line, &left));
+    assert_eq!(laptop.latest_json("run.json")["state"], "detached");
+    fs::write(&gate, "").unwrap();
+    let brought = rgpu(attach).output().unwrap();
+    assert_eq!(status(&brought), 0, "{}", laptop.shown(attach, &brought));
+    assert!(laptop.latest().join("summary.json").is_file());
 }
 
 /// A Python whose environments hold this program in the place of the interpreter.

@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::laptop::{Laptop, status};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::laptop::{Laptop, status, wait_for};
 
 #[test]
 fn a_command_keeps_its_output_its_streams_and_its_status() {
@@ -244,4 +246,87 @@ fn a_reader_that_goes_away_ends_the_command_on_the_host() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!((status(&ended), String::from_utf8_lossy(&ended.stderr).as_ref()), (128 + 13, ""));
     laptop.wait_until_quiet();
+}
+
+/// Waits until the newest run's log of the program's output holds `text`.
+fn wait_until_printed(laptop: &Laptop, text: &str) {
+    let runs = laptop.project("artifacts/runs");
+    wait_for(text, || {
+        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let log = fs::read(runs.join(id.trim()).join("log/exec.stdout")).ok()?;
+        String::from_utf8_lossy(&log).contains(text).then_some(())
+    });
+}
+
+#[test]
+fn ctrl_c_reaches_the_program_as_on_a_terminal_and_harder_where_it_does_not_listen() {
+    let deaf = "trap '' INT";
+    for (deaf_to, hears, says) in [("", "INT", "interrupted"), (deaf, "TERM", "terminated")] {
+        let laptop = Laptop::new();
+        let script = format!(
+            "{deaf_to}\ntrap 'echo {says}; exit 3' {hears}\necho started\nwhile :; do sleep 0.05; done\n"
+        );
+        laptop.write("run.sh", &script);
+        let child = laptop.start("exec run.sh");
+        wait_until_printed(&laptop, "started");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        // What it had to say is heard; the command was cancelled all the same.
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("started\n{says}\n"));
+        assert_eq!(status(&output), 130);
+        laptop.wait_until_quiet();
+    }
+}
+
+/// Prints numbers, 34 MB of them: more than pipes and memory of ours hold.
+const MANY: &str = "exec -- sh -c 'seq 1 4500000; echo all >&2; exit 9'";
+
+#[test]
+fn a_reader_that_stands_still_for_long_gets_everything_in_the_end() {
+    let laptop = Laptop::new();
+    let child = laptop.start(MANY);
+    wait_until_printed(&laptop, "4500000\n");
+    let output = child.wait_with_output().unwrap();
+    let want: String = (1..=4_500_000).map(|i| format!("{i}\n")).collect();
+    assert!(output.stdout == want.as_bytes(), "{} of {}", output.stdout.len(), want.len());
+    assert_eq!((status(&output), String::from_utf8_lossy(&output.stderr).as_ref()), (9, "all\n"));
+}
+
+#[test]
+fn a_command_whose_output_nobody_takes_hears_a_signal() {
+    for (line, over) in [(MANY, true), ("exec -- sh -c 'seq 1 4500000; sleep 1000'", false)] {
+        let laptop = Laptop::new();
+        let mut child = laptop.start(line);
+        wait_until_printed(&laptop, "4500000\n");
+        if over {
+            // All that is left is to be read.
+            wait_for("its end on the host", || {
+                let events = fs::read_to_string(laptop.latest().join("events.jsonl")).ok()?;
+                events.contains("\"ended\"").then_some(())
+            });
+        }
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let ended = wait_for("the end of the command", || child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(130), "{line}");
+        laptop.wait_until_quiet();
+        assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+    }
+}
+
+#[test]
+fn what_has_come_home_is_not_kept_on_the_host_too() {
+    let laptop = Laptop::new();
+    let jobs = || fs::read_dir(laptop.path("agent/jobs")).map_or(0, |jobs| jobs.count());
+    assert_eq!(status(&laptop.run("exec -- seq 1 1000")), 0);
+    wait_for("the job to go", || (jobs() == 0).then_some(()));
+    assert_eq!(status(&laptop.run("exec -- sh -c 'exit 3'")), 3);
+    wait_for("the job to go", || (jobs() == 0).then_some(()));
+    // What was left to itself is kept until it is brought.
+    assert_eq!(status(&laptop.run("exec --detach -- seq 1 1000")), 0);
+    assert_eq!(jobs(), 1);
+    let brought = laptop.run("runs attach latest");
+    assert_eq!((status(&brought), brought.stdout.len()), (0, 3893));
+    wait_for("the job to go", || (jobs() == 0).then_some(()));
+    // It is told again from what is here.
+    assert_eq!(status(&laptop.run("runs attach latest")), 0);
 }

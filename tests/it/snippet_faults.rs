@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::laptop::{Laptop, status, wait_for};
 use crate::over_ssh::know;
-use crate::sshd::Sshd;
+use crate::sshd::{Cutter, Sshd};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -100,6 +101,113 @@ fn a_tree_that_grows_without_end_is_stopped_by_its_time_limit() {
     assert_eq!(status(&output), 124, "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("`bomb.sh` was stopped after 2 s"));
     laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_true_fork_bomb_is_stopped_by_its_time_limit() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can give it a user of its own, whose processes alone are counted and limited.
+        return;
+    }
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    let bomb = "exec setpriv --reuid 64321 --regid 64321 --clear-groups prlimit --nproc=60 nice -n 19 \\\n  sh -c 'bomb() { bomb | bomb & }; echo lit; bomb 2>/dev/null; while :; do sleep 1; done' 2>/dev/null\n";
+    laptop.write("bomb.sh", bomb);
+    let output = laptop.run("exec bomb.sh --remote box --accept-new --timeout 3s");
+    assert_eq!(
+        (status(&output), text(&output.stdout).as_str()),
+        (124, "lit\n"),
+        "{}",
+        text(&output.stderr)
+    );
+    laptop.wait_until_quiet();
+    let ours = |pid: &str| {
+        fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|s| s.contains("Uid:\t64321"))
+    };
+    let names = fs::read_dir("/proc").unwrap().flatten().map(|e| e.file_name());
+    let left: Vec<_> = names.filter(|name| ours(&name.to_string_lossy())).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Waits until an event of this kind stands in the file that `--events` names.
+fn wait_for_event(laptop: &Laptop, kind: &str) {
+    let said = format!("\"said\":\"{kind}\"");
+    wait_for(kind, || {
+        let events = fs::read_to_string(laptop.project("events.jsonl")).ok()?;
+        events.contains(&said).then_some(())
+    });
+}
+
+#[test]
+fn ctrl_c_while_a_host_does_not_answer_ends_at_once() {
+    let laptop = Laptop::new();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let line = format!("exec --remote ssh://me@127.0.0.1:{port} --accept-new -- true");
+    let child = laptop.start(&line);
+    let asked = silent.accept().unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(asked);
+    assert_eq!(status(&output), 130, "{}", text(&output.stderr));
+    laptop.wait_until_quiet();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_during_an_upload_leaves_nothing_half_begun_and_the_next_goes_through() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    let slow = Cutter::before(sshd.port).await;
+    know(&laptop, &sshd, slow.port);
+    tokio::task::block_in_place(|| {
+        assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+        let noise: Vec<u8> =
+            (0..6_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        fs::create_dir(laptop.project("data")).unwrap();
+        fs::write(laptop.project("data/noise"), noise).unwrap();
+        slow.hold_after(400_000);
+        let line = "exec --remote box --mount data --events events.jsonl -- cksum noise";
+        let child = laptop.start(line);
+        wait_for_event(&laptop, "uploading");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), 130, "{}", text(&output.stderr));
+        assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+        laptop.wait_until_quiet();
+        slow.hold_after(u64::MAX);
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 0, "{}", text(&output.stderr));
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_while_results_are_fetched_stops_that_and_they_can_be_had_later() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    let slow = Cutter::before(sshd.port).await;
+    know(&laptop, &sshd, slow.port);
+    tokio::task::block_in_place(|| {
+        assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+        slow.hold_after(2_000_000);
+        let line = "exec --remote box --events events.jsonl --pull big -- sh -c 'head -c 20000000 /dev/urandom > big; cksum < big'";
+        let child = laptop.start(line);
+        wait_for_event(&laptop, "fetching");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(status(&output), 130, "{said}");
+        assert!(said.contains("`rgpu runs attach"), "{said}");
+        assert!(!laptop.project("big").exists());
+        slow.hold_after(u64::MAX);
+        let again = laptop.run("runs attach latest");
+        assert_eq!(status(&again), 0, "{}", text(&again.stderr));
+        let sum = Command::new("cksum")
+            .stdin(fs::File::open(laptop.project("big")).unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(sum.stdout, output.stdout);
+    });
 }
 
 #[test]

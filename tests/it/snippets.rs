@@ -333,9 +333,9 @@ fn a_cuda_file_is_compiled_on_the_host_once() {
     let words = text(&output.stderr);
     assert!(words.contains("probe.cu(2): error: identifier \"broken\""), "{words}");
     assert!(words.contains("the source does not compile"), "{words}");
-    // Without a `main` there is nothing to run, and nobody is asked.
+    // Without a `main` there is nothing that could take arguments, and nobody is asked.
     laptop.write("kernels.cu", "__global__ void k() {}\n");
-    insta::assert_snapshot!(laptop.show("exec kernels.cu --remote box"));
+    insta::assert_snapshot!(laptop.show("exec kernels.cu --remote box -- 3"));
     assert_eq!(asked(), "x\nx\n");
 }
 

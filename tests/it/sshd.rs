@@ -135,6 +135,7 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) struct Cutter {
     pub(crate) port: u16,
     after: Arc<AtomicU64>,
+    hold: Arc<AtomicU64>,
     links: Arc<AtomicU64>,
 }
 
@@ -150,9 +151,10 @@ impl Cutter {
         let this = Self {
             port: listener.local_addr().unwrap().port(),
             after: Arc::new(AtomicU64::new(u64::MAX)),
+            hold: Arc::new(AtomicU64::new(u64::MAX)),
             links: Arc::default(),
         };
-        let (after, links) = (this.after.clone(), this.links.clone());
+        let (after, links, hold) = (this.after.clone(), this.links.clone(), this.hold.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 links.fetch_add(1, Ordering::SeqCst);
@@ -162,8 +164,8 @@ impl Cutter {
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
                 let never = Arc::new(AtomicU64::new(u64::MAX));
-                let up = carry(from_client, to_server, delay, never);
-                let down = carry(from_server, to_client, delay, after.clone());
+                let up = carry(from_client, to_server, delay, never, hold.clone());
+                let down = carry(from_server, to_client, delay, after.clone(), hold.clone());
                 // Both sockets are dropped once the server's side is done or cut.
                 tokio::spawn(async move {
                     tokio::select! {
@@ -181,6 +183,12 @@ impl Cutter {
         self.after.store(bytes, Ordering::SeqCst);
     }
 
+    /// Lets every link stand still, those that are there too, once it has carried this many bytes
+    /// one way.
+    pub(crate) fn hold_after(&self, bytes: u64) {
+        self.hold.store(bytes, Ordering::SeqCst);
+    }
+
     /// Links so far.
     pub(crate) fn links(&self) -> u64 {
         self.links.load(Ordering::SeqCst)
@@ -193,6 +201,7 @@ async fn carry(
     mut to: OwnedWriteHalf,
     delay: Duration,
     after: Arc<AtomicU64>,
+    hold: Arc<AtomicU64>,
 ) {
     let (queue, mut late) = tokio::sync::mpsc::channel::<(tokio::time::Instant, Vec<u8>)>(4096);
     let read = async move {
@@ -200,6 +209,9 @@ async fn carry(
         let mut buffer = vec![0; 64 << 10];
         while let Ok(n) = from.read(&mut buffer).await {
             seen += n as u64;
+            while n > 0 && seen > hold.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
             let piece = (tokio::time::Instant::now() + delay, buffer[..n].to_vec());
             if n == 0 || seen > after.load(Ordering::SeqCst) || queue.send(piece).await.is_err() {
                 break;

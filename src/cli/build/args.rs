@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::profile::duration;
+use crate::cli::profile::{PlaceArgs, RunArgs, duration};
 use crate::tool;
 
 /// Compile a kernel with no GPU: PTX, CUBIN, SASS, registers and spills
@@ -86,6 +86,10 @@ pub(in crate::cli) struct BuildArgs {
     /// Write everything the run says as JSON lines
     #[arg(long, value_name = "FILE|-")]
     pub events: Option<String>,
+
+    /// Submit and go away; `rgpu runs attach` brings the results
+    #[arg(long)]
+    pub detach: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -94,6 +98,36 @@ Examples:
   rgpu build --kernel vecadd --arch sm_90a --emit ptx --out vecadd.ptx
   rgpu build kernel.py --dsl cute --arch sm_100a --problem-sizes '80,4096,7168,1;40,7168,2048,1'
   rgpu build kernel.py --dsl triton --arch sm_100a --keep-ir";
+
+impl BuildArgs {
+    /// What `rgpu build FILE` means, with what another command was told of place and run.
+    pub(in crate::cli) fn of_file(file: String, place: &PlaceArgs, run: &RunArgs) -> Self {
+        Self {
+            file: Some(file),
+            kernel: None,
+            dsl: None,
+            arch: None,
+            problem_sizes: Vec::new(),
+            emit: vec![Kind::Ptx, Kind::Cubin, Kind::Sass],
+            keep_ir: false,
+            opt_level: None,
+            compile_options: None,
+            log_level: None,
+            print_ir: false,
+            yes: false,
+            out: run.out.clone(),
+            remote: place.remote.clone(),
+            accept_new: place.accept_new,
+            timeout: run.timeout.unwrap_or(TIMEOUT),
+            run_id: run.run_id.clone(),
+            events: run.events.clone(),
+            detach: run.detach,
+        }
+    }
+}
+
+/// How long compiling may take, unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A Python DSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -119,7 +119,11 @@ fn of_kernel(
         return Err(usage(format!("`{flag}` is for the kernels of a DSL"))
             .hint("nvcc says more with `--compile-options='--dryrun'`, ptxas with `-Xptxas=-v`"));
     }
-    let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+    let mut loaded = find::find_to_compile(name, &places(app)).map_err(Failure::from)?;
+    if !args.problem_sizes.is_empty() && loaded.spec.file.is_none() {
+        // Sizes need a kernel that has some.
+        loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+    }
     let spec = loaded.spec;
     if spec.language != "cuda" {
         let what = format!("`{}` is a kernel in {}", spec.name, spec.language);

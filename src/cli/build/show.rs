@@ -18,6 +18,7 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
     text += "\n";
     text += &resources(build).plain(app.style().width, 2);
     let mut tools = Vec::new();
+    let mut by_rgpu = false;
     for input in &build.code {
         tools.extend(input.images.iter().filter_map(|image| image.tool.clone()));
         let entries = input.images.iter().flat_map(|image| &image.entries);
@@ -37,10 +38,11 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
         let sass = sass.flat_map(|image| &image.files).map(|file| folder.join(file)).collect();
         tools.dedup();
         let by = tools.first().filter(|tool| tool.starts_with("rgpu"));
+        by_rgpu = by.is_some();
         let lists: [(&str, Vec<PathBuf>, &str); 4] = [
             ("PTX", ptx, ""),
             ("CUBIN", places.cubins.clone(), ""),
-            ("SASS", sass, by.map_or("", |_| "  (no operands: no nvdisasm here)")),
+            ("SASS", sass, by.map_or("", |_| "  (no operands)")),
             ("IR", in_run("ir"), ""),
         ];
         for (title, paths, remark) in lists {
@@ -54,6 +56,9 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
     app.print(&safe(text.as_bytes()));
     for note in &build.notes {
         app.say(&safe(format!("note: {note}").as_bytes()));
+    }
+    if by_rgpu {
+        app.say("note: the listing has no operands, there is no nvdisasm: `rgpu setup nvdisasm`");
     }
 }
 

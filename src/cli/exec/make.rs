@@ -57,8 +57,10 @@ fn tell(folder: &RunFolder, reporter: &mut dyn Reporter, words: &[u8]) -> Result
         return Ok(());
     }
     let stream = Stream::Stderr;
-    folder.recorder()?.output(BUILD, stream, words)?;
-    reporter.say(&Said::Output { step: BUILD, stream, len: words.len(), bytes: words });
+    let mut recorder = folder.recorder()?;
+    let recorded = recorder.output(BUILD, stream, words)?;
+    let (step, len) = (BUILD, words.len());
+    reporter.say(&Said::Output { step, stream, len, bytes: words, recorded });
     Ok(())
 }
 

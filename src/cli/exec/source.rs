@@ -78,6 +78,11 @@ impl Source {
         if self.stdin { Stdin::Client } else { Stdin::Null }
     }
 
+    /// Whether there is nothing in it to run.
+    pub(super) fn is_library(&self) -> bool {
+        self.snippet.as_ref().is_some_and(|snippet| snippet.language.is_library(snippet))
+    }
+
     /// Whether the program depends on the host.
     pub(super) fn asks(&self, args: &ExecArgs) -> bool {
         args.gpus.is_some_and(|n| n > 0)

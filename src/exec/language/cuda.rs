@@ -1,4 +1,5 @@
 //! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host, once for each text and host.
+//! NVRTC compiles no `main`; kernels without one are `rgpu build`'s.
 
 use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
 
@@ -25,6 +26,11 @@ impl Language for Cuda {
         text.contains("__global__") || has_line(text, &["#include", "#pragma"])
     }
 
+    fn is_library(&self, snippet: &Snippet) -> bool {
+        let text = String::from_utf8_lossy(&snippet.text);
+        !has_main(&text) && text.contains("__global__")
+    }
+
     fn asks(&self) -> bool {
         true
     }
@@ -37,8 +43,7 @@ impl Language for Cuda {
         let facts = shop.facts;
         let nvcc = facts.and_then(|f| f.tool("nvcc")).ok_or_else(|| ExecError::NoCompiler {
             problem: format!("the host has no nvcc to compile `{}`", snippet.name),
-            hint: "install the CUDA toolkit there, or name its `bin` in the remote's `path`"
-                .to_owned(),
+            hint: "a program with a `main` needs nvcc: install the CUDA toolkit there, or name its `bin` in the remote's `path`".to_owned(),
         })?;
         let mut flags = vec!["-O3".to_owned(), "-std=c++17".into(), "-lineinfo".into()];
         if let Some(gpu) = facts.and_then(|f| f.gpus.first()) {

@@ -42,6 +42,11 @@ pub trait Language: Sync {
     /// Whether a text without a name is written in it.
     fn fits(&self, text: &str) -> bool;
 
+    /// Whether there is nothing in it to run: kernels alone, which can be compiled.
+    fn is_library(&self, _snippet: &Snippet) -> bool {
+        false
+    }
+
     /// Whether facts of the host are needed.
     fn asks(&self) -> bool {
         false

@@ -97,6 +97,34 @@ impl Language for Cuda {
         Ok((spec, assumptions))
     }
 
+    fn compiled(&self, file: &Path, text: &str) -> Option<KernelSpec> {
+        let source = scan(text);
+        let first = source.functions.first()?;
+        // NVRTC takes no code of the host's.
+        let entry = match source.main || source.host_entry {
+            true => Entry::Host,
+            false => Entry::Device(first.name.clone()),
+        };
+        Some(KernelSpec {
+            name: name_of(file),
+            language: "cuda",
+            folder: file.parent().unwrap_or(Path::new("")).to_owned(),
+            file: None,
+            source: file.to_owned(),
+            entry,
+            mode: None,
+            arch: Vec::new(),
+            flags: Vec::new(),
+            args: Vec::new(),
+            launch: None,
+            sizes: Sizes::default(),
+            reference: None,
+            work: Work::default(),
+            extra_files: Vec::new(),
+            model: None,
+        })
+    }
+
     fn skeleton(&self, file: &Path, text: &str) -> Result<String, KernelError> {
         let source = scan(text);
         if source.host_entry {

@@ -21,6 +21,12 @@ pub trait Language: Sync {
     /// [`KernelError::NotInferred`] where the source leaves more than one way open.
     fn infer(&self, file: &Path, text: &str) -> Result<(KernelSpec, Vec<String>), KernelError>;
 
+    /// A spec that is good for compiling a bare source and for nothing else: all its kernels, none
+    /// of them with arguments or sizes. `None` where there is nothing to compile in it.
+    fn compiled(&self, _file: &Path, _text: &str) -> Option<KernelSpec> {
+        None
+    }
+
     /// A kernel.toml for a bare source, with comments where the user must look.
     ///
     /// # Errors

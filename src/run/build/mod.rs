@@ -17,14 +17,14 @@ use super::blobs::submission;
 use super::disasm::{self, What};
 use super::facts::FactsCache;
 use super::job::{self, Desk, JobEnd};
-use super::outcome;
 use super::programs::Programs;
 use super::provenance::EnvRecord;
+use super::{outcome, resume};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
-use crate::remote::{Follow, Remote, RemoteSpec};
+use crate::remote::{Follow, OnRemote, Remote, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
 use dsl_record::DslRecord;
@@ -66,14 +66,34 @@ pub struct BuildRun<'a> {
     pub cache: FactsCache,
     /// Our programs for the host.
     pub programs: &'a Programs,
-    /// Where this machine may have nvdisasm, for the operands of listings.
-    pub nvdisasm: &'a [PathBuf],
+    /// Where this machine may have nvdisasm, for the operands of listings; looked for when it is
+    /// wanted, since compiling may bring one.
+    pub nvdisasm: &'a dyn Fn() -> Vec<PathBuf>,
     /// Unix seconds.
     pub now_s: i64,
+    /// Whether it begins.
+    pub begin: Begin,
 }
 
-/// What came of it: the document, and why it is not whole.
-pub type Built = (Box<Build>, Option<Failure>);
+/// What came of it.
+#[derive(Debug)]
+pub enum Built {
+    /// The document, and why it is not whole.
+    Told(Box<Build>, Option<Failure>),
+    /// The job was left to itself.
+    Detached,
+}
+
+/// Whether a build begins, or is taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// It is submitted and followed.
+    Anew,
+    /// It is submitted and left to itself.
+    Detached,
+    /// It was submitted by a command that went away.
+    Again,
+}
 
 impl BuildRun<'_> {
     /// Compiles, and looks at what came of it.
@@ -92,13 +112,17 @@ impl BuildRun<'_> {
                     self.cache.forget();
                     (draft, _) = self.draft(follow, desk).await?;
                 }
-                end => break (end?, expect),
+                end => match end? {
+                    Some(end) => break (end, expect),
+                    None => return Ok(Built::Detached),
+                },
             }
         };
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
         let (mut build, failure) = self.tell(follow.remote(), desk, &end, &expect)?;
+        follow.drop_job(&end.job);
         self.look(follow, desk, facts.as_ref(), &mut build).await?;
         if build.compiler.is_empty() {
             build.compiler = compiler(&end, &build);
@@ -108,7 +132,7 @@ impl BuildRun<'_> {
         }
         build.main_ptx =
             build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
-        Ok((Box::new(build), failure))
+        Ok(Built::Told(Box::new(build), failure))
     }
 
     /// The plan, and the facts of the host it is for; a DSL asks for none.
@@ -126,7 +150,13 @@ impl BuildRun<'_> {
             }
             Wanted::Kernel(request) => request,
         };
-        let facts = match self.cache.load(self.now_s) {
+        // A build that is taken up was planned with what was known then.
+        let then = match self.begin {
+            Begin::Again => desk.folder.read("env.json").ok(),
+            _ => None,
+        };
+        let then = then.and_then(|text| serde_json::from_slice::<EnvRecord>(&text).ok()?.host);
+        let facts = match then.or_else(|| self.cache.load(self.now_s)) {
             Some(facts) => facts,
             None => {
                 let programs = self.programs;
@@ -138,18 +168,30 @@ impl BuildRun<'_> {
         Ok((tool::plan(request, &facts, &toolbox, &job)?, Some(facts)))
     }
 
+    /// `None`: it goes on alone.
     async fn carry(
         &self,
         follow: &mut Follow,
         draft: Draft,
         desk: &mut Desk<'_>,
-    ) -> Result<JobEnd> {
+    ) -> Result<Option<JobEnd>> {
         let name = draft.plan.job.clone();
+        if self.begin == Begin::Again {
+            let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
+            if !known.ended() {
+                job::take_up(follow, &name, known.last_seq(), &known.had).await?;
+            }
+            return job::follow_to_end(follow, &name, &known.events, desk).await.map(Some);
+        }
         let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
         desk.folder.write_json("plan-1.json", &bundle.plan)?;
         desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
         job::submit(follow, &submission(bundle.plan, bundle.blobs), desk).await?;
-        job::follow_to_end(follow, &name, &[], desk).await
+        if self.begin == Begin::Detached {
+            follow.detach().await.on(follow.remote())?;
+            return Ok(None);
+        }
+        job::follow_to_end(follow, &name, &[], desk).await.map(Some)
     }
 
     /// The document of an ended job, and why it is not whole.
@@ -271,11 +313,10 @@ impl BuildRun<'_> {
         };
         let cubins = paths_of("cubin");
         if self.emit.sass && !cubins.is_empty() {
-            // A host that was asked nothing has no nvdisasm that is known.
-            let unknown = HostFacts::default();
+            let here = (self.nvdisasm)();
+            let facts = self.facts_to_list_by(follow, desk, facts, &here).await;
             let mut built = [disasm::Built::new(folder, &build.files, None)];
-            let facts = facts.unwrap_or(&unknown);
-            let listed = disasm::fill(follow, desk, facts, self.nvdisasm, &mut built).await;
+            let listed = disasm::fill(follow, desk, &facts, &here, &mut built).await;
             build.files.extend(listed.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {
@@ -295,6 +336,25 @@ impl BuildRun<'_> {
             input.path = file;
         }
         Ok(())
+    }
+
+    /// Facts that know of the host's nvdisasm, where this machine has none: compiling may have brought
+    /// one there since the host was asked.
+    async fn facts_to_list_by(
+        &self,
+        follow: &mut Follow,
+        desk: &mut Desk<'_>,
+        facts: Option<&HostFacts>,
+        here: &[PathBuf],
+    ) -> HostFacts {
+        let known = facts.cloned().or_else(|| self.cache.load(self.now_s)).unwrap_or_default();
+        let served = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
+        if served || super::is_local(follow) {
+            return known;
+        }
+        let (programs, now_s) = (self.programs, self.now_s);
+        // A host that does not answer costs operands, and nothing else.
+        self.cache.ask(follow, self.spec, programs, now_s, desk.reporter).await.unwrap_or(known)
     }
 
     /// Removes what was made on the way and is not wanted.

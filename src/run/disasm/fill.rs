@@ -172,7 +172,9 @@ async fn on_host(
     let run = format!("{}.sass", desk.record.id);
     let before = desk.record.jobs.iter().filter(|job| job.job.starts_with(&run)).count();
     let job = format!("{run}.{}", before + 1);
-    match (AskHost { follow, facts, job }).all(&questions, desk).await {
+    let asked = AskHost { follow, facts, job: job.clone() }.all(&questions, desk).await;
+    follow.drop_job(&job);
+    match asked {
         Ok(tool) => tool,
         Err(failure) => {
             note(desk.reporter, &format!("nvdisasm on the host did not serve: {}", failure.what));

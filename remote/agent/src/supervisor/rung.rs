@@ -1,7 +1,8 @@
 //! Running one rung's program: pipes, standard input, time limit, and the end of its whole tree.
 //!
 //! A rung ends when its program ends. What the program left behind (daemons of a tool, background
-//! jobs of a shell) gets SIGTERM, two seconds, and SIGKILL: nothing reaches into the next rung.
+//! jobs of a shell) gets SIGTERM, two seconds, and SIGKILL: nothing reaches into the next rung. A user's
+//! Ctrl-C is SIGINT first.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,11 +21,11 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 use super::capture::{Excerpt, Log, Masker};
 use super::environment::Environment;
 use super::guard::Guard;
-use super::{Halt, KILL_WAIT, Supervisor, unkillable};
+use super::{Halt, KILL_WAIT, Stop, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
 
-/// What programs have to end by themselves after SIGTERM.
+/// What programs have to end by themselves after each signal that asks for it.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The largest piece of output taken at once.
@@ -101,13 +102,17 @@ impl Supervisor {
         let mut timed_out = false;
         while running.status.is_none() {
             if let Some(stop) = self.hub.stop() {
-                self.end_tree(step, &mut running)?;
+                // A user's Ctrl-C is what a program on a terminal would have had of it.
+                let cancelled = stop == Stop::Cancelled;
+                let signals: &[Signal] =
+                    if cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
+                self.end_tree(step, &mut running, signals)?;
                 return Err(Halt::Stop(stop));
             }
             let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {
                 timed_out = true;
-                self.end_tree(step, &mut running)?;
+                self.end_tree(step, &mut running, &[Signal::TERM])?;
                 break;
             }
             let until_guarded = self.guard();
@@ -117,7 +122,7 @@ impl Supervisor {
         let seconds = start.elapsed().as_secs_f64();
         self.drain(step, &mut running)?;
         if running.children == Children::Some {
-            self.end_tree(step, &mut running)?;
+            self.end_tree(step, &mut running, &[Signal::TERM])?;
             self.drain(step, &mut running)?;
         }
         self.finish_streams(step, &mut running)?;
@@ -288,19 +293,27 @@ impl Supervisor {
         Ok(())
     }
 
-    /// SIGTERM to everything that runs, two seconds, SIGKILL until nothing is left.
-    fn end_tree(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
-        let found = process::own_descendants(running.guard);
-        process::signal_all(&found, Signal::TERM);
-        // A stopped process does not hear SIGTERM.
-        process::signal_all(&found, Signal::CONT);
-        let start = Instant::now();
-        reap(running);
-        while running.children == Children::Some && start.elapsed() < GRACE {
-            // Its last words are read meanwhile; a daemon's end is noticed by looking.
-            self.pump(step, running, Duration::from_millis(10))?;
-            if running.status.is_some() {
-                std::thread::sleep(Duration::from_millis(2));
+    /// Each signal to everything that runs, with two seconds after it; then SIGKILL until nothing is
+    /// left.
+    fn end_tree(
+        &mut self,
+        step: &Step,
+        running: &mut Running,
+        signals: &[Signal],
+    ) -> Result<(), Halt> {
+        for signal in signals {
+            let found = process::own_descendants(running.guard);
+            process::signal_all(&found, *signal);
+            // A stopped process does not hear it.
+            process::signal_all(&found, Signal::CONT);
+            let start = Instant::now();
+            reap(running);
+            while running.children == Children::Some && start.elapsed() < GRACE {
+                // Its last words are read meanwhile; a daemon's end is noticed by looking.
+                self.pump(step, running, Duration::from_millis(10))?;
+                if running.status.is_some() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
             }
         }
         if running.children == Children::Some {
