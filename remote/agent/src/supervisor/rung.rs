@@ -107,6 +107,9 @@ impl Supervisor {
                 let signals: &[Signal] =
                     if cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
                 self.end_tree(step, &mut running, signals)?;
+                // Its last words.
+                self.drain(step, &mut running)?;
+                self.finish_streams(step, &mut running)?;
                 return Err(Halt::Stop(stop));
             }
             let left = limit.saturating_sub(start.elapsed());
