@@ -175,7 +175,9 @@ fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
     let log = laptop.project("artifacts/runs/busy/log/exec.stdout");
     wait_for("a job that runs", || fs::metadata(&log).ok().filter(|m| m.len() > 0));
     let list = laptop.show("runs list --remote h200");
-    for row in ["away.1 exec true done", "busy.1 exec sh at step exec", "home.1 profile vecadd done"] {
+    for row in
+        ["away.1 exec true done", "busy.1 exec sh at step exec", "home.1 profile vecadd done"]
+    {
         let row: Vec<&str> = row.split(' ').collect();
         let has = |line: &str| row.iter().all(|word| line.contains(word));
         assert!(list.lines().any(has), "{row:?}:\n{list}");

@@ -491,6 +491,19 @@ fn a_host_entry_that_keeps_to_old_contents_is_wrong_from_the_first_timed_call() 
 }
 
 #[test]
+fn without_the_check_of_the_reference_the_timing_goes_on_and_says_so() {
+    let bench = on_new_data("entry.so").change(|case| {
+        let Some(Reference::DeviceFunction { check, .. }) = &mut case.reference else { return };
+        check.library = "not-built.so".into();
+    });
+    let (output, report) = bench.run(&["time"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let timing = report.data_sets[0].timing.as_ref().unwrap();
+    assert_eq!((timing.contents, timing.verified, timing.repeated), (Some(2), None, Some(9)));
+    assert!(report.gaps.iter().any(|gap| gap.contains("not-built.so")), "{:?}", report.gaps);
+}
+
+#[test]
 fn inputs_that_a_case_fixes_are_named_and_the_calls_are_compared_all_the_same() {
     let bench = on_new_data("entry.so").change(|case| {
         for set in &mut case.data_sets {

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::model::hotspots::LaunchSpots;
 use crate::model::launch::{Roof, RuleMessage, Stall};
-use crate::model::profile::{CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing};
+use crate::model::profile::{
+    CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing,
+};
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum, Timeline};
 use crate::model::trace::{Trace, WorkKind};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_case::{Case, TimingPlan};
+use rgpu_case::{Case, Reference, TimingPlan};
 use rgpu_protocol::plan::{
     ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success, Word,
 };
@@ -277,7 +277,7 @@ impl<'a> Planner<'a> {
         if !again {
             self.verify(name);
             if self.request.mode != Mode::Verify {
-                self.time(name);
+                self.time(target);
             }
         }
         match self.request.mode {
@@ -303,7 +303,15 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn time(&mut self, name: &str) {
+    fn time(&mut self, target: &KernelTarget<'_>) {
+        let name = &target.spec.name;
+        // With a reference on the GPU every timed call is compared with it. One on the host is for
+        // the check alone.
+        let on_gpu = matches!(
+            target.case.reference,
+            Some(Reference::DeviceKernel { .. } | Reference::DeviceFunction { .. })
+        );
+        let case = if on_gpu && self.has_step("reference") { CASE } else { CASE_PLAIN };
         let mut flags = Vec::new();
         if self.request.strict {
             flags.push("--strict");
@@ -318,7 +326,7 @@ impl<'a> Planner<'a> {
             ),
         ] {
             let flags: Vec<&str> = flags.iter().copied().chain(clock).collect();
-            let (argv, artifacts) = self.jobs.usual("time", &flags, "time");
+            let (argv, artifacts) = self.jobs.words("time", case, &flags, "time");
             let mut rung = plain_rung(id, argv, artifacts);
             rung.loses = loses.to_owned();
             rungs.push(rung);

@@ -195,6 +195,18 @@ fn a_module_built_elsewhere_replaces_the_build_step() {
 }
 
 #[test]
+fn timed_calls_are_given_the_reference_where_it_is_on_the_gpu() {
+    for (kernel, case) in [("wagmiv67", "case.json"), ("host-entry", "case-plain.json")] {
+        let draft = planned(&request(Mode::Bench, kernel), &host("h200"));
+        let commands = crate::bundle::commands(&draft.plan);
+        let timed = commands.lines().filter(|line| line.contains(" time --out"));
+        let timed: Vec<_> = timed.collect();
+        assert_eq!(timed.len(), 2, "{commands}");
+        assert!(timed.iter().all(|line| line.contains(&format!("/{case} time"))), "{commands}");
+    }
+}
+
+#[test]
 fn the_build_alone_can_be_planned_for_another_machine() {
     let mut request = request(Mode::Ncu, "vecadd");
     request.part = Part::Build;
