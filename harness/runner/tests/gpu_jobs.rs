@@ -478,6 +478,20 @@ fn every_timed_call_has_data_of_its_own_and_is_compared_with_the_reference_on_th
 }
 
 #[test]
+fn the_small_sizes_of_a_reference_are_no_results() {
+    let bench = on_new_data("entry.so").change(|case| {
+        let Some(Reference::DeviceFunction { small, .. }) = &mut case.reference else { return };
+        small[0].name = "small".into();
+    });
+    for job in ["verify", "time"] {
+        let (output, report) = bench.run(&[job]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let names: Vec<_> = report.data_sets.iter().map(|data| data.name.as_str()).collect();
+        assert_eq!(names, ["n=5", "n=1000"], "{job}");
+    }
+}
+
+#[test]
 fn a_host_entry_that_keeps_to_old_contents_is_wrong_from_the_first_timed_call() {
     let (output, report) = on_new_data("forgets.so").run(&["time"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));

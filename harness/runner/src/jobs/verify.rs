@@ -113,7 +113,11 @@ fn verify(
     let wanted = match expected {
         Expected::Nothing => None,
         Expected::Host(library) => Some(host_reference(session, library, &host)?),
-        Expected::Device(reference) => Some(device_reference(session, reference, &host)?),
+        Expected::Device(reference) => {
+            let (outputs, ns) = device_reference(session, reference, &host)?;
+            session.journal.record(&set.name, |report| report.reference_ns = Some(ns));
+            Some(outputs)
+        }
     };
     let (outputs, bit_equal, passed) =
         compare(&host, &first, &second, wanted.as_ref(), &session.input.case.tolerance);
@@ -170,11 +174,12 @@ fn host_reference(
     Ok(run.buffers)
 }
 
+/// The reference's outputs, and the nanoseconds that it took.
 fn device_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     host: &HostSet<'_>,
-) -> Outcome<Outputs> {
+) -> Outcome<(Outputs, f64)> {
     let blame = |fault: Fault| fault.while_doing("the reference on the GPU");
     let device = DeviceSet::new(&session.gpu, host, 0)?;
     device.fill(Poison::First)?;
@@ -192,8 +197,7 @@ fn device_reference(
     }
     session.gpu.synchronize().map_err(blame)?;
     let ns = start.elapsed().as_nanos() as f64;
-    session.journal.record(&host.set.name, |report| report.reference_ns = Some(ns));
-    device.outputs()
+    Ok((device.outputs()?, ns))
 }
 
 /// Trusts a reference on the GPU only after it agrees with the host function.
@@ -217,7 +221,7 @@ fn check_reference(
     let run = ReferenceRun::new(&host)?;
     run.call(check)?;
     run.check_complete()?;
-    let got = device_reference(session, reference, &host)?;
+    let (got, _) = device_reference(session, reference, &host)?;
     let (outputs, _, passed) =
         compare(&host, &got, &got, Some(&run.buffers), &session.input.case.tolerance);
     if passed {
