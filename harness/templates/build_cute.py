@@ -13,7 +13,13 @@ DUMPS = "dumps"
 
 
 class NotLoaded:
-    """A compiled function that was not loaded: this machine has no driver."""
+    """A compiled function that was not loaded: this machine has no driver. It carries what a loaded
+    one does, from the dumps."""
+
+    def __init__(self, paths):
+        for path in paths:
+            with open(path, "rb") as file:
+                setattr(self, f"__{path.rsplit('.', 1)[1]}__", file.read())
 
     def __call__(self, *_, **__):
         raise RuntimeError("the kernel was compiled for another machine, and cannot be called here")
@@ -55,14 +61,14 @@ def hook(build, compiler, options):
         given = kwargs.get("options")
         if options and (given is None or isinstance(given, str)):
             kwargs["options"] = " ".join([given or "", shlex.join(options)]).strip()
-        before = products()
+        before, had = products(), dumped()
         try:
             made = plain(self, function, *args, **kwargs)
         except Exception as error:
             if not for_want_of_a_driver(error) or products() == before:
                 raise
             build.note("the compiled module was not loaded: this machine has no CUDA driver")
-            made = NotLoaded()
+            made = NotLoaded(sorted(set(dumped()) - set(had)))
         build.objects.append(made)
         return made
 
@@ -70,7 +76,11 @@ def hook(build, compiler, options):
 
 
 def products():
-    return sorted(glob.glob(f"{DUMPS}/*.ptx") + glob.glob(f"{DUMPS}/*.cubin"))
+    return [path for path in dumped() if not path.endswith(".mlir")]
+
+
+def dumped():
+    return sorted(path for kind in ("ptx", "cubin", "mlir") for path in glob.glob(f"{DUMPS}/*.{kind}"))
 
 
 def for_want_of_a_driver(error):

@@ -28,7 +28,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", "stdout is taken by the result")
             .hint("write the events to a file: `--events FILE`"));
     }
-    let asked = request::resolve(app, args)?;
+    let mut asked = request::resolve(app, args)?;
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
@@ -36,6 +36,9 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     let spec = session::spec(app, args.remote.as_deref())?;
     if let BuildWanted::Dsl(build) = &asked.wanted {
         fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
+    }
+    if let BuildWanted::Kernel(request) = &mut asked.wanted {
+        request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
     let now = jiff::Timestamp::now();
     let id = args

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::laptop::{Laptop, status, wait_for};
 use crate::over_ssh::know;
+use crate::snippets::with_rust;
 use crate::sshd::{Cutter, Sshd};
 
 fn text(bytes: &[u8]) -> String {
@@ -60,6 +61,45 @@ fn a_python_file_with_a_syntax_error_is_pythons_own_affair() {
     assert_eq!(status(&output), 1);
     assert!(text(&output.stderr).contains("SyntaxError"), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_module_that_is_missing_is_pythons_own_affair_and_a_crate_that_is_nowhere_cargos() {
+    let laptop = Laptop::new();
+    laptop.write("lacks.py", "import surely_nobody_has_this\n");
+    let output = laptop.run("exec lacks.py");
+    assert_eq!(status(&output), 1);
+    let words = text(&output.stderr);
+    assert!(words.contains("No module named 'surely_nobody_has_this'"), "{words}");
+    laptop.write(
+        "lacks.rs",
+        "---\n[dependencies]\nnowhere = { path = \"/nowhere/at/all\" }\n---\nfn main() {}\n",
+    );
+    let output = with_rust(&laptop, "exec lacks.rs").output().unwrap();
+    assert_eq!(status(&output), 125);
+    let words = text(&output.stderr);
+    assert!(words.contains("`lacks.rs` asks for what cargo cannot resolve"), "{words}");
+    assert!(words.contains("/nowhere/at/all"), "{words}");
+}
+
+#[test]
+fn a_host_that_goes_down_under_a_program_is_told_and_nothing_of_it_is_left() {
+    let laptop = Laptop::new();
+    let child = laptop.start("exec -- sh -c 'echo up; sleep 1000'");
+    let log = laptop.project("artifacts/runs/latest");
+    let supervisor = wait_for("the program", || {
+        let id = fs::read_to_string(&log).ok()?;
+        let out = log.with_file_name(id.trim()).join("log/exec.stdout");
+        fs::read_to_string(out).ok().filter(|text| text == "up\n")?;
+        laptop.running().into_iter().find(|line| line.contains(" job "))
+    });
+    let pid = supervisor.split(' ').next().and_then(|pid| pid.parse().ok()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let words = text(&output.stderr);
+    assert_eq!(status(&output), 125, "{words}");
+    assert!(words.contains("supervisor died"), "{words}");
+    laptop.wait_until_quiet();
 }
 
 #[test]

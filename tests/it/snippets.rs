@@ -16,7 +16,7 @@ fn toolchain() -> PathBuf {
 }
 
 /// `rgpu` for a user who has Rust.
-fn with_rust(laptop: &Laptop, line: &str) -> Command {
+pub(crate) fn with_rust(laptop: &Laptop, line: &str) -> Command {
     let mut command = laptop.rgpu(words(line));
     command.env("PATH", format!("{}:/usr/bin:/bin", toolchain().display()));
     command

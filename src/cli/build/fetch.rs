@@ -60,6 +60,11 @@ pub(super) fn nvcc(app: &App, spec: &RemoteSpec, failure: &Failure) -> Result<()
     Err(failure)
 }
 
+/// Whether the user once wanted nvcc's wheels there.
+pub(super) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
+    kept(app, spec, &NVCC).is_file()
+}
+
 /// Remembers that the user wanted nvcc's wheels there.
 pub(super) fn wanted_nvcc(app: &App, spec: &RemoteSpec) {
     remember(&kept(app, spec, &NVCC));
