@@ -173,10 +173,9 @@ impl App {
 
     /// Prints a value as indented JSON.
     pub(super) fn print_json(&self, value: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(value).map_err(|e| {
+        let text = super::json::pretty(value).map_err(|e| {
             Failure::new(Exit::Bug, "bug", "a result cannot be written as JSON").cause(e)
         })?;
-        text.push('\n');
         self.print(&text);
         Ok(())
     }

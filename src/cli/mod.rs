@@ -11,6 +11,7 @@ mod compare;
 mod disasm;
 mod doctor;
 mod exec;
+mod json;
 mod kernels;
 mod missing;
 mod outlet;

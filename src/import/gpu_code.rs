@@ -8,7 +8,7 @@ use rgpu_format::demangle::demangle;
 use rgpu_format::sass::{self, Class, Columns, Instruction, Survey};
 use sha2::{Digest, Sha256};
 
-use crate::model::disasm::{Kernel, Param};
+use crate::model::disasm::{ByName, Kernel, Param};
 
 /// A kernel's instructions, with those of functions that its section keeps.
 pub fn instructions(section: &CodeSection, file: &[u8]) -> Vec<Instruction> {
@@ -47,9 +47,9 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         false => Survey { bytes: code.len(), shape: code.to_vec(), ..Survey::default() },
     };
     let mix = &found.mix;
-    let mut classes: BTreeMap<String, u64> = BTreeMap::new();
+    let mut classes = ByName::new();
     for count in &mix.classes {
-        *classes.entry(count.class.name().to_owned()).or_default() += count.count;
+        *classes.entry(count.class.name().into()).or_default() += count.count;
     }
     let mut constants: BTreeMap<u32, u64> = BTreeMap::new();
     for bank in &kernel.constants {
@@ -84,7 +84,7 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         code_bytes: kernel.code_bytes,
         instructions: read.then_some(mix.instructions),
         classes,
-        mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
+        mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.name(), *n)).collect(),
         blocks: read.then_some(found.blocks),
         loops: read.then_some(found.loops),
         code_sha256: digest(&code[..found.bytes]),

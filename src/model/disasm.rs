@@ -1,6 +1,7 @@
 //! `summary.json` of `rgpu disasm` (`rgpu.disasm/1`): which files were looked into, what GPU code
 //! they hold, and the facts of each kernel. What a file does not say is absent, never 0.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -166,9 +167,9 @@ pub struct Kernel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
     /// Instructions by class; see the documentation of the classes.
-    pub classes: BTreeMap<String, u64>,
+    pub classes: ByName,
     /// Instructions by name without modifiers.
-    pub mnemonics: BTreeMap<String, u64>,
+    pub mnemonics: ByName,
     /// Basic blocks, as far as direct branches tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
@@ -185,6 +186,9 @@ pub struct Kernel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy: Option<Occupancy>,
 }
+
+/// Counts by name. Most names are the tables' own.
+pub type ByName = BTreeMap<Cow<'static, str>, u64>;
 
 /// One parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

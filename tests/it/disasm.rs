@@ -64,6 +64,10 @@ fn one_bad_file_does_not_keep_the_others_from_being_done() {
     let ended: Vec<_> = (0..3).map(|n| inputs[n]["status"].as_str().unwrap()).collect();
     assert_eq!(ended, ["failed", "ok", "failed"]);
     insta::assert_snapshot!(laptop.show("disasm nothing*.cubin"));
+    fs::create_dir(laptop.project("none")).unwrap();
+    fs::write(laptop.project("void.cubin"), "").unwrap();
+    let line = "disasm nothing.cubin none void.cubin /dev/zero good.cubin --tool none";
+    insta::assert_snapshot!(laptop.show(line));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, status, wait_for, words};
 use crate::over_ssh::know;
 use crate::sshd::Sshd;
 
@@ -192,4 +192,36 @@ fn a_profile_has_the_sass_of_its_kernel_from_the_hosts_nvdisasm() {
     assert!(
         laptop.latest().join(format!("sass/{}", image["files"][0].as_str().unwrap())).is_file()
     );
+}
+
+#[test]
+fn life_ranges_and_the_page_are_made_of_what_the_hosts_nvdisasm_says() {
+    const INLINED: &str = "cubin/13.5/inlined";
+    let (laptop, _sshd) = laptop(&[(&format!("{INLINED}/sm_90a.cubin"), "inlined.cubin")]);
+    // Life ranges are asked for by a flag of their own.
+    played(
+        &laptop,
+        &format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'release 13.5, V13.5.37'\n\
+             echo \"$@\" >> '{}'\ncase $* in *-plr*) exec cat '{}';; esac\nexit 1\n",
+            laptop.path("calls").display(),
+            fixture(&format!("{INLINED}/nvdisasm.lives.txt")).display()
+        ),
+    );
+    let output = laptop.run("disasm inlined.cubin --view live --remote box");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let local = laptop.path("h200/bin");
+    let mut command = laptop.rgpu(words("disasm inlined.cubin --view live"));
+    let here = command.env("PATH", format!("{}:/usr/bin:/bin", local.display())).output().unwrap();
+    assert!(text.lines().count() > 20, "{text}");
+    assert_eq!(text, String::from_utf8_lossy(&here.stdout));
+
+    let output = laptop.run("disasm inlined.cubin --remote box --out page.html");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
+    let page = fs::read_to_string(laptop.project("page.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("nvdisasm 13.5.37 on box"));
+    // Operands, and how many registers live.
+    assert!(page.contains("LDG.E R") && page.contains("\"l\":"));
+    assert_eq!(fs::read_to_string(laptop.path("calls")).unwrap().lines().count(), 3);
 }

@@ -10,8 +10,9 @@ use rgpu_format::sass::text::{File, Mark, TextSection};
 use rgpu_format::sass::{self, Instruction};
 
 use super::nvdisasm::ToolError;
-use super::read::{What, asked};
+use super::read::asked;
 use super::sources::Sources;
+use super::what::What;
 use crate::import::gpu_code;
 use crate::model::code::{
     ClassCount, CodeBlock, CodeImage, CodeKernel, CodeLine, LifeRange, Lives,

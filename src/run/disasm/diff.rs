@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lines_diff::{Normalize, lines_diff};
 use crate::model::code::{Code, CodeLine};
-use crate::model::disasm::{Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
+use crate::model::disasm::{ByName, Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
 
 /// The schema's name.
 const SCHEMA: &str = "rgpu.disasm-diff/1";
@@ -153,15 +153,15 @@ fn one(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
 }
 
 /// Counts that differ, most first.
-fn counts(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<Change> {
-    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let count = |all: &BTreeMap<String, u64>, name: &String| all.get(name).copied().unwrap_or(0);
+fn counts(old: &ByName, new: &ByName) -> Vec<Change> {
+    let names: BTreeSet<&str> = old.keys().chain(new.keys()).map(AsRef::as_ref).collect();
+    let count = |all: &ByName, name: &str| all.get(name).copied().unwrap_or(0);
     let mut changes: Vec<(u64, Change)> = names
         .into_iter()
         .map(|name| (name, count(old, name), count(new, name)))
         .filter(|(_, a, b)| a != b)
         .map(|(name, a, b)| {
-            let change = Change { what: name.clone(), old: Some(a as f64), new: Some(b as f64) };
+            let change = Change { what: name.to_owned(), old: Some(a as f64), new: Some(b as f64) };
             (a.abs_diff(b), change)
         })
         .collect();

@@ -10,8 +10,8 @@ use rgpu_protocol::HostFacts;
 
 use super::nvdisasm::{Nvdisasm, find};
 use super::operands;
-use super::read::What;
 use super::remote::{AskHost, Question, questions};
+use super::what::What;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;

@@ -2,7 +2,7 @@
 //! a run is the code in its folder.
 
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rgpu_format::container;
@@ -52,25 +52,74 @@ pub struct Inputs {
     pub reports: Vec<PathBuf>,
 }
 
-/// The files meant.
+/// The files meant. What is not there, or holds nothing, stands among them where others are there:
+/// it is told in its place when they are read.
 ///
 /// # Errors
-/// A path that is not there, or a folder without any GPU code.
+/// Nothing is there, or a folder cannot be listed.
 pub fn inputs(meant: &[Meant]) -> Result<Inputs, InputError> {
     let mut inputs = Inputs::default();
+    let mut nothing = Vec::new();
     for one in meant {
-        match one {
-            Meant::Path(path) if path.is_dir() => folder(path, path, &mut inputs)?,
-            Meant::Path(path) if path.exists() => inputs.files.push(path.clone()),
-            Meant::Path(path) => return Err(InputError::Missing { path: path.clone() }),
+        let added = match one {
+            Meant::Path(path) => match fs::metadata(path) {
+                Ok(there) if there.is_dir() => folder(path, path, &mut inputs),
+                Ok(_) => {
+                    inputs.files.push(path.clone());
+                    Ok(())
+                }
+                Err(_) => Err(InputError::Missing { path: path.clone() }),
+            },
             Meant::Run(path) => {
                 let cubins = path.join("cubin");
                 let within = if cubins.is_dir() { &cubins } else { path };
-                folder(within, path, &mut inputs)?;
+                folder(within, path, &mut inputs)
+            }
+        };
+        match added {
+            Ok(()) => {}
+            Err(unlisted @ InputError::Unlisted { .. }) => return Err(unlisted),
+            Err(error) => {
+                let (InputError::Missing { path }
+                | InputError::Empty { path }
+                | InputError::Unlisted { path, .. }) = &error;
+                inputs.files.push(path.clone());
+                nothing.push(error);
             }
         }
     }
-    Ok(inputs)
+    match nothing.len() == inputs.files.len() {
+        true => nothing.into_iter().next().map_or(Ok(inputs), Err),
+        false => Ok(inputs),
+    }
+}
+
+/// The bytes of a file that is to be read.
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let there = fs::metadata(path);
+    if there.as_ref().is_ok_and(|there| there.is_dir()) {
+        return Err("no file in it holds GPU code".to_owned());
+    }
+    if there.is_ok_and(|there| endless(there.file_type())) {
+        return Err("a device, not a file".to_owned());
+    }
+    let data = fs::read(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => format!("the file cannot be read: {e}"),
+    })?;
+    if data.is_empty() { Err("the file is empty".to_owned()) } else { Ok(data) }
+}
+
+/// What may never come to an end.
+#[cfg(unix)]
+fn endless(kind: fs::FileType) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    kind.is_char_device() || kind.is_block_device()
+}
+
+#[cfg(not(unix))]
+fn endless(_: fs::FileType) -> bool {
+    false
 }
 
 /// Adds the files under `path` that begin like something with GPU code; hidden ones are left out,

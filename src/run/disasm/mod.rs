@@ -11,6 +11,7 @@ mod cores;
 mod diff;
 mod fetch;
 mod fill;
+mod images;
 mod inputs;
 mod lines_diff;
 mod names;
@@ -23,19 +24,22 @@ mod sampled;
 mod shards;
 mod sources;
 mod turns;
+mod what;
 
 pub use code::{CodeError, Lifespans, Places, code};
 pub use diff::{Side, diff};
 pub use fetch::{FetchError, Voice as FetchVoice, WHEEL, fetch, fetched, pinned};
 pub use fill::{Built, fill, listings};
+pub use images::{Placed, image_bytes};
 pub use inputs::{InputError, Inputs, Meant, inputs};
 pub use lines_diff::{Normalize, lines_diff};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
-pub use read::{OTHER_ARCHES, Placed, Wanted, What, image_bytes, listing};
+pub use read::{OTHER_ARCHES, listing};
 pub use remote::{AskHost, Host, Question, questions};
 pub use sampled::sampled;
+pub use what::{Wanted, What};
 
 use std::path::PathBuf;
 

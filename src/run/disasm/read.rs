@@ -1,84 +1,22 @@
 //! One input: its images, their facts, and the files that are written of them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use regex::Regex;
-use rgpu_format::container::{self, ContainerError, Found, Image as Packed, Kind, Limits, Place};
+use rgpu_format::container::{Found, Image as Packed, Place};
 use rgpu_format::cubin::{self, CodeSection, Cubin};
 use rgpu_format::demangle::{self, demangle};
-use rgpu_format::fatbin::{Compression, EntryKind, Unpacker};
-use rgpu_format::{ncu_rep, ptx};
+use rgpu_format::fatbin::Unpacker;
+use rgpu_format::ptx;
 
 use super::code::Lifespans;
 use super::cores::Cores;
-use super::names::Names;
-use super::nvdisasm::Nvdisasm;
+use super::images::{at_place, header, walk};
+use super::inputs;
 use super::outbox::{Outbox, Waiting};
+use super::what::What;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
-use crate::import::gpu_code::{self, Shown};
+use crate::import::gpu_code;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
-
-/// Which images and kernels are wanted.
-#[derive(Debug, Default)]
-pub struct Wanted {
-    /// Architectures as typed (`sm_90a`, `90`); all where empty.
-    pub arches: Vec<String>,
-    /// A kernel's symbol or demangled name must match one of these; all where empty.
-    pub kernels: Vec<Regex>,
-}
-
-/// What is done with each image.
-#[derive(Debug, Default)]
-pub struct What {
-    /// Which.
-    pub wanted: Wanted,
-    /// Where files go; nothing is written without.
-    pub out: Option<PathBuf>,
-    /// Listings are written.
-    pub sass: bool,
-    /// Each kernel has a listing of its own.
-    pub by_kernel: bool,
-    /// Cubins and PTX are written.
-    pub extract: bool,
-    /// Headers only: nothing is decompressed, no kernel is looked at.
-    pub list_only: bool,
-    /// Columns of listings.
-    pub shown: Shown,
-    /// Life ranges of registers, in views.
-    pub lives: Lifespans,
-    /// The tool that knows operands, where there is one.
-    pub nvdisasm: Option<Nvdisasm>,
-    /// Threads of a block that occupancy is told for, where the kernel does not say.
-    pub threads: Option<u32>,
-    /// Bounds.
-    pub limits: Limits,
-    /// Names already taken in `out`.
-    pub names: Names,
-}
-
-impl Wanted {
-    /// Whether code for `arch` is wanted: `sm_100` lets `sm_100a` and `sm_100f` through too, whose
-    /// code runs on the same GPUs; `sm_100a` only itself.
-    pub fn arch(&self, arch: &str) -> bool {
-        fn plain(arch: &str) -> &str {
-            arch.trim_start_matches("sm_").trim_start_matches("compute_")
-        }
-        let arch = plain(arch);
-        let of = |asked: &str| arch == asked || arch.strip_suffix(['a', 'f']) == Some(asked);
-        self.arches.is_empty() || self.arches.iter().any(|asked| of(plain(asked)))
-    }
-
-    /// Whether a kernel or function is wanted by its symbol.
-    pub fn kernel(&self, symbol: &str) -> bool {
-        if self.kernels.is_empty() {
-            return true;
-        }
-        let name = demangle(symbol);
-        let named =
-            |k: &Regex| k.is_match(symbol) || name.as_deref().is_some_and(|n| k.is_match(n));
-        self.kernels.iter().any(named)
-    }
-}
 
 /// What is said of an input whose code is all for other architectures.
 pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
@@ -105,7 +43,7 @@ impl<'w> Reader<'w> {
     pub(super) fn read(&self, number: usize, path: &Path) -> (Input, Vec<usize>) {
         let mut input = Input { path: path.display().to_string(), ..Input::default() };
         let (mut numbers, mut count) = (Vec::new(), 0);
-        match std::fs::read(path) {
+        match inputs::bytes(path) {
             Ok(data) => {
                 let walked = walk(&data, &self.what.limits, &mut |found| {
                     let made = self.images(path, (number, count), &found);
@@ -126,7 +64,7 @@ impl<'w> Reader<'w> {
                     Err(error) => input.errors.push(error.to_string()),
                 }
             }
-            Err(error) => input.errors.push(format!("the file cannot be read: {error}")),
+            Err(error) => input.errors.push(error),
         }
         if let Some(out) = &self.what.out {
             self.outbox.end(&self.what.names, out, (number, count));
@@ -170,126 +108,6 @@ impl<'w> Reader<'w> {
             made
         })
     }
-}
-
-/// An error of a part, with its place.
-fn at_place(place: &Place, error: String) -> String {
-    match place.to_string() {
-        here if here.is_empty() => error,
-        place => format!("{place}: {error}"),
-    }
-}
-
-/// The bytes of an image, with its place in the file.
-pub type Placed = (String, Vec<u8>);
-
-/// Every wanted image of a file, for views, and the errors of parts.
-///
-/// # Errors
-/// The file cannot be read or holds nothing of interest.
-pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>), String> {
-    let data = std::fs::read(path).map_err(|e| format!("the file cannot be read: {e}"))?;
-    let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let one = |(place, image): &Found<'_>| -> Result<Option<Placed>, String> {
-        let image = image.as_ref().map_err(ToString::to_string)?;
-        let told = header(place, image);
-        if !what.wanted.arch(&told.arch) && !told.arch.is_empty() {
-            return Ok(None);
-        }
-        // LTO IR and what is newer than us is no code yet, and listed by its header alone.
-        if !matches!(told.kind.as_str(), "cubin" | "ptx") {
-            return Ok(None);
-        }
-        let bytes = image.bytes(&what.limits).map_err(|e| e.to_string())?;
-        Ok(Some((place.to_string(), bytes.into_owned())))
-    };
-    let walked = walk(&data, &what.limits, &mut |found| {
-        for found in &found {
-            match one(found) {
-                Ok(image) => all.extend(image),
-                Err(error) => errors.push(at_place(&found.0, error)),
-            }
-        }
-    });
-    walked.map_err(|e| e.to_string())?;
-    Ok((all, errors))
-}
-
-/// Visits the GPU code of a file, of whatever kind; returns the kind's name.
-fn walk(
-    data: &[u8],
-    limits: &Limits,
-    visit: &mut dyn FnMut(Vec<Found<'_>>),
-) -> Result<&'static str, ContainerError> {
-    let unknown = match container::batches(data, limits, visit) {
-        Err(unknown @ ContainerError::UnknownFile { .. }) => unknown,
-        walked => return walked.map(kind_name),
-    };
-    // A report keeps the cubins of what it profiled. Formats of tools are no containers of code.
-    let report = ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default());
-    let Ok((report, _)) = report else { return Err(unknown) };
-    let mut seen: Vec<&[u8]> = Vec::new();
-    let mut found = Vec::new();
-    let sources = report.sources();
-    for source in &sources {
-        if source.cubin.is_empty() || seen.contains(&source.cubin) {
-            continue;
-        }
-        seen.push(source.cubin);
-        let place = Place { members: vec![format!("cubin {}", seen.len())], ..Place::default() };
-        found.push((place, Ok(Packed::Cubin(source.cubin))));
-    }
-    visit(found);
-    Ok("ncu_rep")
-}
-
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Cubin => "cubin",
-        Kind::Fatbin => "fatbin",
-        Kind::Ptx => "ptx",
-        Kind::HostElf => "elf",
-        Kind::Archive => "archive",
-        Kind::Zip => "zip",
-    }
-}
-
-/// What can be said without decompression.
-fn header(place: &Place, found: &Packed<'_>) -> Image {
-    let mut image = Image { place: place.to_string(), ..Image::default() };
-    let plain = |image: &mut Image, kind: &str, bytes: &[u8]| {
-        image.kind = kind.to_owned();
-        image.compression = "none".to_owned();
-        (image.stored_bytes, image.bytes) = (bytes.len() as u64, bytes.len() as u64);
-    };
-    match found {
-        Packed::Cubin(bytes) => plain(&mut image, "cubin", bytes),
-        Packed::Ptx(bytes) => plain(&mut image, "ptx", bytes),
-        Packed::Entry(entry) => {
-            image.kind = match entry.kind {
-                EntryKind::Ptx => "ptx".to_owned(),
-                EntryKind::Cubin => "cubin".to_owned(),
-                EntryKind::LtoIr => "lto_ir".to_owned(),
-                EntryKind::Other(number) => format!("kind_{number}"),
-            };
-            image.compression = match entry.compression {
-                Compression::None => "none",
-                Compression::Lz4 => "lz4",
-                Compression::Zstd => "zstd",
-            }
-            .to_owned();
-            image.arch = entry.sm.to_string();
-            image.stored_bytes = entry.stored.len() as u64;
-            image.bytes = entry.unpacked_bytes;
-            image.identifier = entry.identifier.clone();
-            if entry.kind == EntryKind::Ptx {
-                let (major, minor) = entry.version;
-                image.version = Some(format!("{major}.{minor}"));
-                image.command_line = entry.options.clone();
-            }
-        }
-    }
-    image
 }
 
 /// One image.

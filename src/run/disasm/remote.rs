@@ -9,9 +9,11 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::event::Stream;
 use sha2::{Digest, Sha256};
 
+use super::images::image_bytes;
 use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
-use super::read::{What, asked, image_bytes};
+use super::read::asked;
 use super::shards;
+use super::what::What;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, RemoteSpec};

@@ -10,7 +10,7 @@ use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
 
 use super::code::{Places, code};
 use super::operands::OperandsError;
-use super::read::{Wanted, What};
+use super::what::{Wanted, What};
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 use crate::model::code::CodeImage;

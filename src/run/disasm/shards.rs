@@ -14,8 +14,9 @@ use rgpu_format::cubin;
 /// Code below which a cubin is not cut: starting nvdisasm costs as much as 400 kB of code.
 const LEAST: u64 = 2 << 20;
 
-/// Code of one call at most, for the sake of memory: nvdisasm takes some 40 times as much.
-const MOST: u64 = 8 << 20;
+/// Code of one call at most, for the sake of memory: nvdisasm takes some 40 times as much. Each call
+/// reads the whole file anew, a second for 50 MB: few large ones are faster than many.
+const MOST: u64 = 12 << 20;
 
 /// Flags whose texts can be joined: all that add lines or columns to a plain listing.
 const JOINABLE: &[&str] = &["-g", "-gi", "-gp", "-hex", "-ndf", "-plr", "-lrm", "count"];

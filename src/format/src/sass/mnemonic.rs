@@ -2,6 +2,7 @@
 
 use super::instruction::Instruction;
 use super::table::ROWS;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -23,12 +24,19 @@ pub enum Mnemonic {
     Unknown(u16),
 }
 
+impl Mnemonic {
+    /// As it is displayed.
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Mnemonic::Known(name) => Cow::Borrowed(name),
+            Mnemonic::Unknown(opcode) => Cow::Owned(format!("op_0x{opcode:03x}")),
+        }
+    }
+}
+
 impl fmt::Display for Mnemonic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mnemonic::Known(name) => f.pad(name),
-            Mnemonic::Unknown(opcode) => f.pad(&format!("op_0x{opcode:03x}")),
-        }
+        f.pad(&self.name())
     }
 }
 

@@ -1,0 +1,121 @@
+//! Documents as indented JSON, in the form of `serde_json`'s own printer, which writes each step of
+//! an indentation by itself: of a document with a hundred thousand lines that is most of the work.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+
+/// The document with a newline behind it.
+///
+/// # Errors
+/// A value that JSON has no form for.
+pub(super) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut text = Vec::with_capacity(1 << 16);
+    let form = Indented { depth: 0, filled: false };
+    value.serialize(&mut Serializer::with_formatter(&mut text, form))?;
+    text.push(b'\n');
+    // Strings are UTF-8, and all else is ASCII.
+    Ok(String::from_utf8(text).unwrap_or_default())
+}
+
+struct Indented {
+    depth: usize,
+    /// The list or object at hand has something in it.
+    filled: bool,
+}
+
+/// A newline, and as much space as any document of ours needs.
+const LINE: &[u8] = b"\n                                                                ";
+
+impl Indented {
+    fn line<W: ?Sized + Write>(&self, out: &mut W) -> io::Result<()> {
+        let mut spaces = self.depth * 2;
+        let most = LINE.len() - 1;
+        out.write_all(&LINE[..=spaces.min(most)])?;
+        while spaces > most {
+            spaces -= most;
+            out.write_all(&LINE[1..=spaces.min(most)])?;
+        }
+        Ok(())
+    }
+
+    fn open<W: ?Sized + Write>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
+        self.depth += 1;
+        self.filled = false;
+        out.write_all(bracket)
+    }
+
+    fn close<W: ?Sized + Write>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
+        self.depth -= 1;
+        if self.filled {
+            self.line(out)?;
+        }
+        out.write_all(bracket)
+    }
+
+    fn next<W: ?Sized + Write>(&self, out: &mut W, first: bool) -> io::Result<()> {
+        if !first {
+            out.write_all(b",")?;
+        }
+        self.line(out)
+    }
+}
+
+impl Formatter for Indented {
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.open(out, b"[")
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.close(out, b"]")
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.next(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.filled = true;
+        Ok(())
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.open(out, b"{")
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.close(out, b"}")
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.next(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(b": ")
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.filled = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn documents_look_as_serde_json_prints_them() {
+        let mut deep = json!([]);
+        for _ in 0..40 {
+            deep = json!({ "a": [deep, {}, 1.5, null], "b\n\"": "ü" });
+        }
+        for value in [json!(1), json!([]), json!({}), json!([[], [1, [2]], {"a": {}}]), deep] {
+            let theirs: String = serde_json::to_string_pretty::<Value>(&value).unwrap() + "\n";
+            assert_eq!(pretty(&value).unwrap(), theirs);
+        }
+    }
+}
