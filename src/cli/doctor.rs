@@ -86,6 +86,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let cache = session::facts_cache(app, &open.spec);
         if args.fresh {
             cache.forget();
+            cache.failed_rungs(&open.spec.name).forget();
         }
         let now = jiff::Timestamp::now().as_second();
         let host = cache
@@ -188,6 +189,7 @@ async fn try_mode(
         source_folder: &source_folder,
         nvdisasm: &[],
         now_s: jiff::Timestamp::now().as_second(),
+        try_failed: true,
         detach: false,
         resume: false,
         packer: Packer::new(DEFAULT_LIMIT),

@@ -168,6 +168,7 @@ fn carry_out(
             source_folder: &source_folder,
             nvdisasm: &disasm::nvdisasm(app),
             now_s: jiff::Timestamp::now().as_second(),
+            try_failed: false,
             detach: args.run.detach && resume == Resume::No,
             resume: resume == Resume::Yes,
             packer: Packer::new(DEFAULT_LIMIT),

@@ -10,6 +10,7 @@ use rgpu_protocol::HostFacts;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
 use super::said::{Reporter, Said};
 use crate::error::Result;
@@ -47,6 +48,11 @@ impl FactsCache {
         let kept: Kept = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
         let fresh = (0..KEEP_S).contains(&(now_s - kept.asked_s));
         (fresh && kept.rgpu == env!("CARGO_PKG_VERSION")).then_some(kept.facts)
+    }
+
+    /// The rungs that failed on this remote, kept beside its facts.
+    pub fn failed_rungs(&self, remote: &str) -> FailedRungs {
+        FailedRungs::new(self.path.with_extension("failed.json"), remote)
     }
 
     /// Forgets them.

@@ -15,6 +15,7 @@ mod deep;
 pub mod disasm;
 mod exec;
 mod facts;
+mod failed_rungs;
 mod fingerprint;
 mod job;
 mod ladder;
@@ -43,6 +44,7 @@ pub use exec::{
     ExecEnd, ExecRequest, ProgramEnd, STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
 };
 pub use facts::FactsCache;
+pub use failed_rungs::FailedRungs;
 pub use job::{Desk, HostFile, JobEnd};
 pub use ladder::{is_below, rungs};
 pub use profile::{Ended, ProfileRun};

@@ -52,6 +52,8 @@ pub struct ProfileRun<'a> {
     pub nvdisasm: &'a [PathBuf],
     /// Unix seconds.
     pub now_s: i64,
+    /// Try rungs that failed on the host before.
+    pub try_failed: bool,
     /// Leave once the job is submitted.
     pub detach: bool,
     /// Take up this run's jobs instead of submitting the first plan anew.
@@ -86,6 +88,10 @@ impl ProfileRun<'_> {
                 self.cache.ask(follow, self.spec, self.programs, self.now_s, desk.reporter).await?
             }
         };
+        let failed = self.cache.failed_rungs(&self.spec.name);
+        if !self.try_failed {
+            self.request.failed = failed.known(&facts, self.now_s);
+        }
         let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
         desk.folder.write_json("env.json", &env)?;
         let mut parts = Parts::new(&self.request, self.project, self.thresholds);
@@ -164,6 +170,7 @@ impl ProfileRun<'_> {
             self.next_request(&parts, refused)?;
             seq += 1;
         }
+        failed.learn(&facts, &parts.profile.ladder, self.now_s);
         desk.record.program_exit = parts.program_exit;
         let (selection, unselected) = course.finish(&parts, &facts);
         parts.profile.selection = selection;

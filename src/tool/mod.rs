@@ -42,11 +42,11 @@ pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::Cost;
 pub use plan::python_env::{PythonEnv, ScriptError};
-pub use plan::reason::{REASONS, Reason, reason};
+pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{OUR_DOMAIN, Ours, RangeKind, RegionPath, SeenRegion};
 pub use plan::request::{
-    Budget, BuildOptions, CaptureRange, DeepOptions, JobName, NcuOptions, NsysOptions, Output,
-    Part, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
+    Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
+    Output, Part, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
 pub use plan::wheels::{NVCC, Wheels};

@@ -10,6 +10,8 @@ PLACES = {
     "ncu": ["/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu"],
     "nsys": ["/usr/local/bin/nsys", "/usr/local/cuda*/bin/nsys", "/opt/nvidia/nsight-systems*/*/target-linux-*/nsys",
              "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys"],
+    "compute-sanitizer": ["/usr/local/cuda*/bin/compute-sanitizer", "/usr/local/cuda*/compute-sanitizer/compute-sanitizer"],
+    "nvidia-smi": ["/usr/bin/nvidia-smi"],
     "libcupti": ["/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so*", "/usr/local/cuda*/targets/*/lib/libcupti.so*",
                  "/usr/local/cuda*/lib64/libcupti.so*", "/usr/lib/x86_64-linux-gnu/libcupti.so*",
                  "/usr/local/lib/python3*/*-packages/nvidia/cu*/lib/libcupti.so*"],
@@ -19,6 +21,12 @@ PLACES = {
 HIDDEN = ".hidden-by-rgpu-tests"
 
 
+def on_path(thing):
+    for folder in os.environ["PATH"].split(":"):
+        if shutil.which(thing, path=folder):
+            yield os.path.join(folder, thing)
+
+
 @contextlib.contextmanager
 def hidden(*things):
     """The host without `things`; yields what was found and hidden."""
@@ -26,9 +34,7 @@ def hidden(*things):
     try:
         for thing in things:
             places = [path for pattern in PLACES[thing] for path in sorted(glob.glob(pattern))]
-            if on_path := shutil.which(thing):
-                places.append(on_path)
-            for path in places:
+            for path in [*places, *on_path(thing)]:
                 if not path.endswith(HIDDEN) and os.path.lexists(path):
                     os.rename(path, path + HIDDEN)
                     moved.append(path)

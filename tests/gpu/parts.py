@@ -11,6 +11,7 @@ from pathlib import Path
 from cupti import cupti
 from proxy import Proxy
 from pykernels import python
+from rungs import rungs
 from values import values
 from wagmi import wagmi
 
@@ -431,4 +432,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, wagmi, exec_, python, cupti, cutlink)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, wagmi, exec_, python, cupti, rungs, cutlink)}

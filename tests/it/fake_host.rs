@@ -57,6 +57,22 @@ impl FakeHost {
         self
     }
 
+    /// Lets ncu's reports of whole sets come out `empty` or `nan`, as tests/gpu/spoil.py makes them.
+    pub(crate) fn with_spoiled_reports(self, how: &str) -> FakeHost {
+        let ncu = self.folder.join("bin/ncu");
+        let spoil = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gpu/spoil.py");
+        let script = format!(
+            "#!/bin/sh\n'{}' ncu \"$@\"; status=$?\ncase \"$*\" in *'--set full'*)\n\
+             while [ $# -gt 0 ] && [ \"$1\" != --export ]; do shift; done\n\
+             /usr/bin/python3 '{spoil}' {how} \"$2.ncu-rep\" ;;\nesac\nexit $status\n",
+            built("rgpu-fake").display(),
+        );
+        fs::remove_file(&ncu).unwrap();
+        fs::write(&ncu, script).unwrap();
+        fs::set_permissions(&ncu, fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
     /// Makes tools misbehave: lines `TOOL WORD [ARG]`, see `tests/fake/src/mischief.rs`.
     pub(crate) fn mischief(&self, lines: &str) {
         fs::write(self.folder.join("mischief"), lines).unwrap();

@@ -208,22 +208,91 @@ fn cupti_that_does_not_work_or_saw_nothing_leaves_the_ranges_of_the_same_run() {
 }
 
 #[test]
-fn without_libcupti_the_collector_sees_ranges_and_below_it_the_clock_is_left() {
+fn without_libcupti_the_collector_sees_ranges() {
     let laptop = Laptop::new();
     FakeHost::with(&laptop, BARE);
-    let profile = |line: &str| -> Profile {
-        let output = laptop.run(line);
-        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let output = laptop.run(NSYS);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(NSYS, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "nvtx");
+    assert!(profile.ladder.iter().any(|r| r.rung == "cupti" && r.code == "cupti_missing"));
+    assert!(profile.gaps.iter().any(|gap| gap.text.contains("no libcupti is known")));
+}
+
+#[test]
+fn below_the_collector_the_clocks_are_left_first_the_gpus_then_the_hosts() {
+    let events = with_libcupti(BARE, "rgpu-runner no-ranges\n", NSYS);
+    assert_eq!(events.profile.rung, "events", "{:?}", events.refused);
+    assert!(has(&events, "cupti", "no_file") && has(&events, "nvtx", "no_file"));
+    assert_eq!(events.profile.lost(), Some("all but the kernel's time"));
+    let bench = "profile --kernel vecadd --mode bench --remote h200 --json";
+    let host = end("rgpu-runner no-events\n", bench, 0);
+    assert_eq!(host.profile.rung, "host", "{:?}", host.refused);
+    assert!(host.profile.lost().is_some_and(|lost| lost.contains("launch and wait")));
+}
+
+#[test]
+fn reports_without_results_or_without_numbers_are_refused_by_the_laptop() {
+    for (how, code) in [("empty", "empty_report"), ("nan", "nan_counters")] {
+        let laptop = Laptop::new();
+        FakeHost::new(&laptop).with_spoiled_reports(how);
+        let output = laptop.run(NCU);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+        let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(profile.rung, "ncu.basic", "{how}");
+        let asked = profile.ladder.iter().find(|record| record.rung == "ncu.asked").unwrap();
+        assert_eq!((asked.ok, asked.code.as_str()), (false, code), "{asked:#?}");
+        // The host took it for good: the laptop's second plan began below it.
+        assert_eq!(asked.exit, Some(0));
+        assert!(laptop.latest().join("plan-2.json").is_file());
+    }
+}
+
+#[test]
+fn what_failed_for_a_reason_of_the_hosts_own_is_passed_over_the_second_time() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu counters-refused full\nncu counters-refused basic\n");
+    let run = || -> Profile {
+        let output = laptop.run(NCU);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let ranges = profile(NSYS);
-    assert_eq!(ranges.rung, "nvtx");
-    assert!(ranges.ladder.iter().any(|r| r.rung == "cupti" && r.code == "cupti_missing"));
-    std::fs::remove_file(laptop.path("libexec/librgpu_collector.so")).unwrap();
-    let events = profile(NSYS);
-    assert_eq!(events.rung, "events");
-    assert!(events.ladder.iter().any(|r| r.rung == "nvtx" && r.code == "collector_missing"));
-    assert!(events.lost().is_some_and(|lost| lost == "all but the kernel's time"));
+    let of = |profile: &Profile, rung: &str| {
+        profile.ladder.iter().find(|record| record.rung == rung).cloned().unwrap()
+    };
+    let first = run();
+    assert!(!of(&first, "ncu.asked").argv.is_empty());
+    let second = run();
+    assert_eq!((first.rung.as_str(), second.rung.as_str()), ("ncu.launch", "ncu.launch"));
+    for rung in ["ncu.asked", "ncu.basic"] {
+        let record = of(&second, rung);
+        assert!(record.argv.is_empty() && record.code == "counters_refused", "{record:#?}");
+        assert!(record.words.starts_with("skipped: failed on 20"), "{}", record.words);
+        assert!(record.words.contains("ERR_NVGPUCTRPERM"), "{}", record.words);
+        assert!(record.words.ends_with("`rgpu doctor h200 --fresh` forgets that"));
+    }
+    let least = laptop.run("profile --kernel vecadd --mode ncu --at-least ncu.basic --remote h200");
+    let said = String::from_utf8_lossy(&least.stderr).into_owned();
+    assert!(status(&least) == 5 && said.contains("skipped: failed on"), "{said}");
+    // Mended, it is still believed to fail, until the doctor has looked.
+    host.mischief("");
+    assert_eq!(run().rung, "ncu.launch");
+    assert_eq!(status(&laptop.run("doctor h200 --fresh")), 0);
+    assert_eq!(run().rung, "ncu.asked");
+}
+
+#[test]
+fn what_failed_by_the_kernel_or_for_a_while_is_tried_again() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    for mischief in ["ncu counters-taken full\n", "ncu crash full\n", ""] {
+        host.mischief(mischief);
+        let output = laptop.run(NCU);
+        let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+        let asked = profile.ladder.iter().find(|record| record.rung == "ncu.asked").unwrap();
+        assert!(!asked.argv.is_empty() && asked.ok == mischief.is_empty(), "{asked:#?}");
+    }
 }
 
 #[test]

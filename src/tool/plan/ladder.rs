@@ -8,8 +8,8 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
 use super::harness::Jobs;
-use super::request::{Part, Request, Survey, Target, Toolbox, path_of};
-use super::rows::{Row, Ways, table};
+use super::request::{FailedRung, Part, Request, Survey, Target, Toolbox, path_of};
+use super::rows::{Go, Row, Ways, table};
 use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
 use crate::tool::cupti;
@@ -137,6 +137,7 @@ impl<'a> Ladder<'a> {
     fn finish(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
         let skip = &self.request.skip;
         self.rungs.retain(|rung| !skip.contains(&rung.id));
+        self.pass_over_failed();
         let ids: Vec<String> = self.rungs.iter().map(|rung| rung.id.clone()).collect();
         for (at, rung) in self.rungs.iter_mut().enumerate() {
             let below = ids.get(at + 1..).unwrap_or_default();
@@ -159,6 +160,26 @@ impl<'a> Ladder<'a> {
             first.loses.clear();
         }
         (self.rungs, self.left_out)
+    }
+
+    /// Leaves out what failed on this host before, and what would fail by the same reason.
+    fn pass_over_failed(&mut self) {
+        let step = step_of(self.request);
+        let mut passed_over = Vec::new();
+        self.rungs.retain(|rung| {
+            let failed = self.request.failed.iter().find(|failed| fails_as(&rung.id, failed));
+            passed_over.extend(failed.map(|failed| RungRecord {
+                step: step.clone(),
+                rung: rung.id.clone(),
+                code: failed.code.clone(),
+                words: failed.words.clone(),
+                ..RungRecord::default()
+            }));
+            failed.is_none()
+        });
+        // They stand above what cannot work at all there.
+        passed_over.append(&mut self.left_out);
+        self.left_out = passed_over;
     }
 
     fn leave_out(&mut self, id: &str, applies: bool, code: &str) {
@@ -451,6 +472,21 @@ fn runs_python(target: &Target) -> bool {
 /// The tool that a rung belongs to: what stands before the point.
 fn family(id: &str) -> &str {
     id.split('.').next().unwrap_or(id)
+}
+
+/// Whether a rung fails where `failed` did: the same one, or another of its tool that the same reason
+/// would end.
+fn fails_as(id: &str, failed: &FailedRung) -> bool {
+    if id == failed.rung {
+        return true;
+    }
+    let row = rows_of(&failed.rung).iter().find(|Row(_, code, _)| *code == failed.code);
+    family(id) == family(&failed.rung)
+        && match row {
+            Some(Row(_, _, Go::Leave | Go::LeaveUnfiltered)) => true,
+            Some(Row(_, _, Go::Counterless)) => !["ncu.sudo", "ncu.launch"].contains(&id),
+            _ => false,
+        }
 }
 
 fn rows_of(id: &str) -> &'static [Row] {

@@ -29,6 +29,25 @@ pub fn reason(code: &str) -> Reason {
     REASONS.iter().copied().find(|reason| reason.code == code).unwrap_or(general)
 }
 
+/// Reasons that lie in the host and not in what was run: a rung that failed with one of them fails
+/// again until something of the host changes.
+static OF_THE_HOST: &[&str] = &[
+    "counters_refused",
+    "ncu_too_old",
+    "perfworks_missing",
+    "gpu_unsupported",
+    "lock_file",
+    "importer_broken",
+    "unrecognized_gpu",
+    "time_conversion",
+    "cupti_unusable",
+];
+
+/// Whether a rung that failed with `code` need not be tried again on the same host.
+pub fn lasts(code: &str) -> bool {
+    OF_THE_HOST.contains(&code)
+}
+
 /// Every reason.
 pub static REASONS: &[Reason] = &[
     // The agent's own.
@@ -510,6 +529,12 @@ mod tests {
             assert!(!reason.title.is_empty() && !reason.help.is_empty(), "{}", reason.code);
             assert!(REASONS[..i].iter().all(|other| other.code != reason.code), "{}", reason.code);
         }
+    }
+
+    #[test]
+    fn what_lasts_is_a_reason_that_is_known() {
+        assert!(OF_THE_HOST.iter().all(|code| REASONS.iter().any(|reason| reason.code == *code)));
+        assert!(lasts("counters_refused") && !lasts("counters_busy"));
     }
 
     #[test]

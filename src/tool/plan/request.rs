@@ -86,6 +86,8 @@ pub struct Request {
     pub secrets: Vec<String>,
     /// Ids of rungs that the laptop refused: left out.
     pub skip: BTreeSet<String>,
+    /// Rungs that failed on this host before, for reasons of the host's own: passed over.
+    pub failed: Vec<FailedRung>,
     /// Files that an earlier plan of this run built, already known to the host: build, verify and
     /// time are left out.
     pub reuse: Vec<InputFile>,
@@ -95,6 +97,17 @@ pub struct Request {
     pub drop_metrics: BTreeSet<String>,
     /// What compiling makes, and how.
     pub build: BuildOptions,
+}
+
+/// A rung that failed in an earlier run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailedRung {
+    /// Its id.
+    pub rung: String,
+    /// The reason.
+    pub code: String,
+    /// When and with what, for the ladder.
+    pub words: String,
 }
 
 /// What the build step makes.
@@ -159,6 +172,7 @@ impl Request {
             env: BTreeMap::new(),
             secrets: Vec::new(),
             skip: BTreeSet::new(),
+            failed: Vec::new(),
             reuse: Vec::new(),
             prebuilt: Vec::new(),
             drop_metrics: BTreeSet::new(),

@@ -57,6 +57,8 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
     let error = if is("unfit") && options.has(&["--strict"]) {
         Some((ErrorClass::HostUnfit, Phase::Timed, "the host is not fit to measure on"))
+    } else if is("no-events") && job == Job::Time && !options.has(&["--host-clock"]) {
+        Some((ErrorClass::Cuda, Phase::Timed, "cuEventCreate: not supported"))
     } else if is("no-driver") {
         Some((ErrorClass::NoDriver, Phase::Setup, "libcuda.so.1 cannot be loaded"))
     } else if is("wrong-result") && job == Job::Verify {
