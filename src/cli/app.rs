@@ -109,6 +109,14 @@ fn start(argv: &[OsString]) -> Result<Status> {
             app.print(&String::from_utf8_lossy(&text));
             Ok(0)
         }
+        Command::Man { folder } => {
+            clap_mangen::generate_to(Cli::command(), &folder).map_err(|e| {
+                Failure::new(Exit::Disk, "disk", "cannot write the man pages")
+                    .file(folder.display())
+                    .cause(e)
+            })?;
+            Ok(0)
+        }
     }?;
     written().map(|()| status)
 }

@@ -59,4 +59,10 @@ pub(super) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the man pages of all commands into a folder (for packages)
+    #[command(hide = true)]
+    Man {
+        /// The folder, which must exist
+        folder: std::path::PathBuf,
+    },
 }

@@ -1,12 +1,24 @@
-//! The binaries that leave this machine: built small, put where `rgpu` looks for them, and looked at
-//! for what the hosts they go to must have.
+//! The binaries that leave this machine.
+//!
+//! Two ways, one layout. Set-up builds what travels with plain cargo, for hosts whose glibc is at
+//! least ours: quick, and right for most. `cargo xtask dist` builds everything against glibc 2.17
+//! with zig as the linker, looks into each file for what it asks of a host, and lays out what a user
+//! installs, as a tree and as a tarball.
+
+mod archive;
+mod target;
+mod tree;
+mod zig;
 
 use crate::command::{self, CommandError};
-use crate::elf::{self, ElfError};
+use crate::elf::{ElfError, Misfit};
+use crate::environment::EnvironmentError;
 use crate::workspace::Workspace;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub(crate) use target::Target;
 
 /// What travels to GPU hosts: package and file.
 const TRAVELLING: &[(&str, &str)] = &[
@@ -14,78 +26,76 @@ const TRAVELLING: &[(&str, &str)] = &[
     ("rgpu-runner", "rgpu-runner"),
     ("rgpu-collector", "librgpu_collector.so"),
 ];
-/// The agent is uploaded to every new host, often over slow links.
-const AGENT_LIMIT: u64 = 4_000_000;
+/// What stays with the user.
+const CLI: (&str, &str) = ("rgpu", "rgpu");
 
 /// A binary could not be made, or is not fit to travel.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DistError {
-    /// Cargo failed.
+    /// Cargo, the CLI or tar failed.
     #[error(transparent)]
-    Build(#[from] CommandError),
+    Command(#[from] CommandError),
+    /// zig is not to be had.
+    #[error(transparent)]
+    Zig(#[from] EnvironmentError),
     /// A file could not be put in place.
     #[error("`{}` cannot be put in place", path.display())]
     Place { path: PathBuf, source: io::Error },
     /// It is no binary that we know.
     #[error("`{}` cannot be checked", path.display())]
     Check { path: PathBuf, source: ElfError },
-    /// It would start nowhere but here.
-    #[error("`{file}` asks for the interpreter `{interpreter}`, which other hosts lack")]
-    Interpreter { file: String, interpreter: String },
+    /// It asks too much of the hosts it is for.
+    #[error("`{file}` would not start on the hosts it is for: {misfit}")]
+    Unfit { file: String, misfit: Misfit },
     /// It is too big.
     #[error("`{file}` has {bytes} bytes; at most {limit} are allowed")]
     Size { file: String, bytes: u64, limit: u64 },
+    /// Rust's standard library for the target is not there.
+    #[error("rustc has no standard library for `{triple}`\n  help: `rustup target add {triple}`")]
+    NoStd { triple: &'static str },
 }
 
-/// Builds and places what travels.
+/// Names the file that an error is about.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> DistError {
+    let path = path.to_owned();
+    move |source| DistError::Place { path, source }
+}
+
+/// Builds what travels for hosts like this machine, and puts it where `rgpu` looks for it.
 pub(crate) fn travelling(workspace: &Workspace) -> Result<(), DistError> {
-    build_and_place(workspace, TRAVELLING)
-}
-
-/// Builds and places everything, and checks it.
-pub(crate) fn everything(workspace: &Workspace) -> Result<(), DistError> {
-    let files = [TRAVELLING, &[("rgpu", "rgpu")]].concat();
-    build_and_place(workspace, &files)?;
-    let folder = workspace.dist_folder();
-    println!("{}", folder.display());
-    for (_, file) in &files {
-        check(&folder.join(file), file)?;
-    }
-    Ok(())
-}
-
-fn build_and_place(workspace: &Workspace, files: &[(&str, &str)]) -> Result<(), DistError> {
     let mut build = workspace.cargo();
     build.args(["build", "--profile", "dist"]);
-    for (package, _) in files {
+    for (package, _) in TRAVELLING {
         build.args(["--package", package]);
     }
     command::run(&mut build)?;
-    let folder = workspace.dist_folder();
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| DistError::Place { path, source }
-    };
-    fs::create_dir_all(&folder).map_err(at(&folder))?;
-    for (_, file) in files {
-        let place = folder.join(file);
-        // Renamed into place: the old file may be running.
-        let fresh = folder.join(format!(".{file}.new"));
-        fs::copy(workspace.target.join("dist").join(file), &fresh).map_err(at(&fresh))?;
-        fs::rename(&fresh, &place).map_err(at(&place))?;
+    place(TRAVELLING, &workspace.target.join("dist"), &workspace.dist_folder(&workspace.triple))
+}
+
+/// Builds everything for any host of `target`'s architecture, checks it, and packs it.
+pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), DistError> {
+    let files = [TRAVELLING, &[CLI]].concat();
+    let built = zig::build(workspace, target, &files)?;
+    println!("{}", built.display());
+    for (_, file) in &files {
+        println!("  {file}: {}", target.check(&built.join(file), file)?);
     }
+    // From now on `rgpu` takes these in the workspace too.
+    place(TRAVELLING, &built, &workspace.dist_folder(target.triple))?;
+    let tree = tree::lay_out(workspace, target, &built)?;
+    println!("{}", tree.display());
+    let packed = archive::pack(&tree)?;
+    println!("{}\n  sha256 {}", packed.file.display(), packed.sha256);
     Ok(())
 }
 
-fn check(path: &Path, file: &str) -> Result<(), DistError> {
-    let needs = elf::read(path).map_err(|source| DistError::Check { path: path.into(), source })?;
-    println!("  {file}: {needs}");
-    if let Some(interpreter) = needs.interpreter.filter(|path| !path.starts_with("/lib")) {
-        return Err(DistError::Interpreter { file: file.to_owned(), interpreter });
-    }
-    if file == "rgpu-agent" && needs.bytes >= AGENT_LIMIT {
-        let (file, bytes, limit) = (file.to_owned(), needs.bytes, AGENT_LIMIT);
-        return Err(DistError::Size { file, bytes, limit });
+fn place(files: &[(&str, &str)], from: &Path, to: &Path) -> Result<(), DistError> {
+    fs::create_dir_all(to).map_err(at(to))?;
+    for (_, file) in files {
+        // Renamed into place: the old file may be running.
+        let fresh = to.join(format!(".{file}.new"));
+        fs::copy(from.join(file), &fresh).map_err(at(&fresh))?;
+        fs::rename(&fresh, to.join(file)).map_err(at(&to.join(file)))?;
     }
     Ok(())
 }

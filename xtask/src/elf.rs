@@ -19,14 +19,41 @@ pub(crate) enum ElfError {
 /// What a host must have.
 pub(crate) struct Needs {
     pub(crate) bytes: u64,
-    pub(crate) interpreter: Option<String>,
+    machine: u16,
+    /// Programs name one, libraries do not.
+    interpreter: Option<String>,
     libraries: Vec<String>,
     glibc: Option<Version>,
 }
 
+/// What the hosts that a binary is made for have.
+pub(crate) struct Limits {
+    pub(crate) machine: u16,
+    pub(crate) interpreter: &'static str,
+    pub(crate) glibc: Version,
+    pub(crate) libraries: &'static [&'static str],
+}
+
+/// A need that those hosts do not meet.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Misfit {
+    /// It is for another architecture.
+    #[error("it is for the machine {0}")]
+    Machine(u16),
+    /// Another dynamic loader than the usual one, as under Nix.
+    #[error("it asks for the interpreter `{0}`")]
+    Interpreter(String),
+    /// A newer glibc.
+    #[error("it asks for glibc {0}")]
+    Glibc(Version),
+    /// A library that is no part of glibc.
+    #[error("it asks for the library `{0}`")]
+    Library(String),
+}
+
 /// A glibc version such as 2.17.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Version(u32, u32, u32);
+pub(crate) struct Version(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 
 /// Reads the needs of the binary at `path`.
 pub(crate) fn read(path: &Path) -> Result<Needs, ElfError> {
@@ -39,6 +66,7 @@ pub(crate) fn read(path: &Path) -> Result<Needs, ElfError> {
     });
     Ok(Needs {
         bytes: bytes.len() as u64,
+        machine: elf.header.e_machine,
         interpreter: elf.interpreter.map(str::to_owned),
         glibc: names.filter_map(glibc_version).max(),
         libraries: elf.libraries.iter().map(|&library| library.to_owned()).collect(),
@@ -52,14 +80,40 @@ fn glibc_version(name: &str) -> Option<Version> {
     Some(Version(major, minor, parts.next().unwrap_or(Some(0))?))
 }
 
+impl Needs {
+    /// Whether hosts with `limits` have all of it.
+    pub(crate) fn fit(&self, limits: &Limits) -> Result<(), Misfit> {
+        if self.machine != limits.machine {
+            return Err(Misfit::Machine(self.machine));
+        }
+        if let Some(other) = self.interpreter.as_ref().filter(|path| *path != limits.interpreter) {
+            return Err(Misfit::Interpreter(other.clone()));
+        }
+        if let Some(newer) = self.glibc.filter(|version| *version > limits.glibc) {
+            return Err(Misfit::Glibc(newer));
+        }
+        let loader = limits.interpreter.rsplit('/').next();
+        let known = |name: &str| limits.libraries.contains(&name) || Some(name) == loader;
+        match self.libraries.iter().find(|name| !known(name)) {
+            Some(library) => Err(Misfit::Library(library.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(major, minor, patch) = self;
+        write!(out, "{major}.{minor}")?;
+        if *patch > 0 { write!(out, ".{patch}") } else { Ok(()) }
+    }
+}
+
 impl fmt::Display for Needs {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} bytes", self.bytes)?;
         match self.glibc {
-            Some(Version(major, minor, 0)) => write!(out, ", glibc {major}.{minor} or newer")?,
-            Some(Version(major, minor, patch)) => {
-                write!(out, ", glibc {major}.{minor}.{patch} or newer")?;
-            }
+            Some(version) => write!(out, ", glibc {version} or newer")?,
             None => write!(out, ", any glibc")?,
         }
         if let Some(interpreter) = &self.interpreter {
@@ -85,6 +139,41 @@ mod tests {
         let needs = read(&std::env::current_exe().expect("a path")).expect("our own ELF file");
         assert!(needs.glibc >= Some(Version(2, 2, 5)), "{needs}");
         assert!(needs.libraries.iter().any(|library| library.starts_with("libc.so")), "{needs}");
+    }
+
+    #[test]
+    fn the_first_need_that_hosts_do_not_meet_is_named() {
+        let limits = Limits {
+            machine: 62,
+            interpreter: "/lib64/ld-linux-x86-64.so.2",
+            glibc: Version(2, 17, 0),
+            libraries: &["libc.so.6"],
+        };
+        let fits = |change: fn(&mut Needs)| {
+            let mut needs = Needs {
+                bytes: 1,
+                machine: 62,
+                interpreter: Some("/lib64/ld-linux-x86-64.so.2".to_owned()),
+                libraries: vec!["libc.so.6".to_owned(), "ld-linux-x86-64.so.2".to_owned()],
+                glibc: Some(Version(2, 17, 0)),
+            };
+            change(&mut needs);
+            needs.fit(&limits)
+        };
+        assert_eq!(fits(|_| ()), Ok(()));
+        assert_eq!(fits(|needs| needs.interpreter = None), Ok(()));
+        assert_eq!(fits(|needs| needs.machine = 183), Err(Misfit::Machine(183)));
+        let nix = "/nix/store/x/ld-linux-x86-64.so.2";
+        assert_eq!(
+            fits(|needs| needs.interpreter = Some("/nix/store/x/ld-linux-x86-64.so.2".to_owned())),
+            Err(Misfit::Interpreter(nix.to_owned()))
+        );
+        let newer = Version(2, 34, 0);
+        assert_eq!(fits(|needs| needs.glibc = Some(Version(2, 34, 0))), Err(Misfit::Glibc(newer)));
+        assert_eq!(
+            fits(|needs| needs.libraries.push("libgcc_s.so.1".to_owned())),
+            Err(Misfit::Library("libgcc_s.so.1".to_owned()))
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod command;
 mod cuda;
 mod dist;
 mod elf;
+mod environment;
 mod oracle;
 mod packages;
 mod sass_table;
@@ -22,7 +23,8 @@ usage: cargo xtask COMMAND
                         installed, NVRTC and nvdisasm in .rgpu/cuda (--no-cuda: not that)
   run [ARGS...]         setup, then `rgpu ARGS...`
   test [ARGS...]        setup, then all tests; ARGS go to nextest, or to `cargo test` without it
-  dist                  the optimised binaries, checked for the hosts they go to
+  dist [aarch64]        agent, runner, collector and CLI for any host with glibc 2.17 or newer
+                        (x86_64, or aarch64), as a tree to install and as a tarball
   schemas [--check]     schemas/*.json from the types (--check: only compare)
   sass-table            the table of opcode names, from nvcc and nvdisasm on PATH
   gpu [PART...]         tests/gpu/run: the tests that need a real GPU
@@ -62,7 +64,13 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
         }
         "run" => return Ok(setup::run(&workspace, rest)?),
         "test" => setup::test(&workspace, rest)?,
-        "dist" if rest.is_empty() => dist::everything(&workspace)?,
+        "dist" => match dist::Target::named(rest) {
+            Some(target) => {
+                packages::for_build()?;
+                dist::everything(&workspace, target)?;
+            }
+            None => return Err(format!("`{}` is no architecture\n{USAGE}", rest.join(" ")).into()),
+        },
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
         "sass-table" if rest.is_empty() => sass_table::write(&workspace)?,

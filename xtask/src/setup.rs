@@ -3,7 +3,8 @@
 use crate::command::{self, CommandError};
 use crate::cuda::{self, CudaError};
 use crate::dist::{self, DistError};
-use crate::oracle::{self, OracleError};
+use crate::environment::EnvironmentError;
+use crate::oracle;
 use crate::packages::{self, PackageError};
 use crate::workspace::Workspace;
 use std::process::{Command, ExitCode};
@@ -19,7 +20,7 @@ pub(crate) enum SetupError {
     Cuda(#[from] CudaError),
     /// What tests compare with could not be brought.
     #[error(transparent)]
-    Oracle(#[from] OracleError),
+    Oracle(#[from] EnvironmentError),
     /// What travels to hosts could not be built.
     #[error(transparent)]
     Dist(#[from] DistError),

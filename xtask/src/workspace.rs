@@ -46,9 +46,9 @@ impl Workspace {
         command
     }
 
-    /// The folder where `rgpu` looks for what it sends to a host of our own kind.
-    pub(crate) fn dist_folder(&self) -> PathBuf {
-        self.target.join("dist").join(&self.triple)
+    /// The folder where `rgpu` looks for what it sends to a host of this kind.
+    pub(crate) fn dist_folder(&self, triple: &str) -> PathBuf {
+        self.target.join("dist").join(triple)
     }
 }
 

@@ -1,0 +1,56 @@
+//! The tree as one file, the same bytes for the same tree, with its checksum beside it in the form
+//! that `sha256sum --check` reads.
+
+use super::{DistError, at};
+use crate::command;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A tarball and what it hashes to.
+pub(super) struct Packed {
+    pub(super) file: PathBuf,
+    pub(super) sha256: String,
+}
+
+/// Packs `tree` beside itself.
+pub(super) fn pack(tree: &Path) -> Result<Packed, DistError> {
+    let name = tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = tree.parent().unwrap_or(Path::new("."));
+    let file = folder.join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(folder);
+    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
+    tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-cf"]);
+    command::run(tar.arg(&file).arg(&name))?;
+    let bytes = fs::read(&file).map_err(at(&file))?;
+    let sha256: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+    let sums = folder.join(format!("{name}.tar.gz.sha256"));
+    fs::write(&sums, format!("{sha256}  {name}.tar.gz\n")).map_err(at(&sums))?;
+    Ok(Packed { file, sha256 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_tree_packs_to_the_same_bytes_with_a_sum_that_checks() {
+        let folder = std::env::temp_dir().join(format!("rgpu-xtask-pack-{}", std::process::id()));
+        let tree = folder.join("rgpu-1");
+        fs::create_dir_all(tree.join("bin")).expect("a folder");
+        fs::write(tree.join("bin/rgpu"), "binary").expect("a file");
+        let first = pack(&tree).expect("a tarball").sha256;
+        fs::write(tree.join("bin/rgpu"), "binary").expect("a newer file");
+        let second = pack(&tree).expect("a tarball").sha256;
+        let check = Command::new("sha256sum")
+            .args(["--check", "--status", "rgpu-1.tar.gz.sha256"])
+            .current_dir(&folder)
+            .status()
+            .expect("sha256sum");
+        fs::remove_dir_all(&folder).expect("our own folder");
+        assert_eq!(first, second);
+        assert!(check.success());
+    }
+}

@@ -1,0 +1,50 @@
+//! Python environments of exactly the wheels that a list names, by their hashes. Made anew when the
+//! list changes, left alone otherwise.
+
+use crate::command::{self, CommandError};
+use crate::packages::{self, PackageError};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// In the environment: the wheel list it was made from, written last.
+const DONE: &str = "rgpu-wheels.txt";
+
+/// The environment could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EnvironmentError {
+    /// Python is missing.
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// pip or venv failed.
+    #[error("the wheels of `{}` could not be installed", list.display())]
+    Wheels { list: PathBuf, source: CommandError },
+    /// A file of the environment could not be read, written or removed.
+    #[error("`{}` cannot be used", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+/// Makes `environment` from the wheels of `list`, unless it is up to date.
+pub(crate) fn provide(environment: &Path, list: &Path) -> Result<(), EnvironmentError> {
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |source| EnvironmentError::File { path, source }
+    };
+    let done = environment.join(DONE);
+    let wanted = fs::read(list).map_err(file(list))?;
+    if fs::read(&done).is_ok_and(|made_from| made_from == wanted) {
+        return Ok(());
+    }
+    packages::for_wheels()?;
+    if environment.exists() {
+        fs::remove_dir_all(environment).map_err(file(environment))?;
+    }
+    let wheels = |source| EnvironmentError::Wheels { list: list.to_owned(), source };
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(environment);
+    command::run(&mut venv).map_err(wheels)?;
+    let mut pip = rgpu_wheels::install(&environment.join("bin/python"), list);
+    command::run(pip.arg("--quiet")).map_err(wheels)?;
+    fs::write(&done, &wanted).map_err(file(&done))
+}
