@@ -13,7 +13,7 @@ use super::session::{self, Voice};
 use super::terminal::safe;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
-use crate::remote::RemoteSpec;
+use crate::remote::{RemoteSpec, Transport};
 use crate::report::{Align, Grid};
 use crate::run::{Reporter, Said};
 
@@ -54,6 +54,10 @@ pub(super) struct AddArgs {
     /// Hosts to go through, as ssh's ProxyJump
     #[arg(long, value_name = "HOSTS")]
     pub jump: Option<String>,
+
+    /// Which ssh client: auto, builtin, or openssh (your own `ssh`)
+    #[arg(long, value_name = "CLIENT")]
+    pub transport: Option<Transport>,
 
     /// A folder on the host where tools are looked for before PATH
     #[arg(long, value_name = "DIR")]
@@ -148,6 +152,9 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     }
     if args.jump.is_some() {
         spec.jump.clone_from(&args.jump);
+    }
+    if let Some(transport) = args.transport {
+        spec.transport = transport;
     }
     if !args.path.is_empty() {
         spec.path.clone_from(&args.path);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::app::App;
 use super::outlet::Outlet;
@@ -151,6 +151,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
         },
         talk: Arc::new(Front {
             verbose: app.global.verbose > 0 && !app.global.quiet,
+            attended: interactive,
             reporter: Mutex::new((reporter.clone(), false)),
             bar,
         }),
@@ -243,9 +244,26 @@ fn listen_for_signals(canceller: Canceller) -> Result<()> {
     Ok(())
 }
 
+/// A bar that is off the screen until this is dropped.
+struct Covered {
+    bar: ProgressBar,
+    /// It was so before.
+    hidden: bool,
+}
+
+impl Drop for Covered {
+    fn drop(&mut self) {
+        if !self.hidden {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
+        }
+    }
+}
+
 /// What the connection asks and tells.
 struct Front {
     verbose: bool,
+    /// Whether somebody can answer at the terminal.
+    attended: bool,
     /// Who hears of a lost link, and whether its loss was told and not yet its return.
     reporter: Mutex<(Shared, bool)>,
     /// Stands still while something else is on the screen: it would wipe a question away.
@@ -267,6 +285,28 @@ impl Talk for Front {
             let read = std::io::stdin().lock().read_line(&mut answer);
             read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
         })
+    }
+
+    fn is_attended(&self) -> bool {
+        self.attended
+    }
+
+    fn own_ssh(&self, why: &str) -> Box<dyn Send> {
+        if !self.attended {
+            self.verbose(&format!("your own ssh logs in: {why}"));
+            return Box::new(());
+        }
+        self.bar.suspend(|| {
+            let _ = writeln!(
+                std::io::stderr().lock(),
+                "your own ssh logs in ({}); it may ask here, or wait for a touch of your key",
+                safe(why.as_bytes())
+            );
+        });
+        // A bar that is drawn anew would wipe the question away.
+        let hidden = self.bar.is_hidden();
+        self.bar.set_draw_target(ProgressDrawTarget::hidden());
+        Box::new(Covered { bar: self.bar.clone(), hidden })
     }
 
     fn verbose(&self, line: &str) {

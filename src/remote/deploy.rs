@@ -96,12 +96,18 @@ impl Start {
         &self.command
     }
 
-    /// Talks with the start command until the agent's first line came.
+    /// Talks with the start command until the agent's first line came. Whoever it runs through may
+    /// take up to `login` to get there.
     ///
     /// # Errors
     /// The agent is not there and cannot be put there, or does not start.
-    pub async fn run(&self, mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
-        let mut sign = next_sign(&mut wire, talk, limits::AGENT_START).await?;
+    pub async fn run(
+        &self,
+        mut wire: Wire,
+        talk: &dyn Talk,
+        login: Duration,
+    ) -> Result<Wire, RemoteError> {
+        let mut sign = next_sign(&mut wire, talk, login).await?;
         if let Sign::Absent(host) = &sign {
             self.needs.check(host)?;
             talk.verbose(&format!(

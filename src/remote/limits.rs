@@ -12,6 +12,9 @@ pub const RESOLVE: Duration = Duration::from_secs(15);
 /// One try to log in, which a hardware key or an ssh-agent may hold up for its user.
 pub const LOGIN: Duration = Duration::from_secs(60);
 
+/// The same through the user's own `ssh`, which may ask its user for a second factor.
+pub const OWN_SSH: Duration = Duration::from_secs(180);
+
 /// From the start command to the agent's first line: slow start-up files of shells included.
 pub const AGENT_START: Duration = Duration::from_secs(60);
 

@@ -10,7 +10,9 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use super::client::Streams;
 use super::deploy::{self, Start};
 use super::stream::{Ending, FrameReader, Wire};
-use super::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session};
+use super::{
+    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, limits,
+};
 
 /// `local`.
 pub const KIND: RemoteKind = RemoteKind {
@@ -18,6 +20,12 @@ pub const KIND: RemoteKind = RemoteKind {
     form: "local",
     open: |spec| {
         deploy::no_options(spec, &[])?;
+        if spec.transport != Transport::Auto {
+            return Err(RemoteError::Setting {
+                setting: "transport".to_owned(),
+                why: "a `local` remote has no connection to carry".to_owned(),
+            });
+        }
         Ok(Box::new(Local { spec: spec.clone() }))
     },
 };
@@ -63,7 +71,7 @@ impl Streams for LocalStreams {
         let start = Start::of(&self.spec, &self.options.agent)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(start.command()).process_group(0);
-        start.run(child(command)?, &*self.options.talk).await
+        start.run(child(command)?, &*self.options.talk, limits::AGENT_START).await
     }
 }
 

@@ -34,7 +34,7 @@ pub use fetch::Wanted;
 pub use fit::unfit;
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
-pub use spec::RemoteSpec;
+pub use spec::{RemoteSpec, Transport};
 pub use upload::{BlobSource, Submission, Transfer};
 
 /// A way to one host.

@@ -51,6 +51,18 @@ pub trait Talk: Send + Sync {
     /// host printed. Foreign text comes as it is; escape it before a terminal shows it.
     fn verbose(&self, line: &str);
 
+    /// Whether a user is there who could answer questions at a terminal.
+    fn is_attended(&self) -> bool {
+        false
+    }
+
+    /// The user's own `ssh` logs in now, because of `why`, and may ask for a passphrase, a password
+    /// or a touch on the terminal: it has it for as long as the returned value lives.
+    fn own_ssh(&self, why: &str) -> Box<dyn Send> {
+        self.verbose(&format!("your own ssh logs in: {why}"));
+        Box::new(())
+    }
+
     /// The link is gone; it is tried again after `wait`.
     fn link_lost(&self, why: &RemoteError, wait: Duration) {
         self.verbose(&format!("link lost ({why}); again in {} s", wait.as_secs()));

@@ -7,6 +7,38 @@ use serde::{Deserialize, Serialize};
 
 use super::{REMOTES, Remote, RemoteError};
 
+/// Which ssh client carries a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Our own, and the user's `ssh` for what ours cannot do.
+    #[default]
+    Auto,
+    /// Our own alone.
+    Builtin,
+    /// The user's `ssh` alone.
+    Openssh,
+}
+
+impl Transport {
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+}
+
+impl std::str::FromStr for Transport {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "builtin" => Ok(Self::Builtin),
+            "openssh" => Ok(Self::Openssh),
+            _ => Err(format!("`{word}` is none of `auto`, `builtin`, `openssh`")),
+        }
+    }
+}
+
 /// One `[remote.NAME]` table. Only the user's own configuration may hold one: a project's file may
 /// name a remote, never define it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +64,9 @@ pub struct RemoteSpec {
     /// Environment of probes and steps on the host.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// What carries an ssh connection.
+    #[serde(default, skip_serializing_if = "Transport::is_auto")]
+    pub transport: Transport,
     /// What the agent is started through, e.g. `["docker", "exec", "-i", "C"]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,

@@ -32,6 +32,8 @@ pub(crate) fn agent() -> PathBuf {
 #[derive(Default)]
 pub(crate) struct User {
     pub(crate) says_yes: bool,
+    /// Whether a terminal is said to be there.
+    pub(crate) attended: bool,
     pub(crate) heard: Mutex<Vec<String>>,
     pub(crate) asked: Mutex<Vec<HostKeyQuestion>>,
 }
@@ -47,6 +49,10 @@ impl Talk for User {
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
         self.asked.lock().unwrap().push(question.clone());
         self.says_yes
+    }
+
+    fn is_attended(&self) -> bool {
+        self.attended
     }
 
     fn verbose(&self, line: &str) {

@@ -34,6 +34,8 @@ mod setup;
 mod snippet_faults;
 mod snippets;
 mod ssh;
+mod ssh_carrier;
+mod ssh_certificates;
 mod ssh_cli;
 mod sshd;
 mod wagmiv67;

@@ -15,11 +15,11 @@ use crate::sshd::{Cutter, Sshd, free_port, keygen, ssh_keygen};
 
 impl Sshd {
     /// This server as a remote.
-    fn remote(&self) -> RemoteSpec {
+    pub(crate) fn remote(&self) -> RemoteSpec {
         self.remote_at(self.port)
     }
 
-    fn remote_at(&self, port: u16) -> RemoteSpec {
+    pub(crate) fn remote_at(&self, port: u16) -> RemoteSpec {
         let mut spec = RemoteSpec::new("box", format!("ssh://{}@127.0.0.1:{port}", self.user));
         spec.ssh_config = Some(self.path("ssh_config"));
         spec
@@ -30,11 +30,11 @@ impl Sshd {
     }
 }
 
-fn user() -> Arc<User> {
+pub(crate) fn user() -> Arc<User> {
     Arc::new(User::default())
 }
 
-fn error(result: Result<Follow, RemoteError>) -> RemoteError {
+pub(crate) fn error(result: Result<Follow, RemoteError>) -> RemoteError {
     match result {
         Ok(_) => panic!("this should not have connected"),
         Err(error) => error,
@@ -471,15 +471,4 @@ async fn an_agent_for_another_machine_is_not_sent() {
     let error = error(Follow::connect(remote, options).await);
     assert!(matches!(error, RemoteError::Unfit { .. }), "{error:?}");
     assert!(host::files_in(&sshd.path("home")).is_empty());
-}
-
-#[tokio::test]
-async fn the_users_own_ssh_carries_the_same_stream() {
-    let sshd = Sshd::start();
-    let mut spec = sshd.remote();
-    spec.options.insert("client".into(), "openssh".into());
-    let mut link = connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap();
-    link.submit(&submission(&["/bin/echo", "hi"], &[], &[]), &|_| ()).await.unwrap();
-    assert_eq!(follow(&mut link).await.unwrap().stdout, b"hi\n");
-    link.close().await;
 }

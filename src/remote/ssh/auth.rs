@@ -2,6 +2,7 @@
 //! each with its certificate. A server counts every try, so nothing is tried twice.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use russh::client::{AuthResult, Handle};
@@ -40,13 +41,19 @@ struct Record {
     /// Keys already shown to the server.
     shown: Vec<ssh_key::public::KeyData>,
     allowed: Option<String>,
+    /// Ways in that were passed over and that `ssh` itself knows.
+    passed_over: Vec<String>,
 }
 
 impl Login<'_> {
     /// Logs in on `handle`.
     pub(super) async fn run(&self, handle: &mut Handle<Doorman>) -> Result<(), SshError> {
         let mut record = Record::default();
-        match timeout(limits::LOGIN, self.all(handle, &mut record)).await {
+        let tried = timeout(limits::LOGIN, self.all(handle, &mut record)).await;
+        if self.resolved.kerberos && !matches!(tried, Ok(Ok(Tried::In))) && has_ticket().await {
+            record.passed_over.push("you have a Kerberos ticket".to_owned());
+        }
+        match tried {
             Ok(Ok(Tried::In)) => Ok(()),
             Ok(Ok(Tried::No)) => Err(self.denied(record)),
             // sshd hangs up after too many tries: that is a refusal, not a broken link.
@@ -68,7 +75,15 @@ impl Login<'_> {
     }
 
     fn denied(&self, record: Record) -> SshError {
+        let allowed = record.allowed.as_deref().unwrap_or_default();
+        let offered = |method: &str| allowed.split(", ").any(|word| word == method);
+        let mut beyond = record.passed_over;
+        // Without a user ssh could only fail to ask.
+        if self.talk.is_attended() && (offered("keyboard-interactive") || offered("password")) {
+            beyond.push("the host asks for a password or a second factor".to_owned());
+        }
         SshError::Denied {
+            beyond: beyond.into_iter().next(),
             user: self.resolved.user.clone(),
             host: self.resolved.address(),
             tried: record.tried,
@@ -148,6 +163,15 @@ impl Login<'_> {
         let key = match read_key(&text) {
             Ok(key) => Arc::new(key),
             Err(why) => {
+                match why {
+                    NoKey::Hardware => {
+                        record.passed_over.push(format!("`{shown}` is a hardware key"));
+                    }
+                    NoKey::Passphrase if self.talk.is_attended() => {
+                        record.passed_over.push(format!("`{shown}` has a passphrase"));
+                    }
+                    NoKey::Passphrase | NoKey::Other(_) => {}
+                }
                 record.tried.push(format!("`{shown}`: {why}"));
                 return Ok(Tried::No);
             }
@@ -157,7 +181,7 @@ impl Login<'_> {
             return Ok(Tried::No);
         }
         record.shown.push(public.key_data().clone());
-        for (file, certificate) in self.certificates(path, &public) {
+        for (file, certificate) in self.certificates(record, path, &public) {
             let answer = handle
                 .authenticate_openssh_cert(&self.resolved.user, key.clone(), certificate)
                 .await?;
@@ -173,13 +197,28 @@ impl Login<'_> {
     }
 
     /// Certificates for a key: `KEY-cert.pub`, and the configured ones that hold it.
-    fn certificates(&self, path: &Path, key: &PublicKey) -> Vec<(PathBuf, Certificate)> {
+    fn certificates(
+        &self,
+        record: &mut Record,
+        path: &Path,
+        key: &PublicKey,
+    ) -> Vec<(PathBuf, Certificate)> {
         let mut beside = path.as_os_str().to_owned();
         beside.push("-cert.pub");
         std::iter::once(PathBuf::from(beside))
             .chain(self.resolved.certificates.iter().cloned())
             .filter_map(|file| {
-                let certificate = load_openssh_certificate(&file).ok()?;
+                let certificate = match load_openssh_certificate(&file) {
+                    Ok(certificate) => certificate,
+                    Err(error) => {
+                        if file.exists() {
+                            let line = format!("the certificate `{}`: {error}", file.display());
+                            record.tried.push(line.clone());
+                            record.passed_over.push(line);
+                        }
+                        return None;
+                    }
+                };
                 (certificate.public_key() == key.key_data()).then_some((file, certificate))
             })
             .collect()
@@ -265,6 +304,13 @@ impl Login<'_> {
     }
 }
 
+/// Whether Kerberos could log in: russh does not say whether a server offers it.
+async fn has_ticket() -> bool {
+    let mut klist = tokio::process::Command::new("klist");
+    klist.arg("-s").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    matches!(timeout(limits::RESOLVE, klist.status()).await, Ok(Ok(status)) if status.success())
+}
+
 /// Whether a key file that is not there is worth a word.
 #[derive(Clone, Copy)]
 enum Missing {
@@ -291,25 +337,42 @@ fn public_half(path: &Path, text: &[u8]) -> Option<PublicKey> {
     PublicKey::from_openssh(text.trim()).ok()
 }
 
+/// Why a file is no key to log in with.
+#[derive(Debug, thiserror::Error)]
+enum NoKey {
+    /// Its private half is in a device.
+    #[error("a hardware key works through the ssh-agent (`ssh-add`) or your own ssh only")]
+    Hardware,
+    /// It is locked.
+    #[error("it has a passphrase, and the ssh-agent does not hold it")]
+    Passphrase,
+    /// It cannot be read.
+    #[error("{0}")]
+    Other(String),
+}
+
 /// A private key without a passphrase, or why not.
-fn read_key(text: &[u8]) -> Result<PrivateKey, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "not a private key".to_owned())?;
+fn read_key(text: &[u8]) -> Result<PrivateKey, NoKey> {
+    let not_one = || NoKey::Other("not a private key".to_owned());
+    let text = std::str::from_utf8(text).map_err(|_| not_one())?;
+    if text.contains("-----BEGIN OPENSSH PRIVATE KEY-----")
+        && let Ok(key) = PrivateKey::from_openssh(text)
+        && key.algorithm().to_string().starts_with("sk-")
+    {
+        return Err(NoKey::Hardware);
+    }
     if text.contains("-----BEGIN OPENSSH PRIVATE KEY-----")
         && let Ok(key) = PrivateKey::from_openssh(text)
         && key.is_encrypted()
     {
-        return Err("it has a passphrase, and the ssh-agent does not hold it".to_owned());
+        return Err(NoKey::Passphrase);
     }
     match russh::keys::decode_secret_key(text, None) {
-        Ok(key) if key.algorithm().to_string().starts_with("sk-") => {
-            Err("a hardware key works through the ssh-agent only: `ssh-add`".to_owned())
-        }
+        Ok(key) if key.algorithm().to_string().starts_with("sk-") => Err(NoKey::Hardware),
         Ok(key) => Ok(key),
-        Err(russh::keys::Error::KeyIsEncrypted) => {
-            Err("it has a passphrase, and the ssh-agent does not hold it".to_owned())
-        }
-        Err(error) if text.contains("PRIVATE KEY") => Err(error.to_string()),
-        Err(_) => Err("not a private key".to_owned()),
+        Err(russh::keys::Error::KeyIsEncrypted) => Err(NoKey::Passphrase),
+        Err(error) if text.contains("PRIVATE KEY") => Err(NoKey::Other(error.to_string())),
+        Err(_) => Err(not_one()),
     }
 }
 

@@ -144,6 +144,10 @@ fn reach<'a>(
 > {
     Box::pin(async move {
         let resolved = resolve(&way.address, way.config.as_deref()).await?;
+        if let Some(setting) = resolved.beyond.first() {
+            let (host, why) = (way.address.host.clone(), format!("it has `{setting}`"));
+            return Err(SshError::Beyond { host, why });
+        }
         let jumps = jumps(way, &resolved)?;
         if depth > MAX_JUMPS {
             let words = format!("more than {MAX_JUMPS} jump hosts in a row");

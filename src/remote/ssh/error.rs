@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::error::because;
+use super::trouble::Trouble;
 use crate::error::{Exit, Failure, Side};
 
 /// A failure between this machine and an sshd.
@@ -130,6 +131,26 @@ pub enum SshError {
         tried: Vec<String>,
         /// What the server would take.
         allowed: String,
+        /// Why the user's own `ssh` may do better, if it may.
+        beyond: Option<String>,
+    },
+    /// The ssh configuration asks for what only `ssh` itself can do.
+    #[error("the ssh configuration of `{host}` needs ssh itself: {why}")]
+    Beyond {
+        /// The host as the user wrote it.
+        host: String,
+        /// What it asks for.
+        why: String,
+    },
+    /// The user's own `ssh` failed, in its own words.
+    #[error("{}", trouble.of(host))]
+    Own {
+        /// The host as the user wrote it.
+        host: String,
+        /// What kind of failure it is.
+        trouble: Trouble,
+        /// What it said.
+        words: String,
     },
     /// The connection ended while logging in or opening a channel.
     #[error("the ssh connection to `{address}` broke while {doing}")]
@@ -162,6 +183,33 @@ pub enum SshError {
 }
 
 impl SshError {
+    /// Why the user's own `ssh` may get further, if it may.
+    pub(super) fn beyond(&self) -> Option<String> {
+        match self {
+            Self::Denied { beyond, .. } => beyond.clone(),
+            Self::Beyond { why, .. } => Some(why.clone()),
+            Self::Handshake { source: russh::Error::NoCommonAlgo { .. }, .. } => {
+                Some("the host knows none of our own algorithms".to_owned())
+            }
+            Self::Jump { source, .. } => source.beyond(),
+            _ => None,
+        }
+    }
+
+    /// The same failure, after the user's own `ssh` was denied as well.
+    pub(super) fn and_own_ssh(self, words: &str) -> Self {
+        match self {
+            Self::Denied { user, host, mut tried, allowed, beyond } => {
+                tried.push(format!("then your own ssh: {words}"));
+                Self::Denied { user, host, tried, allowed, beyond }
+            }
+            Self::Jump { jump, source } => {
+                Self::Jump { jump, source: Box::new(source.and_own_ssh(words)) }
+            }
+            other => other,
+        }
+    }
+
     /// Whether trying again may help.
     pub(in crate::remote) fn is_link(&self) -> bool {
         match self {
@@ -172,6 +220,7 @@ impl SshError {
             | Self::Handshake { .. }
             | Self::Broken { .. }
             | Self::Proxy { .. } => true,
+            Self::Own { trouble, .. } => trouble.is_link(),
             Self::Jump { source, .. } => source.is_link(),
             _ => false,
         }
@@ -193,13 +242,16 @@ impl SshError {
             Self::Denied { .. } => "permission_denied",
             Self::Broken { .. } => "link_cut",
             Self::Proxy { .. } => "proxy_command",
+            Self::Beyond { .. } => "needs_openssh",
+            Self::Own { trouble, .. } => trouble.code(),
             Self::Jump { source, .. } => source.code(),
         }
     }
 
     pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
         match self {
-            Self::Config { .. } => (Side::Local, Exit::Config),
+            Self::Config { .. } | Self::Beyond { .. } => (Side::Local, Exit::Config),
+            Self::Own { trouble, .. } => trouble.blame(),
             Self::Remember { .. } | Self::Proxy { .. } => (Side::Local, Exit::Host),
             Self::Denied { .. } => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
@@ -252,15 +304,25 @@ impl SshError {
                 // Hardware keys, passwords, second factors, Kerberos: ssh itself can ask for them.
                 if ["keyboard-interactive", "password", "gssapi"].iter().any(|m| allowed.contains(m)) {
                     failure.hint(format!(
-                        "or let your own ssh log in: `options.client = \"openssh\"` in {table}"
+                        "or let your own ssh log in: `transport = \"openssh\"` in {table}"
                     ))
                 } else {
                     failure
                 }
             }
             Self::Handshake { .. } => because(failure, self).hint(format!(
-                "does `ssh` get there? Then let it carry the connection: `options.client = \"openssh\"` in {table}"
+                "does `ssh` get there? Then let it carry the connection: `transport = \"openssh\"` in {table}"
             )),
+            Self::Beyond { .. } => {
+                failure.hint(format!("let it carry the connection: `transport = \"openssh\"` in {table}"))
+            }
+            Self::Own { trouble, words, .. } => {
+                let failure = failure.cause(words);
+                match trouble.hint(remote) {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            }
             Self::Jump { source, .. } => {
                 let inner = Failure::new(Exit::Host, self.code(), source.to_string());
                 let inner = source.explain(inner, remote);

@@ -4,7 +4,7 @@
 //! One connection carries everything; its settings are those that measurements settled (no delays,
 //! quick acknowledgements, AES-128-GCM first, a receive window of 16 MiB). What a host's name means
 //! is asked of the user's own `ssh`, and where russh cannot log in the user's own `ssh` carries the
-//! same stream (`client = "openssh"`).
+//! same stream (`transport = "openssh"`, and on our own where that is known to help).
 
 mod address;
 mod auth;
@@ -18,6 +18,8 @@ mod openssh;
 mod remote;
 mod resolve;
 mod socket;
+mod trouble;
 
 pub use error::SshError;
 pub use remote::KIND;
+pub use trouble::Trouble;

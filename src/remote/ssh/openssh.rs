@@ -1,98 +1,189 @@
 //! The user's own `ssh` as the carrier of the same stream, for what russh cannot do: hardware keys
-//! without an agent, Kerberos, passwords. It costs more round trips and its own start-up time.
+//! without an agent, Kerberos, passwords and second factors, and settings that only `ssh` honours.
+//! It costs more round trips and its own start-up time.
+//!
+//! It asks its questions on the terminal itself, so it stays in our process group. Ctrl-C reaches
+//! it there too; it is started with that signal ignored, since a job is cancelled over its stream.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use tokio::process::Command;
 
+use super::SshError;
 use super::connection::Way;
+use super::resolve::can_ask_elsewhere;
+use super::trouble::{self, Trouble};
 use crate::remote::client::Streams;
 use crate::remote::deploy::Start;
 use crate::remote::local::child;
 use crate::remote::stream::Wire;
-use crate::remote::{
-    ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Talk, limits,
-};
+use crate::remote::{ConnectOptions, FirstUse, RemoteError, RemoteSpec, Session, Talk, limits};
 
-/// A host over `ssh`.
-pub(super) struct OpenSsh {
-    pub(super) spec: RemoteSpec,
-    pub(super) way: Way,
+/// How `ssh` ends when it is the one that fails.
+const OWN_FAILURE: i32 = 255;
+
+/// Connects over the user's own `ssh`.
+pub(super) async fn connect(
+    spec: &RemoteSpec,
+    way: &Way,
+    options: &ConnectOptions,
+    why: &str,
+) -> Result<Session, RemoteError> {
+    let streams = Processes {
+        start: Start::of(spec, &options.agent)?,
+        way: way.clone(),
+        first_use: options.first_use,
+        talk: options.talk.clone(),
+        why: why.to_owned(),
+    };
+    let wire = streams.open().await?;
+    Session::start(wire, Arc::new(streams), spec).await
 }
 
-#[async_trait::async_trait]
-impl Remote for OpenSsh {
-    fn name(&self) -> &str {
-        &self.spec.name
-    }
-
-    fn transport(&self) -> &'static str {
-        "ssh"
-    }
-
-    async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let streams = Processes {
-            start: Start::of(&self.spec, &options.agent)?,
-            way: self.way.clone(),
-            first_use: options.first_use,
-            talk: options.talk.clone(),
-        };
-        let wire = streams.open().await?;
-        Session::start(wire, Arc::new(streams), &self.spec).await
-    }
-}
-
-/// One `ssh` process per stream; the user's ControlMaster makes them cheap.
+/// One `ssh` process per stream.
 struct Processes {
     start: Start,
     way: Way,
     first_use: FirstUse,
     talk: Arc<dyn Talk>,
+    why: String,
 }
 
 #[async_trait::async_trait]
 impl Streams for Processes {
     async fn open(&self) -> Result<Wire, RemoteError> {
-        let mut command = Command::new("ssh");
-        let way = &self.way;
-        if let Some(config) = &way.config {
-            command.arg("-F").arg(config);
+        let asks =
+            if self.talk.is_attended() || can_ask_elsewhere() { Asks::Yes } else { Asks::No };
+        let words = arguments(&self.way, self.first_use, asks, self.start.command());
+        // All but the last, which is the start command.
+        let shown: Vec<_> =
+            words.iter().take(words.len() - 1).map(|word| word.to_string_lossy()).collect();
+        self.talk.verbose(&format!("ssh {} …", shown.join(" ")));
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", r#"trap "" INT; exec ssh "$@""#, "ssh"]).args(words);
+        let terminal = self.talk.own_ssh(&self.why);
+        let wire = child(command)?;
+        let ending = wire.ending.clone();
+        let started = self.start.run(wire, &*self.talk, limits::OWN_SSH).await;
+        drop(terminal);
+        match started {
+            Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
+                let words = trouble::plain(&ending.last_words(usize::MAX));
+                let host = self.way.address.host.clone();
+                Err(SshError::Own { host, trouble: Trouble::read(&words), words }.into())
+            }
+            started => started,
         }
-        if let Some(identity) = &way.identity {
-            command.arg("-i").arg(identity);
+    }
+}
+
+/// Whether anybody could answer a question of `ssh`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Yes,
+    No,
+}
+
+/// What `ssh` is called with. Hosts and users were checked when they were read; `--` before the host
+/// holds whatever that missed.
+fn arguments(way: &Way, first_use: FirstUse, asks: Asks, command: &str) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["-T".into()];
+    let mut pair = |flag: &str, value: OsString| words.extend([OsString::from(flag), value]);
+    if let Some(config) = &way.config {
+        pair("-F", config.into());
+    }
+    if let Some(identity) = &way.identity {
+        pair("-i", identity.into());
+    }
+    if let Some(jumps) = &way.jumps {
+        let hops: Vec<String> = jumps
+            .iter()
+            .map(|hop| {
+                let user = hop.user.iter().map(|user| format!("{user}@"));
+                let port = hop.port.iter().map(|port| format!(":{port}"));
+                let host = if hop.host.contains(':') {
+                    format!("[{}]", hop.host)
+                } else {
+                    hop.host.clone()
+                };
+                user.chain([host]).chain(port).collect()
+            })
+            .collect();
+        pair("-J", hops.join(",").into());
+    }
+    if let Some(user) = &way.address.user {
+        pair("-l", user.into());
+    }
+    if let Some(port) = way.address.port {
+        pair("-p", port.to_string().into());
+    }
+    // A changed key is refused whatever the user's file says; ssh asks about a new one itself.
+    let strict = match first_use {
+        FirstUse::Ask => "ask",
+        FirstUse::AcceptNew => "accept-new",
+        FirstUse::Refuse => "yes",
+    };
+    let mut option = |text: String| pair("-o", text.into());
+    option(format!("StrictHostKeyChecking={strict}"));
+    option(format!("ConnectTimeout={}", limits::CONNECT.as_secs()));
+    for text in [
+        "ServerAliveInterval=15",
+        "ServerAliveCountMax=3",
+        "ForwardAgent=no",
+        "ClearAllForwardings=yes",
+        // The stream is ours: a command of the configuration would stand in its place.
+        "RemoteCommand=none",
+        "EscapeChar=none",
+        "LogLevel=INFO",
+    ] {
+        option(text.to_owned());
+    }
+    if asks == Asks::No {
+        option("BatchMode=yes".to_owned());
+    }
+    words.extend(["--".into(), OsString::from(&way.address.host), command.into()]);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address::Address;
+    use super::*;
+
+    fn way(url: &str, jumps: Option<&str>) -> Way {
+        let parse = |text: &str| Address::parse(text).unwrap();
+        Way {
+            address: parse(url),
+            jumps: jumps.map(|list| list.split(',').map(parse).collect()),
+            identity: Some("/home/me/.ssh/lab".into()),
+            config: None,
         }
-        if let Some(jumps) = &way.jumps {
-            let hops: Vec<String> = jumps
-                .iter()
-                .map(|hop| {
-                    let user = hop.user.iter().map(|user| format!("{user}@"));
-                    let port = hop.port.iter().map(|port| format!(":{port}"));
-                    user.chain([hop.host.clone()]).chain(port).collect()
-                })
-                .collect();
-            command.arg("-J").arg(hops.join(","));
+    }
+
+    #[test]
+    fn the_host_stands_behind_a_double_dash_and_the_command_is_one_word() {
+        let way = way("ssh://me@gpu:2222", Some("you@hop:22,[fe80::1]:2022"));
+        let words = arguments(&way, FirstUse::Refuse, Asks::No, "exec a b");
+        let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(words[words.len() - 3..], ["--", "gpu", "exec a b"]);
+        for pair in [
+            ["-i", "/home/me/.ssh/lab"],
+            ["-J", "you@hop:22,[fe80::1]:2022"],
+            ["-l", "me"],
+            ["-p", "2222"],
+            ["-o", "StrictHostKeyChecking=yes"],
+            ["-o", "ForwardAgent=no"],
+            ["-o", "BatchMode=yes"],
+        ] {
+            assert!(words.windows(2).any(|two| two == pair), "{pair:?} in {words:?}");
         }
-        if let Some(user) = &way.address.user {
-            command.arg("-l").arg(user);
-        }
-        if let Some(port) = way.address.port {
-            command.arg("-p").arg(port.to_string());
-        }
-        // A changed key is refused whatever the user's file says; ssh asks on the terminal itself.
-        let strict = match self.first_use {
-            FirstUse::Ask => "ask",
-            FirstUse::AcceptNew => "accept-new",
-            FirstUse::Refuse => "yes",
-        };
-        command
-            .arg("-T")
-            .args(["-o", &format!("StrictHostKeyChecking={strict}")])
-            .args(["-o", &format!("ConnectTimeout={}", limits::CONNECT.as_secs())])
-            .args(["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"])
-            .args(["-o", "ForwardAgent=no", "-o", "ClearAllForwardings=yes"])
-            .arg("--")
-            .arg(&way.address.host)
-            .arg(self.start.command());
-        self.start.run(child(command)?, &*self.talk).await
+    }
+
+    #[test]
+    fn ssh_may_ask_where_somebody_is_there_to_answer() {
+        let words = arguments(&way("gpu", None), FirstUse::Ask, Asks::Yes, "exec a");
+        let has = |text: &str| words.iter().any(|word| word == text);
+        assert!(has("StrictHostKeyChecking=ask") && !has("BatchMode=yes"));
     }
 }

@@ -1,17 +1,21 @@
 //! The remote itself: an address, a connection, agents on its channels.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::SshError;
 use super::address::Address;
 use super::connection::{Connection, Way};
-use super::openssh::OpenSsh;
+use super::openssh;
 use super::resolve::home;
+use super::trouble::Trouble;
 use crate::remote::client::Streams;
 use crate::remote::deploy::{self, Start};
 use crate::remote::stream::Wire;
-use crate::remote::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk};
+use crate::remote::{
+    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, Transport, limits,
+};
 
 /// `ssh`.
 pub const KIND: RemoteKind = RemoteKind {
@@ -20,11 +24,8 @@ pub const KIND: RemoteKind = RemoteKind {
     open,
 };
 
-/// The setting that has the user's own `ssh` carry the stream.
-const CLIENT: &str = "client";
-
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
-    deploy::no_options(spec, &[CLIENT])?;
+    deploy::no_options(spec, &[])?;
     let parse = |text: &str| {
         Address::parse(text).map_err(|why| RemoteError::Address { url: text.to_owned(), why })
     };
@@ -37,15 +38,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
         identity: spec.identity.clone().map(under_home),
         config: spec.ssh_config.clone().map(under_home),
     };
-    let spec = spec.clone();
-    match spec.options.get(CLIENT).map(String::as_str) {
-        None | Some("builtin") => Ok(Box::new(Ssh { spec, way })),
-        Some("openssh") => Ok(Box::new(OpenSsh { spec, way })),
-        Some(other) => Err(RemoteError::Setting {
-            setting: CLIENT.to_owned(),
-            why: format!("`{other}` is neither `builtin` nor `openssh`"),
-        }),
-    }
+    Ok(Box::new(Ssh { spec: spec.clone(), way, own: Mutex::new(None) }))
 }
 
 fn under_home(path: PathBuf) -> PathBuf {
@@ -55,10 +48,47 @@ fn under_home(path: PathBuf) -> PathBuf {
     }
 }
 
-/// A host over russh.
+/// A host over ssh.
 struct Ssh {
     spec: RemoteSpec,
     way: Way,
+    /// Why the user's own `ssh` carries it, once that is settled.
+    own: Mutex<Option<String>>,
+}
+
+impl Ssh {
+    async fn builtin(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
+        let start = Start::of(&self.spec, &options.agent)?;
+        let mut connection = Connection::open(&self.way, options).await?;
+        let first = connection.first(start.command()).await?;
+        let wire = start.run(first, &*options.talk, limits::AGENT_START).await?;
+        let streams = SshStreams { start, connection, talk: options.talk.clone() };
+        Session::start(wire, Arc::new(streams), &self.spec).await
+    }
+
+    /// After our own client failed with `error`, where the user's may do better.
+    async fn own_instead(
+        &self,
+        options: &ConnectOptions,
+        error: SshError,
+        why: String,
+    ) -> Result<Session, RemoteError> {
+        match openssh::connect(&self.spec, &self.way, options, &why).await {
+            Ok(session) => {
+                *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                Ok(session)
+            }
+            // Ours says what was tried.
+            Err(RemoteError::Ssh(SshError::Own { trouble: Trouble::Denied, words, .. })) => {
+                Err(error.and_own_ssh(&words).into())
+            }
+            // There is none.
+            Err(RemoteError::AgentStart { ended, .. }) if ended.contains("127") => {
+                Err(error.into())
+            }
+            Err(other) => Err(other),
+        }
+    }
 }
 
 #[async_trait::async_trait]
@@ -72,12 +102,20 @@ impl Remote for Ssh {
     }
 
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let start = Start::of(&self.spec, &options.agent)?;
-        let mut connection = Connection::open(&self.way, options).await?;
-        let first = connection.first(start.command()).await?;
-        let wire = start.run(first, &*options.talk).await?;
-        let streams = SshStreams { start, connection, talk: options.talk.clone() };
-        Session::start(wire, Arc::new(streams), &self.spec).await
+        let settled = match self.spec.transport {
+            Transport::Openssh => Some("the remote's `transport` says so".to_owned()),
+            _ => self.own.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        if let Some(why) = settled {
+            return openssh::connect(&self.spec, &self.way, options, &why).await;
+        }
+        match (self.builtin(options).await, self.spec.transport) {
+            (Err(RemoteError::Ssh(error)), Transport::Auto) => match error.beyond() {
+                Some(why) => self.own_instead(options, error, why).await,
+                None => Err(error.into()),
+            },
+            (connected, _) => connected,
+        }
     }
 }
 
@@ -92,7 +130,7 @@ struct SshStreams {
 impl Streams for SshStreams {
     async fn open(&self) -> Result<Wire, RemoteError> {
         let wire = self.connection.run(self.start.command()).await?;
-        self.start.run(wire, &*self.talk).await
+        self.start.run(wire, &*self.talk, limits::AGENT_START).await
     }
 
     fn round_trip(&self) -> Duration {

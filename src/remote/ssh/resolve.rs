@@ -41,6 +41,10 @@ pub(super) struct Resolved {
     pub(super) proxy_command: Option<String>,
     /// `inet` or `inet6`.
     pub(super) family: Option<String>,
+    /// Whether Kerberos is to be tried where a host offers it.
+    pub(super) kerberos: bool,
+    /// Settings that only `ssh` itself can honour, as lines of `ssh -G`.
+    pub(super) beyond: Vec<String>,
 }
 
 impl Resolved {
@@ -113,6 +117,11 @@ impl Session {
     }
 }
 
+/// Whether `ssh` has a program of the user's to ask questions with where it has no terminal.
+pub(super) fn can_ask_elsewhere() -> bool {
+    std::env::var_os("SSH_ASKPASS").is_some_and(|program| !program.is_empty())
+}
+
 /// The home folder, for files that are looked for under it.
 pub(super) fn home() -> PathBuf {
     Session::read().home
@@ -156,7 +165,23 @@ fn read_answer(answer: &str, alias: &str, session: &Session) -> Resolved {
                 resolved.accept_new = matches!(value, "accept-new" | "no" | "off" | "false");
             }
             "proxyjump" => resolved.jump = some,
-            "proxycommand" => resolved.proxy_command = some,
+            "proxycommand" => {
+                let odd =
+                    some.as_deref().is_some_and(|command| !only_tokens(command, PROXY_TOKENS));
+                if odd {
+                    resolved.beyond.push(line.to_owned());
+                }
+                resolved.proxy_command = some;
+            }
+            "gssapiauthentication" => resolved.kerberos = value == "yes",
+            // Where keys come from or are taken back, and sockets handed over by a ProxyCommand:
+            // to pass over them would mean another host, or a weaker check.
+            "knownhostscommand" | "revokedhostkeys" | "pkcs11provider" if some.is_some() => {
+                resolved.beyond.push(line.to_owned());
+            }
+            "proxyusefdpass" | "verifyhostkeydns" if value != "no" && value != "false" => {
+                resolved.beyond.push(line.to_owned());
+            }
             "addressfamily" => resolved.family = (value != "any").then(|| value.to_owned()),
             _ => {}
         }
@@ -191,6 +216,19 @@ fn expand(text: &str, resolved: &Resolved, session: &Session) -> PathBuf {
         Some(rest) => session.home.join(rest),
         None => PathBuf::from(text.replace("${HOME}", &home)),
     }
+}
+
+/// What is filled into a ProxyCommand here; ssh knows more.
+pub(super) const PROXY_TOKENS: &str = "hnpr";
+
+/// Whether all tokens of `text` are among `known`.
+fn only_tokens(text: &str, known: &str) -> bool {
+    let odd = std::cell::Cell::new(false);
+    tokens(text, |token| {
+        odd.set(odd.get() || !known.contains(token));
+        None
+    });
+    !odd.get()
 }
 
 /// Replaces `%x` for every token known to `known`; `%%` is `%`, and an unknown token stays.
@@ -238,5 +276,30 @@ mod tests {
         assert_eq!(got.jump.as_deref(), Some("me@bastion"));
         assert!(got.identities_only && got.accept_new);
         assert_eq!((got.host_key_alias, got.family), (None, None));
+        assert!(got.beyond.is_empty());
+    }
+
+    #[test]
+    fn settings_that_only_ssh_can_honour_are_kept_apart() {
+        let session = Session { home: "/home/me".into(), agent: None };
+        let beyond = |line: &str| read_answer(line, "gpu", &session).beyond;
+        for line in [
+            "knownhostscommand /bin/keys %H",
+            "revokedhostkeys /etc/ssh/revoked",
+            "pkcs11provider /usr/lib/opensc.so",
+            "proxyusefdpass yes",
+            "verifyhostkeydns true",
+            "proxycommand nc -x %C %h %p",
+        ] {
+            assert_eq!(beyond(line), [line]);
+        }
+        for line in [
+            "knownhostscommand none",
+            "proxyusefdpass no",
+            "verifyhostkeydns false",
+            "proxycommand nc %h %p 100%%",
+        ] {
+            assert!(beyond(line).is_empty(), "{line}");
+        }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Target {
     /// As `uname -m` names it.
     pub(super) arch: &'static str,
     pub(super) triple: &'static str,
+    /// As zig names the folders of its headers.
+    pub(super) zig: &'static str,
     limits: Limits,
 }
 
@@ -25,6 +27,7 @@ static TARGETS: [Target; 2] = [
     Target {
         arch: "x86_64",
         triple: "x86_64-unknown-linux-gnu",
+        zig: "x86",
         limits: Limits {
             machine: goblin::elf::header::EM_X86_64,
             interpreter: "/lib64/ld-linux-x86-64.so.2",
@@ -35,6 +38,7 @@ static TARGETS: [Target; 2] = [
     Target {
         arch: "aarch64",
         triple: "aarch64-unknown-linux-gnu",
+        zig: "aarch64",
         limits: Limits {
             machine: goblin::elf::header::EM_AARCH64,
             interpreter: "/lib/ld-linux-aarch64.so.1",

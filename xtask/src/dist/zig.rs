@@ -1,11 +1,13 @@
 //! Building with zig as C compiler and linker: it brings the stubs of every glibc, so that what is
 //! built here asks for no newer one than it is told.
 
-use super::{DistError, Target};
+use super::{DistError, Target, at};
 use crate::command;
 use crate::environment;
 use crate::workspace::Workspace;
 use std::ffi::OsString;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,12 +22,45 @@ pub(super) fn build(
     standard_library(target)?;
     let mut build = workspace.cargo();
     build.env("PATH", path_with(&tools.join("bin")));
+    // The name with dashes counts before the one that cargo-zigbuild sets.
+    let name = format!("BINDGEN_EXTRA_CLANG_ARGS_{}", target.triple);
+    build.env(name, headers(&library(&tools)?, target));
     build.args(["zigbuild", "--profile", "dist", "--target", &target.with_glibc()]);
     for (package, _) in files {
         build.args(["--package", package]);
     }
     command::run(&mut build)?;
     Ok(workspace.target.join(target.triple).join("dist"))
+}
+
+/// Where zig keeps its headers.
+fn library(tools: &Path) -> Result<PathBuf, DistError> {
+    let folder = tools.join("lib");
+    for entry in fs::read_dir(&folder).map_err(at(&folder))? {
+        let library = entry.map_err(at(&folder))?.path().join("site-packages/ziglang/lib");
+        if library.is_dir() {
+            return Ok(library);
+        }
+    }
+    let missing = io::Error::new(io::ErrorKind::NotFound, "the wheels left no folder `ziglang`");
+    Err(DistError::Place { path: folder, source: missing })
+}
+
+/// What libclang reads for bindings: zig's headers of the target, in its own words. What
+/// cargo-zigbuild passes, zig's own command line, older releases of libclang take for no folder.
+fn headers(library: &Path, target: &Target) -> OsString {
+    let (gnu, any) = (format!("{}-linux-gnu", target.zig), format!("{}-linux-any", target.zig));
+    let mut words = OsString::from("-nostdinc");
+    for folder in ["include", &gnu, "generic-glibc", &any, "any-linux-any"] {
+        let folder = match folder {
+            "include" => library.join(folder),
+            _ => library.join("libc/include").join(folder),
+        };
+        words.push(" -isystem '");
+        words.push(folder);
+        words.push("'");
+    }
+    words
 }
 
 /// Our tools come first: cargo finds its `zigbuild` there, and that finds zig.

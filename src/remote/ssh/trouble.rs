@@ -1,0 +1,166 @@
+//! What the user's own `ssh` means when it fails: it says so in words alone, on its standard error,
+//! and exits with 255. Its failures get the codes and remedies of our own.
+
+use crate::error::{Exit, Side};
+
+/// Kinds of failure of `ssh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The host shows another key than the one known.
+    KeyChanged,
+    /// The key is revoked.
+    KeyRevoked,
+    /// A host never seen before.
+    KeyUnknown,
+    /// No way to log in was taken.
+    Denied,
+    /// The name has no address.
+    Name,
+    /// Somebody is there, but no sshd.
+    Refused,
+    /// No way there.
+    Unreachable,
+    /// Nobody answers.
+    Timeout,
+    /// The configuration cannot be read.
+    Config,
+    /// The two sides could not agree.
+    Handshake,
+    /// Anything else.
+    Other,
+}
+
+/// What `ssh` says, most telling first: the last line of a refused key is the same for all kinds.
+const WORDS: &[(&str, Trouble)] = &[
+    ("REVOKED HOST KEY DETECTED", Trouble::KeyRevoked),
+    ("is marked as revoked", Trouble::KeyRevoked),
+    (" revoked by file ", Trouble::KeyRevoked),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", Trouble::KeyChanged),
+    ("host key is known for", Trouble::KeyUnknown),
+    ("Host key verification failed", Trouble::KeyUnknown),
+    ("Permission denied", Trouble::Denied),
+    ("Too many authentication failures", Trouble::Denied),
+    ("Could not resolve hostname", Trouble::Name),
+    ("Connection refused", Trouble::Refused),
+    ("Connection timed out", Trouble::Timeout),
+    ("Operation timed out", Trouble::Timeout),
+    ("No route to host", Trouble::Unreachable),
+    ("Network is unreachable", Trouble::Unreachable),
+    ("Bad configuration option", Trouble::Config),
+    ("terminating, ", Trouble::Config),
+    ("Unable to negotiate", Trouble::Handshake),
+    ("kex_exchange_identification", Trouble::Handshake),
+];
+
+impl Trouble {
+    /// What `words` mean.
+    pub(super) fn read(words: &str) -> Self {
+        WORDS.iter().find(|(word, _)| words.contains(word)).map_or(Self::Other, |(_, kind)| *kind)
+    }
+
+    /// As the first line of a failure.
+    pub(super) fn of(self, host: &str) -> String {
+        match self {
+            Self::KeyChanged => format!("the host key of `{host}` is not the known one: refused"),
+            Self::KeyRevoked => format!("the host key of `{host}` is marked as revoked: refused"),
+            Self::KeyUnknown => format!("the host key of `{host}` is not known yet"),
+            Self::Denied => format!("permission denied on `{host}`"),
+            Self::Name => format!("the host name `{host}` is not known"),
+            Self::Refused => format!("`{host}` refuses connections"),
+            Self::Unreachable => format!("`{host}` cannot be reached"),
+            Self::Timeout => format!("`{host}` does not answer"),
+            Self::Config => format!("the ssh configuration for `{host}` cannot be read"),
+            Self::Handshake => format!("the ssh handshake with `{host}` failed"),
+            Self::Other => format!("your own ssh could not connect to `{host}`"),
+        }
+    }
+
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::KeyChanged => "host_key_changed",
+            Self::KeyRevoked => "host_key_revoked",
+            Self::KeyUnknown => "host_key_unknown",
+            Self::Denied => "permission_denied",
+            Self::Name => "unknown_host",
+            Self::Refused => "connection_refused",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "connect_timeout",
+            Self::Config => "ssh_config",
+            Self::Handshake => "ssh_handshake",
+            Self::Other => "openssh",
+        }
+    }
+
+    pub(super) fn is_link(self) -> bool {
+        matches!(
+            self,
+            Self::Name
+                | Self::Refused
+                | Self::Unreachable
+                | Self::Timeout
+                | Self::Handshake
+                | Self::Other
+        )
+    }
+
+    pub(super) fn blame(self) -> (Side, Exit) {
+        match self {
+            Self::Config => (Side::Local, Exit::Config),
+            Self::Denied => (Side::Host, Exit::Host),
+            _ => (Side::Transport, Exit::Host),
+        }
+    }
+
+    /// What to do next.
+    pub(super) fn hint(self, remote: &str) -> Option<String> {
+        Some(match self {
+            Self::KeyChanged => {
+                "somebody may be listening in, or the host was set up anew: ask its owner".to_owned()
+            }
+            Self::KeyUnknown => format!(
+                "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` there), then `rgpu remote check {remote} --accept-new`"
+            ),
+            Self::Denied => {
+                "does `ssh` log in with the same name and key? `rgpu remote check -v` shows how it is called".to_owned()
+            }
+            Self::Refused => "is sshd running there, and is this its port?".to_owned(),
+            Self::Timeout => {
+                "is the host up, and does a firewall or a VPN stand between?".to_owned()
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// What `ssh` said, without its frames of `@`.
+pub(super) fn plain(words: &str) -> String {
+    let lines =
+        words.lines().map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()));
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_telling_words_count() {
+        // As OpenSSH 9.2 says it.
+        let changed = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n\
+             @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n\
+             @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n\
+             Offending ED25519 key in /home/me/.ssh/known_hosts:3\n\
+             Host key verification failed.\n";
+        assert_eq!(Trouble::read(changed), Trouble::KeyChanged);
+        assert!(plain(changed).starts_with("WARNING: REMOTE"), "{}", plain(changed));
+        assert!(plain(changed).contains("known_hosts:3\nHost key"));
+        for (words, kind) in [
+            ("Host key verification failed.", Trouble::KeyUnknown),
+            ("me@box: Permission denied (publickey).", Trouble::Denied),
+            ("ssh: connect to host box port 22: Connection refused", Trouble::Refused),
+            ("Connection closed by 10.0.0.1 port 22", Trouble::Other),
+        ] {
+            assert_eq!(Trouble::read(words), kind, "{words}");
+        }
+    }
+}
