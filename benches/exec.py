@@ -10,22 +10,19 @@ On a machine without cargo: EXEC_BUILT=DIR names what `--prebuild DIR` compiled 
 a compiler is left out. On one whose sshd came from tests/gpu/host/up: run that first.
 """
 
-import getpass
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+from loopback import PATH, Delay, Host, compare as compared, tell
+
 ROOT = Path(__file__).resolve().parent.parent
-# Where tests/gpu/host/up unpacks a server and its tools.
-UNPACKED = "/opt/gpu-host/usr"
-PATH = f"{os.environ['PATH']}:{UNPACKED}/bin:{UNPACKED}/sbin:/usr/sbin"
 TIMES = int(os.environ.get("TIMES", "11"))
 SNIPPET = """use std::io::Write;
 
@@ -37,143 +34,8 @@ fn main() {
 """
 
 
-class Delay(threading.Thread):
-    """Carries bytes between a port of its own and another, each `seconds` late."""
-
-    def __init__(self, port, seconds):
-        super().__init__(daemon=True)
-        self.to, self.seconds = port, seconds
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.start()
-
-    def run(self):
-        while True:
-            near, _ = self.listener.accept()
-            far = socket.create_connection(("127.0.0.1", self.to))
-            for side in (near, far):
-                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self.carry, args=(source, sink), daemon=True).start()
-
-    def carry(self, source, sink):
-        queue, ready = [], threading.Condition()
-
-        def write():
-            while True:
-                with ready:
-                    while not queue:
-                        ready.wait()
-                    due, piece = queue.pop(0)
-                time.sleep(max(0.0, due - time.monotonic()))
-                try:
-                    if not piece:
-                        sink.shutdown(socket.SHUT_WR)
-                        return
-                    sink.sendall(piece)
-                except OSError:
-                    return
-
-        threading.Thread(target=write, daemon=True).start()
-        while True:
-            try:
-                piece = source.recv(1 << 16)
-            except OSError:
-                piece = b""
-            with ready:
-                queue.append((time.monotonic() + self.seconds, piece))
-                ready.notify()
-            if not piece:
-                return
-
-
-class Host:
-    """An sshd with its keys, and how each side reaches it."""
-
-    def __init__(self, folder, rgpu):
-        self.folder, self.rgpu = folder, rgpu
-        os.makedirs("/run/sshd", exist_ok=True)
-        for key in ("host", "id"):
-            subprocess.run([tool("ssh-keygen"), "-qt", "ed25519", "-N", "", "-f", folder / key], check=True)
-        shutil.copy(folder / "id.pub", folder / "authorized_keys")
-        for part in ("home", "laptop", "project"):
-            (folder / part).mkdir()
-        self.port = free_port()
-        (folder / "sshd_config").write_text(
-            f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {folder}/host\nPidFile none\nUsePAM no\n"
-            f"AuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nPermitRootLogin yes\n"
-            f"SetEnv HOME={folder}/home\nSubsystem sftp internal-sftp\n")
-        self.server = subprocess.Popen([tool("sshd"), "-D", "-f", folder / "sshd_config", "-E", folder / "log"])
-        self.env = {
-            "PATH": PATH, "HOME": str(folder / "laptop"), "LANG": "C.UTF-8",
-            "RGPU_CONFIG": str(folder / "config.toml"),
-            "CARGO_HOME": os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")),
-            "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")),
-        }
-        if libexec := os.environ.get("RGPU_LIBEXEC"):
-            self.env["RGPU_LIBEXEC"] = libexec
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        self.use(self.port)
-
-    def use(self, port):
-        """Both ways go by this port from now on."""
-        (self.folder / "ssh_config").write_text(
-            f"Host box\n  HostName 127.0.0.1\n  Port {port}\n  User {getpass.getuser()}\n"
-            f"Host *\n  IdentityFile {self.folder}/id\n  IdentityAgent none\n  StrictHostKeyChecking no\n"
-            f"  UserKnownHostsFile {self.folder}/known_hosts\n  LogLevel ERROR\n")
-        config = self.folder / "config.toml"
-        config.write_text(
-            f'default_remote = "box"\n[remote.box]\nurl = "ssh://{getpass.getuser()}@127.0.0.1:{port}"\n'
-            f'ssh_config = "{self.folder}/ssh_config"\n')
-        config.chmod(0o600)
-        self.exec("--accept-new", "--", "true")
-
-    def run(self, argv, **more):
-        return subprocess.run([tool(argv[0]), *(str(a) for a in argv[1:])], cwd=self.folder / "project", env=self.env, check=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, **more)
-
-    def exec(self, *args):
-        return self.run([self.rgpu, "exec", *args])
-
-    def ssh(self, *command):
-        return self.run(["ssh", "-F", self.folder / "ssh_config", "box", *command])
-
-    def scp(self, source, target):
-        return self.run(["scp", "-q", "-F", self.folder / "ssh_config", source, target])
-
-
-def tool(name):
-    """The whole path: sshd wants it of itself, and PATH is searched in this process's own."""
-    return shutil.which(str(name), path=PATH) or sys.exit(f"there is no {name} here")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def seconds(work):
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def compare(name, ours, theirs, goal, times=TIMES):
-    """Both in turn, so that the machine's moods hit both alike."""
-    ours(), theirs()
-    pairs = [(seconds(ours), seconds(theirs)) for _ in range(times)]
-    a, b = (statistics.median(side) for side in zip(*pairs))
-    return tell(name, f"{a * 1000:7.1f} ms against {b * 1000:7.1f} ms", a / b, goal, a / b <= goal)
-
-
-def tell(name, numbers, ratio, goal, held):
-    print(f"{'ok  ' if held else 'MISS'} {name:46} {numbers}  {ratio:6.2f}  (goal {goal})", flush=True)
-    return held
+    return compared(name, ours, theirs, goal, times)
 
 
 def pipeline(host, binary):

@@ -27,6 +27,7 @@ usage: cargo xtask COMMAND
                         (x86_64, or aarch64), as a tree to install and as a tarball
   schemas [--check]     schemas/*.json from the types (--check: only compare)
   sass-table            the table of opcode names, from nvcc and nvdisasm on PATH
+  bench [PART...]       benches/run: every benchmark this machine can run, as ratios to other tools
   gpu [PART...]         tests/gpu/run: the tests that need a real GPU
 ";
 
@@ -44,6 +45,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs a script of the repository.
+fn script(
+    workspace: &Workspace,
+    path: &str,
+    arguments: &[String],
+) -> Result<(), command::CommandError> {
+    let mut script = std::process::Command::new(workspace.root.join(path));
+    command::run(script.args(arguments).current_dir(&workspace.root))
 }
 
 fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>> {
@@ -74,11 +85,8 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
         "sass-table" if rest.is_empty() => sass_table::write(&workspace)?,
-        "gpu" => command::run(
-            std::process::Command::new(workspace.root.join("tests/gpu/run"))
-                .args(rest)
-                .current_dir(&workspace.root),
-        )?,
+        "bench" => script(&workspace, "benches/run", rest)?,
+        "gpu" => script(&workspace, "tests/gpu/run", rest)?,
         _ => return Err(format!("`{}` is no task\n{USAGE}", arguments.join(" ")).into()),
     }
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,9 @@ use super::super::error::because;
 use super::trouble::Trouble;
 use crate::error::{Exit, Failure, Side};
 
+/// Before the words of the user's own `ssh`, where both clients were refused.
+const OWN_SSH_TOO: &str = "then your own ssh: ";
+
 /// A failure between this machine and an sshd.
 #[derive(Debug, thiserror::Error)]
 pub enum SshError {
@@ -200,7 +203,7 @@ impl SshError {
     pub(super) fn and_own_ssh(self, words: &str) -> Self {
         match self {
             Self::Denied { user, host, mut tried, allowed, beyond } => {
-                tried.push(format!("then your own ssh: {words}"));
+                tried.push(format!("{OWN_SSH_TOO}{words}"));
                 Self::Denied { user, host, tried, allowed, beyond }
             }
             Self::Jump { jump, source } => {
@@ -302,7 +305,9 @@ impl SshError {
                     ))
                 };
                 // Hardware keys, passwords, second factors, Kerberos: ssh itself can ask for them.
-                if ["keyboard-interactive", "password", "gssapi"].iter().any(|m| allowed.contains(m)) {
+                if tried.contains(OWN_SSH_TOO) {
+                    failure
+                } else if ["keyboard-interactive", "password", "gssapi"].iter().any(|m| allowed.contains(m)) {
                     failure.hint(format!(
                         "or let your own ssh log in: `transport = \"openssh\"` in {table}"
                     ))

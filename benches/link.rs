@@ -1,0 +1,91 @@
+//! Jobs one after another on one open connection, through the library: what a program that keeps its
+//! connection pays for a job. `benches/run` sets it beside `ssh` over a ControlMaster.
+//!
+//! `link URL SSH_CONFIG AGENT COUNT` prints the milliseconds of each job, from its submission to its
+//! terminal event, as a JSON array.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rgpu::remote::options::Mute;
+use rgpu::remote::{BlobSource, ConnectOptions, FirstUse, Follow, RemoteSpec, Submission};
+use rgpu_protocol::plan::{Rung, Step, Success};
+use rgpu_protocol::{Digest, Plan};
+
+/// A job without files.
+struct NoBlobs;
+
+impl BlobSource for NoBlobs {
+    fn open(&self, _: &Digest) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [url, config, agent, count] = words.as_slice() else {
+        return Err("usage: link URL SSH_CONFIG AGENT COUNT".into());
+    };
+    let count: usize = count.parse()?;
+    let mut spec = RemoteSpec::new("box", url);
+    spec.ssh_config = Some(PathBuf::from(config));
+    let options = ConnectOptions {
+        agent: PathBuf::from(agent),
+        first_use: FirstUse::AcceptNew,
+        talk: Arc::new(Mute),
+    };
+    let mut link = Follow::connect(Arc::from(spec.open()?), options).await?;
+    let mut times = Vec::new();
+    for i in 0..count {
+        let submission = job(&format!("bench-{}-{i}.1", std::process::id()));
+        let begun = Instant::now();
+        link.submit(&submission, &|_| ()).await?;
+        while link.next().await?.is_some() {}
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    println!("{}", serde_json::to_string(&times)?);
+    link.close().await;
+    Ok(())
+}
+
+/// `true`, and nothing around it.
+fn job(id: &str) -> Submission {
+    let rung = Rung {
+        id: "host".into(),
+        needs: Vec::new(),
+        argv: vec!["true".into()],
+        env: BTreeMap::new(),
+        cwd: String::new(),
+        success: Success::default(),
+        diagnosis: Vec::new(),
+        artifacts: Vec::new(),
+        loses: String::new(),
+    };
+    let step = Step {
+        id: "run".into(),
+        title: "run".into(),
+        gpu: false,
+        needs: Vec::new(),
+        on_failure: Default::default(),
+        timeout_s: 60,
+        stdin: Default::default(),
+        rungs: vec![rung],
+    };
+    let plan = Plan {
+        job: id.to_owned(),
+        title: "a benchmark".into(),
+        facts: None,
+        files: Vec::new(),
+        steps: vec![step],
+        gpu: None,
+        env: BTreeMap::new(),
+        secrets: Vec::new(),
+        limits: Default::default(),
+    };
+    Submission { plan, blobs: Arc::new(NoBlobs), secrets: BTreeMap::new() }
+}
