@@ -79,6 +79,7 @@ fn job(id: &str) -> Submission {
     let plan = Plan {
         job: id.to_owned(),
         title: "a benchmark".into(),
+        origin: None,
         facts: None,
         files: Vec::new(),
         steps: vec![step],
