@@ -9,6 +9,7 @@ use rgpu_protocol::frame::FrameError;
 
 use super::Remote;
 use super::ssh::SshError;
+use super::worker::HttpError;
 use crate::error::{Exit, Failure, Side};
 
 /// A failure between this machine and a job.
@@ -51,6 +52,9 @@ pub enum RemoteError {
     /// The ssh connection.
     #[error(transparent)]
     Ssh(#[from] SshError),
+    /// The worker behind an HTTP address.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// The agent that we have cannot run on that host.
     #[error("the agent cannot run on the host: {why}")]
     Unfit {
@@ -160,6 +164,7 @@ impl RemoteError {
         match self {
             Self::LinkCut { .. } | Self::Silent { .. } => true,
             Self::Ssh(error) => error.is_link(),
+            Self::Http(error) => error.is_link(),
             _ => false,
         }
     }
@@ -178,6 +183,7 @@ impl RemoteError {
             Self::NoAgent { .. } => "agent_missing",
             Self::Spawn { .. } => "spawn_failed",
             Self::Ssh(error) => error.code(),
+            Self::Http(error) => error.code(),
             Self::Unfit { .. } => "agent_unfit",
             Self::AgentStart { .. } => "agent_start",
             Self::NoFolder { .. } => "no_folder",
@@ -206,6 +212,7 @@ impl RemoteError {
             Self::Disk { .. } => (Side::Local, Exit::Disk),
             Self::Blob { .. } => (Side::Local, Exit::Config),
             Self::Ssh(error) => error.blame(),
+            Self::Http(error) => error.blame(),
             Self::LinkCut { .. } | Self::Silent { .. } | Self::Damaged { .. } => {
                 (Side::Transport, Exit::Host)
             }
@@ -221,6 +228,7 @@ impl RemoteError {
             Failure::new(exit, self.code(), self.to_string()).side(side).on(remote, transport);
         match self {
             Self::Ssh(error) => error.explain(failure, remote),
+            Self::Http(error) => error.explain(failure, remote),
             Self::AgentStart { last, .. } => failure
                 .cause(last)
                 .hint(format!("run `rgpu remote check {remote} -v` to see all that the host prints")),

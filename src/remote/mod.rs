@@ -7,7 +7,7 @@
 //! | module | what for |
 //! |---|---|
 //! | [`spec`], [`options`] | what the user's configuration and the front end say |
-//! | [`local`], [`ssh`] | the transports |
+//! | [`local`], [`ssh`], [`worker`] | the transports |
 //! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
 //! | [`follow`] | a job followed to its end across cut links |
@@ -27,6 +27,7 @@ pub mod spec;
 pub mod ssh;
 pub mod stream;
 pub mod upload;
+pub mod worker;
 
 pub use client::{HostJobs, Input, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
@@ -43,7 +44,7 @@ pub trait Remote: Send + Sync {
     /// The name under which the user knows it.
     fn name(&self) -> &str;
 
-    /// `local`, `ssh` …
+    /// `local`, `ssh`, `worker` …
     fn transport(&self) -> &'static str;
 
     /// Brings up an agent and greets it.
@@ -64,4 +65,4 @@ pub struct RemoteKind {
 }
 
 /// Every kind there is.
-pub static REMOTES: &[RemoteKind] = &[local::KIND, ssh::KIND];
+pub static REMOTES: &[RemoteKind] = &[local::KIND, ssh::KIND, worker::HTTPS, worker::HTTP];

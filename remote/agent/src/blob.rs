@@ -60,6 +60,11 @@ impl Blobs {
         self.folder.join(&digest.as_str()[..2]).join(digest.as_str())
     }
 
+    /// Where a blob that comes in ranges is gathered; left alone for an hour, it is removed.
+    pub fn part_path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join("tmp").join(format!("{digest}.part"))
+    }
+
     /// Whether the blob is there, whole, with `size` bytes. One that is not is removed.
     pub fn has(&self, digest: &Digest, size: u64) -> bool {
         let path = self.path(digest);

@@ -24,6 +24,8 @@
 //!
 //! A request that is not met is answered `refused`, with a status that fits its code.
 
+pub mod openapi;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,0 +1,62 @@
+//! Answers: the agent's own messages, with a status that fits.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rgpu_agent::service::Refusal;
+use rgpu_protocol::FromAgent;
+use serde::Serialize;
+
+/// A message as JSON.
+pub(crate) fn json(status: StatusCode, message: &impl Serialize) -> Response {
+    match serde_json::to_vec(message) {
+        Ok(body) => {
+            let mut response = Response::new(Body::from(body));
+            *response.status_mut() = status;
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            response
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// `done`.
+pub(crate) fn done(request: &str) -> Response {
+    json(StatusCode::OK, &FromAgent::Done { request: request.into() })
+}
+
+/// A request that is not met.
+pub(crate) struct Refused(StatusCode, Refusal);
+
+impl Refused {
+    /// With a status of its own.
+    pub(crate) fn new(status: StatusCode, code: &'static str, text: impl Into<String>) -> Self {
+        Self(status, Refusal::new("request", code, text))
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self(status(refusal.code), refusal)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        json(self.0, &FromAgent::from(self.1))
+    }
+}
+
+/// The status that goes with a refusal's code.
+fn status(code: &str) -> StatusCode {
+    match code {
+        "no_such_job" | "no_such_file" => StatusCode::NOT_FOUND,
+        "job_exists" | "facts_changed" | "running" => StatusCode::CONFLICT,
+        "bad_path" | "bad_message" => StatusCode::BAD_REQUEST,
+        "bad_plan" | "no_secrets" | "damaged_blob" | "bad_blob" => StatusCode::UNPROCESSABLE_ENTITY,
+        "disk_full" | "quota" => StatusCode::INSUFFICIENT_STORAGE,
+        "too_many_files" | "too_many_processes" => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

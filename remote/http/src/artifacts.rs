@@ -1,0 +1,152 @@
+//! Files of a job: whole, in ranges, or as frames.
+//!
+//! A file that a program is still writing may change between two ranges, so each answer names the
+//! file's state in its `ETag`: `If-Match` and `If-Range` notice.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use axum::extract::{Path, State as Shared};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rgpu_agent::front::fetch::send_part;
+use rgpu_agent::job::JobFolder;
+use rgpu_agent::journal::JournalReader;
+use rgpu_protocol::http::{FRAMES, SHA256};
+use rgpu_protocol::{BLOB_BYTES, EventBody};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+use crate::answer::Refused;
+use crate::guard::busy;
+use crate::jobs::wants;
+use crate::range::Asked;
+use crate::state::State;
+use crate::stream::{ReadBody, frames, pipe};
+
+/// A file of a job.
+pub(crate) async fn get(
+    Shared(state): Shared<Arc<State>>,
+    Path((job, path)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let name = path.clone();
+    let (folder, file, meta) = state
+        .ask(move |service| {
+            let folder = service.find("fetch", &job)?;
+            let file = service.artifact(&job, &name)?;
+            let meta = file.metadata().map_err(|e| {
+                rgpu_agent::service::Refusal::new("fetch", "io", format!("`{name}`: {e}"))
+            })?;
+            Ok((folder, file, meta))
+        })
+        .await?;
+    let tag = tag(&meta);
+    let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let names = |list: &str| list.split(',').any(|t| t.trim() == tag || t.trim() == "*");
+    if header(header::IF_MATCH).is_some_and(|list| !names(list)) {
+        let text = format!("`{}` is not what it was", path.escape_debug());
+        return Err(Refused::new(StatusCode::PRECONDITION_FAILED, "changed", text));
+    }
+    if header(header::IF_NONE_MATCH).is_some_and(names) {
+        let mut response = StatusCode::NOT_MODIFIED.into_response();
+        response.headers_mut().insert(header::ETAG, value(&tag));
+        return Ok(response);
+    }
+    let size = meta.len();
+    // A range of another state of the file would not fit: then all of it is sent.
+    let same = header(header::IF_RANGE).is_none_or(|of| of == tag);
+    let asked = Asked::parse(header(header::RANGE).filter(|_| same), size);
+    if wants(&headers, FRAMES) {
+        return piece(folder, path, asked, size, &tag);
+    }
+    let (first, end, status) = match asked {
+        Asked::All => (0, size, StatusCode::OK),
+        Asked::Part(first, end) => (first, end, StatusCode::PARTIAL_CONTENT),
+        Asked::Nothing => {
+            let text = format!("the file has {size} bytes");
+            let refused = Refused::new(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", text);
+            let mut response = refused.into_response();
+            let range = value(&format!("bytes */{size}"));
+            response.headers_mut().insert(header::CONTENT_RANGE, range);
+            return Ok(response);
+        }
+    };
+    let digest = tokio::task::spawn_blocking(move || digest(&folder, &path, size)).await;
+    let mut response = Response::new(body(file, first, end).await?);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::ETAG, value(&tag));
+    if status == StatusCode::PARTIAL_CONTENT {
+        let range = format!("bytes {first}-{}/{size}", end - 1);
+        headers.insert(header::CONTENT_RANGE, value(&range));
+    }
+    if let Ok(Some(digest)) = digest {
+        headers.insert(SHA256, value(&digest));
+    }
+    Ok(response)
+}
+
+async fn body(file: File, first: u64, end: u64) -> Result<axum::body::Body, Refused> {
+    let mut file = tokio::fs::File::from_std(file);
+    let io =
+        |e: std::io::Error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "io", e.to_string());
+    file.seek(std::io::SeekFrom::Start(first)).await.map_err(io)?;
+    Ok(ReadBody::sized(file.take(end - first), end - first))
+}
+
+/// One piece as a byte stream's `data` message and its blob frames.
+fn piece(
+    folder: JobFolder,
+    path: String,
+    asked: Asked,
+    size: u64,
+    tag: &str,
+) -> Result<Response, Refused> {
+    let (first, end) = match asked {
+        Asked::All => (0, size),
+        Asked::Part(first, end) => (first, end),
+        // An empty piece, as on a byte stream.
+        Asked::Nothing => (size, size),
+    };
+    let len = (end - first).min(BLOB_BYTES);
+    let (out, stream) = pipe().map_err(|e| busy(&e.to_string()))?;
+    tokio::task::spawn_blocking(move || {
+        // A client that went away wants nothing more.
+        let _ = send_part(&out, &folder, &path, first, len);
+    });
+    let mut response = frames(ReadBody::endless(stream));
+    response.headers_mut().insert(header::ETAG, value(tag));
+    Ok(response)
+}
+
+/// The state of a file: which one it is, how long, and when it was written.
+fn tag(meta: &Metadata) -> String {
+    format!("\"{:x}-{:x}-{:x}.{:x}\"", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec())
+}
+
+/// The sha256 that the file's event names, if it is about so many bytes.
+fn digest(folder: &JobFolder, path: &str, bytes: u64) -> Option<String> {
+    let mut reader = JournalReader::open(&folder.events_path()).ok()?;
+    let mut found = None;
+    loop {
+        let events = reader.read_new().ok()?;
+        if events.is_empty() {
+            return found;
+        }
+        for event in events {
+            if let EventBody::Artifact { path: of, size, digest, .. } = event.body
+                && of == path
+            {
+                found = (size == bytes).then(|| digest.to_string());
+            }
+        }
+    }
+}
+
+/// Text of ours is printable.
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}

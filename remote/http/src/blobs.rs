@@ -1,0 +1,177 @@
+//! Blobs: which are missing, and putting them, whole or in ranges.
+//!
+//! A range is appended to a file beside the store; only the whole blob, once its digest is right,
+//! gets its name. A client that was cut asks with `HEAD` how far it came.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path as InPath, State as Shared};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rgpu_agent::blob::Packed;
+use rgpu_agent::service::{Refusal, Service};
+use rgpu_protocol::http::{MissingBlobs, MissingRequest, PLAIN_SIZE, UPLOAD_OFFSET};
+use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent};
+
+use crate::answer::{Refused, json};
+use crate::body::{read, read_json};
+use crate::range::ContentRange;
+use crate::state::State;
+
+/// Over a blob's bytes: what zstd may add to bytes that do not shrink.
+const WIRE_BYTES: usize = BLOB_BYTES as usize + (64 << 10);
+
+/// Which of these blobs are not here.
+pub(crate) async fn missing(
+    Shared(state): Shared<Arc<State>>,
+    body: Body,
+) -> Result<Response, Refused> {
+    let MissingRequest { blobs: asked } = read_json(body).await?;
+    let digests = state
+        .ask(move |service| {
+            let blobs = service.blobs()?;
+            let lacks = asked.into_iter().filter(|blob| !blobs.has(&blob.digest, blob.size));
+            Ok(lacks.map(|blob| blob.digest).collect())
+        })
+        .await?;
+    Ok(json(StatusCode::OK, &MissingBlobs { digests }))
+}
+
+/// Whether a blob is here, or how much of it.
+pub(crate) async fn head(
+    Shared(state): Shared<Arc<State>>,
+    InPath(digest): InPath<String>,
+) -> Result<Response, Refused> {
+    let digest = parse(digest)?;
+    let (whole, part) = state
+        .ask(move |service| {
+            let blobs = service.blobs()?;
+            let len = |path: &Path| fs::metadata(path).map(|meta| meta.len()).ok();
+            let whole = len(&blobs.path(&digest)).filter(|size| blobs.has(&digest, *size));
+            Ok((whole, len(&blobs.part_path(&digest)).unwrap_or(0)))
+        })
+        .await?;
+    let mut response = match whole {
+        Some(_) => StatusCode::OK.into_response(),
+        None => {
+            Refused::new(StatusCode::NOT_FOUND, "no_such_blob", "it is not here").into_response()
+        }
+    };
+    response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(whole.unwrap_or(part)));
+    Ok(response)
+}
+
+/// Takes a blob, or a range of it.
+pub(crate) async fn put(
+    Shared(state): Shared<Arc<State>>,
+    InPath(digest): InPath<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refused> {
+    let digest = parse(digest)?;
+    let range = headers.get(header::CONTENT_RANGE).map(|value| {
+        value.to_str().ok().and_then(ContentRange::parse).ok_or_else(|| {
+            let text = "write `Content-Range: bytes FIRST-LAST/TOTAL`";
+            Refused::new(StatusCode::BAD_REQUEST, "bad_range", text)
+        })
+    });
+    let range = range.transpose()?;
+    let packed = match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity") => Packed::Plain,
+        Some(b"zstd") if range.is_none() => Packed::Zstd,
+        Some(_) => {
+            let text = "bodies are plain, or zstd when they are whole";
+            return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", text));
+        }
+    };
+    let bytes = read(body, WIRE_BYTES).await?;
+    let size = match packed {
+        Packed::Plain => bytes.len() as u64,
+        Packed::Zstd => {
+            let size = headers.get(PLAIN_SIZE).and_then(|size| size.to_str().ok()?.parse().ok());
+            size.filter(|size| *size <= BLOB_BYTES).ok_or_else(|| {
+                let text =
+                    format!("`{PLAIN_SIZE}` says how many bytes they are, at most {BLOB_BYTES}");
+                Refused::new(StatusCode::BAD_REQUEST, "bad_blob", text)
+            })?
+        }
+    };
+    let stored = {
+        let digest = digest.clone();
+        state
+            .ask(move |service| match range {
+                None => service.put_blob(&digest, size, &bytes, packed).map(|()| Kept::Whole),
+                Some(range) => append(service, &digest, range, &bytes),
+            })
+            .await?
+    };
+    let (status, offset) = match stored {
+        Kept::Whole => (StatusCode::OK, None),
+        Kept::Part(offset) => (StatusCode::ACCEPTED, Some(offset)),
+        Kept::Elsewhere(offset) => {
+            let text = format!("{offset} bytes of it are here: go on there");
+            let mut response =
+                Refused::new(StatusCode::CONFLICT, "wrong_offset", text).into_response();
+            response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(offset));
+            return Ok(response);
+        }
+    };
+    let mut response = json(status, &FromAgent::Stored { digest });
+    if let Some(offset) = offset {
+        response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(offset));
+    }
+    Ok(response)
+}
+
+/// What became of the bytes.
+enum Kept {
+    /// The blob is here.
+    Whole,
+    /// So many bytes of it are.
+    Part(u64),
+    /// They do not begin where those that are here end.
+    Elsewhere(u64),
+}
+
+fn append(
+    service: &Service,
+    digest: &Digest,
+    range: ContentRange,
+    bytes: &[u8],
+) -> Result<Kept, Refusal> {
+    let refuse = |text: String| Refusal::new("blob", "bad_blob", text);
+    if range.total > BLOB_BYTES || range.len() != bytes.len() as u64 {
+        let len = bytes.len();
+        return Err(refuse(format!("{len} bytes for the range {range}, of {BLOB_BYTES} at most")));
+    }
+    let path = service.blobs()?.part_path(digest);
+    let io = |e: io::Error| {
+        let fault = rgpu_agent::fault::HostFault::new(format!("write `{}`", path.display()), e);
+        Refusal::new("blob", fault.code(), fault.to_string())
+    };
+    let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(io)?;
+    let here = file.metadata().map_err(io)?.len();
+    if range.first == 0 && here > 0 {
+        // Begun anew.
+        file.set_len(0).map_err(io)?;
+    } else if range.first != here {
+        return Ok(Kept::Elsewhere(here));
+    }
+    file.write_all(bytes).map_err(io)?;
+    if range.end < range.total {
+        return Ok(Kept::Part(range.end));
+    }
+    let whole = fs::read(&path).map_err(io)?;
+    // Right or damaged: it is of no more use as a part.
+    let _ = fs::remove_file(&path);
+    service.put_blob(digest, range.total, &whole, Packed::Plain).map(|()| Kept::Whole)
+}
+
+fn parse(digest: String) -> Result<Digest, Refused> {
+    Digest::try_from(digest)
+        .map_err(|e| Refused::new(StatusCode::BAD_REQUEST, "bad_digest", e.to_string()))
+}

@@ -1,0 +1,69 @@
+//! Bodies of requests, with limits on their size and on how slowly they come.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::StatusCode;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::answer::Refused;
+
+/// The longest pause within a body.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// The longest that a body may take: a blob of 4 MiB at 14 KiB a second.
+const WHOLE: Duration = Duration::from_secs(300);
+
+/// The longest JSON body: a message of a byte stream.
+const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY;
+
+/// All of a body, at most `limit` bytes.
+pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
+    let slow =
+        |_| Refused::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body came too slowly");
+    timeout(WHOLE, collect(body, limit)).await.map_err(slow)?
+}
+
+async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
+    let too_long = || {
+        let text = format!("the body is over {limit} bytes");
+        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", text)
+    };
+    let announced = body.size_hint().lower();
+    if announced > limit as u64 {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::with_capacity(announced as usize);
+    let mut body = pin!(body);
+    loop {
+        let frame = timeout(PAUSE, poll_fn(|context| body.as_mut().poll_frame(context)))
+            .await
+            .map_err(|_| {
+                Refused::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body stopped coming")
+            })?;
+        match frame {
+            None => return Ok(bytes),
+            Some(Ok(frame)) => {
+                let Ok(data) = frame.into_data() else { continue };
+                if bytes.len() + data.len() > limit {
+                    return Err(too_long());
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Some(Err(_)) => {
+                let text = "the body was cut or is no HTTP";
+                return Err(Refused::new(StatusCode::BAD_REQUEST, "cut_body", text));
+            }
+        }
+    }
+}
+
+/// A body of JSON.
+pub(crate) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
+    let bytes = read(body, JSON_BYTES).await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|e| Refused::new(StatusCode::BAD_REQUEST, "bad_message", e.to_string()))
+}

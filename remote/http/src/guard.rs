@@ -1,0 +1,207 @@
+//! Who may ask at all: the token, the name the client called us by, the page it came from, and how
+//! many ask at once.
+//!
+//! Also on loopback: any web page and any user of the machine can reach a port there. A page's
+//! request carries `Origin`, or, where a name was pointed at this address, that name in `Host`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State as Shared};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
+
+use crate::answer::Refused;
+use crate::settings::{Settings, Token};
+use crate::state::{State, lock};
+
+/// Requests that are worked on at the same time.
+const AT_ONCE: usize = 256;
+
+/// Wrong tokens in [`WINDOW`] that are answered as such.
+const WRONG_TOKENS: u32 = 30;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// What a request must get past.
+pub(crate) struct Doors {
+    token: Token,
+    names: Vec<String>,
+    listen: IpAddr,
+    room: Semaphore,
+    wrong: Mutex<(Instant, u32)>,
+}
+
+impl Doors {
+    /// For a server that listens at `address`.
+    pub(crate) fn new(settings: Settings, address: SocketAddr) -> Self {
+        let mut names = settings.hosts;
+        names.push("localhost".into());
+        Self {
+            token: settings.token,
+            names,
+            listen: address.ip(),
+            room: Semaphore::new(AT_ONCE),
+            wrong: Mutex::new((Instant::now(), 0)),
+        }
+    }
+
+    fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let Some(host) = host else {
+            return Err(Refused::new(StatusCode::BAD_REQUEST, "no_host", "there is no `Host`"));
+        };
+        if !self.is_ours(host) {
+            let name = bare(host);
+            let text = format!(
+                "this worker is not called `{name}`: start it with `--allow-host {name}` if it is"
+            );
+            return Err(Refused::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", text));
+        }
+        if let Some(origin) = headers.get(header::ORIGIN) {
+            let origin = origin.to_str().unwrap_or_default();
+            if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
+                let text = "pages of other sites may not talk to a worker";
+                return Err(Refused::new(StatusCode::FORBIDDEN, "foreign_origin", text));
+            }
+        }
+        match shown(headers) {
+            Some(token) if self.token.is(&token) => Ok(()),
+            Some(_) => Err(self.wrong_token()),
+            None => Err(Refused::new(
+                StatusCode::UNAUTHORIZED,
+                "no_token",
+                "a token is needed: `Authorization: Bearer …`",
+            )),
+        }
+    }
+
+    /// A name of ours, or an address, which no foreign name can stand for.
+    fn is_ours(&self, host: &str) -> bool {
+        let name = bare(host);
+        match name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || !self.listen.is_loopback(),
+            Err(_) => self.names.contains(&name.to_ascii_lowercase()),
+        }
+    }
+
+    fn wrong_token(&self) -> Refused {
+        let mut wrong = lock(&self.wrong);
+        if wrong.0.elapsed() > WINDOW {
+            *wrong = (Instant::now(), 0);
+        }
+        wrong.1 = wrong.1.saturating_add(1);
+        if wrong.1 > WRONG_TOKENS {
+            let text = "too many wrong tokens in the last minute";
+            return Refused::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", text);
+        }
+        Refused::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is not this worker's")
+    }
+}
+
+/// `Host` without its port.
+fn bare(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// The token that a client shows: as a bearer, or in the two parts of Modal's proxy tokens.
+fn shown(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let value = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    if let (Some(key), Some(secret)) = (value("modal-key"), value("modal-secret")) {
+        return Some([key, b".", secret].concat());
+    }
+    let (scheme, token) = value("authorization")?.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii().to_vec())
+}
+
+/// Lets a request through, and gives what went wrong in the routes the form of all refusals.
+pub(crate) async fn guard(
+    Shared(state): Shared<Arc<State>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match state.doors.check(request.headers()) {
+        Err(refused) => refused.into_response(),
+        Ok(()) => match state.doors.room.try_acquire() {
+            Ok(_place) => next.run(request).await,
+            Err(_) => busy("too many requests at once").into_response(),
+        },
+    };
+    let status = response.status();
+    if (status.is_client_error() || status.is_server_error()) && !is_json(&response) {
+        let allow = response.headers_mut().remove(header::ALLOW);
+        let code = match status {
+            StatusCode::NOT_FOUND => "no_such_resource",
+            StatusCode::METHOD_NOT_ALLOWED => "bad_method",
+            _ => "bad_request",
+        };
+        let text = status.canonical_reason().unwrap_or("refused").to_lowercase();
+        response = Refused::new(status, code, text).into_response();
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+    }
+    let headers = response.headers_mut();
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        StatusCode::TOO_MANY_REQUESTS => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        _ => {}
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Try again in a moment.
+pub(crate) fn busy(text: &str) -> Refused {
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
+}
+
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind == "application/json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn tokens_are_read_in_both_forms() {
+        assert_eq!(shown(&headers(&[("authorization", "bearer abc ")])).unwrap(), b"abc");
+        let modal = headers(&[("modal-key", "wk-1"), ("modal-secret", "ws-2")]);
+        assert_eq!(shown(&modal).unwrap(), b"wk-1.ws-2");
+        for none in [&[][..], &[("authorization", "Basic x")], &[("modal-key", "wk-1")]] {
+            assert!(shown(&headers(none)).is_none());
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_name_with_or_without_a_port() {
+        for (host, name) in [
+            ("box", "box"),
+            ("box:8790", "box"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            ("[::1]:1", "[::1]"),
+            ("[::1]", "[::1]"),
+        ] {
+            assert_eq!(bare(host), name);
+        }
+    }
+}

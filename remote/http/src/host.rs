@@ -1,0 +1,42 @@
+//! The host: whether the agent is there, and what the host has.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::Response;
+use rgpu_agent::front::FEATURES;
+use rgpu_agent::setup::Setup;
+use rgpu_protocol::http::FactsRequest;
+use rgpu_protocol::{FromAgent, Hello, PROTOCOL};
+
+use crate::answer::{Refused, json};
+use crate::body::read_json;
+use crate::state::State;
+
+/// The agent's greeting.
+pub(crate) async fn health() -> Response {
+    let hello = Hello {
+        rgpu: PROTOCOL,
+        features: FEATURES.map(String::from).to_vec(),
+        required: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    };
+    json(StatusCode::OK, &hello)
+}
+
+/// Answers to probes.
+pub(crate) async fn facts(
+    Shared(state): Shared<Arc<State>>,
+    body: Body,
+) -> Result<Response, Refused> {
+    let FactsRequest { probes, settings } = read_json(body).await?;
+    let facts = state
+        .ask(move |service| {
+            let setup = Setup::new(&settings.path, settings.env);
+            Ok(Box::new(service.facts(&probes, &setup)))
+        })
+        .await?;
+    Ok(json(StatusCode::OK, &FromAgent::Facts { facts }))
+}

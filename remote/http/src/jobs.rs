@@ -1,0 +1,159 @@
+//! Jobs: submit, look at, tell something, remove.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use rgpu_agent::front::follow::{Position, Seen};
+use rgpu_agent::service::{Submitted, Word};
+use rgpu_agent::setup::Setup;
+use rgpu_protocol::FromAgent;
+use rgpu_protocol::frame::MAX_BODY;
+use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, SubmitRequest};
+use serde::Deserialize;
+
+use crate::answer::{Refused, done, json};
+use crate::body::{read, read_json};
+use crate::state::State;
+use crate::stream::Followed;
+
+/// What may stand behind `POST /v1/jobs?`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SubmitQuery {
+    wait: Option<u64>,
+    inline: u64,
+}
+
+/// Whether the client wants frames.
+pub(crate) fn wants(headers: &HeaderMap, media: &str) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| {
+        accept.split(',').any(|kind| kind.split(';').next().is_some_and(|k| k.trim() == media))
+    })
+}
+
+/// A time to wait that every platform allows.
+pub(crate) fn wait_for(seconds: Option<u64>, default_s: u64) -> Duration {
+    Duration::from_secs(seconds.unwrap_or(default_s).min(LONGEST_WAIT_S))
+}
+
+/// Starts a job, or attaches to the one of that name.
+pub(crate) async fn submit(
+    Shared(state): Shared<Arc<State>>,
+    Query(query): Query<SubmitQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refused> {
+    let SubmitRequest { plan, secrets, settings } = read_json(body).await?;
+    if headers.get(IDEMPOTENCY_KEY).is_some_and(|key| key.as_bytes() != plan.job.as_bytes()) {
+        let text = format!("`{IDEMPOTENCY_KEY}` is the name of the plan's job");
+        return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_key", text));
+    }
+    let job = plan.job.clone();
+    let submitted = state
+        .ask(move |service| {
+            let setup = Setup::new(&settings.path, settings.env);
+            service.submit(&plan, &secrets, &setup)
+        })
+        .await?;
+    let (folder, status, _link) = match submitted {
+        Submitted::Missing(digests) => {
+            return Ok(json(StatusCode::CONFLICT, &FromAgent::Missing { job, digests }));
+        }
+        // The link is kept until the follower has its own.
+        Submitted::Begun { folder, link } => (folder, StatusCode::CREATED, Some(link)),
+        Submitted::There(folder) => {
+            state
+                .ask({
+                    let job = job.clone();
+                    move |service| service.tell(Word::Renew, &job)
+                })
+                .await?;
+            (folder, StatusCode::OK, None)
+        }
+    };
+    if wants(&headers, FRAMES) {
+        let had = Seen::Given(Vec::new());
+        let position = Position { from_seq: 1, had, inline_bytes: query.inline, beat: Some(BEAT) };
+        let wait = wait_for(query.wait, LONGEST_WAIT_S);
+        return Ok(Followed::start(&state, folder, position, wait)?.frames());
+    }
+    Ok(json(status, &FromAgent::Following { job }))
+}
+
+/// The jobs, newest first.
+pub(crate) async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response, Refused> {
+    let jobs = state.ask(|service| Ok(service.jobs())).await?;
+    Ok(json(StatusCode::OK, &FromAgent::Jobs { jobs }))
+}
+
+/// One job.
+pub(crate) async fn show(
+    Shared(state): Shared<Arc<State>>,
+    Path(job): Path<String>,
+) -> Result<Response, Refused> {
+    let line = state.ask(move |service| service.job(&job)).await?;
+    Ok(json(StatusCode::OK, &line))
+}
+
+/// Removes an ended job.
+pub(crate) async fn forget(
+    Shared(state): Shared<Arc<State>>,
+    Path(job): Path<String>,
+) -> Result<Response, Refused> {
+    state.ask(move |service| service.forget(&job)).await?;
+    Ok(done("forget"))
+}
+
+/// What may stand behind `POST /v1/jobs/{id}/stdin?`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StdinQuery {
+    eof: bool,
+}
+
+/// Bytes for the running step's standard input.
+pub(crate) async fn stdin(
+    Shared(state): Shared<Arc<State>>,
+    Path(job): Path<String>,
+    Query(query): Query<StdinQuery>,
+    body: Body,
+) -> Result<Response, Refused> {
+    let bytes = read(body, 4 * MAX_BODY).await?;
+    let own = state.clone();
+    state.ask(move |_| own.send_input(&job, &bytes, query.eof)).await?;
+    Ok(done("stdin"))
+}
+
+/// A client is there.
+pub(crate) async fn renew(
+    Shared(state): Shared<Arc<State>>,
+    Path(job): Path<String>,
+) -> Result<Response, Refused> {
+    tell(state, Word::Renew, job).await
+}
+
+/// The client goes away on purpose.
+pub(crate) async fn detach(
+    Shared(state): Shared<Arc<State>>,
+    Path(job): Path<String>,
+) -> Result<Response, Refused> {
+    tell(state, Word::Detach, job).await
+}
+
+/// Stop; the job's terminal event confirms.
+pub(crate) async fn cancel(
+    Shared(state): Shared<Arc<State>>,
+    Path(job): Path<String>,
+) -> Result<Response, Refused> {
+    tell(state, Word::Cancel, job).await
+}
+
+async fn tell(state: Arc<State>, word: Word, job: String) -> Result<Response, Refused> {
+    state.ask(move |service| service.tell(word, &job)).await?;
+    Ok(done(word.name()))
+}

@@ -1,0 +1,122 @@
+//! Connections: how many, how slowly they may speak, and how the server ends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::guard::Doors;
+use crate::routes::router;
+use crate::settings::Settings;
+use crate::state::State;
+
+/// Connections at the same time; the next one waits.
+const CONNECTIONS: usize = 1024;
+
+/// From the first byte of a request to the last of its head; and how long a connection may idle.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// How long what runs may take to end once the server is to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The server cannot run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServerError {
+    /// The address.
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    /// The event loop.
+    #[error("the event loop cannot start: {0}")]
+    Runtime(io::Error),
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(settings: Settings) -> Result<(), ServerError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(ServerError::Runtime)?;
+    let result = runtime.block_on(serve(settings));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+async fn serve(settings: Settings) -> Result<(), ServerError> {
+    let address = settings.listen;
+    let listener = listen(address).map_err(|source| ServerError::Listen { address, source })?;
+    let address = listener.local_addr().map_err(ServerError::Runtime)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Runtime)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Runtime)?;
+    let state = Arc::new(State::new(Doors::new(settings, address)));
+    println!("listening on http://{address}");
+    if !address.ip().is_loopback() {
+        eprintln!(
+            "rgpu-agent-http: {address} is no loopback address, and this server has no TLS of its \
+             own: put one that has in front of it, or reach it through `ssh -L`"
+        );
+    }
+
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let (stop, stopping) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        };
+        // Too many open files, or a client that is gone already.
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Ok(place) = room.clone().acquire_owned().await else { break };
+        let (state, stopping) = (state.clone(), stopping.clone());
+        connections.spawn(async move {
+            connection(stream, &state, stopping).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    let _ = stop.send(true);
+    state.stop_followers();
+    let ended = async { while connections.join_next().await.is_some() {} };
+    // What does not end in time is cut; clients resume.
+    let _ = timeout(GRACE, ended).await;
+    Ok(())
+}
+
+/// Also when the port was ours a moment ago.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+async fn connection(stream: TcpStream, state: &Arc<State>, mut stopping: watch::Receiver<bool>) {
+    // Small answers must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(router(state));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopping.changed() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}

@@ -1,0 +1,100 @@
+//! What all requests share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rgpu_agent::service::{JobInput, Refusal, Service};
+use rgpu_agent::verbs;
+use tokio::sync::Semaphore;
+
+use crate::guard::Doors;
+
+/// Jobs followed at the same time: each has a thread.
+const FOLLOWED: usize = 256;
+
+/// The folders are chosen anew this often: a full disk may have room again.
+const FOLDERS_FOR: Duration = Duration::from_secs(60);
+
+/// What all requests share.
+pub(crate) struct State {
+    pub(crate) doors: Doors,
+    service: Mutex<(Arc<Service>, Instant)>,
+    inputs: Mutex<HashMap<String, Arc<Mutex<JobInput>>>>,
+    pub(crate) followed: Arc<Semaphore>,
+    followers: Mutex<Vec<Weak<AtomicBool>>>,
+}
+
+impl State {
+    pub(crate) fn new(doors: Doors) -> Self {
+        let service = Arc::new(Service::open(&verbs::folders()));
+        Self {
+            doors,
+            service: Mutex::new((service, Instant::now())),
+            inputs: Mutex::default(),
+            followed: Arc::new(Semaphore::new(FOLLOWED)),
+            followers: Mutex::default(),
+        }
+    }
+
+    /// Does what may block, with this host's folders.
+    pub(crate) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Service) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let state = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&state.service())).await;
+        done.unwrap_or_else(|_| Err(Refusal::new("request", "defect", "a defect of the agent")))
+    }
+
+    fn service(&self) -> Arc<Service> {
+        let mut held = lock(&self.service);
+        if held.1.elapsed() > FOLDERS_FOR || held.0.blobs().is_err() {
+            *held = (Arc::new(Service::open(&verbs::folders())), Instant::now());
+        }
+        held.0.clone()
+    }
+
+    /// Sends bytes to a job's standard input, in the order of the requests. Blocks.
+    pub(crate) fn send_input(&self, job: &str, bytes: &[u8], last: bool) -> Result<(), Refusal> {
+        let known = lock(&self.inputs).get(job).cloned();
+        let input = match known {
+            Some(input) => input,
+            // A job that has ended takes nothing more.
+            None => match self.service().input(job)? {
+                None => return Ok(()),
+                Some(input) => {
+                    let mut inputs = lock(&self.inputs);
+                    inputs.entry(job.to_owned()).or_insert(Arc::new(Mutex::new(input))).clone()
+                }
+            },
+        };
+        let sent = lock(&input).send(bytes, last);
+        if last || sent.is_err() {
+            lock(&self.inputs).remove(job);
+        }
+        Ok(())
+    }
+
+    /// A flag that stops a follower when its last holder sets it, or the server ends.
+    pub(crate) fn new_stop(&self) -> Arc<AtomicBool> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut followers = lock(&self.followers);
+        followers.retain(|follower| follower.strong_count() > 0);
+        followers.push(Arc::downgrade(&stop));
+        stop
+    }
+
+    /// Ends all that is being followed: clients come back to the next server.
+    pub(crate) fn stop_followers(&self) {
+        for follower in lock(&self.followers).iter().filter_map(Weak::upgrade) {
+            follower.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a thread that panicked left behind is still whole here.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,197 @@
+//! Bodies that come from elsewhere while they are sent: what a follower writes, or a file.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
+use rgpu_agent::front::Out;
+use rgpu_agent::front::follow::{Position, follow};
+use rgpu_agent::job::JobFolder;
+use rgpu_agent::wire::Outbox;
+use rgpu_protocol::FromAgent;
+use rgpu_protocol::frame::{self, Kind};
+use rgpu_protocol::http::FRAMES;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::answer::Refused;
+use crate::guard::busy;
+use crate::state::State;
+
+/// Bytes of a body that are sent at once.
+const PIECE: usize = 128 << 10;
+
+/// A body that is read from `R`, of `left` bytes when that is known.
+pub(crate) struct ReadBody<R> {
+    from: R,
+    left: Option<u64>,
+}
+
+impl<R: AsyncRead + Unpin + Send + 'static> ReadBody<R> {
+    /// As a body of unknown length.
+    pub(crate) fn endless(from: R) -> Body {
+        Body::new(Self { from, left: None })
+    }
+
+    /// As a body of `len` bytes.
+    pub(crate) fn sized(from: R, len: u64) -> Body {
+        Body::new(Self { from, left: Some(len) })
+    }
+}
+
+impl<R: AsyncRead + Unpin> hyper::body::Body for ReadBody<R> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let most = self.left.map_or(PIECE, |left| left.min(PIECE as u64) as usize);
+        if most == 0 {
+            return Poll::Ready(None);
+        }
+        let mut bytes = vec![0; most];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        if let Err(e) = ready!(Pin::new(&mut self.from).poll_read(context, &mut buffer)) {
+            return Poll::Ready(Some(Err(e)));
+        }
+        let n = buffer.filled().len();
+        if n == 0 {
+            // A file that was cut short: the connection must not look whole.
+            let cut = self.left.map(|_| Err(io::ErrorKind::UnexpectedEof.into()));
+            return Poll::Ready(cut);
+        }
+        bytes.truncate(n);
+        self.left = self.left.map(|left| left - n as u64);
+        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// A way from blocking code to a body.
+pub(crate) fn pipe() -> io::Result<(Out, UnixStream)> {
+    let (ours, theirs) = StdStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let out = Outbox::new(File::from(OwnedFd::from(theirs)));
+    Ok((Arc::new(out), UnixStream::from_std(ours)?))
+}
+
+/// A job that is being followed, for a while at most. Dropping it ends that.
+pub(crate) struct Followed {
+    stream: UnixStream,
+    stop: Arc<AtomicBool>,
+    until: Pin<Box<Sleep>>,
+    over: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Followed {
+    /// Follows a job in a thread of its own, for `wait` at most.
+    pub(crate) fn start(
+        state: &Arc<State>,
+        folder: JobFolder,
+        position: Position,
+        wait: Duration,
+    ) -> Result<Self, Refused> {
+        let place = state.followed.clone().try_acquire_owned();
+        let place = place.map_err(|_| busy("too many jobs are followed at once"))?;
+        let begun = || -> io::Result<(UnixStream, Arc<AtomicBool>)> {
+            let (out, stream) = pipe()?;
+            out.send(&FromAgent::Following { job: folder.id().to_owned() })?;
+            let stop = state.new_stop();
+            let flag = stop.clone();
+            std::thread::Builder::new()
+                .name("follower".into())
+                .spawn(move || follow(folder, position, &out, &flag))?;
+            Ok((stream, stop))
+        };
+        let (stream, stop) =
+            begun().map_err(|e| busy(&format!("no job can be followed now: {e}")))?;
+        let until = Box::pin(sleep_until(Instant::now() + wait));
+        Ok(Self { stream, stop, until, over: false, _place: place })
+    }
+
+    /// As the body of an answer.
+    pub(crate) fn frames(self) -> Response {
+        frames(ReadBody::endless(self))
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl AsyncRead for Followed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.over && self.until.as_mut().poll(context).is_ready() {
+            // The follower ends between two events, and with it the stream.
+            self.over = true;
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+/// An answer of frames.
+pub(crate) fn frames(body: Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FRAMES));
+    response
+}
+
+/// Reads frames back, to be told in another form.
+pub(crate) struct Frames<R> {
+    from: R,
+    buffer: Vec<u8>,
+    used: usize,
+}
+
+impl<R: AsyncRead + Unpin> Frames<R> {
+    pub(crate) fn new(from: R) -> Self {
+        Self { from, buffer: Vec::new(), used: 0 }
+    }
+
+    /// The next frame; `None` at the end. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<(Kind, Vec<u8>)>> {
+        loop {
+            let parsed = frame::parse(&self.buffer[self.used..]).map_err(io::Error::other)?;
+            if let Some((frame, used)) = parsed {
+                let owned = (frame.kind, frame.body.to_vec());
+                self.used += used;
+                return Ok(Some(owned));
+            }
+            self.buffer.drain(..self.used);
+            self.used = 0;
+            self.buffer.reserve(PIECE);
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a worker is, and whether a token may go there.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use reqwest::Url;
+
+use super::error::HttpError;
+use crate::remote::{RemoteError, RemoteSpec};
+
+/// The setting that lets tokens go over plain HTTP to another machine.
+pub(super) const PLAIN: &str = "allow_plain_http";
+
+/// The setting that names a file of certificates to trust besides the system's.
+pub(super) const CA: &str = "ca_file";
+
+/// A worker's address.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    /// Without a slash at its end.
+    base: String,
+    tls: bool,
+    loopback: bool,
+    pub(super) ca: Option<PathBuf>,
+}
+
+impl Address {
+    /// The address of `spec`.
+    ///
+    /// # Errors
+    /// It is none, or a token would go over the network in the clear.
+    pub(super) fn of(spec: &RemoteSpec) -> Result<Self, RemoteError> {
+        let wrong = |why: &str| RemoteError::Address { url: spec.url.clone(), why: why.to_owned() };
+        let url = Url::parse(&spec.url).map_err(|e| wrong(&e.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            // Not shown again: it may be a secret.
+            return Err(RemoteError::Address {
+                url: format!("{}://…@{}", url.scheme(), url.host_str().unwrap_or_default()),
+                why: "a token stands in the environment or a file, never in an address".to_owned(),
+            });
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("nothing may stand behind `?` or `#`"));
+        }
+        let host = url.host_str().ok_or_else(|| wrong("there is no host in it"))?;
+        let number = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let loopback = host == "localhost" || number.is_ok_and(|ip| ip.is_loopback());
+        let tls = url.scheme() == "https";
+        let plain = match spec.options.get(PLAIN).map(String::as_str) {
+            None | Some("no" | "false") => false,
+            Some("yes" | "true") => true,
+            Some(other) => {
+                return Err(RemoteError::Setting {
+                    setting: PLAIN.to_owned(),
+                    why: format!("`{other}` is neither `yes` nor `no`"),
+                });
+            }
+        };
+        if !tls && !loopback && !plain {
+            return Err(HttpError::Plain { url: spec.url.clone() }.into());
+        }
+        let base = url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { base, tls, loopback, ca: spec.options.get(CA).map(PathBuf::from) })
+    }
+
+    /// As it is written.
+    pub(super) fn as_str(&self) -> &str {
+        &self.base
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+}
+
+/// Refuses settings that only ssh has a use for.
+///
+/// # Errors
+/// Names the first of them.
+pub(super) fn no_ssh_settings(spec: &RemoteSpec) -> Result<(), RemoteError> {
+    let set = [
+        ("jump", spec.jump.is_some()),
+        ("identity", spec.identity.is_some()),
+        ("ssh_config", spec.ssh_config.is_some()),
+        ("via", !spec.via.is_empty()),
+        ("agent_folder", spec.agent_folder.is_some()),
+    ];
+    match set.iter().find(|(_, set)| *set) {
+        None => Ok(()),
+        Some((setting, _)) => Err(RemoteError::Setting {
+            setting: (*setting).to_owned(),
+            why: format!("a `{}` remote does not know it", spec.scheme()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(url: &str) -> Result<Address, RemoteError> {
+        Address::of(&RemoteSpec::new("box", url))
+    }
+
+    #[test]
+    fn tokens_go_over_tls_or_to_this_machine_unless_the_user_says_otherwise() {
+        for good in
+            ["https://gpu-box:8790/", "http://127.0.0.1:1", "http://localhost", "http://[::1]:2"]
+        {
+            let address = address(good).unwrap();
+            assert!(address.is_tls() || address.is_loopback());
+            assert!(!address.as_str().ends_with('/'));
+        }
+        assert_eq!(address("http://gpu-box:8790").unwrap_err().code(), "plain_http");
+        let mut spec = RemoteSpec::new("box", "http://gpu-box:8790");
+        spec.options.insert(PLAIN.into(), "yes".into());
+        Address::of(&spec).unwrap();
+        spec.options.insert(PLAIN.into(), "maybe".into());
+        assert_eq!(Address::of(&spec).unwrap_err().code(), "bad_setting");
+    }
+
+    #[test]
+    fn an_address_with_a_token_in_it_is_refused_and_not_repeated() {
+        let error = address("https://me:hunter2@box").unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+        for bad in ["https://", "https://box?x=1", "https://box/#a", "http://[::1"] {
+            assert_eq!(address(bad).unwrap_err().code(), "bad_address", "{bad}");
+        }
+    }
+}

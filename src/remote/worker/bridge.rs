@@ -1,0 +1,396 @@
+//! The stand-in for an agent: reads a session's frames, asks the worker, and writes frames back.
+//!
+//! Requests go out side by side, so that a cancellation never stands behind an upload; only input
+//! and the pieces of a file keep their order. A request that fails for the link's sake ends the
+//! stream, as a cut connection would: whoever follows a job knows how to take it up.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use rgpu_protocol::frame::{self, Kind, MAX_BODY};
+use rgpu_protocol::http::{FactsRequest, HostSettings, PLAIN_SIZE, SubmitRequest};
+use rgpu_protocol::{BLOB_BYTES, FromAgent, ToAgent};
+use serde::Serialize;
+use tokio::io::{AsyncWrite, AsyncWriteExt, DuplexStream, WriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::error::HttpError;
+use super::fetching::{Fetcher, Piece};
+use super::following::{self, Begin};
+use super::requests::{Ask, Requests};
+use crate::remote::RemoteError;
+use crate::remote::limits;
+use crate::remote::stream::{Ending, FrameReader, Wire};
+
+/// Bytes between a session and its stand-in.
+const PIPE: usize = 1 << 20;
+
+/// Groups of frames that may wait for the session.
+const GROUPS: usize = 4;
+
+/// How long requests that are under way may take to end once the session is closed.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Bytes of input that one request carries at most.
+const INPUT: usize = 4 * MAX_BODY;
+
+/// What a path may hold as it is.
+const PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// A stream to the worker, on which it has just greeted.
+pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> Wire {
+    let (ours, theirs) = tokio::io::duplex(PIPE);
+    let (read, write) = tokio::io::split(ours);
+    let ending = Ending::default();
+    let (ended, all_sent) = oneshot::channel();
+    tokio::spawn(run(theirs, requests, greeting.to_vec(), ending.clone(), ended));
+    Wire {
+        reader: FrameReader::new(Box::new(read)),
+        writer: Box::new(Closing { inner: write, all_sent }),
+        ending,
+    }
+}
+
+/// The writing side of a session. It is closed once all that was written has been sent on.
+struct Closing {
+    inner: WriteHalf<DuplexStream>,
+    all_sent: oneshot::Receiver<()>,
+}
+
+impl AsyncWrite for Closing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.inner).poll_shutdown(context))?;
+        // The sender is gone as soon as its task is.
+        let _ = ready!(Pin::new(&mut self.all_sent).poll(context));
+        Poll::Ready(Ok(()))
+    }
+}
+
+async fn run(
+    pipe: DuplexStream,
+    requests: Arc<Requests>,
+    greeting: Vec<u8>,
+    ending: Ending,
+    ended: oneshot::Sender<()>,
+) {
+    let (read, mut write) = tokio::io::split(pipe);
+    let (out, mut groups) = mpsc::channel::<Vec<u8>>(GROUPS);
+    let (cut, mut cuts) = mpsc::channel(1);
+    let link = Link { requests, out, cut };
+    let writing = async {
+        while let Some(group) = groups.recv().await {
+            if let Err(error) = write.write_all(&group).await {
+                return error.to_string();
+            }
+        }
+        "nothing more is to be said".to_owned()
+    };
+    let why = tokio::select! {
+        why = Bridge::new(link).listen(FrameReader::new(Box::new(read)), greeting) => why,
+        why = writing => why,
+        Some(why) = cuts.recv() => why,
+    };
+    // Said before the stream ends: its reader asks why.
+    ending.ended(why);
+    drop(write);
+    let _ = ended.send(());
+}
+
+/// What every request under way needs.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) requests: Arc<Requests>,
+    out: mpsc::Sender<Vec<u8>>,
+    cut: mpsc::Sender<String>,
+}
+
+/// Nobody listens any more.
+pub(super) struct Gone;
+
+impl Link {
+    /// Hands whole frames to the session.
+    pub(super) async fn pass(&self, frames: Vec<u8>) -> Result<(), Gone> {
+        self.out.send(frames).await.map_err(|_| Gone)
+    }
+
+    /// Hands a JSON message to the session.
+    pub(super) async fn say(&self, json: &[u8]) -> Result<(), Gone> {
+        let mut group = frame::header(Kind::Message, json.len()).to_vec();
+        group.extend_from_slice(json);
+        self.pass(group).await
+    }
+
+    async fn tell(&self, message: &FromAgent) -> Result<(), Gone> {
+        match serde_json::to_vec(message) {
+            Ok(json) => self.say(&json).await,
+            Err(_) => Err(Gone),
+        }
+    }
+
+    /// A request failed: for the link's sake, which ends the stream, or for good.
+    pub(super) async fn failed(&self, request: &str, error: &HttpError) {
+        if error.is_link() {
+            return self.cut_off(error);
+        }
+        let text = match error {
+            HttpError::Refused(named) => format!("{} ({})", named.what, named.body),
+            other => other.to_string(),
+        };
+        let (request, code) = (request.to_owned(), error.code().to_owned());
+        // A session that went away asks again.
+        let _ = self.tell(&FromAgent::Refused { request, code, text }).await;
+    }
+
+    /// The stream cannot go on.
+    pub(super) fn cut_off(&self, error: &HttpError) {
+        let why = match error {
+            HttpError::Cut { why, .. } | HttpError::Unreachable { why, .. } => why.clone(),
+            HttpError::Refused(named) => format!("{} ({})", named.what, named.body),
+            other => other.to_string(),
+        };
+        // The first reason is the one that counts.
+        let _ = self.cut.try_send(why);
+    }
+}
+
+/// The reading side.
+struct Bridge {
+    link: Link,
+    settings: HostSettings,
+    /// Requests whose answers are one message.
+    words: JoinSet<()>,
+    following: Option<Aborts>,
+    input: mpsc::Sender<Bytes>,
+    fetcher: Fetcher,
+    _input: Aborts,
+}
+
+/// Bytes for a job's standard input.
+struct Bytes {
+    job: String,
+    bytes: Vec<u8>,
+    last: bool,
+}
+
+/// A task that ends with its owner.
+pub(super) struct Aborts(pub(super) AbortHandle);
+
+impl Drop for Aborts {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Bridge {
+    fn new(link: Link) -> Self {
+        let (input, queue) = mpsc::channel(2);
+        let task = tokio::spawn(send_input(link.clone(), queue));
+        let fetcher = Fetcher::new(link.clone());
+        let (settings, words) = (HostSettings::default(), JoinSet::new());
+        let _input = Aborts(task.abort_handle());
+        Self { link, settings, words, following: None, input, fetcher, _input }
+    }
+
+    /// Obeys until the session is closed; tells why it ended.
+    async fn listen(mut self, mut reader: FrameReader, greeting: Vec<u8>) -> String {
+        let result = self.obey_all(&mut reader, &greeting).await;
+        let why = match result {
+            Ok(()) => "the session is closed".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let ended = async { while self.words.join_next().await.is_some() {} };
+        let _ = timeout(LAST_WORDS, ended).await;
+        why
+    }
+
+    async fn obey_all(
+        &mut self,
+        reader: &mut FrameReader,
+        greeting: &[u8],
+    ) -> Result<(), RemoteError> {
+        // The session's own greeting: which of its messages we know is told by our code.
+        if reader.frame().await?.is_none() || self.link.say(greeting).await.is_err() {
+            return Ok(());
+        }
+        while let Some(frame) = reader.frame().await? {
+            while self.words.try_join_next().is_some() {}
+            if frame.kind != Kind::Message {
+                continue;
+            }
+            let message = serde_json::from_slice(&frame.body)
+                .map_err(|e| RemoteError::Nonsense { what: e.to_string() })?;
+            self.obey(message, reader).await?;
+        }
+        Ok(())
+    }
+
+    async fn obey(
+        &mut self,
+        message: ToAgent,
+        reader: &mut FrameReader,
+    ) -> Result<(), RemoteError> {
+        match message {
+            ToAgent::Setup { path, env } => self.settings = HostSettings { path, env },
+            ToAgent::Facts { probes } => {
+                let body = json(&FactsRequest { probes, settings: self.settings.clone() })?;
+                let ask = Ask::post("/v1/facts", body, "asking for the host's facts");
+                self.word("facts", ask.within(limits::FACTS));
+            }
+            ToAgent::Submit { plan, secrets, inline_bytes } => {
+                let job = plan.job.clone();
+                let settings = self.settings.clone();
+                let body = json(&SubmitRequest { plan, secrets, settings })?;
+                self.follow(Begin::Submit { job, body, inline_bytes });
+            }
+            ToAgent::Attach { job, from_seq, had, inline_bytes } => {
+                self.follow(Begin::Attach { job, from_seq, had, inline_bytes });
+            }
+            ToAgent::Blob { digest, size, stored, zstd } => {
+                let bytes = announced(reader, Kind::Blob, stored).await?;
+                let mut ask = Ask::get(format!("/v1/blobs/{digest}"), "uploading")
+                    .method(Method::PUT)
+                    .header(CONTENT_TYPE, "application/octet-stream")
+                    .body(bytes)
+                    .within(limits::STALL);
+                if zstd {
+                    ask = ask
+                        .header(CONTENT_ENCODING, "zstd")
+                        .header(HeaderName::from_static(PLAIN_SIZE), &size.to_string());
+                }
+                self.word("blob", ask);
+            }
+            ToAgent::Stdin { job, len, eof } => {
+                let bytes = announced(reader, Kind::Output, len).await?;
+                // The queue is as long as the link.
+                let _ = self.input.send(Bytes { job, bytes, last: eof }).await;
+            }
+            ToAgent::Renew { job } => self.unanswered("renew", &job, "renewing the lease"),
+            ToAgent::Cancel { job } => self.unanswered("cancel", &job, "cancelling the job"),
+            ToAgent::Detach { job } => {
+                self.word("detach", control("detach", &job, "leaving the job"));
+            }
+            ToAgent::Fetch { job, path, offset, len } => {
+                self.fetcher.ask(Piece { job, path, offset, len: len.min(BLOB_BYTES) });
+            }
+            ToAgent::Jobs {} => self.word("jobs", Ask::get("/v1/jobs", "listing jobs")),
+            ToAgent::Forget { job } => {
+                let ask = Ask::get(job_path(&job), "removing a job").method(Method::DELETE);
+                self.word("forget", ask.once());
+            }
+            ToAgent::Ping {} => {
+                let link = self.link.clone();
+                self.words.spawn(async move {
+                    let _ = link.tell(&FromAgent::Pong {}).await;
+                });
+            }
+            ToAgent::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Asks for one message, and hands it on.
+    fn word(&mut self, request: &'static str, ask: Ask) {
+        let link = self.link.clone();
+        self.words.spawn(async move {
+            match link.requests.message(ask).await {
+                Ok(body) => {
+                    let _ = link.say(&body).await;
+                }
+                Err(error) => link.failed(request, &error).await,
+            }
+        });
+    }
+
+    /// Says something whose answer nobody waits for.
+    fn unanswered(&mut self, verb: &'static str, job: &str, doing: &'static str) {
+        let (link, ask) = (self.link.clone(), control(verb, job, doing));
+        self.words.spawn(async move {
+            if let Err(error) = link.requests.message(ask).await {
+                link.failed(verb, &error).await;
+            }
+        });
+    }
+
+    /// A session follows one job at a time.
+    fn follow(&mut self, begin: Begin) {
+        let task = tokio::spawn(following::run(self.link.clone(), begin));
+        self.following = Some(Aborts(task.abort_handle()));
+    }
+}
+
+/// Sends input in its order. What cannot be sent ends the stream: nobody can tell how much of it
+/// arrived.
+async fn send_input(link: Link, mut queue: mpsc::Receiver<Bytes>) {
+    while let Some(mut next) = queue.recv().await {
+        // What waits for the same job goes along.
+        while !next.last && next.bytes.len() + MAX_BODY <= INPUT {
+            match queue.try_recv() {
+                Ok(more) if more.job == next.job => {
+                    next.bytes.extend_from_slice(&more.bytes);
+                    next.last = more.last;
+                }
+                _ => break,
+            }
+        }
+        let path = format!("{}/stdin?eof={}", job_path(&next.job), next.last);
+        let ask = Ask::get(path, "sending input")
+            .method(Method::POST)
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .body(next.bytes)
+            .once();
+        if let Err(error) = link.requests.message(ask).await {
+            link.failed("stdin", &error).await;
+        }
+    }
+}
+
+fn control(verb: &str, job: &str, doing: &'static str) -> Ask {
+    Ask::get(format!("{}/{verb}", job_path(job)), doing).method(Method::POST)
+}
+
+/// The path of a job's resource.
+pub(super) fn job_path(job: &str) -> String {
+    format!("/v1/jobs/{}", in_path(job))
+}
+
+/// Text as a part of a path.
+pub(super) fn in_path(text: &str) -> String {
+    utf8_percent_encode(text, PATH).to_string()
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, RemoteError> {
+    serde_json::to_vec(value).map_err(|e| RemoteError::Nonsense { what: e.to_string() })
+}
+
+/// The `len` bytes that a message announced.
+async fn announced(reader: &mut FrameReader, kind: Kind, len: u64) -> Result<Vec<u8>, RemoteError> {
+    let mut bytes = Vec::with_capacity(len.min(2 * BLOB_BYTES) as usize);
+    while (bytes.len() as u64) < len {
+        match reader.frame().await? {
+            Some(frame) if frame.kind == kind => bytes.extend_from_slice(&frame.body),
+            _ => return Err(RemoteError::Nonsense { what: "announced bytes did not come".into() }),
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,137 @@
+//! How asking a worker can fail, each way with its remedy.
+
+use std::time::Duration;
+
+use super::refusal::Named;
+use crate::error::{Exit, Failure, Side};
+
+/// A failure between this machine and a worker.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// There is no token to show.
+    #[error("there is no token for the worker: {why}")]
+    Token {
+        /// In words.
+        why: String,
+    },
+    /// A token would go over the network in the clear.
+    #[error("a token would go in the clear to `{url}`")]
+    Plain {
+        /// The address.
+        url: String,
+    },
+    /// The certificates of `ca_file` cannot be used, or no client can be made.
+    #[error("no secure connection can be made: {why}")]
+    Tls {
+        /// In words.
+        why: String,
+    },
+    /// No connection.
+    #[error("`{url}` cannot be reached")]
+    Unreachable {
+        /// The address.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// The server's certificate is not to be trusted.
+    #[error("the certificate of `{url}` is not trusted")]
+    Untrusted {
+        /// The address.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// Nothing came for too long.
+    #[error("no answer in {} s while {doing}", limit.as_secs())]
+    Silent {
+        /// What was going on.
+        doing: &'static str,
+        /// The limit that ran out.
+        limit: Duration,
+    },
+    /// An answer ended before its end.
+    #[error("the answer was cut while {doing}")]
+    Cut {
+        /// What was going on.
+        doing: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// The server answered, and not what was hoped for.
+    #[error("{}", .0.what)]
+    Refused(Box<Named>),
+}
+
+impl HttpError {
+    /// What answers there is no worker of ours.
+    pub(super) fn not_a_worker(url: &str, body: &[u8]) -> Self {
+        Self::Refused(Box::new(Named::not_ours(url, body)))
+    }
+
+    /// Whether trying again may help.
+    pub fn is_link(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => true,
+            Self::Refused(named) => named.passes,
+            Self::Token { .. } | Self::Plain { .. } | Self::Tls { .. } | Self::Untrusted { .. } => {
+                false
+            }
+        }
+    }
+
+    /// The code under which `--json` names it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Token { .. } => "no_token",
+            Self::Plain { .. } => "plain_http",
+            Self::Tls { .. } => "bad_tls",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Untrusted { .. } => "untrusted_certificate",
+            Self::Silent { .. } => "no_answer",
+            Self::Cut { .. } => "link_cut",
+            Self::Refused(named) => named.code,
+        }
+    }
+
+    /// The side that failed and the exit status that goes with it.
+    pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
+        match self {
+            Self::Token { .. } | Self::Plain { .. } | Self::Tls { .. } => {
+                (Side::Local, Exit::Config)
+            }
+            Self::Refused(named) if !named.passes => (Side::Host, Exit::Host),
+            _ => (Side::Transport, Exit::Host),
+        }
+    }
+
+    /// Adds why, and what to do next.
+    pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
+        match self {
+            Self::Token { .. } => failure.hint(format!(
+                "name it: rgpu remote add {remote} URL --token-env VARIABLE, or --token-file FILE"
+            )),
+            Self::Plain { .. } => failure
+                .hint("reach it through ssh: `ssh -L 8790:127.0.0.1:8790 HOST`, and http://127.0.0.1:8790")
+                .hint("or put a server with TLS in front of it; or add it with `--allow-plain-http`"),
+            Self::Unreachable { why, .. } => {
+                failure.cause(why).hint("is `rgpu worker` running there, and the port open?")
+            }
+            Self::Untrusted { why, .. } => failure.cause(why).hint(
+                "name a file with the certificate of its authority: `--ca-file FILE` of `rgpu remote add`",
+            ),
+            Self::Cut { why, .. } => failure.cause(why),
+            Self::Refused(named) => {
+                let failure = match named.body.as_str() {
+                    "" => failure,
+                    body => failure.cause(body),
+                };
+                match named.hint.replace("REMOTE", remote) {
+                    hint if hint.is_empty() => failure,
+                    hint => failure.hint(hint),
+                }
+            }
+            Self::Silent { .. } | Self::Tls { .. } => failure,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Pieces of files, several at a time and handed on in the order in which they were asked for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, ETAG, RANGE};
+use rgpu_protocol::FromAgent;
+use rgpu_protocol::http::FRAMES;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::bridge::{Aborts, Link, in_path, job_path};
+use super::error::HttpError;
+use super::requests::{Answer, Ask, chain};
+use crate::remote::limits;
+
+/// Pieces under way at the same time.
+const AT_ONCE: usize = 4;
+
+/// Tries of a piece whose answer was cut.
+const TRIES: u32 = 3;
+
+/// A piece of a file.
+pub(super) struct Piece {
+    pub(super) job: String,
+    pub(super) path: String,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// Fetches pieces.
+pub(super) struct Fetcher {
+    link: Link,
+    room: Arc<Semaphore>,
+    queue: mpsc::UnboundedSender<(Piece, Coming)>,
+    _task: Aborts,
+}
+
+/// A piece that is under way. It is not fetched for nobody.
+struct Coming(JoinHandle<Result<Came, HttpError>>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What came.
+enum Came {
+    /// Frames, and the state of the file they are of.
+    Frames(Vec<u8>, Option<String>),
+    /// A message that says why not.
+    Said(Vec<u8>),
+}
+
+impl Fetcher {
+    pub(super) fn new(link: Link) -> Self {
+        let (queue, coming) = mpsc::unbounded_channel();
+        let task = tokio::spawn(hand_on(link.clone(), coming));
+        let room = Arc::new(Semaphore::new(AT_ONCE));
+        Self { link, room, queue, _task: Aborts(task.abort_handle()) }
+    }
+
+    /// Asks for a piece.
+    pub(super) fn ask(&self, piece: Piece) {
+        let Piece { job, path, offset, len } = &piece;
+        let url = format!("{}/artifacts/{}", job_path(job), in_path(path));
+        let last = (offset + len).saturating_sub(1);
+        let ask =
+            Ask::get(url, FETCHING).accept(FRAMES).header(RANGE, &format!("bytes={offset}-{last}"));
+        let (link, room) = (self.link.clone(), self.room.clone());
+        let task = tokio::spawn(async move {
+            let _place = room.acquire().await;
+            let mut tries = 1;
+            loop {
+                match fetch(&link, ask.clone()).await {
+                    Err(HttpError::Cut { .. }) if tries < TRIES => tries += 1,
+                    done => return done,
+                }
+            }
+        });
+        // The other end lives as long as we do.
+        let _ = self.queue.send((piece, Coming(task)));
+    }
+}
+
+const FETCHING: &str = "fetching a file";
+
+async fn fetch(link: &Link, ask: Ask) -> Result<Came, HttpError> {
+    let mut response = match link.requests.send(ask).await? {
+        Answer::Said(body) => return Ok(Came::Said(body)),
+        Answer::Good(response) => response,
+    };
+    let cut = |why: String| HttpError::Cut { doing: FETCHING, why };
+    let header = |response: &Response, name| {
+        response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
+    };
+    if header(&response, CONTENT_TYPE).is_none_or(|kind| kind != FRAMES) {
+        return Err(cut("it is no stream of frames".to_owned()));
+    }
+    let tag = header(&response, ETAG);
+    let mut frames = Vec::new();
+    loop {
+        let chunk = timeout(limits::STALL, response.chunk())
+            .await
+            .map_err(|_| HttpError::Silent { doing: FETCHING, limit: limits::STALL })?;
+        match chunk {
+            Ok(Some(bytes)) => frames.extend_from_slice(&bytes),
+            Ok(None) => return Ok(Came::Frames(frames, tag)),
+            Err(error) => return Err(cut(chain(&error))),
+        }
+    }
+}
+
+/// Hands pieces on, and notices a file that changed since its first one.
+async fn hand_on(link: Link, mut queue: mpsc::UnboundedReceiver<(Piece, Coming)>) {
+    let mut states: HashMap<(String, String), String> = HashMap::new();
+    while let Some((piece, mut coming)) = queue.recv().await {
+        let came = match (&mut coming.0).await {
+            Ok(Ok(came)) => came,
+            Ok(Err(error)) => {
+                link.failed("fetch", &error).await;
+                continue;
+            }
+            Err(_) => return,
+        };
+        let (frames, tag) = match came {
+            Came::Frames(frames, tag) => (frames, tag),
+            Came::Said(body) => {
+                let _ = link.say(&body).await;
+                continue;
+            }
+        };
+        let file = (piece.job, piece.path);
+        if let Some(tag) = tag {
+            let first = piece.offset == 0;
+            if let Some(known) = states.get(&file).filter(|known| !first && **known != tag) {
+                let text = format!(
+                    "`{}` was written while it was fetched ({known}, then {tag}): fetch it again",
+                    file.1.escape_debug()
+                );
+                let (request, code) = ("fetch".to_owned(), "changed".to_owned());
+                let refused = FromAgent::Refused { request, code, text };
+                if let Ok(json) = serde_json::to_vec(&refused) {
+                    let _ = link.say(&json).await;
+                }
+                states.remove(&file);
+                continue;
+            }
+            states.insert(file, tag);
+        }
+        if link.pass(frames).await.is_err() {
+            return;
+        }
+    }
+}

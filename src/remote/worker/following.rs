@@ -1,0 +1,227 @@
+//! A job followed over requests that no platform holds for ever: each answer is a stretch of the
+//! very frames that an agent writes, and the next one begins where it ended.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, HeaderName};
+use rgpu_protocol::frame::{self, Frame, Kind};
+use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, had_word};
+use rgpu_protocol::message::Had;
+use rgpu_protocol::{EventBody, FromAgent, Stream};
+use tokio::time::timeout;
+
+use super::bridge::{Link, in_path, job_path};
+use super::error::HttpError;
+use super::requests::{Answer, Ask, chain};
+
+/// A stream on which not even a beat came is dead.
+const QUIET: Duration = BEAT.saturating_mul(4);
+
+/// Two requests for the same stretch are at least so far apart.
+const APART: Duration = Duration::from_millis(200);
+
+/// How following begins.
+pub(super) enum Begin {
+    /// By submitting: `body` is the request's.
+    Submit { job: String, body: Vec<u8>, inline_bytes: u64 },
+    /// By attaching.
+    Attach { job: String, from_seq: u64, had: Vec<Had>, inline_bytes: u64 },
+}
+
+/// How far a job was followed.
+struct At {
+    job: String,
+    seq: u64,
+    had: BTreeMap<(String, Stream), u64>,
+    inline_bytes: u64,
+    /// Whether the session knows that it follows.
+    told: bool,
+}
+
+/// How a stretch ended.
+enum Stretch {
+    /// With the terminal event, or nobody listens any more.
+    Over,
+    /// There is more, later.
+    Pause,
+}
+
+/// Follows a job to its end.
+pub(super) async fn run(link: Link, begin: Begin) {
+    let (request, mut ask, mut at) = begin.first();
+    loop {
+        let begun = Instant::now();
+        let response = match link.requests.send(ask).await {
+            Ok(Answer::Good(response)) => response,
+            Ok(Answer::Said(body)) if !at.told => {
+                let _ = link.say(&body).await;
+                return;
+            }
+            // Nobody waits for an answer: the next attachment says it.
+            Ok(Answer::Said(body)) => {
+                let why = String::from_utf8_lossy(&body).into_owned();
+                return link.cut_off(&HttpError::Cut { doing: FOLLOWING, why });
+            }
+            Err(error) if at.told => return link.cut_off(&error),
+            Err(error) => return link.failed(request, &error).await,
+        };
+        match at.pass(response, &link).await {
+            Ok(Stretch::Over) => return,
+            Ok(Stretch::Pause) => {}
+            Err(error) => return link.cut_off(&error),
+        }
+        tokio::time::sleep(APART.saturating_sub(begun.elapsed())).await;
+        ask = at.ask();
+    }
+}
+
+const FOLLOWING: &str = "following the job";
+
+impl Begin {
+    fn first(self) -> (&'static str, Ask, At) {
+        match self {
+            Self::Submit { job, body, inline_bytes } => {
+                let path = format!("/v1/jobs?wait={LONGEST_WAIT_S}&inline={inline_bytes}");
+                let ask = Ask::post(path, body, "submitting the plan")
+                    .accept(FRAMES)
+                    .header(HeaderName::from_static(IDEMPOTENCY_KEY), &job);
+                let had = BTreeMap::new();
+                ("submit", ask, At { job, seq: 0, had, inline_bytes, told: false })
+            }
+            Self::Attach { job, from_seq, had, inline_bytes } => {
+                let had = had.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
+                let seq = from_seq.saturating_sub(1);
+                let at = At { job, seq, had, inline_bytes, told: false };
+                ("attach", at.ask(), at)
+            }
+        }
+    }
+}
+
+impl At {
+    /// Asks for what comes next.
+    fn ask(&self) -> Ask {
+        let Self { job, seq, had, inline_bytes, .. } = self;
+        let mut path = format!(
+            "{}/events?after={seq}&wait={LONGEST_WAIT_S}&inline={inline_bytes}&had=",
+            job_path(job)
+        );
+        for ((step, stream), bytes) in had {
+            let had = Had { step: step.clone(), stream: *stream, bytes: *bytes };
+            path += &format!("&had={}", in_path(&had_word(&had)));
+        }
+        Ask::get(path, FOLLOWING).accept(FRAMES)
+    }
+
+    /// Hands a stretch on, group by group: a message and the bytes that it announces.
+    async fn pass(&mut self, mut response: Response, link: &Link) -> Result<Stretch, HttpError> {
+        if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != FRAMES) {
+            return Err(odd("it is no stream of frames"));
+        }
+        let mut buffer: Vec<u8> = Vec::new();
+        let mut group = Group::default();
+        loop {
+            let mut used = 0;
+            while let Some((frame, len)) =
+                frame::parse(&buffer[used..]).map_err(|e| odd(&e.to_string()))?
+            {
+                let whole = group.add(frame, &buffer[used..used + len])?;
+                used += len;
+                if !whole {
+                    continue;
+                }
+                let Group { frames, message, .. } = std::mem::take(&mut group);
+                let ended = match self.note(message)? {
+                    Note::Drop => continue,
+                    Note::Pass => false,
+                    Note::Last => true,
+                };
+                if link.pass(frames).await.is_err() || ended {
+                    return Ok(Stretch::Over);
+                }
+            }
+            if used > 0 {
+                buffer.drain(..used);
+            }
+            let chunk = timeout(QUIET, response.chunk())
+                .await
+                .map_err(|_| HttpError::Silent { doing: FOLLOWING, limit: QUIET })?;
+            match chunk {
+                Ok(Some(bytes)) => buffer.extend_from_slice(&bytes),
+                Ok(None) if buffer.is_empty() && group.frames.is_empty() => {
+                    return Ok(Stretch::Pause);
+                }
+                Ok(None) => return Err(odd("it ended within a frame")),
+                Err(error) => return Err(odd(&chain(&error))),
+            }
+        }
+    }
+
+    /// Takes note of what is handed on.
+    fn note(&mut self, message: Option<FromAgent>) -> Result<Note, HttpError> {
+        match message {
+            Some(FromAgent::Event { event, .. }) => {
+                self.seq = self.seq.max(event.seq);
+                if matches!(event.body, EventBody::Ended { .. }) {
+                    return Ok(Note::Last);
+                }
+            }
+            Some(FromAgent::Output { step, stream, offset, len, .. }) => {
+                self.had.insert((step, stream), offset + len);
+            }
+            Some(FromAgent::Following { .. }) if self.told => return Ok(Note::Drop),
+            Some(FromAgent::Following { .. }) => self.told = true,
+            Some(FromAgent::Pong {}) => return Ok(Note::Drop),
+            Some(FromAgent::Refused { request, text, .. }) if request == "follow" => {
+                return Err(odd(&text));
+            }
+            _ => {}
+        }
+        Ok(Note::Pass)
+    }
+}
+
+/// What becomes of a group.
+enum Note {
+    Pass,
+    Drop,
+    Last,
+}
+
+/// A message and the bytes that it announces, as they came.
+#[derive(Default)]
+struct Group {
+    frames: Vec<u8>,
+    message: Option<FromAgent>,
+    due: u64,
+}
+
+impl Group {
+    /// Adds a frame; true when nothing lacks.
+    fn add(&mut self, frame: Frame<'_>, raw: &[u8]) -> Result<bool, HttpError> {
+        match (frame.kind, self.due) {
+            (Kind::Message, 0) => {
+                let message =
+                    serde_json::from_slice(frame.body).map_err(|e| odd(&e.to_string()))?;
+                self.due = match &message {
+                    FromAgent::Output { len, .. } => *len,
+                    FromAgent::Data { stored, .. } => *stored,
+                    _ => 0,
+                };
+                self.message = Some(message);
+            }
+            (Kind::Output | Kind::Blob, due) if frame.body.len() as u64 <= due => {
+                self.due -= frame.body.len() as u64;
+            }
+            _ => return Err(odd("its frames are in no order")),
+        }
+        self.frames.extend_from_slice(raw);
+        Ok(self.due == 0)
+    }
+}
+
+fn odd(why: &str) -> HttpError {
+    HttpError::Cut { doing: FOLLOWING, why: why.to_owned() }
+}

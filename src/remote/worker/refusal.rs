@@ -1,0 +1,295 @@
+//! What a status and a body that are no answer of the agent mean, and what to do about it.
+//!
+//! Platforms and proxies answer in plain text or HTML of their own. What is known of them stands
+//! in one table, the most telling rows first; the last rows know the status alone.
+
+use reqwest::StatusCode;
+use rgpu_protocol::FromAgent;
+
+/// Bytes of a foreign body that are shown.
+const SHOWN: usize = 200;
+
+/// An answer that is none, with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The code under which `--json` names it.
+    pub code: &'static str,
+    /// What happened.
+    pub what: String,
+    /// The server's own words, their beginning.
+    pub body: String,
+    /// What to do next; `REMOTE` stands for the remote's name.
+    pub hint: String,
+    /// Whether it may pass by itself.
+    pub passes: bool,
+}
+
+/// How an answer is known.
+struct Row {
+    /// Its status; 0: any.
+    status: u16,
+    /// What its body holds; empty: anything.
+    holds: &'static str,
+    code: &'static str,
+    what: &'static str,
+    hint: &'static str,
+    passes: bool,
+}
+
+const fn row(
+    status: u16,
+    holds: &'static str,
+    code: &'static str,
+    what: &'static str,
+    hint: &'static str,
+) -> Row {
+    Row { status, holds, code, what, hint, passes: false }
+}
+
+const fn passing(
+    status: u16,
+    holds: &'static str,
+    code: &'static str,
+    what: &'static str,
+    hint: &'static str,
+) -> Row {
+    Row { status, holds, code, what, hint, passes: true }
+}
+
+const PROXY_TOKEN: &str = "it takes proxy tokens (`wk-…` and `ws-…`), not the API's: `modal workspace proxy-tokens create`";
+const TOKEN: &str = "show the token that the worker was started with: `rgpu remote add REMOTE URL --token-env VARIABLE`";
+const URL: &str = "check the address: `rgpu remote list`";
+
+static ROWS: &[Row] = &[
+    row(
+        401,
+        "proxy authorization",
+        "wrong_token",
+        "the platform does not take the token",
+        PROXY_TOKEN,
+    ),
+    passing(
+        404,
+        "invalid function call",
+        "no_such_app",
+        "no app runs at this address",
+        "take the address that `modal deploy` printed; a container that is being started anew comes back by itself",
+    ),
+    row(
+        404,
+        "is disabled",
+        "no_budget",
+        "the workspace is disabled",
+        "its budget is spent: raise it with the platform",
+    ),
+    row(
+        0,
+        "endpoint is stopped",
+        "app_stopped",
+        "the app at this address is stopped",
+        "deploy it again",
+    ),
+    row(400, "bad redirect method", "bad_redirect", "a result was asked for in the wrong way", ""),
+    passing(408, "Missing request", "request_lost", "the platform lost the request", ""),
+    passing(
+        500,
+        "function execution timed out",
+        "function_timeout",
+        "the platform ended the request at its time limit",
+        "",
+    ),
+    passing(
+        500,
+        "terminated by signal",
+        "container_died",
+        "the container died",
+        "it may have run out of memory",
+    ),
+    passing(500, "lost track of input", "request_lost", "the platform lost the request", ""),
+    row(400, "\"no_host\"", "bad_proxy", "the worker was asked without a name", ""),
+    row(
+        401,
+        "\"no_token\"",
+        "wrong_token",
+        "the token did not reach the worker",
+        "something between may take it away; this is what the worker says",
+    ),
+    row(401, "", "wrong_token", "the worker does not take the token", TOKEN),
+    row(402, "", "no_credit", "the platform asks to be paid", "add credit with the platform"),
+    row(
+        403,
+        "\"foreign_origin\"",
+        "forbidden",
+        "the worker takes the request for a web page's",
+        "",
+    ),
+    row(403, "", "forbidden", "the server forbids it", TOKEN),
+    row(404, "", "wrong_address", "there is no worker at this address", URL),
+    row(
+        407,
+        "",
+        "proxy_login",
+        "a proxy between asks for a login",
+        "name it with its login in HTTPS_PROXY",
+    ),
+    passing(408, "", "slow_link", "the request came too slowly for the server", ""),
+    row(
+        413,
+        "",
+        "too_long",
+        "something between takes no bodies of this length",
+        "allow bodies of 5 MiB there",
+    ),
+    row(
+        421,
+        "",
+        "wrong_host",
+        "the worker is not called by this name",
+        "start it with `--allow-host` and the name in the address",
+    ),
+    passing(429, "", "too_many", "the server is asked too often", "wait a minute"),
+    passing(500, "", "server_error", "the server failed", ""),
+    passing(
+        502,
+        "",
+        "bad_gateway",
+        "the server behind the address does not answer",
+        "is `rgpu worker` running there?",
+    ),
+    passing(503, "", "busy", "the server has no room now", ""),
+    row(
+        0,
+        "\"is\":\"refused\"",
+        "refused",
+        "the worker does not take the request",
+        "update rgpu on the older side",
+    ),
+    passing(
+        504,
+        "",
+        "bad_gateway",
+        "the server behind the address does not answer in time",
+        "is `rgpu worker` running there?",
+    ),
+];
+
+impl Named {
+    /// Of an answer with this status and body; `to` is where a redirect leads.
+    pub(super) fn of(url: &str, status: StatusCode, body: &[u8], to: Option<&str>) -> Self {
+        if status.is_redirection() {
+            let to = to.unwrap_or("nowhere");
+            return Self {
+                code: "redirected",
+                what: format!("`{url}` leads on to another address"),
+                body: format!("{status} to `{}`", shown(to.as_bytes())),
+                hint: "it is not followed, for the token's sake: name the address itself"
+                    .to_owned(),
+                passes: false,
+            };
+        }
+        let text = String::from_utf8_lossy(body);
+        let fits = |row: &&Row| {
+            (row.status == 0 || row.status == status.as_u16()) && text.contains(row.holds)
+        };
+        let body = words(status, body);
+        match ROWS.iter().find(fits) {
+            Some(row) => Self {
+                code: row.code,
+                what: format!("{}: `{url}`", row.what),
+                body,
+                hint: row.hint.to_owned(),
+                passes: row.passes,
+            },
+            None => Self {
+                code: "bad_status",
+                what: format!("`{url}` does not answer as a worker does"),
+                body,
+                hint: URL.to_owned(),
+                passes: status.is_server_error(),
+            },
+        }
+    }
+
+    /// Of an answer that looks well and is not ours.
+    pub(super) fn not_ours(url: &str, body: &[u8]) -> Self {
+        Self {
+            code: "not_a_worker",
+            what: format!("what answers at `{url}` is no worker of rgpu's"),
+            body: shown(body),
+            hint: URL.to_owned(),
+            passes: false,
+        }
+    }
+}
+
+/// The server's own words: of our worker those of its message, of others the body's beginning.
+fn words(status: StatusCode, body: &[u8]) -> String {
+    let said = match serde_json::from_slice(body) {
+        Ok(FromAgent::Refused { text, .. }) => text,
+        _ => shown(body),
+    };
+    if said.is_empty() { status.to_string() } else { format!("{status}: {said}") }
+}
+
+/// The beginning of a foreign body, in one line.
+fn shown(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, body: &str) -> Named {
+        Named::of("https://box", StatusCode::from_u16(status).unwrap(), body.as_bytes(), None)
+    }
+
+    #[test]
+    fn known_bodies_have_names_of_their_own() {
+        for (status, body, code, passes) in [
+            (401, "modal-http: invalid credentials for proxy authorization", "wrong_token", false),
+            (404, "modal-http: invalid function call", "no_such_app", true),
+            (404, "modal-http: workspace x is disabled", "no_budget", false),
+            (410, "modal-http: app for invoked web endpoint is stopped", "app_stopped", false),
+            (
+                408,
+                "modal-http: Missing request, possibly due to expiry or cancellation",
+                "request_lost",
+                true,
+            ),
+            (
+                500,
+                "modal-http: internal error: function execution timed out",
+                "function_timeout",
+                true,
+            ),
+            (
+                500,
+                "modal-http: internal error: function was terminated by signal",
+                "container_died",
+                true,
+            ),
+            (500, "<html>oops</html>", "server_error", true),
+            (404, "<html>nginx</html>", "wrong_address", false),
+            (402, "", "no_credit", false),
+            (429, "slow down", "too_many", true),
+            (418, "a teapot", "bad_status", false),
+            (599, "", "bad_status", true),
+        ] {
+            let named = of(status, body);
+            assert_eq!((named.code, named.passes), (code, passes), "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_shown_in_part_and_in_one_line() {
+        let named = of(404, &format!("<html>\n  <body>{}", "x".repeat(5000)));
+        assert!(named.body.starts_with("404 Not Found: <html> <body>xxx"), "{}", named.body);
+        assert!(named.body.len() < 300);
+        let ours =
+            of(401, r#"{"is":"refused","request":"request","code":"wrong_token","text":"no"}"#);
+        assert_eq!(ours.body, "401 Unauthorized: no");
+    }
+}

@@ -1,0 +1,325 @@
+//! One request and its answer: time limits of our own, second tries of what may be repeated, and
+//! no redirects, since a token must never be carried to another address.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Certificate, Client, Method, Response, redirect};
+use rgpu_protocol::FromAgent;
+use rgpu_protocol::frame::MAX_BODY;
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::error::HttpError;
+use super::refusal::Named;
+use super::token::Credentials;
+use crate::remote::limits;
+
+/// Tries of a request that may be repeated. What takes longer is a cut link, which its own
+/// patience is for.
+const TRIES: u32 = 4;
+
+/// The pause before the second try; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause that a server may ask for here.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A worker keeps an idle connection three times as long.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A way to one worker. Clones share its connections.
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    client: Client,
+    base: String,
+    credentials: Credentials,
+}
+
+/// A request.
+#[derive(Clone)]
+pub(super) struct Ask {
+    method: Method,
+    path: String,
+    accept: &'static str,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: bytes::Bytes,
+    limit: Duration,
+    again: Again,
+    doing: &'static str,
+}
+
+/// Whether a request may be repeated when nobody knows whether it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    Safe,
+    Never,
+}
+
+/// What came back.
+pub(super) enum Answer {
+    /// What was asked for.
+    Good(Response),
+    /// A message of the agent that says why not: JSON.
+    Said(Vec<u8>),
+}
+
+impl Ask {
+    /// A request for `path`, which may be repeated.
+    pub(super) fn get(path: impl Into<String>, doing: &'static str) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            accept: "application/json",
+            headers: Vec::new(),
+            body: bytes::Bytes::new(),
+            limit: limits::ANSWER,
+            again: Again::Safe,
+            doing,
+        }
+    }
+
+    /// The same with a body of JSON, as `POST`.
+    pub(super) fn post(path: impl Into<String>, json: Vec<u8>, doing: &'static str) -> Self {
+        let this = Self { method: Method::POST, body: json.into(), ..Self::get(path, doing) };
+        this.header(CONTENT_TYPE, "application/json")
+    }
+
+    pub(super) fn method(mut self, method: Method) -> Self {
+        self.method = method;
+        self
+    }
+
+    pub(super) fn accept(mut self, media: &'static str) -> Self {
+        self.accept = media;
+        self
+    }
+
+    pub(super) fn body(mut self, bytes: Vec<u8>) -> Self {
+        self.body = bytes.into();
+        self
+    }
+
+    /// With a header whose value is of our making.
+    pub(super) fn header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    /// With a limit on the time until the answer begins.
+    pub(super) fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    pub(super) fn once(mut self) -> Self {
+        self.again = Again::Never;
+        self
+    }
+}
+
+impl Requests {
+    /// For a worker at `address`.
+    ///
+    /// # Errors
+    /// Certificates that cannot be read.
+    pub(super) fn new(address: &Address, credentials: Credentials) -> Result<Self, HttpError> {
+        let tls = |why: String| HttpError::Tls { why };
+        let mut client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(limits::CONNECT)
+            .pool_idle_timeout(IDLE)
+            .tcp_keepalive(Duration::from_secs(15))
+            .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
+        if address.is_loopback() {
+            // A proxy would be shown the token, and finds another machine under that name.
+            client = client.no_proxy();
+        }
+        if !address.is_tls() {
+            // The system's certificates take milliseconds to read.
+            client = client.tls_certs_only([]);
+        }
+        if let Some(path) = &address.ca {
+            let shown = path.display();
+            let pem = std::fs::read(path).map_err(|e| tls(format!("`{shown}`: {e}")))?;
+            let certificates = Certificate::from_pem_bundle(&pem)
+                .map_err(|e| tls(format!("`{shown}` holds no certificates: {}", chain(&e))))?;
+            client = client.tls_certs_merge(certificates);
+        }
+        let client = client.build().map_err(|e| tls(chain(&e)))?;
+        Ok(Self { client, base: address.as_str().to_owned(), credentials })
+    }
+
+    /// Sends a request; again, where it may be repeated and that may help.
+    ///
+    /// # Errors
+    /// The link, or an answer that is not the agent's.
+    pub(super) async fn send(&self, ask: Ask) -> Result<Answer, HttpError> {
+        let mut pause = PAUSE;
+        let mut tries = 1;
+        loop {
+            let (error, asked) = match self.try_once(&ask).await {
+                Err((error, asked)) => (error, asked),
+                Ok(answer) => return Ok(answer),
+            };
+            if tries == TRIES || ask.again == Again::Never || !error.is_link() {
+                return Err(error);
+            }
+            tokio::time::sleep(asked.unwrap_or(pause).min(LONGEST_PAUSE).mul_f64(jitter())).await;
+            pause *= 2;
+            tries += 1;
+        }
+    }
+
+    /// The JSON message that answers a request, also when it says why not.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(super) async fn message(&self, ask: Ask) -> Result<Vec<u8>, HttpError> {
+        let doing = ask.doing;
+        match self.send(ask).await? {
+            Answer::Said(body) => Ok(body),
+            Answer::Good(response) => {
+                let (body, cut) = read(response, MAX_BODY, limits::ANSWER, doing).await?;
+                match cut {
+                    None => Ok(body),
+                    Some(why) => Err(HttpError::Cut { doing, why }),
+                }
+            }
+        }
+    }
+
+    async fn try_once(&self, ask: &Ask) -> Result<Answer, (HttpError, Option<Duration>)> {
+        let (doing, limit) = (ask.doing, ask.limit);
+        let mut request = self
+            .client
+            .request(ask.method.clone(), format!("{}{}", self.base, ask.path))
+            .headers(self.credentials.headers().clone())
+            .header(ACCEPT, ask.accept);
+        for (name, value) in &ask.headers {
+            request = request.header(name, value);
+        }
+        if ask.method != Method::GET {
+            request = request.body(ask.body.clone());
+        }
+        let response = timeout(limit, request.send())
+            .await
+            .map_err(|_| (HttpError::Silent { doing, limit }, None))?
+            .map_err(|error| (self.failed(&error, doing), None))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Answer::Good(response));
+        }
+        let header = |name: HeaderName| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
+        let (to, pause) = (header(LOCATION), header(RETRY_AFTER));
+        let pause = pause.and_then(|s| s.parse().ok()).map(Duration::from_secs);
+        // What could be read of it has to do.
+        let body = match read(response, MAX_BODY, limits::CONNECT, doing).await {
+            Ok((body, _)) => body,
+            Err(_) => Vec::new(),
+        };
+        if is_said(&body) {
+            return Ok(Answer::Said(body));
+        }
+        let named = Named::of(&self.base, status, &body, to.as_deref());
+        Err((HttpError::Refused(Box::new(named)), pause))
+    }
+
+    fn failed(&self, error: &reqwest::Error, doing: &'static str) -> HttpError {
+        let (url, why) = (self.base.clone(), chain(error));
+        if why.contains("certificate") {
+            HttpError::Untrusted { url, why }
+        } else if error.is_connect() {
+            HttpError::Unreachable { url, why }
+        } else {
+            HttpError::Cut { doing, why }
+        }
+    }
+}
+
+/// Whether a body is the agent's word about a request, and not about being asked at all.
+fn is_said(body: &[u8]) -> bool {
+    match serde_json::from_slice(body) {
+        Ok(FromAgent::Refused { request, .. }) => request != "request",
+        Ok(FromAgent::Missing { .. }) => true,
+        _ => false,
+    }
+}
+
+/// The body of an answer, at most `most` bytes of it; with why it was cut, if it was.
+async fn read(
+    mut response: Response,
+    most: usize,
+    limit: Duration,
+    doing: &'static str,
+) -> Result<(Vec<u8>, Option<String>), HttpError> {
+    let mut body = Vec::new();
+    let cut = timeout(limit, async {
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => return None,
+                Err(error) => return Some(chain(&error)),
+            }
+            if body.len() > most {
+                return Some(format!("it is over {most} bytes"));
+            }
+        }
+    })
+    .await
+    .map_err(|_| HttpError::Silent { doing, limit })?;
+    Ok((body, cut))
+}
+
+/// An error with all that is behind it; reqwest's own words say little.
+pub(super) fn chain(error: &reqwest::Error) -> String {
+    let mut words = String::new();
+    let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !words.contains(&text) {
+            if !words.is_empty() {
+                words += ": ";
+            }
+            words += &text;
+        }
+        next = error.source();
+    }
+    if words.is_empty() { error.to_string() } else { words }
+}
+
+/// A factor from 0.5 to 1.5: clients that were cut together must not come back together.
+fn jitter() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_differ_and_keep_within_bounds() {
+        let pauses: Vec<f64> = (0..100).map(|_| jitter()).collect();
+        assert!(pauses.iter().all(|p| (0.5..1.5).contains(p)), "{pauses:?}");
+        assert!(pauses.iter().any(|p| (p - pauses[0]).abs() > 0.01));
+    }
+
+    #[test]
+    fn only_the_agents_words_about_a_request_are_passed_on() {
+        let said = |text: &str| is_said(text.as_bytes());
+        assert!(said(r#"{"is":"refused","request":"submit","code":"bad_plan","text":""}"#));
+        assert!(said(r#"{"is":"missing","job":"a","digests":[]}"#));
+        assert!(!said(r#"{"is":"refused","request":"request","code":"wrong_token","text":""}"#));
+        assert!(!said(r#"{"detail":"Not Found"}"#));
+        assert!(!said("<html>"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Where a worker's token comes from: a variable of the environment, or a file that only its user
+//! can read. It stands in no settings, no argument and no error.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+
+use super::error::HttpError;
+use crate::remote::RemoteSpec;
+
+/// The setting that names the variable.
+pub(super) const ENV: &str = "token_env";
+
+/// The setting that names the file.
+pub(super) const FILE: &str = "token_file";
+
+/// The variable that is read when neither is set.
+const USUAL: &str = "RGPU_WORKER_TOKEN";
+
+/// What a request shows to be let in.
+#[derive(Clone)]
+pub(super) struct Credentials(HeaderMap);
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+impl Credentials {
+    /// A bearer's token.
+    fn bearer(token: &str, from: &str) -> Result<Self, HttpError> {
+        let unfit = |why: &str| HttpError::Token { why: format!("{from} {why}") };
+        if token.is_empty() {
+            return Err(unfit("is empty"));
+        }
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| unfit("holds characters that no token has"))?;
+        value.set_sensitive(true);
+        Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
+    }
+
+    /// The headers that show it.
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.0
+    }
+}
+
+/// The credentials of a remote.
+///
+/// # Errors
+/// There are none, or others can read them.
+pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
+    if let Some(path) = spec.options.get(FILE) {
+        let path = PathBuf::from(path);
+        return Credentials::bearer(&read(&path)?, &format!("`{}`", path.display()));
+    }
+    let (name, said) = match spec.options.get(ENV) {
+        Some(name) => (name.as_str(), true),
+        None => (USUAL, false),
+    };
+    match std::env::var(name) {
+        Ok(token) => Credentials::bearer(token.trim(), &format!("${name}")),
+        Err(_) if said => Err(HttpError::Token { why: format!("${name} is not set") }),
+        Err(_) => Err(HttpError::Token {
+            why: format!("the remote names no variable and no file for it, and ${name} is not set"),
+        }),
+    }
+}
+
+fn read(path: &Path) -> Result<String, HttpError> {
+    let because = |why: String| HttpError::Token { why: format!("`{}` {why}", path.display()) };
+    let meta = std::fs::metadata(path).map_err(|e| because(format!("cannot be read: {e}")))?;
+    if meta.mode() & 0o077 != 0 {
+        return Err(because("can be read by others: `chmod 600` it".to_owned()));
+    }
+    let text = std::fs::read_to_string(path);
+    Ok(text.map_err(|e| because(format!("cannot be read: {e}")))?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_token_file_is_its_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let mut spec = RemoteSpec::new("box", "https://box");
+        spec.options.insert(FILE.into(), path.display().to_string());
+        assert!(find(&spec).unwrap_err().to_string().contains("cannot be read"));
+        std::fs::write(&path, "secret-secret\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(find(&spec).unwrap_err().to_string().contains("chmod 600"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let found = find(&spec).unwrap();
+        assert_eq!(found.headers()[AUTHORIZATION], "Bearer secret-secret");
+        assert!(!format!("{found:?} {:?}", found.headers()).contains("secret-secret"));
+        std::fs::write(&path, " \n").unwrap();
+        assert!(find(&spec).unwrap_err().to_string().contains("is empty"));
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_named() {
+        let mut spec = RemoteSpec::new("box", "https://box");
+        spec.options.insert(ENV.into(), "RGPU_NO_SUCH_TOKEN".into());
+        assert!(find(&spec).unwrap_err().to_string().contains("$RGPU_NO_SUCH_TOKEN is not set"));
+    }
+}
