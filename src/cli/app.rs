@@ -13,6 +13,7 @@ use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe, unwritten, write_out, written};
 use super::{
     build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
+    worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
@@ -103,6 +104,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Compare(args) => pruned(&app, compare::run(&app, &args)),
         Command::Schema(args) => schema::run(&app, &args),
         Command::Setup(command) => setup::run(&app, &command),
+        Command::Worker(args) => worker::run(&app, &args),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rgpu", &mut text);

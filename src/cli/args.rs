@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::{
     build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
+    worker,
 };
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -54,6 +55,7 @@ pub(super) enum Command {
     Schema(schema::SchemaArgs),
     #[command(subcommand)]
     Setup(setup::SetupCommand),
+    Worker(worker::WorkerArgs),
     /// Print the completions of a shell: rgpu completions bash > …
     Completions {
         /// The shell

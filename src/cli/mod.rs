@@ -24,5 +24,6 @@ mod schema;
 mod session;
 mod setup;
 mod terminal;
+mod worker;
 
 pub use app::main;

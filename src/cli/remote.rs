@@ -44,7 +44,7 @@ pub(super) struct AddArgs {
     /// What you call it
     pub name: String,
 
-    /// Where it is: ssh://user@host:port, or an alias of ~/.ssh/config
+    /// Where it is: ssh://user@host:port, an alias of ~/.ssh/config, or https://host of a worker
     pub url: String,
 
     /// The key file to log in with
@@ -70,6 +70,22 @@ pub(super) struct AddArgs {
     /// What the agent is started through, e.g. "docker exec -i C"
     #[arg(long, value_name = "COMMAND")]
     pub via: Option<String>,
+
+    /// The variable that holds a worker's token
+    #[arg(long, value_name = "VARIABLE")]
+    pub token_env: Option<String>,
+
+    /// The file that holds a worker's token
+    #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
+    pub token_file: Option<PathBuf>,
+
+    /// A file of certificates to trust besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
+    /// Send the token also where it can be read on the way
+    #[arg(long)]
+    pub allow_plain_http: bool,
 
     /// Connect now, and accept the key of a host never seen before
     #[arg(long)]
@@ -174,6 +190,7 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
             Failure::new(Exit::Usage, "usage", format!("`--via {via}`: a quote is not closed"))
         })?;
     }
+    worker_options(app, args, &mut spec);
     // What is wrong with an address is said before it is kept.
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
     app.config.add_remote(&args.name, &spec, args.default)?;
@@ -184,6 +201,32 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     }
     app.say(&format!("next: rgpu remote check {}", args.name));
     Ok(0)
+}
+
+/// The settings of a worker.
+fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) {
+    let mut set = |key: &str, value: String| spec.options.insert(key.to_owned(), value);
+    if let Some(name) = &args.token_env {
+        set("token_env", name.clone());
+    }
+    if let Some(path) = &args.token_file {
+        set("token_file", app.cwd.join(path).display().to_string());
+    }
+    if let Some(path) = &args.ca_file {
+        set("ca_file", app.cwd.join(path).display().to_string());
+    }
+    if args.allow_plain_http {
+        set("allow_plain_http", "yes".to_owned());
+    }
+    // One way to a token: the one said last.
+    let gone = match (&args.token_env, &args.token_file) {
+        (Some(_), _) => Some("token_file"),
+        (_, Some(_)) => Some("token_env"),
+        (None, None) => None,
+    };
+    if let Some(gone) = gone {
+        spec.options.remove(gone);
+    }
 }
 
 /// A remote in `remote list --json`.

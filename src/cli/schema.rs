@@ -60,6 +60,8 @@ pub(super) enum SchemaName {
     Exec,
     /// A failure under --json
     Error,
+    /// The interface of `rgpu worker`, in OpenAPI's form
+    Openapi,
 }
 
 impl SchemaName {
@@ -80,6 +82,9 @@ impl SchemaName {
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Exec => schemars::schema_for!(super::exec::ExecResult),
             Self::Error => schemars::schema_for!(ErrorDocument),
+            Self::Openapi => {
+                rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
+            }
         }
     }
 }
@@ -91,6 +96,9 @@ const SHOWN: usize = 50;
 pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
     let schema = args.name.schema();
     match &args.check {
+        Some(_) if args.name == SchemaName::Openapi => {
+            Err(Failure::new(Exit::Usage, "usage", "`openapi` describes no file to be checked"))
+        }
         Some(path) => keeps(app, args.name, &schema.to_value(), path),
         None => {
             app.print_json(&schema)?;

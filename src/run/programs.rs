@@ -12,6 +12,8 @@ pub struct Programs {
     pub triple: String,
     /// `rgpu-agent`.
     pub agent: PathBuf,
+    /// `rgpu-agent-http`.
+    pub worker: Option<PathBuf>,
     /// `rgpu-runner`.
     pub runner: Option<PathBuf>,
     /// `librgpu_collector.so`.
@@ -99,6 +101,7 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
     Ok(Programs {
         triple: triple.to_owned(),
         agent,
+        worker: file("rgpu-agent-http"),
         runner: file("rgpu-runner"),
         collector: file("librgpu_collector.so"),
         compilers: BTreeMap::new(),

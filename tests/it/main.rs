@@ -22,6 +22,7 @@ mod ladders;
 mod laptop;
 mod local;
 mod no_gpu;
+mod over_http;
 mod over_ssh;
 mod page;
 mod profile;

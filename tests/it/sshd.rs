@@ -132,6 +132,7 @@ pub(crate) fn free_port() -> u16 {
 
 /// A proxy before a server that makes the way longer, and cuts each link after a number of bytes
 /// from the server.
+#[derive(Clone)]
 pub(crate) struct Cutter {
     pub(crate) port: u16,
     after: Arc<AtomicU64>,

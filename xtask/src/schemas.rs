@@ -25,6 +25,7 @@ const NAMES: &[&str] = &[
     "plan",
     "exec",
     "error",
+    "openapi",
 ];
 
 /// The schemas could not be made, or lag behind.

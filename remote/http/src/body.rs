@@ -17,8 +17,12 @@ const PAUSE: Duration = Duration::from_secs(20);
 /// The longest that a body may take: a blob of 4 MiB at 14 KiB a second.
 const WHOLE: Duration = Duration::from_secs(300);
 
-/// The longest JSON body: a message of a byte stream.
-const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY;
+/// The longest JSON body: a message of a byte stream, and settings.
+const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY + (64 << 10);
+
+/// Bytes that are read of a body that nobody wants, and how long.
+const UNWANTED: usize = 16 << 20;
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// All of a body, at most `limit` bytes.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
@@ -34,6 +38,7 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
     };
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
+        discard(body).await;
         return Err(too_long());
     }
     let mut bytes = Vec::with_capacity(announced as usize);
@@ -61,9 +66,29 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
     }
 }
 
+/// Reads a body that nobody wants, within bounds: a client that is still sending when its
+/// connection is closed may never see the answer.
+pub(crate) async fn discard(body: Body) {
+    let mut body = pin!(body);
+    let all = async {
+        let mut left = UNWANTED;
+        while let Some(Ok(frame)) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len()));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = timeout(MOMENT, all).await;
+}
+
 /// A body of JSON.
 pub(crate) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
     let bytes = read(body, JSON_BYTES).await?;
-    serde_json::from_slice(&bytes)
-        .map_err(|e| Refused::new(StatusCode::BAD_REQUEST, "bad_message", e.to_string()))
+    let bad = |text: String| Refused::new(StatusCode::BAD_REQUEST, "bad_message", text);
+    // serde would take a list of the fields' values too.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(bad("the body is no JSON object".into()));
+    }
+    serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))
 }

@@ -169,7 +169,7 @@ async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Even
             }
             // The terminal event was had before.
             Ok(None) => {
-                told.ended = told.events.is_empty();
+                told.ended = told.events.is_empty() && !frames.source().was_stopped();
                 break;
             }
             Ok(Some(Said::Refused(_))) | Err(_) => break,

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
 use crate::answer::Refused;
+use crate::body::discard;
 use crate::settings::{Settings, Token};
 use crate::state::{State, lock};
 
@@ -126,7 +127,10 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let mut response = match state.doors.check(request.headers()) {
-        Err(refused) => refused.into_response(),
+        Err(refused) => {
+            discard(request.into_body()).await;
+            refused.into_response()
+        }
         Ok(()) => match state.doors.room.try_acquire() {
             Ok(_place) => next.run(request).await,
             Err(_) => busy("too many requests at once").into_response(),

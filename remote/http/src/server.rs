@@ -23,7 +23,7 @@ use crate::state::State;
 const CONNECTIONS: usize = 1024;
 
 /// From the first byte of a request to the last of its head; and how long a connection may idle.
-const HEAD: Duration = Duration::from_secs(30);
+const HEAD: Duration = Duration::from_secs(15);
 
 /// How long what runs may take to end once the server is to stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -57,8 +57,12 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let address = listener.local_addr().map_err(ServerError::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Runtime)?;
+    let json = settings.json;
     let state = Arc::new(State::new(Doors::new(settings, address)));
-    println!("listening on http://{address}");
+    match json {
+        true => println!(r#"{{"schema":"rgpu.worker/1","url":"http://{address}"}}"#),
+        false => println!("listening on http://{address}"),
+    }
     if !address.ip().is_loopback() {
         eprintln!(
             "rgpu-agent-http: {address} is no loopback address, and this server has no TLS of its \

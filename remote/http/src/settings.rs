@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) token: Token,
     /// Names under which clients may call this host, besides its addresses.
     pub(crate) hosts: Vec<String>,
+    /// Whether to say in JSON where it listens.
+    pub(crate) json: bool,
 }
 
 /// Why the server does not start.
@@ -43,10 +45,14 @@ impl Settings {
     /// From the arguments after `serve`.
     pub(crate) fn parse(args: &[OsString]) -> Result<Self, SettingsError> {
         let usage = |text: String| SettingsError::Usage(text);
-        let (mut listen, mut token, mut hosts) = (None, None, Vec::new());
+        let (mut listen, mut token, mut hosts, mut json) = (None, None, Vec::new(), false);
         let mut args = args.iter();
         while let Some(flag) = args.next() {
             let flag = flag.to_string_lossy();
+            if flag == "--json" {
+                json = true;
+                continue;
+            }
             let value = args.next().ok_or_else(|| usage(format!("`{flag}` needs a value")))?;
             match &*flag {
                 "--listen" => {
@@ -63,7 +69,7 @@ impl Settings {
         }
         let listen = listen.ok_or_else(|| usage("`--listen ADDR` is missing".into()))?;
         let token = token.ok_or_else(|| usage("`--token-file FILE` is missing".into()))?;
-        Ok(Self { listen, token, hosts })
+        Ok(Self { listen, token, hosts, json })
     }
 }
 

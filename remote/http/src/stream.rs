@@ -131,6 +131,11 @@ impl Followed {
         Ok(Self { stream, stop, until, over: false, _place: place })
     }
 
+    /// Whether it was stopped before the job's end.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// As the body of an answer.
     pub(crate) fn frames(self) -> Response {
         frames(ReadBody::endless(self))
@@ -175,6 +180,11 @@ pub(crate) struct Frames<R> {
 impl<R: AsyncRead + Unpin> Frames<R> {
     pub(crate) fn new(from: R) -> Self {
         Self { from, buffer: Vec::new(), used: 0 }
+    }
+
+    /// What they are read from.
+    pub(crate) fn source(&self) -> &R {
+        &self.from
     }
 
     /// The next frame; `None` at the end. Cancel-safe.

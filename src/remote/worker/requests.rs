@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A worker keeps an idle connection three times as long.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(5);
 
 /// A way to one worker. Clones share its connections.
 #[derive(Clone, Debug)]

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""worker.py [RGPU]: what a worker costs over HTTP beside `curl` to the same server, on this machine.
+
+Starts `rgpu worker` on loopback and times in turn, in one run: a warm `exec true` beside one `curl` of
+the health page and the start of a process; 64 MiB up and down beside `curl`'s own; and many clients at
+once for a while, each with whole jobs, with the server's memory before and after. RGPU is a release
+binary with rgpu-agent-http beside it (default: target/dist/*/rgpu or target/release/rgpu).
+
+    TIMES=11 CLIENTS=100 MINUTES=10 benches/worker.py
+
+MINUTES=0 leaves the last part out. Status 1 when a goal is missed.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TIMES = int(os.environ.get("TIMES", "11"))
+CLIENTS = int(os.environ.get("CLIENTS", "100"))
+MINUTES = float(os.environ.get("MINUTES", "10"))
+SIZE, BLOB = 64 << 20, 4 << 20
+
+
+def program():
+    if len(sys.argv) > 1:
+        return pathlib.Path(sys.argv[1]).resolve()
+    found = [*ROOT.glob("target/dist/*/rgpu"), ROOT / "target/release/rgpu"]
+    return next((path for path in found if path.is_file()), None) or sys.exit("there is no rgpu: cargo xtask dist")
+
+
+def timed(command, **how):
+    begun = time.perf_counter()
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **how)
+    if done.returncode:
+        sys.exit(f"{command} ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
+    return time.perf_counter() - begun
+
+
+def in_turn(*works):
+    """The medians of several works, each done in turn so that a busy moment meets all."""
+    took = [[] for _ in works]
+    for n in range(TIMES + 1):
+        for work, list_ in zip(works, took):
+            seconds = work()
+            if n:
+                list_.append(seconds)
+    return [statistics.median(list_) for list_ in took]
+
+
+class Bench:
+    def __init__(self, folder):
+        self.folder, self.missed = pathlib.Path(folder), False
+        self.rgpu = program()
+        (self.folder / "project").mkdir()
+        (self.folder / "agent").mkdir(mode=0o700)
+        self.env = {
+            "PATH": "/usr/bin:/bin", "HOME": folder, "RGPU_CONFIG": f"{folder}/config.toml",
+            "RGPU_AGENT_HOME": f"{folder}/agent", "RGPU_LOCK_DIR": f"{folder}/lock",
+        }
+        for name in ("RGPU_LIBEXEC",):
+            if name in os.environ:
+                self.env[name] = os.environ[name]
+        self.server = subprocess.Popen(
+            [self.rgpu, "worker", "--listen", "127.0.0.1:0", "--token-file", f"{folder}/token", "-q"],
+            stdout=subprocess.PIPE, env=self.env, text=True)
+        self.url = self.server.stdout.readline().split()[-1]
+        self.token = (self.folder / "token").read_text().strip()
+        self.run("remote", "add", "box", self.url, "--token-file", f"{folder}/token")
+        (self.folder / "curlrc").write_text(f'header = "Authorization: Bearer {self.token}"\n')
+
+    def run(self, *args, **how):
+        return timed([self.rgpu, *args], env=self.env, cwd=self.folder / "project", **how)
+
+    def curl(self, *args):
+        return timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", "/dev/null", *args])
+
+    def ask(self, method, path, body=None):
+        request = urllib.request.Request(self.url + path, data=body, method=method)
+        request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def show(self, what, ours, theirs, goal, at_least=False):
+        ratio = theirs / ours if at_least else ours / theirs
+        good = ratio >= goal if at_least else ratio <= goal
+        self.missed |= not good
+        sign = ">=" if at_least else "<="
+        print(f"{what:<34} {1e3 * ours:9.1f} ms {1e3 * theirs:9.1f} ms  {ratio:5.2f} {sign} {goal:<4} "
+              f"{'' if good else 'MISSED'}", flush=True)
+
+    def exec_true(self):
+        self.run("exec", "--remote", "box", "-q", "--", "true")
+        ours, curl, start = in_turn(
+            lambda: self.run("exec", "--remote", "box", "-q", "--", "true"),
+            lambda: self.curl(f"{self.url}/v1/health"),
+            lambda: self.run("--version"))
+        self.show("exec true, curl + process start", ours, curl + start, 1.5)
+
+    def transfer(self):
+        """Each time other bytes that do not shrink, so that nothing is there already."""
+        source = self.folder / "project/big"
+
+        def up():
+            source.write_bytes(os.urandom(SIZE))
+            return self.run("exec", "--remote", "box", "-q", "--mount", "big", "--", "true")
+
+        def curl_up():
+            for n in range(SIZE // BLOB):
+                data = os.urandom(BLOB)
+                (self.folder / f"piece{n}").write_bytes(data)
+                name = hashlib.sha256(data).hexdigest()
+                (self.folder / f"piece{n}.rc").write_text(
+                    f'upload-file = "{self.folder}/piece{n}"\nurl = "{self.url}/v1/blobs/{name}"\noutput = "/dev/null"\n')
+            rcs = "next\n".join((self.folder / f"piece{n}.rc").read_text()
+                                + f'header = "Authorization: Bearer {self.token}"\n' for n in range(SIZE // BLOB))
+            (self.folder / "pieces.rc").write_text(rcs)
+            return timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/pieces.rc"])
+
+        ours, theirs = in_turn(up, curl_up)
+        self.show("64 MiB up, curl of its blobs", ours, theirs, 0.8, at_least=True)
+        job = "bench-down.1"
+        step = {"id": "run", "title": "run", "timeout_s": 60, "rungs": [{
+            "id": "host", "argv": ["/bin/sh", "-c", f"head -c {SIZE} /dev/urandom > big"],
+            "artifacts": [{"path": "big", "kind": "file"}]}]}
+        self.ask("POST", "/v1/jobs", json.dumps({"plan": {"job": job, "title": job, "steps": [step]}}).encode())
+        while b'"ended"' not in self.ask("GET", f"/v1/jobs/{job}")[1]:
+            time.sleep(0.05)
+        theirs, make, ours = in_turn(
+            lambda: self.curl(f"{self.url}/v1/jobs/{job}/artifacts/big"),
+            lambda: self.run("exec", "--remote", "box", "-q", "--", "/bin/sh", "-c",
+                             f"head -c {SIZE} /dev/urandom > big; sha256sum big"),
+            lambda: self.run("exec", "--remote", "box", "-q", "--pull", "big", "--", "/bin/sh", "-c",
+                             f"head -c {SIZE} /dev/urandom > big; sha256sum big"))
+        self.show("64 MiB down (without making them)", ours - make, theirs, 0.8, at_least=True)
+
+    def memory(self):
+        status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+    def crowd(self):
+        before, until, jobs, errors = self.memory(), time.monotonic() + 60 * MINUTES, [0], []
+
+        def client(number):
+            count = 0
+            while time.monotonic() < until and len(errors) < 10:
+                count += 1
+                job = f"crowd-{number}-{count}"
+                step = {"id": "run", "title": "run", "timeout_s": 60, "rungs": [{"id": "host", "argv": ["/bin/echo", "hello"]}]}
+                body = json.dumps({"plan": {"job": job, "title": job, "steps": [step]}}).encode()
+                status, said = self.ask("POST", "/v1/jobs", body)
+                after, ended = 0, False
+                while status in (200, 201) and not ended:
+                    status, said = self.ask("GET", f"/v1/jobs/{job}/events?after={after}&wait=60")
+                    if status == 200:
+                        told = json.loads(said)
+                        after, ended = told["next"], told["ended"]
+                        if ended and told["events"] and told["events"][-1]["outcome"]["how"] != "done":
+                            status, said = 0, said
+                if status == 200:
+                    status, said = self.ask("DELETE", f"/v1/jobs/{job}")
+                if status != 200:
+                    errors.append((job, status, said[:200]))
+                jobs[0] += 1
+
+        threads = [threading.Thread(target=client, args=(n,)) for n in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        most = before
+        while any(thread.is_alive() for thread in threads):
+            most = max(most, self.memory())
+            time.sleep(0.5)
+        for thread in threads:
+            thread.join()
+        good = not errors
+        self.missed |= not good
+        print(f"{CLIENTS} clients for {MINUTES:g} min: {jobs[0]} jobs, {len(errors)} errors, the server's memory "
+              f"{before:.1f} MiB before, {most:.1f} at most, {self.memory():.1f} after {'' if good else 'MISSED'}")
+        for error in errors:
+            print(" ", error)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="rgpu-bench-") as folder:
+        bench = Bench(folder)
+        try:
+            print(f"{'':<34} {'ours':>12} {'curl':>12}  ratio")
+            bench.exec_true()
+            bench.transfer()
+            if MINUTES:
+                bench.crowd()
+        finally:
+            bench.server.terminate()
+            bench.server.wait()
+        sys.exit(1 if bench.missed else 0)
+
+
+if __name__ == "__main__":
+    main()

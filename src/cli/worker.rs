@@ -1,0 +1,122 @@
+//! `rgpu worker`: this host for those who reach it over HTTP.
+//!
+//! It makes the token where there is none and becomes the agent's server, so that signals and the
+//! end of one are the end of the other.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64ct::{Base64UrlUnpadded, Encoding};
+use clap::Args;
+
+use super::app::{App, Status};
+use super::session;
+use crate::error::{Exit, Failure, Result};
+
+/// Let others run jobs on this host over HTTP, with a token
+///
+/// Put a server with TLS in front of it, or reach it through `ssh -L`: it has none of its own.
+#[derive(Args, Clone, Debug)]
+pub(super) struct WorkerArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790")]
+    pub listen: SocketAddr,
+
+    /// The file with the token; made when it is not there [default: worker-token in rgpu's data
+    /// folder]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// A name under which others reach this host
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+}
+
+/// Bytes of a token that we make.
+const TOKEN_BYTES: usize = 32;
+
+/// Becomes the server; returns only when that fails.
+pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
+    let programs = session::programs(app, std::env::consts::ARCH)?;
+    let Some(server) = programs.worker else {
+        return Err(Failure::new(
+            Exit::Config,
+            "no_worker",
+            "there is no `rgpu-agent-http` on this machine",
+        )
+        .cause(format!("looked beside `{}`", programs.agent.display()))
+        .hint("in the source tree: `cargo xtask dist` builds it; or set RGPU_LIBEXEC"));
+    };
+    let file = match &args.token_file {
+        Some(file) => app.cwd.join(file),
+        None => app.data.join("worker-token"),
+    };
+    let shown = file.display();
+    if make_token(&file).map_err(|e| {
+        Failure::new(Exit::Disk, "disk", "the token cannot be written").file(&shown).cause(e)
+    })? {
+        app.say(&format!("a token was made: {shown}"));
+    }
+    app.say(&format!(
+        "on the other side: rgpu remote add NAME {} --token-file FILE",
+        if args.listen.ip().is_loopback() {
+            format!("http://{}", args.listen)
+        } else {
+            "https://HOST".to_owned()
+        }
+    ));
+    let mut command = Command::new(&server);
+    command.arg("serve").arg("--listen").arg(args.listen.to_string());
+    command.arg("--token-file").arg(&file);
+    for name in &args.allow_host {
+        command.arg("--allow-host").arg(name);
+    }
+    if app.global.json {
+        command.arg("--json");
+    }
+    let error = command.exec();
+    Err(Failure::new(Exit::Host, "spawn_failed", "the worker cannot be started")
+        .file(server.display())
+        .cause(error))
+}
+
+/// Makes the token's file, for its user alone; false: it is there already.
+fn make_token(file: &Path) -> std::io::Result<bool> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut open = OpenOptions::new();
+    let mut out = match open.write(true).create_new(true).mode(0o600).open(file) {
+        Ok(out) => out,
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    let mut random = [0; TOKEN_BYTES];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    writeln!(out, "{}", Base64UrlUnpadded::encode_string(&random))?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_and_for_its_user_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("new/token");
+        assert!(make_token(&file).unwrap());
+        let token = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(token.trim().len(), 43);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!make_token(&file).unwrap());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), token);
+    }
+}

@@ -1,0 +1,230 @@
+//! The same commands over HTTP: a real `rgpu worker` on loopback, with played tools behind it.
+
+mod face;
+mod faults;
+mod published;
+mod worker;
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rgpu::model::Profile;
+use rgpu::remote::{FirstUse, RemoteSpec, Wanted};
+use rgpu_protocol::{EventBody, Outcome};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::fake_host::FakeHost;
+use crate::host::{User, connect, follow, submission};
+use crate::laptop::{Laptop, status, wait_for};
+use crate::sshd::Cutter;
+use worker::Worker;
+
+const NCU: &str = "profile --kernel vecadd --mode ncu --remote box --json";
+
+#[test]
+fn commands_run_behind_http_with_their_output_and_status() {
+    let laptop = Laptop::new();
+    let _worker = Worker::start(&laptop);
+    let output = laptop.run("exec --remote box -- sh -c 'echo out; echo err >&2; exit 3'");
+    assert_eq!(status(&output), 3);
+    assert_eq!(output.stdout, b"out\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("err\n"));
+    let output = laptop.run_with_input("exec --remote box -q -- cat", b"some input");
+    assert_eq!((status(&output), &*output.stdout), (0, &b"some input"[..]));
+    let output = laptop.run("remote check box");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("remote check box", &output));
+    let output = laptop.run("exec --remote box -q -- true");
+    assert_eq!((status(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_profile_over_http_is_whole() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let _worker = Worker::start(&laptop);
+    for _ in 0..2 {
+        let output = laptop.run(NCU);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+        let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(profile.rung, "ncu.asked");
+        assert_eq!(profile.host.unwrap().transport, "worker");
+        assert!(profile.launches[0].metrics.len() > 500);
+    }
+}
+
+#[test]
+fn input_and_output_of_many_megabytes_flow_at_once() {
+    let laptop = Laptop::new();
+    let _worker = Worker::start(&laptop);
+    let input: Vec<u8> = (0..30_000_000_u32).map(|i| (i * 7 / 3 % 256) as u8).collect();
+    let output = laptop.run_with_input("exec --remote box --timeout 60s -- cat", &input);
+    assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout == input, "{} of {}", output.stdout.len(), input.len());
+}
+
+#[test]
+fn ctrl_c_stops_what_runs_there() {
+    let laptop = Laptop::new();
+    let _worker = Worker::start(&laptop);
+    let child = laptop.start(
+        r#"exec --remote box -- sh -c 'trap "" INT TERM; echo started; sleep 7007; sleep 7008'"#,
+    );
+    let runs = laptop.project("artifacts/runs");
+    wait_for("the program's first word", || {
+        let id = fs::read_to_string(runs.join("latest")).ok()?;
+        let log = fs::read_to_string(runs.join(id.trim()).join("log/exec.stdout")).ok()?;
+        log.contains("started").then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 130, "{}", String::from_utf8_lossy(&output.stderr));
+    wait_for("the program's end", || {
+        laptop.running().iter().all(|line| !line.contains("700")).then_some(())
+    });
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+}
+
+#[test]
+fn a_command_that_is_being_flooded_with_input_and_floods_back_hears_a_signal() {
+    let laptop = Laptop::new();
+    let _worker = Worker::start(&laptop);
+    let mut command = laptop.rgpu(["exec", "--remote", "box", "--", "cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let flood = std::thread::spawn(move || {
+        let piece = vec![b'.'; 1 << 20];
+        while stdin.write_all(&piece).is_ok() {}
+    });
+    std::thread::sleep(Duration::from_secs(3));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    wait_for("the end of the command", || child.try_wait().unwrap());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cancelling"), "{said}");
+    assert!(status(&output) >= 128, "{said}");
+    flood.join().unwrap();
+}
+
+#[test]
+fn a_worker_that_is_killed_or_restarted_in_the_middle_costs_the_profile_nothing() {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let laptop = Laptop::new();
+        let host = FakeHost::new(&laptop);
+        host.mischief("ncu gate\n");
+        let worker = Worker::start(&laptop);
+        let child = laptop.start(NCU);
+        host.wait_for_gate("ncu");
+        let port = worker.stop(signal);
+        host.open_gate("ncu");
+        std::thread::sleep(Duration::from_millis(500));
+        let _worker = Worker::start_at(&laptop, port);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+        let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(profile.rung, "ncu.asked");
+        assert!(profile.launches[0].metrics.len() > 500);
+        let log = fs::read_to_string(laptop.latest().join("log/profile.stdout")).unwrap();
+        assert_eq!(log.matches("==PROF== Profiling").count(), 1, "{log}");
+    }
+}
+
+#[test]
+fn a_detached_run_is_taken_up_again() {
+    let laptop = Laptop::new();
+    let _worker = Worker::start(&laptop);
+    let line = "exec --remote box --detach -- sh -c 'sleep 1; echo late; exit 4'";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let output = laptop.run("runs attach latest");
+    assert_eq!(status(&output), 4, "{}", laptop.shown("runs attach latest", &output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("late"));
+}
+
+fn spec(laptop: &Laptop, port: u16) -> RemoteSpec {
+    let mut spec = RemoteSpec::new("box", format!("http://127.0.0.1:{port}"));
+    let token = laptop.path("token").display().to_string();
+    spec.options.insert("token_file".into(), token);
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_is_cut_after_any_number_of_bytes_loses_nothing() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let big: Vec<u8> = (0..9_000_000_u32).map(|i| (i.wrapping_mul(7919) % 251) as u8).collect();
+    let script =
+        "cat in/big; i=0; while [ $i -lt 200 ]; do echo line $i; i=$((i+1)); done; cp in/big out";
+    let mut work = submission(&["/bin/sh", "-c", script], &[("in/big", &big)], &["out"]);
+    let cutter = Cutter::before(worker.port).await;
+    for bytes in [700, 5_000, 100_000, 3_000_000] {
+        let user = Arc::new(User::default());
+        work.plan.job = format!("cut-{bytes}.1");
+        let mut link = connect(&spec(&laptop, cutter.port), FirstUse::Refuse, &user).await.unwrap();
+        cutter.cut_after(bytes);
+        let healer = tokio::spawn({
+            let links = cutter.links();
+            let cutter = cutter.clone();
+            async move {
+                while cutter.links() < links + 2 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                cutter.cut_after(u64::MAX);
+            }
+        });
+        link.submit(&work, &|_| ()).await.unwrap();
+        let story = follow(&mut link).await.unwrap();
+        assert_eq!(story.outcome(), &Outcome::Done, "{bytes}");
+        assert!(story.stdout.starts_with(&big), "{bytes}");
+        assert!(story.stdout.ends_with(b"line 199\n"), "{bytes}");
+        assert_eq!(story.stdout.len(), big.len() + 10 * 7 + 90 * 8 + 100 * 9, "{bytes}");
+        let wanted = artifact(&story.events, &work.plan.job);
+        let dest = laptop.path("fetched");
+        link.fetch(&wanted, &dest, &|_| ()).await.unwrap();
+        assert!(fs::read(&dest).unwrap() == big);
+        link.close().await;
+        healer.abort();
+        cutter.cut_after(u64::MAX);
+    }
+}
+
+/// The one file that a job told of.
+fn artifact(events: &[EventBody], job: &str) -> Wanted {
+    let found = events.iter().find_map(|event| match event {
+        EventBody::Artifact { path, size, digest, .. } => Some(Wanted {
+            job: job.to_owned(),
+            path: path.clone(),
+            size: *size,
+            digest: digest.clone(),
+        }),
+        _ => None,
+    });
+    found.expect("a file")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let script = "head -c 60000000 /dev/urandom > out";
+    let work = submission(&["/bin/sh", "-c", script], &[], &["out"]);
+    let user = Arc::new(User::default());
+    let mut link = connect(&spec(&laptop, worker.port), FirstUse::Refuse, &user).await.unwrap();
+    link.submit(&work, &|_| ()).await.unwrap();
+    let story = follow(&mut link).await.unwrap();
+    let wanted = artifact(&story.events, &work.plan.job);
+    let file = laptop.path("agent/jobs").join(&work.plan.job).join("work/out");
+    let written = std::sync::Once::new();
+    let rewrite = |transfer: rgpu::remote::Transfer| {
+        if transfer.done > 0 {
+            written.call_once(|| fs::write(&file, vec![7; 60_000_000]).unwrap());
+        }
+    };
+    let dest = laptop.path("fetched");
+    let error = link.fetch(&wanted, &dest, &rewrite).await.unwrap_err().to_string();
+    assert!(error.contains("was written while it was fetched"), "{error}");
+    assert!(!dest.exists());
+}

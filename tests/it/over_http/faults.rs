@@ -1,0 +1,182 @@
+//! Servers that are no workers, or bad ones: each way has a name and says what to do.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::worker::{Worker, know};
+use crate::laptop::{Laptop, status};
+use crate::sshd::free_port;
+
+/// A server that says the same to everybody; and how often it was asked.
+fn server(answer: String) -> (u16, Arc<AtomicUsize>) {
+    serve(move |mut stream| drop(stream.write_all(answer.as_bytes())))
+}
+
+fn serve(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            count.fetch_add(1, Ordering::SeqCst);
+            let answer = answer.clone();
+            std::thread::spawn(move || {
+                let (mut stream, mut head) = (stream, Vec::new());
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    match stream.read(&mut byte) {
+                        Ok(1) => head.push(byte[0]),
+                        _ => return,
+                    }
+                }
+                answer(stream);
+            });
+        }
+    });
+    (port, asked)
+}
+
+fn reply(status: &str, headers: &str, body: &str) -> String {
+    let len = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n{headers}\r\n{body}"
+    )
+}
+
+/// What `remote check` says of the server at a port.
+fn check(laptop: &Laptop, port: u16) -> Value {
+    know(laptop, port);
+    let output = laptop.run("remote check box --json");
+    assert_eq!(status(&output), 4, "{}", laptop.shown("remote check box", &output));
+    let mut document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["error"].take()
+}
+
+fn with_token() -> Laptop {
+    let laptop = Laptop::new();
+    let path = laptop.path("token");
+    std::fs::write(&path, "a-token-that-must-not-be-told\n").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    laptop
+}
+
+#[test]
+fn every_known_refusal_has_a_name_and_tells_no_token() {
+    let laptop = with_token();
+    for (status, body, code) in [
+        (
+            "401 Unauthorized",
+            "modal-http: missing credentials for proxy authorization",
+            "wrong_token",
+        ),
+        ("402 Payment Required", "{\"detail\": \"no credits\"}", "no_credit"),
+        ("404 Not Found", "modal-http: invalid function call", "no_such_app"),
+        ("404 Not Found", "<html>nginx</html>", "wrong_address"),
+        (
+            "408 Request Timeout",
+            "Missing request, possibly due to expiry or cancellation",
+            "request_lost",
+        ),
+        ("429 Too Many Requests", "", "too_many"),
+        (
+            "500 Internal Server Error",
+            "modal-http: internal error: function execution timed out",
+            "function_timeout",
+        ),
+        ("503 Service Unavailable", "<html>busy</html>", "busy"),
+        ("200 OK", "<html>Welcome to nginx</html>", "not_a_worker"),
+        ("200 OK", "{\"status\": \"ok\"}", "not_a_worker"),
+        ("200 OK", "", "not_a_worker"),
+    ] {
+        let (port, _) = server(reply(status, "", body));
+        let error = check(&laptop, port);
+        assert_eq!(error["code"], code, "{status} {body}: {error}");
+        assert!(!error.to_string().contains("a-token-that"), "{error}");
+        assert!(!error["what"].as_str().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_may_pass_is_tried_again_and_what_cannot_is_not() {
+    let laptop = with_token();
+    let (port, asked) = server(reply("503 Service Unavailable", "Retry-After: 0\r\n", ""));
+    check(&laptop, port);
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    let (port, asked) = server(reply("401 Unauthorized", "", ""));
+    check(&laptop, port);
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn redirects_are_not_followed_wherever_they_lead() {
+    let laptop = with_token();
+    let (elsewhere, asked) = server(reply("200 OK", "", "{}"));
+    for status in ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect"]
+    {
+        let to = format!("Location: http://127.0.0.1:{elsewhere}/v1/health\r\n");
+        let (port, _) = server(reply(status, &to, ""));
+        let error = check(&laptop, port);
+        assert_eq!(error["code"], "redirected", "{error}");
+        assert!(error["cause"].as_str().unwrap().contains(&elsewhere.to_string()), "{error}");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    let (port, asked) = server(reply("302 Found", "Location: /v1/health\r\n", ""));
+    assert_eq!(check(&laptop, port)["code"], "redirected");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn servers_that_hang_up_or_stop_in_the_middle_are_told_apart() {
+    let laptop = with_token();
+    let (port, _) = serve(drop);
+    assert_eq!(check(&laptop, port)["code"], "link_cut");
+    let (port, _) = server("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"rgpu\"".into());
+    assert_eq!(check(&laptop, port)["code"], "link_cut");
+    let (port, _) = server("SSH-2.0-OpenSSH_9.2\r\n".into());
+    assert_eq!(check(&laptop, port)["code"], "link_cut");
+    assert_eq!(check(&laptop, free_port())["code"], "unreachable");
+    // It says one byte a second: no answer within its time.
+    let (port, _) = serve(|mut stream| {
+        for byte in b"HTTP/1.1 200 OK\r\n".iter().cycle().take(300) {
+            if stream.write_all(&[*byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    let begun = Instant::now();
+    assert_eq!(check(&laptop, port)["code"], "no_answer");
+    assert!(begun.elapsed() < Duration::from_secs(100));
+}
+
+#[test]
+fn a_wrong_token_an_unset_one_and_one_in_the_clear_are_told_with_their_remedy() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let port = worker.port;
+    std::fs::write(laptop.path("token"), "not-the-right-token\n").unwrap();
+    let error = check(&laptop, port);
+    assert_eq!(error["code"], "wrong_token");
+    assert!(error["hints"].to_string().contains("rgpu remote add box"), "{error}");
+    let run = |line: &str| {
+        let output = laptop.run(line);
+        (status(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (exit, _) = run(&format!("remote add env http://127.0.0.1:{port} --token-env NO_SUCH"));
+    assert_eq!(exit, 0);
+    let (exit, said) = run("remote check env");
+    assert!(exit == 3 && said.contains("$NO_SUCH is not set"), "{exit} {said}");
+    let (exit, said) = run("remote add clear http://gpu-box:8790 --token-env T");
+    assert!(exit == 3 && said.contains("ssh -L") && said.contains("--allow-plain-http"), "{said}");
+    let (exit, _) = run("remote add clear http://gpu-box:8790 --token-env T --allow-plain-http");
+    assert_eq!(exit, 0);
+    let (exit, said) = run("remote add bad http://127.0.0.1:1 --jump a --token-env T");
+    assert!(exit == 3 && said.contains("jump"), "{said}");
+}
