@@ -87,8 +87,8 @@ pub(crate) async fn submit(
 
 /// The jobs, newest first.
 pub(crate) async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response, Refused> {
-    let jobs = state.ask(|service| Ok(service.jobs())).await?;
-    Ok(json(StatusCode::OK, &FromAgent::Jobs { jobs }))
+    let listing = state.ask(|service| Ok(service.listing())).await?;
+    Ok(json(StatusCode::OK, &listing))
 }
 
 /// One job.
@@ -98,6 +98,15 @@ pub(crate) async fn show(
 ) -> Result<Response, Refused> {
     let line = state.ask(move |service| service.job(&job)).await?;
     Ok(json(StatusCode::OK, &line))
+}
+
+/// A job's plan, for a client that did not make it.
+pub(crate) async fn plan(
+    Shared(state): Shared<Arc<State>>,
+    Path(job): Path<String>,
+) -> Result<Response, Refused> {
+    let plan = state.ask(move |service| service.plan(&job).map(Box::new)).await?;
+    Ok(json(StatusCode::OK, &FromAgent::Plan { plan }))
 }
 
 /// Removes an ended job.

@@ -20,6 +20,7 @@ pub(crate) fn router(state: &Arc<State>) -> Router {
         .route("/v1/blobs/{digest}", put(blobs::put).head(blobs::head))
         .route("/v1/jobs", get(jobs::list).post(jobs::submit))
         .route("/v1/jobs/{job}", get(jobs::show).delete(jobs::forget))
+        .route("/v1/jobs/{job}/plan", get(jobs::plan))
         .route("/v1/jobs/{job}/events", get(events::events))
         .route("/v1/jobs/{job}/stdin", post(jobs::stdin))
         .route("/v1/jobs/{job}/renew", post(jobs::renew))

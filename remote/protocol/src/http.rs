@@ -16,6 +16,7 @@
 //! | `POST /v1/jobs` | [`SubmitRequest`] | `following`, or 409 `missing`; or [`FRAMES`] |
 //! | `GET /v1/jobs` | | `jobs` |
 //! | `GET /v1/jobs/{id}` | | [`crate::message::JobLine`] |
+//! | `GET /v1/jobs/{id}/plan` | | `plan` |
 //! | `GET /v1/jobs/{id}/events` | | [`Events`], `text/event-stream`, or [`FRAMES`] |
 //! | `POST /v1/jobs/{id}/stdin` | bytes | `done` |
 //! | `POST /v1/jobs/{id}/{renew,detach,cancel}` | | `done` |

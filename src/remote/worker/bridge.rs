@@ -294,6 +294,10 @@ impl Bridge {
                 self.fetcher.ask(Piece { job, path, offset, len: len.min(BLOB_BYTES) });
             }
             ToAgent::Jobs {} => self.word("jobs", Ask::get("/v1/jobs", "listing jobs")),
+            ToAgent::Plan { job } => {
+                let ask = Ask::get(format!("{}/plan", job_path(&job)), "asking for the job's plan");
+                self.word("plan", ask);
+            }
             ToAgent::Forget { job } => {
                 let ask = Ask::get(job_path(&job), "removing a job").method(Method::DELETE);
                 self.word("forget", ask.once());

@@ -216,6 +216,9 @@ impl Book {
         let line = self.json::<JobLine>();
         let talk = Talk::default().job().answer("200", "the job", line);
         self.route("get", "/v1/jobs/{job}", "job", "One job", talk);
+        let talk = Talk::default().job().answer("200", "`plan`", message.clone());
+        let text = "A job's plan, without the values of secrets";
+        self.route("get", "/v1/jobs/{job}/plan", "plan", text, talk);
         let done = |message: &Value| Talk::default().job().answer("200", "`done`", message.clone());
         let talk = done(&message);
         self.route("delete", "/v1/jobs/{job}", "forget", "Remove an ended job", talk);
