@@ -23,6 +23,7 @@ pub(crate) use target::Target;
 /// What travels to GPU hosts: package and file.
 const TRAVELLING: &[(&str, &str)] = &[
     ("rgpu-agent", "rgpu-agent"),
+    ("rgpu-agent-http", "rgpu-agent-http"),
     ("rgpu-runner", "rgpu-runner"),
     ("rgpu-collector", "librgpu_collector.so"),
 ];
