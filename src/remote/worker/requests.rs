@@ -167,7 +167,9 @@ impl Requests {
                 Err((error, asked)) => (error, asked),
                 Ok(answer) => return Ok(answer),
             };
-            if tries == TRIES || ask.again == Again::Never || !error.is_link() {
+            // Silence has taken long enough: it is a cut link.
+            let silent = matches!(error, HttpError::Silent { .. });
+            if tries == TRIES || ask.again == Again::Never || silent || !error.is_link() {
                 return Err(error);
             }
             tokio::time::sleep(asked.unwrap_or(pause).min(LONGEST_PAUSE).mul_f64(jitter())).await;
