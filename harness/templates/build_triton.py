@@ -128,7 +128,7 @@ def collect(build):
     for path in sorted(glob.glob(f"{DUMPS}/*/*"), key=os.path.getmtime):
         extension = path.rsplit(".", 1)[-1]
         kind = extension if extension in ("ptx", "cubin") else "ir"
-        if os.path.basename(os.path.dirname(path)) in whole or kind == "cubin":
+        if os.path.basename(os.path.dirname(path)) in whole or kind == "cubin" or not os.path.getsize(path):
             continue
         with open(path, "rb") as file:
             build.keep(kind, name(extension), file.read())

@@ -101,9 +101,12 @@ pub(super) fn attach(
     mut record: RunRecord,
     events: Option<&str>,
 ) -> Result<Status> {
-    let asked = request::resolve(app, args)?;
+    let mut asked = request::resolve(app, args)?;
     let (file, _) = destination(args.out.as_deref(), asked.emit)?;
     let spec = session::spec(app, Some(&record.remote))?;
+    if let BuildWanted::Kernel(request) = &mut asked.wanted {
+        request.build.fetch |= fetch::wants_nvcc(app, &spec);
+    }
     let mut task = Task { app, args, asked, spec, folder, events, begin: Begin::Again };
     let begun = Instant::now();
     let mut built = task.carry_out(&mut record);
