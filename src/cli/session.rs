@@ -164,8 +164,9 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
         reporter.clone().say(&Said::Connected { ms });
         Ok::<_, Failure>(follow)
     };
-    let both = async { tokio::try_join!(connect, work(reporter.clone())) };
-    let (follow, done) = tokio::select! {
+    // What works here has longer to go, and begins first.
+    let both = async { tokio::try_join!(work(reporter.clone()), connect) };
+    let (done, follow) = tokio::select! {
         both = both => both?,
         () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
