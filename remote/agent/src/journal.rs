@@ -46,7 +46,11 @@ impl Journal {
             last = Some(event);
         }
         let JournalReader { file, at: len } = reader;
-        file.set_len(len).doing("cut", path)?;
+        // Only where there is half a line: cutting gives the reserved room back, which may be the
+        // last of a full disk.
+        if file.metadata().doing("look at", path)?.len() > len {
+            file.set_len(len).doing("cut", path)?;
+        }
         Ok((Self { file, path: path.to_owned(), len, reserved: len, seq }, last))
     }
 

@@ -18,7 +18,7 @@ mod rung;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{DirBuilder, File};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ const KILL_WAIT: Duration = Duration::from_secs(10);
 /// Why a job ends before its last step.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// Cancelled, or left alone.
+    /// Cancelled.
     Stop(Stop),
     /// The host.
     Fault(HostFault),
@@ -71,7 +71,6 @@ impl Halt {
     fn outcome(self) -> Outcome {
         match self {
             Self::Stop(Stop::Cancelled) => Outcome::Cancelled,
-            Self::Stop(Stop::LeaseExpired) => Outcome::LeaseExpired,
             Self::Fault(fault) => fault.outcome(),
             Self::Outcome(outcome) => outcome,
         }
@@ -177,7 +176,7 @@ impl Supervisor {
     fn guard(&mut self) -> Duration {
         let left = GUARDED_AFTER.saturating_sub(self.started.elapsed());
         if self.guard.is_none() && left.is_zero() {
-            match Guard::start(self.folder.path()) {
+            match Guard::start(self.folder.path(), &[]) {
                 Ok(guard) => self.guard = Some(guard),
                 // No room for one more process: tried again later.
                 Err(_) => self.started = Instant::now(),
@@ -186,8 +185,24 @@ impl Supervisor {
         if self.guard.is_some() { Duration::MAX } else { left.max(Duration::from_millis(1)) }
     }
 
-    /// Ends early when a client or the lease says so.
-    fn check_stop(&self) -> Result<(), Halt> {
+    /// Starts a guard that holds `files`, in the place of one that does not.
+    fn guard_with(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
+        let path = self.folder.path();
+        let guard = Guard::start(path, &files).doing("start a guard of", path)?;
+        // The one before hears that its pipe was closed, sees this process alive, and goes.
+        self.guard = Some(guard);
+        Ok(())
+    }
+
+    /// Ends early when a client says so; says when no client is left.
+    fn check_stop(&mut self) -> Result<(), Halt> {
+        if self.hub.lapsed() {
+            let lease = self.plan.limits.lease_s;
+            let text = format!(
+                "nobody has followed this job for {lease} s: it goes on within its own limits"
+            );
+            self.warn("lease_expired", text)?;
+        }
         self.hub.stop().map_or(Ok(()), |stop| Err(Halt::Stop(stop)))
     }
 

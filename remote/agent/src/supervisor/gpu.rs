@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::plan::{GpuRequest, KnownGpu};
 use rgpu_protocol::{EventBody, GpuChoice, Outcome};
+use rustix::fs::FlockOperation;
 
 use super::queue::{Look, Queue, QueueError, Ticket, valid_uuid};
 use super::{Halt, Supervisor};
@@ -21,6 +23,9 @@ const FOLDER_VARIABLE: &str = "RGPU_LOCK_DIR";
 /// How often the first in the queue looks; those behind look more seldom.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How soon the way back to a place in the queue is tried again, when somebody else is looking.
+const AGAIN: Duration = Duration::from_millis(2);
+
 /// How long the list of GPU processes may take.
 const PROCESSES_WAIT: Duration = Duration::from_secs(20);
 
@@ -28,7 +33,21 @@ const PROCESSES_WAIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct GpuLock(Vec<(String, File)>);
 
+impl Drop for GpuLock {
+    fn drop(&mut self) {
+        for (_, lock) in &self.0 {
+            // The guard has the same open files: closing ours alone would not give them back.
+            let _ = rustix::fs::flock(lock, FlockOperation::Unlock);
+        }
+    }
+}
+
 impl GpuLock {
+    /// The open lock files.
+    fn files(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.iter().map(|(_, lock)| lock.as_fd()).collect()
+    }
+
     /// Their UUIDs, as `CUDA_VISIBLE_DEVICES` wants them.
     pub(crate) fn visible(&self) -> String {
         self.0.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>().join(",")
@@ -57,8 +76,9 @@ impl Supervisor {
             return Err(no_gpu(format!("{count} GPUs are wanted, {} would do", wanted.len())));
         }
         let mut busy = Vec::new();
+        let mut ticket = None;
         loop {
-            let held = self.queue_up(&queue, &wanted, count, start)?;
+            let held = self.queue_up(&queue, &mut ticket, &wanted, count, start)?;
             let mut free = true;
             for (uuid, _) in &held {
                 let foreign = if request.share { Vec::new() } else { foreign(request, uuid)? };
@@ -75,6 +95,13 @@ impl Supervisor {
                 let text = format!("processes of others compute there: {}", busy.join("; "));
                 return Err(no_gpu(text));
             }
+            // Still holding them: the next in the queue should not find out by itself meanwhile.
+            if let Some(ticket) = &mut ticket {
+                while !queue.again(ticket, &wanted)? {
+                    self.hub.wait(&[], AGAIN)?;
+                    self.check_stop()?;
+                }
+            }
         }
     }
 
@@ -84,7 +111,11 @@ impl Supervisor {
             let (index, name) = known.map_or((0, String::new()), |g| (g.index, g.name.clone()));
             self.emit(EventBody::GpuLocked { uuid: uuid.clone(), index, name })?;
         }
-        self.gpu = Some(GpuLock(held));
+        let lock = GpuLock(held);
+        // Held by the guard too: when this process is killed, its programs still compute for the
+        // moment until the guard has ended them, and nobody else may have the GPU so long.
+        self.guard_with(lock.files())?;
+        self.gpu = Some(lock);
         Ok(())
     }
 
@@ -92,20 +123,20 @@ impl Supervisor {
     fn queue_up(
         &mut self,
         queue: &Queue,
+        ticket: &mut Option<Ticket>,
         wanted: &[String],
         count: usize,
         start: Instant,
     ) -> Result<Vec<(String, File)>, Halt> {
         let limit = Duration::from_secs(self.plan.limits.queue_s);
         let who = self.who();
-        let mut ticket: Option<Ticket> = None;
         let mut told = None;
         loop {
             if ticket.is_none() {
-                ticket = queue.enter(wanted, count)?;
+                *ticket = queue.enter(wanted, count, &who)?;
             }
-            let (place, holder) = match &ticket {
-                Some(ticket) => match queue.look(ticket, &who)? {
+            let (place, holder) = match ticket.as_ref() {
+                Some(ticket) => match queue.look(ticket)? {
                     Look::Ours(held) => return Ok(held),
                     Look::Wait { place, holder } => (place, holder),
                 },

@@ -5,12 +5,13 @@
 //! supervisor holds, ends what the job left behind, and writes the job's last words.
 
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::fault::{Doing, HostFault};
@@ -29,9 +30,13 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard of the job in `folder`.
-    pub(crate) fn start(folder: &Path) -> io::Result<Self> {
+    /// Starts the guard of the job in `folder`; `files` stay open in it for as long as it lives.
+    pub(crate) fn start(folder: &Path, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let (heard, alarm) = pipe_with(PipeFlags::CLOEXEC)?;
+        // This process has one thread, so no other program is started meanwhile.
+        for file in files {
+            rustix::io::fcntl_setfd(file, FdFlags::empty())?;
+        }
         let child = Command::new("/proc/self/exe")
             .arg0("rgpu-agent")
             .arg("guard")
@@ -40,8 +45,11 @@ impl Guard {
             .stdin(heard)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Self { pid: child.id() as i32, _alarm: alarm })
+            .spawn();
+        for file in files {
+            rustix::io::fcntl_setfd(file, FdFlags::CLOEXEC)?;
+        }
+        Ok(Self { pid: child?.id() as i32, _alarm: alarm })
     }
 
     /// The guard's process, which is not one of the job's.

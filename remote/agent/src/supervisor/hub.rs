@@ -22,8 +22,6 @@ use crate::fault::{Doing, HostFault};
 pub(crate) enum Stop {
     /// A client asked for it.
     Cancelled,
-    /// Nobody renewed the lease.
-    LeaseExpired,
 }
 
 /// Clients and what they said.
@@ -65,13 +63,18 @@ impl Hub {
 
     /// Whether the job must stop.
     pub(crate) fn stop(&self) -> Option<Stop> {
-        if self.cancelled {
-            Some(Stop::Cancelled)
-        } else if !self.detached && self.renewed.elapsed() > self.lease {
-            Some(Stop::LeaseExpired)
-        } else {
-            None
+        self.cancelled.then_some(Stop::Cancelled)
+    }
+
+    /// Whether the lease has run out since it was asked last. From then on the job is as good as
+    /// detached: it has its own limits, and a program that reads what clients send reads the end.
+    pub(crate) fn lapsed(&mut self) -> bool {
+        let lapsed = !self.detached && self.renewed.elapsed() > self.lease;
+        if lapsed {
+            self.detached = true;
+            self.stdin.end();
         }
+        lapsed
     }
 
     /// The secrets, once a client has sent them.
@@ -297,14 +300,21 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_nobody_renews_expires_unless_the_client_left_on_purpose() {
+    fn a_lease_that_nobody_renews_runs_out_once_unless_the_client_left_on_purpose() {
         let dir = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-        let lease = Duration::from_millis(10);
-        let mut hub = Hub::new(listener, dir.path().join("stdin"), lease).unwrap();
-        hub.wait(&[], Duration::from_secs(5)).unwrap();
-        assert_eq!(hub.stop(), Some(Stop::LeaseExpired));
-        hub.detached = true;
-        assert_eq!(hub.stop(), None);
+        let hub = |name: &str| {
+            let listener = UnixListener::bind(dir.path().join(name)).unwrap();
+            Hub::new(listener, dir.path().join("stdin"), Duration::from_millis(10)).unwrap()
+        };
+        let mut left = hub("left");
+        assert!(!left.lapsed());
+        left.wait(&[], Duration::from_secs(5)).unwrap();
+        assert!(left.lapsed() && !left.lapsed());
+        assert!(left.stdin().is_over());
+        assert_eq!(left.stop(), None);
+        let mut detached = hub("detached");
+        detached.detached = true;
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!detached.lapsed());
     }
 }

@@ -101,16 +101,16 @@ impl Supervisor {
         running.guard = self.guard.as_ref().map(Guard::pid);
         let mut timed_out = false;
         while running.status.is_none() {
-            if let Some(stop) = self.hub.stop() {
+            if let Err(halt) = self.check_stop() {
                 // A user's Ctrl-C is what a program on a terminal would have had of it.
-                let cancelled = stop == Stop::Cancelled;
+                let cancelled = matches!(halt, Halt::Stop(Stop::Cancelled));
                 let signals: &[Signal] =
                     if cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
                 self.end_tree(step, &mut running, signals)?;
                 // Its last words.
                 self.drain(step, &mut running)?;
                 self.finish_streams(step, &mut running)?;
-                return Err(Halt::Stop(stop));
+                return Err(halt);
             }
             let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {

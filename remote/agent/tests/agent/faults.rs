@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rgpu_protocol::{EventBody, FromAgent, Outcome, ToAgent};
 use serde_json::json;
 
-use crate::client::{AGENT, Client, Host, Story, living, plan, script, sh, step};
+use crate::client::{AGENT, Client, Host, Story, input, living, plan, script, sh, step};
 
 fn host_error(story: &Story) -> &str {
     match story.outcome() {
@@ -304,6 +304,65 @@ fn over_the_quota_the_oldest_ended_jobs_go_first_and_running_ones_stay() {
 }
 
 #[test]
+fn a_plan_for_which_the_quota_has_no_room_is_refused_until_there_is_some() {
+    let mut host = Host::new();
+    host.env.insert("RGPU_AGENT_QUOTA".into(), "8000000".into());
+    let mut client = host.connect();
+    client.submit(&script("holder", "head -c 5000000 /dev/urandom > data; echo up; sleep 1000"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    // The agent's own tally counts what ended; a running job is met by the walk.
+    host.connect().run(&script("small", "head -c 1000000 /dev/urandom > data"));
+    let big = vec![7; 2_000_000];
+    let mut wants = script("wants", "wc -c < in");
+    wants.files.push(input("in", &big));
+    std::fs::write(host.home().join("swept"), "0 9000000\n").unwrap();
+    let mut other = host.connect();
+    other.submit(&wants);
+    match other.next() {
+        FromAgent::Refused { request, code, text } => {
+            assert_eq!((&*request, &*code), ("submit", "quota"));
+            assert!(text.contains("of the 8000000 bytes"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(!host.job("wants").exists() && !host.job("small").exists());
+    client.send(&ToAgent::Cancel { job: "holder".into() });
+    client.finish(&mut story);
+    other.send(&ToAgent::Forget { job: "holder".into() });
+    while !matches!(other.next(), FromAgent::Done { .. }) {}
+    other.submit(&wants);
+    assert!(matches!(other.next(), FromAgent::Missing { .. }));
+    other.blob(&big);
+    assert!(matches!(other.next(), FromAgent::Stored { .. }));
+    assert_eq!(other.run(&wants).stdout("main"), "2000000\n", "there is room now");
+}
+
+#[test]
+fn a_supervisor_killed_on_a_full_disk_still_gets_its_last_words() {
+    let Some(disk) = SmallDisk::mount("size=48m,mode=700") else { return };
+    let host = disk.host();
+    let mut client = host.connect();
+    client.submit(&script("j", "echo up; cat /dev/zero > data 2>/dev/null; sleep 1000"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "up");
+    let free = || {
+        let stat = Command::new("stat").args(["-f", "-c", "%a"]).arg(disk.0.path()).output();
+        String::from_utf8(stat.unwrap().stdout).unwrap().trim().parse::<u64>().unwrap()
+    };
+    while free() > 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill(host.supervisor("j"));
+    client.finish(&mut story);
+    assert_eq!(host_error(&story), "supervisor_died");
+    // Room again once the job is forgotten, by the same connection.
+    client.send(&ToAgent::Forget { job: "j".into() });
+    while !matches!(client.next(), FromAgent::Done { .. }) {}
+    assert_eq!(client.run(&script("next", "echo on")).stdout("main"), "on\n");
+}
+
+#[test]
 fn a_client_that_stops_reading_slows_no_job() {
     let host = Host::new();
     let mut client = host.connect();
@@ -350,4 +409,119 @@ fn a_program_that_was_just_uploaded_can_be_run_again_and_again() {
         assert_eq!(story.stdout("main"), format!("ran {i}\n"));
         assert!(story.events.iter().all(|e| !matches!(e.body, EventBody::Warning { .. })));
     }
+}
+
+#[test]
+fn clocks_that_are_set_back_neither_lose_jobs_nor_stop_sweeps() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.run(&script("old", "true"));
+    // As a host leaves it whose clock was a year ahead for a while.
+    let ahead = 365 * 24 * 3_600_000_u64;
+    let log = host.job("old").join("events.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let later = |line: &str| {
+        let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+        event["at_ms"] = json!(event["at_ms"].as_u64().unwrap() + ahead);
+        event.to_string() + "\n"
+    };
+    std::fs::write(&log, text.lines().map(later).collect::<String>()).unwrap();
+    let swept = host.home().join("swept");
+    std::fs::write(&swept, format!("{} 0\n", u64::MAX)).unwrap();
+    let story = client.run(&script("new", "echo on"));
+    assert_eq!(story.stdout("main"), "on\n");
+    let start = Instant::now();
+    while std::fs::read_to_string(&swept).unwrap().starts_with(&u64::MAX.to_string()) {
+        assert!(start.elapsed() < Duration::from_secs(20), "no sweep");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.send(&ToAgent::Jobs {});
+    let FromAgent::Jobs { jobs, now_ms, .. } = client.next() else { panic!("jobs") };
+    assert_eq!(jobs.len(), 2);
+    assert!(jobs.iter().any(|job| job.started_ms > now_ms));
+    client.attach("old", 1, Vec::new());
+    assert_eq!(*client.story().outcome(), Outcome::Done);
+}
+
+#[test]
+fn a_job_of_a_newer_agent_is_listed_and_followed_as_far_as_it_is_understood() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.run(&script("j", "echo hello"));
+    let log = host.job("j").join("events.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let newer = |line: &str| {
+        let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+        event["mood"] = json!("good");
+        if event["event"] == "step_ended" {
+            event = json!({"seq": event["seq"], "at_ms": event["at_ms"], "event": "step_beamed"});
+        }
+        event.to_string() + "\n"
+    };
+    std::fs::write(&log, text.lines().map(newer).collect::<String>()).unwrap();
+    let plan_file = host.job("j").join("plan.json");
+    let mut written: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&plan_file).unwrap()).unwrap();
+    written["orbit"] = json!(3);
+    std::fs::write(&plan_file, written.to_string()).unwrap();
+    client.attach("j", 1, Vec::new());
+    let story = client.story();
+    assert_eq!((story.outcome(), &*story.stdout("main")), (&Outcome::Done, "hello\n"));
+    let seqs: Vec<u64> = story.events.iter().map(|e| e.seq).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "no gap");
+    assert!(story.events.iter().any(|e| e.body == EventBody::Unknown));
+}
+
+#[test]
+fn jobs_of_two_laptops_on_one_host_neither_mix_nor_remove_each_other() {
+    let host = Host::new();
+    let mut one = host.connect();
+    let mut two = host.connect();
+    // Both send the same inputs at the same time, and run at the same time.
+    let bytes = vec![9; 3_000_000];
+    let mut plans = ["one", "two"].map(|job| script(job, "cat in | wc -c; echo $0; sleep 0.3"));
+    for (client, plan) in [&mut one, &mut two].into_iter().zip(&mut plans) {
+        plan.files.push(input("in", &bytes));
+        client.submit(plan);
+    }
+    for client in [&mut one, &mut two] {
+        assert!(matches!(client.next(), FromAgent::Missing { .. }));
+        client.blob(&bytes);
+    }
+    for (client, plan) in [&mut one, &mut two].into_iter().zip(&plans) {
+        assert!(matches!(client.next(), FromAgent::Stored { .. }));
+        client.submit(plan);
+    }
+    // A third follows one of them, from the start.
+    let mut third = host.connect();
+    let stories = [one.story(), two.story()];
+    third.attach("one", 1, Vec::new());
+    assert_eq!(third.story().events, stories[0].events);
+    for story in &stories {
+        assert!(story.stdout("main").starts_with("3000000\n"), "{}", story.stdout("main"));
+    }
+    // One of them cleans up while the other still reads.
+    two.send(&ToAgent::Forget { job: "one".into() });
+    assert!(matches!(two.next(), FromAgent::Done { .. }));
+    one.attach("one", 1, Vec::new());
+    assert_eq!(one.refusal().1, "no_such_job");
+    one.attach("two", 1, Vec::new());
+    assert_eq!(one.story().events, stories[1].events);
+}
+
+#[test]
+fn an_output_storm_on_both_streams_is_kept_to_the_limit_and_ends_by_its_time() {
+    let host = Host::new();
+    let mut main = sh("main", "cat /dev/zero & cat /dev/zero >&2");
+    main["timeout_s"] = json!(2);
+    let limits = json!({"log_bytes": 8 << 20});
+    let start = Instant::now();
+    let story = host.connect().run(&plan("j", json!({"limits": limits, "steps": [main]})));
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert_eq!(story.rungs(), ["host:timeout"]);
+    assert_eq!((story.stdout("main").len(), story.stderr("main").len()), (8 << 20, 8 << 20));
+    let dropped = |e: &&rgpu_protocol::Event| matches!(e.body, EventBody::OutputDropped { .. });
+    assert!(story.events.iter().filter(dropped).count() >= 2);
+    // Neither events nor memory grow with what is dropped.
+    assert!(story.events.len() < 2000, "{}", story.events.len());
 }

@@ -6,7 +6,7 @@ use rgpu_protocol::message::Had;
 use rgpu_protocol::{EventBody, FromAgent, Outcome, Stream, ToAgent};
 use serde_json::json;
 
-use crate::client::{Host, Story, living, plan, script, sh};
+use crate::client::{Host, Story, plan, script, sh};
 
 #[test]
 fn a_cut_connection_loses_nothing_when_it_is_resumed_by_offset() {
@@ -156,28 +156,42 @@ fn another_plan_of_the_same_name_is_refused() {
 }
 
 #[test]
-fn a_job_whose_lease_nobody_renews_ends_and_a_detached_one_goes_on() {
+fn a_job_that_nobody_follows_goes_on_within_its_own_limits_and_its_input_ends() {
     let host = Host::new();
-    let mark = format!("rgpu-lease-{}", std::process::id());
-    let lease = |job: &str| {
-        let text = format!("sleep 3; echo late; : {mark}");
-        plan(job, json!({"limits": {"lease_s": 1}, "steps": [sh("main", &text)]}))
+    let lease = |job: &str, text: &str, stdin: &str| {
+        let mut main = sh("main", text);
+        main["stdin"] = json!(stdin);
+        main["timeout_s"] = json!(6);
+        plan(job, json!({"limits": {"lease_s": 1}, "steps": [main]}))
     };
     let mut client = host.connect();
-    client.submit(&lease("left"));
-    client.submit(&lease("detached"));
+    client.submit(&lease("left", "sleep 3; echo late", "null"));
+    client.submit(&lease("reader", "cat; echo late", "client"));
+    client.submit(&lease("endless", "sleep 1000", "null"));
+    client.submit(&lease("detached", "sleep 3; echo late", "null"));
     client.send(&ToAgent::Detach { job: "detached".into() });
     while !matches!(client.read_into(&mut Story::default()), FromAgent::Done { .. }) {}
     client.cut();
     std::thread::sleep(Duration::from_millis(1900));
-    let mut client = host.connect();
-    client.attach("left", 1, Vec::new());
-    assert_eq!(*client.story().outcome(), Outcome::LeaseExpired);
-    client.attach("detached", 1, Vec::new());
-    let story = client.story();
-    assert_eq!(*story.outcome(), Outcome::Done);
-    assert_eq!(story.stdout("main"), "late\n");
-    assert_eq!(living(&mark), [0i32; 0]);
+    let warned = |story: &Story| {
+        let is = |e: &rgpu_protocol::Event| matches!(&e.body, EventBody::Warning { code, .. } if code == "lease_expired");
+        story.events.iter().filter(|e| is(e)).count()
+    };
+    for (job, late, warnings) in [
+        ("left", "late\n", 1),
+        ("reader", "late\n", 1),
+        ("endless", "", 1),
+        ("detached", "late\n", 0),
+    ] {
+        let mut client = host.connect();
+        client.attach(job, 1, Vec::new());
+        let story = client.story();
+        assert_eq!((&*story.stdout("main"), warned(&story)), (late, warnings), "{job}");
+        match job {
+            "endless" => assert_eq!(story.rungs(), ["host:timeout"]),
+            _ => assert_eq!(*story.outcome(), Outcome::Done, "{job}"),
+        }
+    }
 }
 
 #[test]

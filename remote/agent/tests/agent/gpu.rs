@@ -276,3 +276,90 @@ fn processes_of_others_stop_the_job_unless_the_gpu_is_shared() {
         other => panic!("{other:?}"),
     }
 }
+
+/// Fifty jobs of several laptops on a host of four GPUs with a played nvidia-smi: they get GPUs in
+/// the order in which they came, and a GPU on which somebody computes is nobody's.
+#[test]
+fn fifty_jobs_get_gpus_in_the_order_in_which_they_came() {
+    let host = Host::new();
+    let uuid = |i: usize| format!("GPU-{i}{i}{i}{i}");
+    let smi = host.dir.path().join("nvidia-smi");
+    let list = format!("#!/bin/sh\necho '{}, 1, python3, 100 MiB'\n", uuid(3));
+    std::fs::write(&smi, list).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let known: Vec<Value> =
+        (0..4).map(|i| json!({"index": i, "uuid": uuid(i), "name": "NVIDIA B200"})).collect();
+    let gate = host.dir.path().join("gate");
+    let order = host.dir.path().join("order");
+    let job = |i: usize| {
+        let text = match i {
+            // All GPUs are taken until everybody stands in the queue.
+            0..3 => format!("until [ -e {} ]; do sleep 0.05; done", gate.display()),
+            _ => format!("echo {i} >> {}", order.display()),
+        };
+        let mut main = sh("main", &text);
+        main["gpu"] = json!(true);
+        let count = if i == 20 { 3 } else { 1 };
+        let gpu = json!({"choice": "any", "count": count, "known": known, "processes": [&smi]});
+        plan(&format!("j.{i}"), json!({"gpu": gpu, "steps": [main]}))
+    };
+    let mut laptops = [host.connect(), host.connect(), host.connect()];
+    for i in 0..50 {
+        laptops[i % 3].submit(&job(i));
+        let log = host.job(&format!("j.{i}")).join("events.jsonl");
+        let word = if i < 3 { "rung_started" } else { "queued" };
+        let start = std::time::Instant::now();
+        while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains(word)) {
+            assert!(start.elapsed().as_secs() < 60, "job {i} is not {word}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+    std::fs::write(&gate, "").unwrap();
+    let mut ended = 0;
+    for (at, laptop) in laptops.iter_mut().enumerate() {
+        for _ in 0..(50 - at).div_ceil(3) {
+            let (job, outcome) = laptop.next_end();
+            assert_eq!(outcome, Outcome::Done, "{job}");
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 50);
+    let order = std::fs::read_to_string(order).unwrap();
+    let order: Vec<i64> = order.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(order.len(), 47);
+    for (place, job) in order.iter().enumerate() {
+        // Three run side by side and start their programs in any order; and while a job finds out
+        // about the GPU that is not free, the next may get one that is.
+        let overtaken = order[..place].iter().filter(|other| *other > job).count();
+        assert!(overtaken <= 6, "job {job} was overtaken by {overtaken}: {order:?}");
+    }
+}
+
+#[test]
+fn a_gpu_of_a_killed_supervisor_is_free_once_its_programs_are_gone() {
+    let host = Host::new();
+    let shared = tempfile::tempdir().unwrap();
+    let alive = shared.path().join("alive");
+    let one = json!({"index": 0});
+    let mut holder = host.connect();
+    // A program that leaves a trace for as long as it computes.
+    let text = format!("echo up; while :; do date +%s%N > {}; done", alive.display());
+    holder.submit(&gpu_plan("holder", one.clone(), &text, json!({})));
+    let mut story = Story::default();
+    holder.until_output(&mut story, "main", "up");
+    let mut waiting = host.connect();
+    let text =
+        format!("a=$(cat {0}); sleep 0.2; b=$(cat {0}); [ \"$a\" = \"$b\" ]", alive.display());
+    waiting.submit(&gpu_plan("waiting", one, &text, json!({})));
+    let mut wait_story = Story::default();
+    while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { .. })) {
+        waiting.read_into(&mut wait_story);
+    }
+    // Nobody follows who would notice: only the guard does.
+    holder.cut();
+    let pid = host.supervisor("holder").to_string();
+    Command::new("kill").args(["-9", &pid]).status().unwrap();
+    waiting.finish(&mut wait_story);
+    assert_eq!(*wait_story.outcome(), Outcome::Done, "{:?}", wait_story.rungs());
+}
