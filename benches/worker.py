@@ -2,8 +2,8 @@
 """worker.py [RGPU]: what a worker costs over HTTP beside `curl` to the same server, on this machine.
 
 Starts `rgpu worker` on loopback and times in turn, in one run: a warm `exec true` beside one `curl` of
-the health page and the start of a process; 64 MiB up and down beside `curl`'s own; and many clients at
-once for a while, each with whole jobs, with the server's memory before and after. RGPU is a release
+the health page and the start of a process; 64 MiB up and down beside `sha256sum` and `curl`, since ours are
+checked; and many clients at once for a while, each with whole jobs, with the server's memory. RGPU is a release
 binary with rgpu-agent-http beside it (default: target/dist/*/rgpu or target/release/rgpu).
 
     TIMES=11 CLIENTS=100 MINUTES=10 benches/worker.py
@@ -111,41 +111,53 @@ class Bench:
         self.show("exec true, curl + process start", ours, curl + start, 1.5)
 
     def transfer(self):
-        """Each time other bytes that do not shrink, so that nothing is there already."""
-        source = self.folder / "project/big"
+        """Each time other bytes that do not shrink. What curl brings is hashed too, as ours is."""
+        source, project = self.folder / "project/big", self.folder / "project"
 
         def up():
             source.write_bytes(os.urandom(SIZE))
             return self.run("exec", "--remote", "box", "-q", "--mount", "big", "--", "true")
 
         def curl_up():
+            lines = []
             for n in range(SIZE // BLOB):
-                data = os.urandom(BLOB)
-                (self.folder / f"piece{n}").write_bytes(data)
-                name = hashlib.sha256(data).hexdigest()
-                (self.folder / f"piece{n}.rc").write_text(
-                    f'upload-file = "{self.folder}/piece{n}"\nurl = "{self.url}/v1/blobs/{name}"\noutput = "/dev/null"\n')
-            rcs = "next\n".join((self.folder / f"piece{n}.rc").read_text()
-                                + f'header = "Authorization: Bearer {self.token}"\n' for n in range(SIZE // BLOB))
-            (self.folder / "pieces.rc").write_text(rcs)
-            return timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/pieces.rc"])
+                piece = self.folder / f"piece{n}"
+                piece.write_bytes(os.urandom(BLOB))
+                name = hashlib.sha256(piece.read_bytes()).hexdigest()
+                lines.append(f'upload-file = "{piece}"\nurl = "{self.url}/v1/blobs/{name}"\noutput = "/dev/null"\n'
+                             f'header = "Authorization: Bearer {self.token}"\n')
+            (self.folder / "pieces.rc").write_text("next\n".join(lines))
+            pieces = [f"{self.folder}/piece{n}" for n in range(SIZE // BLOB)]
+            return timed(["sha256sum", *pieces]) + timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/pieces.rc"])
+
+        def down():
+            self.run("exec", "--remote", "box", "-q", "--detach", "--pull", "big", "--",
+                     "/bin/sh", "-c", f"head -c {SIZE} /dev/urandom > big")
+            while True:
+                newest = json.loads(self.ask("GET", "/v1/jobs")[1])["jobs"][0]
+                if "ended" in newest:
+                    break
+                time.sleep(0.02)
+            self.job = newest["job"]
+            return self.run("runs", "attach", "latest", "-q")
+
+        def curl_down():
+            return (timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", f"{project}/back",
+                           f"{self.url}/v1/jobs/{self.kept}/artifacts/{self.path}"])
+                    + timed(["sha256sum", f"{project}/back"]))
 
         ours, theirs = in_turn(up, curl_up)
-        self.show("64 MiB up, curl of its blobs", ours, theirs, 0.8, at_least=True)
-        job = "bench-down.1"
+        self.show("64 MiB up, sha256sum + curl", ours, theirs, 0.8, at_least=True)
+        self.kept, self.path = "bench-down.1", "big"
         step = {"id": "run", "title": "run", "timeout_s": 60, "rungs": [{
             "id": "host", "argv": ["/bin/sh", "-c", f"head -c {SIZE} /dev/urandom > big"],
             "artifacts": [{"path": "big", "kind": "file"}]}]}
-        self.ask("POST", "/v1/jobs", json.dumps({"plan": {"job": job, "title": job, "steps": [step]}}).encode())
-        while b'"ended"' not in self.ask("GET", f"/v1/jobs/{job}")[1]:
+        plan = {"plan": {"job": self.kept, "title": self.kept, "steps": [step]}}
+        self.ask("POST", "/v1/jobs", json.dumps(plan).encode())
+        while b'"ended"' not in self.ask("GET", f"/v1/jobs/{self.kept}")[1]:
             time.sleep(0.05)
-        theirs, make, ours = in_turn(
-            lambda: self.curl(f"{self.url}/v1/jobs/{job}/artifacts/big"),
-            lambda: self.run("exec", "--remote", "box", "-q", "--", "/bin/sh", "-c",
-                             f"head -c {SIZE} /dev/urandom > big; sha256sum big"),
-            lambda: self.run("exec", "--remote", "box", "-q", "--pull", "big", "--", "/bin/sh", "-c",
-                             f"head -c {SIZE} /dev/urandom > big; sha256sum big"))
-        self.show("64 MiB down (without making them)", ours - make, theirs, 0.8, at_least=True)
+        ours, theirs = in_turn(down, curl_down)
+        self.show("64 MiB down, curl + sha256sum", ours, theirs, 0.8, at_least=True)
 
     def memory(self):
         status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text()

@@ -21,7 +21,7 @@ use crate::run::{Reporter, Said};
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum RemoteCommand {
     /// Name a host: rgpu remote add h200 ssh://root@gpu-box:2222
-    Add(AddArgs),
+    Add(Box<AddArgs>),
     /// List the remotes
     List,
     /// Connect, and say what the host has, in seconds
