@@ -252,11 +252,20 @@ fn out(app: &App, args: &DisasmArgs) -> PathBuf {
     args.out.clone().unwrap_or_else(default)
 }
 
-/// The document as it is written and printed.
+/// The document as it is written and printed. Inputs are many, so each is rendered by itself, on any
+/// core.
 fn rendered(document: &Disasm) -> Result<String> {
-    json::pretty(document).map_err(|e| {
+    let bug = |e: serde_json::Error| {
         Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(e)
-    })
+    };
+    let inputs = disasm::spread(document.inputs.len(), |at| json::within(&document.inputs[at], 2));
+    let inputs = inputs.into_iter().collect::<serde_json::Result<Vec<_>>>().map_err(bug)?;
+    let (schema, rgpu) = (document.schema.clone(), document.rgpu.clone());
+    let frame = json::pretty(&Disasm { schema, rgpu, inputs: Vec::new() }).map_err(bug)?;
+    match frame.rsplit_once("[]").filter(|_| !inputs.is_empty()) {
+        Some((head, tail)) => Ok(format!("{head}[\n    {}\n  ]{tail}", inputs.join(",\n    "))),
+        None => Ok(frame),
+    }
 }
 
 fn save(out: &Path, text: &str) -> Result<()> {
@@ -271,4 +280,20 @@ fn save(out: &Path, text: &str) -> Result<()> {
             .file(path.display())
             .cause(e)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::disasm::{Image, Input};
+
+    #[test]
+    fn inputs_rendered_apart_are_the_document() {
+        let image = Image { arch: "sm_90a".to_owned(), ..Image::default() };
+        let input = Input { path: "[]".to_owned(), images: vec![image], ..Input::default() };
+        for count in 0..3 {
+            let document = Disasm { inputs: vec![input.clone(); count], ..Disasm::default() };
+            assert_eq!(rendered(&document).unwrap(), json::pretty(&document).unwrap());
+        }
+    }
 }

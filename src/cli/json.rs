@@ -11,10 +11,19 @@ use serde_json::ser::{Formatter, Serializer};
 /// # Errors
 /// A value that JSON has no form for.
 pub(super) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
-    let mut text = Vec::with_capacity(1 << 16);
-    let form = Indented { depth: 0, filled: false };
+    let mut text = within(value, 0)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// A value as it stands this deep in a document.
+///
+/// # Errors
+/// A value that JSON has no form for.
+pub(super) fn within(value: &impl Serialize, depth: usize) -> serde_json::Result<String> {
+    let mut text = Vec::with_capacity(1 << 14);
+    let form = Indented { depth, filled: false };
     value.serialize(&mut Serializer::with_formatter(&mut text, form))?;
-    text.push(b'\n');
     // Strings are UTF-8, and all else is ASCII.
     Ok(String::from_utf8(text).unwrap_or_default())
 }

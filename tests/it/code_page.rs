@@ -126,3 +126,29 @@ fn hostile_names_and_sources_stay_text() {
     assert_eq!(browser.value("document.title"), format!("{evil} · rgpu"));
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
 }
+
+#[test]
+fn columns_without_content_and_columns_switched_off_give_their_room_to_the_others() {
+    let laptop = Laptop::new();
+    for (from, to) in
+        [("13.5/facts/sm_80.cubin", "bare.cubin"), ("13.5/inlined/sm_90a.cubin", "k.cubin")]
+    {
+        fs::copy(fixture(&format!("cubin/{from}")), laptop.project(to)).unwrap();
+    }
+    let shown = |browser: &mut Browser| {
+        let columns = "[...document.querySelectorAll('.pane')].filter(p => p.offsetWidth > 0)";
+        browser.value(&format!("{columns}.map(p => p.querySelector('h2').firstChild.data).join()"))
+    };
+    let line = "disasm bare.cubin --tool rgpu --format html";
+    let Some(mut browser) = seen(&laptop, line, "code-bare") else { return };
+    assert_eq!(shown(&mut browser), "SASS");
+    let facts = browser.value("document.getElementById('facts').textContent");
+    assert!(facts.as_str().unwrap().contains("no source lines and no PTX"), "{facts}");
+    let line = "disasm k.cubin --tool rgpu --format html";
+    let Some(mut browser) = seen(&laptop, line, "code-switches") else { return };
+    assert_eq!(shown(&mut browser), "Source,PTX,SASS");
+    browser.value(
+        "[...document.querySelectorAll('button')].find(b => b.textContent === 'PTX').click()",
+    );
+    assert_eq!(shown(&mut browser), "Source,SASS");
+}

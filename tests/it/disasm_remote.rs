@@ -225,3 +225,34 @@ fn life_ranges_and_the_page_are_made_of_what_the_hosts_nvdisasm_says() {
     assert!(page.contains("LDG.E R") && page.contains("\"l\":"));
     assert_eq!(fs::read_to_string(laptop.path("calls")).unwrap().lines().count(), 3);
 }
+
+/// With `RGPU_NVDISASM` set to NVIDIA's program, that one is the host's.
+#[test]
+fn the_real_nvdisasm_says_on_a_host_what_it_says_here() {
+    let Some(real) = std::env::var_os("RGPU_NVDISASM") else { return };
+    let real = PathBuf::from(real);
+    let (laptop, _sshd) = laptop(&[
+        ("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin"),
+        ("cubin/12.9/facts/sm_90a.cubin", "facts.cubin"),
+        ("cubin/12.9/pascal/sm_60.cubin", "pascal.cubin"),
+    ]);
+    played(&laptop, &format!("#!/bin/sh\nexec '{}' \"$@\"\n", real.display()));
+    let path = format!("{}:/usr/bin:/bin", real.parent().unwrap().display());
+    for line in [
+        "disasm inlined.cubin facts.cubin --view sass --control-codes",
+        "disasm inlined.cubin facts.cubin --view sass --line-info",
+        "disasm inlined.cubin facts.cubin --view live",
+        "disasm inlined.cubin facts.cubin --view source --json",
+        "disasm facts.cubin pascal.cubin --view sass",
+        "disasm inlined.cubin facts.cubin --format html --out page.html --force",
+    ] {
+        let page = || fs::read_to_string(laptop.project("page.html")).unwrap_or_default();
+        let there = laptop.run(&format!("{line} --remote box"));
+        assert_eq!(status(&there), 0, "{}", laptop.shown(line, &there));
+        let there = String::from_utf8_lossy(&there.stdout).into_owned() + &page();
+        let here = laptop.rgpu(words(line)).env("PATH", &path).output().unwrap();
+        let here = String::from_utf8_lossy(&here.stdout).into_owned() + &page();
+        assert!(here.len() > 1000, "{line}: {here}");
+        assert_eq!(there.replace(" on box", ""), here, "{line}");
+    }
+}

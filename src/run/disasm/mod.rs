@@ -44,7 +44,13 @@ pub use what::{Wanted, What};
 use std::path::PathBuf;
 
 use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
+use cores::Cores;
 use read::Reader;
+
+/// What `work` makes of each number below `count`, in order, on all cores.
+pub fn spread<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    Cores::all().spread(count, || (), |(), at| work(at))
+}
 
 /// Reads all files, on all cores; `done` hears of each as it ends, from any thread.
 pub fn all(files: &[PathBuf], what: &What, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
