@@ -262,10 +262,19 @@ fn rendered(document: &Disasm) -> Result<String> {
     let inputs = inputs.into_iter().collect::<serde_json::Result<Vec<_>>>().map_err(bug)?;
     let (schema, rgpu) = (document.schema.clone(), document.rgpu.clone());
     let frame = json::pretty(&Disasm { schema, rgpu, inputs: Vec::new() }).map_err(bug)?;
-    match frame.rsplit_once("[]").filter(|_| !inputs.is_empty()) {
-        Some((head, tail)) => Ok(format!("{head}[\n    {}\n  ]{tail}", inputs.join(",\n    "))),
-        None => Ok(frame),
+    let Some((head, tail)) = frame.rsplit_once("[]").filter(|_| !inputs.is_empty()) else {
+        return Ok(frame);
+    };
+    let room: usize = inputs.iter().map(|input| input.len() + ",\n    ".len()).sum();
+    let mut text = String::with_capacity(frame.len() + room + 8);
+    text.push_str(head);
+    for (at, input) in inputs.iter().enumerate() {
+        text.push_str(if at == 0 { "[\n    " } else { ",\n    " });
+        text.push_str(input);
     }
+    text.push_str("\n  ]");
+    text.push_str(tail);
+    Ok(text)
 }
 
 fn save(out: &Path, text: &str) -> Result<()> {
