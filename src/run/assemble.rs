@@ -635,11 +635,16 @@ pub(super) fn profile(
     (profile, parts.beside)
 }
 
-/// A rung that was left out below the one that was reached is nobody's loss.
+/// A rung that was left out below the one that was reached is nobody's loss; of the same tool it is
+/// why this one was taken (root's ncu in place of the user's).
 fn forget_lower(profile: &mut Profile) {
     let reached = profile.rung.clone();
     let lower = |record: &RungRecord| {
-        !record.ok && record.argv.is_empty() && super::is_below(&record.rung, &reached)
+        let tool = |rung: &str| rung.split('.').next().map(str::to_owned);
+        !record.ok
+            && record.argv.is_empty()
+            && super::is_below(&record.rung, &reached)
+            && tool(&record.rung) != tool(&reached)
     };
     let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();
     profile.gaps.retain(|gap| {

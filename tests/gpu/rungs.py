@@ -137,7 +137,8 @@ def add_user(s):
 
 
 def counters(s):
-    restricted = "RmProfilingAdminOnly: 1" in Path("/proc/driver/nvidia/params").read_text()
+    params = Path("/proc/driver/nvidia/params")
+    restricted = params.exists() and "RmProfilingAdminOnly: 1" in params.read_text()
     add_user(s)
     ncu = tool("ncu")
     path = None

@@ -240,6 +240,7 @@ fn reports_without_results_or_without_numbers_are_refused_by_the_laptop() {
         assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
         let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(profile.rung, "ncu.basic", "{how}");
+        assert_eq!(profile.lost(), Some("all sections but the basic ones"));
         let asked = profile.ladder.iter().find(|record| record.rung == "ncu.asked").unwrap();
         assert_eq!((asked.ok, asked.code.as_str()), (false, code), "{asked:#?}");
         // The host took it for good: the laptop's second plan began below it.

@@ -156,6 +156,7 @@ impl<'a> Ladder<'a> {
         }
         if let Some(first) = self.rungs.first_mut()
             && self.left_out.is_empty()
+            && skip.is_empty()
         {
             first.loses.clear();
         }
