@@ -37,6 +37,8 @@ impl Laptop {
             fs::create_dir(laptop.path(part)).unwrap();
         }
         fs::set_permissions(laptop.path("agent"), fs::Permissions::from_mode(0o700)).unwrap();
+        // As an administrator makes it for all users of a host.
+        fs::set_permissions(laptop.path("lock"), fs::Permissions::from_mode(0o1777)).unwrap();
         symlink(built("rgpu-agent"), laptop.path("libexec/rgpu-agent")).unwrap();
         laptop
     }
