@@ -189,7 +189,8 @@ impl Rows for LogRows<'_> {
                 start_ns: nanos(range.start_ns),
                 end_ns: range.end_ns.map(nanos),
                 global_tid: Some(thread(process, range.thread)),
-                ..event(kind, process, range.domain, range.name)
+                // As nsys has it: a range without a name, and one with an empty name, are alike.
+                ..event(kind, process, range.domain, range.name.filter(|name| !name.is_empty()))
             });
         }
         Ok(())

@@ -121,6 +121,13 @@ fn work_belongs_to_the_range_in_which_it_was_launched() {
 }
 
 #[test]
+fn an_empty_name_is_no_name() {
+    let text = TRACED.replace(r#""message":"A1""#, r#""message":"""#);
+    let regions: Vec<_> = traced(&text).regions.iter().map(|r| r.display()).collect();
+    assert_eq!(regions, ["A", "A::(unnamed)"]);
+}
+
+#[test]
 fn processes_of_one_run_are_one_trace() {
     let folder = tempfile::tempdir().unwrap();
     let write = |pid: u32, text: &str| {
