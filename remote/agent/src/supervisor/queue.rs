@@ -126,7 +126,12 @@ impl Queue {
     /// When no folder can be used safely.
     pub(crate) fn open(named: Option<PathBuf>) -> Result<Self, QueueError> {
         if let Some(folder) = named {
-            return prepare(&folder).map(|()| Self { folder });
+            // One of the user's own, closed to others, is what they wanted.
+            let meta = fs::symlink_metadata(&folder).ok().filter(fs::Metadata::is_dir);
+            let mine = meta.is_some_and(|meta| {
+                meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0
+            });
+            return if mine { local(&folder) } else { prepare(&folder) }.map(|()| Self { folder });
         }
         Self::agreed(&FOLDERS.map(Path::new))
     }
@@ -323,6 +328,12 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
         // Between somebody's making it and opening it to all.
         std::thread::sleep(BETWEEN);
     }
+    local(folder)
+}
+
+/// Refuses a folder that is not on this host.
+fn local(folder: &Path) -> Result<(), QueueError> {
+    let refuse = |why: String| Err(QueueError::Folder(format!("`{}` {why}", folder.display())));
     match rustix::fs::statfs(folder) {
         Ok(fs) if fs.f_type as u64 == NFS => refuse("is on NFS, where locks may lie".into()),
         Ok(_) => Ok(()),
