@@ -244,7 +244,7 @@ impl RemoteError {
                 path.display()
             )),
             Self::Unfit { .. } => failure.hint(
-                "run `cargo xtask dist` on a system like that host, and name the folder it prints in RGPU_LIBEXEC",
+                "binaries for any host with glibc 2.17 or newer: `cargo xtask dist`, for ARM hosts `cargo xtask dist aarch64`; RGPU_LIBEXEC names the folder they lie in",
             ),
             Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
             Self::Refused { code, .. } if code == "facts_changed" => {

@@ -25,6 +25,7 @@ mod nvrtc;
 mod plan;
 mod python;
 mod sanitizer;
+mod slurm;
 mod sudo;
 
 pub use ncu::escaped;
@@ -80,6 +81,7 @@ pub static TOOLS: &[&dyn Tool] = &[
     &cupti::Cupti,
     &python::Python,
     &cargo::Cargo,
+    &slurm::Slurm,
     &sudo::Sudo,
 ];
 

@@ -16,6 +16,7 @@ mod example;
 mod exec;
 mod fake_host;
 mod host;
+mod hosts;
 mod interrupts;
 mod kernels;
 mod ladders;

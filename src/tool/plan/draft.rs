@@ -133,6 +133,12 @@ pub enum PlanError {
         /// Whether NVRTC could do it.
         device: bool,
     },
+    /// A node to log in at: its GPUs are elsewhere, and it is no place to compute on.
+    #[error("`{remote}` is a login node of a Slurm cluster: it has no GPU itself")]
+    LoginNode {
+        /// The remote's name.
+        remote: String,
+    },
     /// The kernel is not for this GPU.
     #[error("the kernel is for `{asked}`, but the GPU is `{gpu}`")]
     Arch {
@@ -210,6 +216,15 @@ impl From<PlanError> for Failure {
                 match device {
                     true => failure.hint("install the CUDA toolkit there, or NVRTC here: `cargo xtask setup` in the source tree"),
                     false => failure.hint("a host entry needs nvcc and a C++ compiler there"),
+                }
+            }
+            PlanError::LoginNode { remote } => {
+                let failure = Failure::new(Exit::Host, "login_node", what);
+                match remote.as_str() {
+                    "local" => failure.hint("start rgpu on a node with one: `srun --gres=gpu:1 --pty bash`, then rgpu there"),
+                    _ => failure
+                        .hint(format!("have Slurm start the agent on a node with one: `via = [\"srun\", \"--quiet\", \"--gres=gpu:1\"]` in [remote.{remote}]"))
+                        .hint(format!("or hold a node with `salloc --gres=gpu:1`, and add it: `rgpu remote add NODE ssh://NODE --jump {remote}'s address`")),
                 }
             }
             PlanError::Arch { gpu, .. } => Failure::new(Exit::Config, "arch_mismatch", what)

@@ -44,7 +44,7 @@ use draft::{Draft, PlanError};
 use planner::{KernelTarget, Planner};
 use request::{JobName, Request, Target, Toolbox};
 
-use super::{ncu, nsys, sanitizer};
+use super::{ncu, nsys, sanitizer, slurm};
 
 /// The header of the host-entry ABI.
 const HEADER: &[u8] = include_bytes!("../../../harness/runner/include/rgpu.h");
@@ -77,6 +77,9 @@ pub fn plan(
     job: &JobName,
 ) -> Result<Draft, PlanError> {
     check(request)?;
+    if slurm::is_login_node(facts) {
+        return Err(PlanError::LoginNode { remote: facts.remote.clone() });
+    }
     if request.mode == Mode::Torch
         && !matches!(&request.target, Target::Kernel { spec, .. } if spec.is_python())
     {

@@ -1,0 +1,40 @@
+//! Slurm, the batch system of shared clusters. One logs in to a node that has its commands and no
+//! GPU; GPUs are on nodes that `srun` and `salloc` give out.
+
+use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::{HostFacts, Probe};
+
+use super::Tool;
+use super::plan::facts::{dotted_after, run, tool};
+
+/// Its name among a host's tools.
+const NAME: &str = "slurm";
+
+/// Slurm's own commands.
+pub(super) struct Slurm;
+
+impl Tool for Slurm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn probes(&self) -> Vec<Probe> {
+        vec![run(NAME, &["sinfo"], &["--version"])]
+    }
+
+    /// Behind the tools that know of GPUs.
+    fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
+        let Some(mut found) = tool(agent, NAME, |text| dotted_after(text, "slurm")) else { return };
+        if facts.gpus.is_empty() {
+            found
+                .problems
+                .push("no GPU here: a login node? `srun --gres=gpu:1` has one".to_owned());
+        }
+        facts.tools.push(found);
+    }
+}
+
+/// Whether the host hands out GPUs of others through Slurm and has none itself.
+pub(super) fn is_login_node(facts: &HostFacts) -> bool {
+    facts.gpus.is_empty() && facts.tool(NAME).is_some()
+}
