@@ -170,7 +170,9 @@ async fn a_host_whose_home_and_tmp_cannot_be_written_is_served_from_another_fold
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ro-{}", std::process::id()));
     let mut spec = sshd.remote();
-    spec.via = words.map(Into::into).into();
+    // Jobs lie there too, and not in the folder of this machine's own user.
+    let home = format!("RGPU_AGENT_HOME={}", folder.join("home").display());
+    spec.via = ["env".to_owned(), home].into_iter().chain(words.map(Into::into)).collect();
     spec.agent_folder = Some(folder.display().to_string());
     let story = run(&spec, "touch /tmp/x 2>/dev/null || echo read-only").await;
     assert_eq!(story.stdout, b"read-only\n");
