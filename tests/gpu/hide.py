@@ -14,7 +14,9 @@ PLACES = {
     "nvidia-smi": ["/usr/bin/nvidia-smi"],
     "libcupti": ["/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so*", "/usr/local/cuda*/targets/*/lib/libcupti.so*",
                  "/usr/local/cuda*/lib64/libcupti.so*", "/usr/lib/x86_64-linux-gnu/libcupti.so*",
-                 "/usr/local/lib/python3*/*-packages/nvidia/cu*/lib/libcupti.so*"],
+                 "/usr/local/lib/python3*/*-packages/nvidia/cu*/lib/libcupti.so*",
+                 "/opt/*/lib/python3*/*-packages/nvidia/cu*/lib/libcupti.so*",
+                 "/opt/*/.venv/lib/python3*/*-packages/nvidia/cu*/lib/libcupti.so*"],
     "libdw": ["/usr/local/lib/gpu-host/libdw.so*", "/opt/gpu-host/usr/lib/x86_64-linux-gnu/libdw*.so*",
               "/usr/lib/x86_64-linux-gnu/libdw*.so*", "/lib/x86_64-linux-gnu/libdw*.so*"],
 }
@@ -39,10 +41,12 @@ def hidden(*things):
                     os.rename(path, path + HIDDEN)
                     moved.append(path)
         if moved:
-            subprocess.run(["ldconfig"], check=False)
+            # -X: it would take the links away whose files were renamed.
+            subprocess.run(["ldconfig", "-X"], check=False)
         yield moved
     finally:
         for path in reversed(moved):
-            os.rename(path + HIDDEN, path)
+            if os.path.lexists(path + HIDDEN):
+                os.rename(path + HIDDEN, path)
         if moved:
-            subprocess.run(["ldconfig"], check=False)
+            subprocess.run(["ldconfig", "-X"], check=False)
