@@ -3,12 +3,15 @@
 //! Everything a host says goes to the run folder and to the reporter as it comes; what is returned
 //! is only what later stages need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::Path;
 use std::sync::Mutex;
 
 use rgpu_protocol::message::Had;
 use rgpu_protocol::plan::Origin;
-use rgpu_protocol::{Event, EventBody, Outcome, RungRecord};
+use rgpu_protocol::{Digest, Event, EventBody, Outcome, RungRecord};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::cancel::Cancel;
@@ -219,10 +222,16 @@ pub(super) async fn follow_choosing(
             () = desk.cancel.beyond(asked) => {
                 asked = desk.cancel.asked();
                 if asked > 1 {
-                    return Err(cancelled().hint(format!(
-                        "the cancel stands; `rgpu runs attach {}` shows how the job ended",
-                        desk.record.id
-                    )));
+                    let id = &desk.record.id;
+                    return Err(cancelled().hint(match follow.agent() {
+                        Some(_) => format!(
+                            "the cancel stands; `rgpu runs attach {id}` shows how the job ended"
+                        ),
+                        None => format!(
+                            "the link is cut, so the job goes on there: `rgpu runs cancel {id}` \
+                             once the host can be reached"
+                        ),
+                    }));
                 }
                 if !desk.cancel.output_unread() {
                     desk.reporter.say(&Said::Note { text: "cancelling; Ctrl-C again stops waiting" });
@@ -333,10 +342,11 @@ async fn fetch(
 ) -> Result<()> {
     let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
     let mut before = 0;
+    let mut taken = BTreeSet::new();
     // Of a job that was cancelled, what there is is brought; asking again stops that, too.
     let asked = desk.cancel.asked();
     for Announced { step, rung, wanted, kind } in announced {
-        let place = desk.folder.place(&kind, &wanted.path)?;
+        let place = apart(desk.folder.place(&kind, &wanted.path)?, &mut taken);
         let dest = desk.folder.path().join(&place);
         if let Some(parent) = dest.parent() {
             std::fs::create_dir_all(parent).map_err(|e| {
@@ -345,8 +355,7 @@ async fn fetch(
                     .cause(e)
             })?;
         }
-        let here = std::fs::metadata(&dest).is_ok_and(|m| m.len() == wanted.size);
-        if !here {
+        if !is_here(&dest, &wanted) {
             let reporter = Mutex::new(&mut *desk.reporter);
             let progress = |t: Transfer| {
                 if let Ok(mut reporter) = reporter.lock() {
@@ -382,7 +391,67 @@ async fn fetch(
     Ok(())
 }
 
+/// A place that no other file of the job has, also where names differ by their case alone: file
+/// systems of laptops may not tell them apart.
+fn apart(place: String, taken: &mut BTreeSet<String>) -> String {
+    if taken.insert(place.to_lowercase()) {
+        return place;
+    }
+    let (folder, name) = place.rsplit_once('/').map_or(("", &*place), |(f, n)| (f, n));
+    let (stem, suffix) = name.split_once('.').map_or((name, ""), |(s, _)| (s, &name[s.len()..]));
+    let slash = if folder.is_empty() { "" } else { "/" };
+    let mut free = (2..).map(|n| format!("{folder}{slash}{stem}~{n}{suffix}"));
+    free.find(|place| taken.insert(place.to_lowercase())).unwrap_or(place)
+}
+
+/// Whether the very file lies there: an earlier plan may have made another of the same size.
+fn is_here(path: &Path, wanted: &Wanted) -> bool {
+    let same_size = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == wanted.size);
+    let digest = || {
+        let mut hash = Sha256::new();
+        let mut file = std::fs::File::open(path)?;
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut piece)? {
+                0 => break,
+                n => hash.update(&piece[..n]),
+            }
+        }
+        Ok::<_, std::io::Error>(Digest::from_bytes(&hash.finalize().into()))
+    };
+    same_size && digest().is_ok_and(|digest| digest == wanted.digest)
+}
+
 /// The failure of a cancelled command.
 pub(super) fn cancelled() -> Failure {
     Failure::new(Exit::Cancelled, "cancelled", "cancelled")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_whose_names_differ_by_case_alone_get_places_apart() {
+        let mut taken = BTreeSet::new();
+        let names = ["raw/A.csv", "raw/a.csv", "raw/a~2.csv", "raw/a.CSV", "cubin/a.csv", "x", "X"];
+        let places: Vec<String> =
+            names.iter().map(|n| apart((*n).to_owned(), &mut taken)).collect();
+        assert_eq!(
+            places,
+            ["raw/A.csv", "raw/a~2.csv", "raw/a~2~2.csv", "raw/a~3.CSV", "cubin/a.csv", "x", "X~2"]
+        );
+    }
+
+    #[test]
+    fn a_file_of_the_same_size_is_not_taken_for_the_one_that_is_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report");
+        let digest = Digest::from_bytes(&Sha256::digest(b"new").into());
+        let wanted = Wanted { job: "r.2".into(), path: "raw/report".into(), size: 3, digest };
+        std::fs::write(&path, "old").unwrap();
+        assert!(!is_here(&path, &wanted));
+        std::fs::write(&path, "new").unwrap();
+        assert!(is_here(&path, &wanted));
+    }
 }

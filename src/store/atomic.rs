@@ -42,6 +42,20 @@ impl Unnamed {
     }
 }
 
+/// Copies a file in one step, creating the folders above `path`; it is never held in memory.
+///
+/// # Errors
+/// As [`write()`].
+pub fn copy(from: &Path, path: &Path) -> io::Result<()> {
+    let folder = parent(path)?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    io::copy(&mut File::open(from)?, file.as_file_mut())?;
+    set_default_mode(file.as_file())?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
 /// Writes a new file in one step with what `fill` puts into it; one that is there stays as it is.
 ///
 /// # Errors

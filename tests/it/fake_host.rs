@@ -73,6 +73,11 @@ impl FakeHost {
         self
     }
 
+    /// Gives it so many GPUs.
+    pub(crate) fn gpus(&self, count: u32) {
+        fs::write(self.folder.join("gpus"), count.to_string()).unwrap();
+    }
+
     /// Makes tools misbehave: lines `TOOL WORD [ARG]`, see `tests/fake/src/mischief.rs`.
     pub(crate) fn mischief(&self, lines: &str) {
         fs::write(self.folder.join("mischief"), lines).unwrap();

@@ -56,8 +56,7 @@ pub(super) fn place(
         if leads_out(&root, &here) {
             return Err(failed(std::io::Error::other("a link leads out of the folder")));
         }
-        let bytes = std::fs::read(&kept).map_err(failed)?;
-        atomic::write(&here, &bytes).map_err(failed)?;
+        atomic::copy(&kept, &here).map_err(failed)?;
         names.push(name.to_owned());
     }
     if !names.is_empty() {

@@ -25,6 +25,18 @@ impl Host {
         Host { folder: above.unwrap_or(Path::new(".")).to_owned() }
     }
 
+    /// How many GPUs it has: what the file `gpus` says, else one.
+    pub(crate) fn gpus(&self) -> u32 {
+        let text = std::fs::read_to_string(self.folder.join("gpus")).unwrap_or_default();
+        text.trim().parse().unwrap_or(1)
+    }
+
+    /// The UUID of the GPU of this index; the first has [`Host::uuid`].
+    pub(crate) fn uuid_of(&self, index: u32) -> String {
+        let first = self.uuid();
+        if index == 0 { first } else { format!("{}{index:04x}", &first[..first.len() - 4]) }
+    }
+
     /// The GPU's UUID: one for each fake host, since the recorded one would make tests that run
     /// side by side wait for one GPU.
     pub(crate) fn uuid(&self) -> String {

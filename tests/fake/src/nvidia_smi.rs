@@ -43,10 +43,31 @@ fn query(host: &Host, columns: &str, format: &str) -> Result<(), Trouble> {
     };
     let all = host_text("nvidia-smi-q.txt")?;
     let memory_clock = all.split_once("Max Clocks").map(|(_, rest)| field(rest, "Memory"));
+    if !format.contains("noheader") {
+        println!("{}", columns.replace(',', ", "));
+    }
+    for index in 0..host.gpus() {
+        line(host, index, columns, format, &names, &values, memory_clock)?;
+    }
+    Ok(())
+}
+
+/// The line of one GPU: the recorded one, with an index and UUID of its own.
+fn line(
+    host: &Host,
+    index: u32,
+    columns: &str,
+    format: &str,
+    names: &[&str],
+    values: &[&str],
+    memory_clock: Option<&str>,
+) -> Result<(), Trouble> {
+    let index_text = index.to_string();
     let mut answer = Vec::new();
     for column in columns.split(',').map(str::trim) {
         let at = names.iter().position(|name| name.split(" [").next() == Some(column));
         let value = match (column, at) {
+            ("index", _) => &index_text,
             ("clocks.max.mem" | "clocks.max.memory", _) => memory_clock.unwrap_or("[N/A]"),
             (_, Some(at)) => values.get(at).copied().unwrap_or("[N/A]"),
             (_, None) => return Err(format!("the column `{column}` was not recorded").into()),
@@ -56,10 +77,7 @@ fn query(host: &Host, columns: &str, format: &str) -> Result<(), Trouble> {
             if bare { value.trim_end_matches([' ', 'M', 'i', 'B', 'H', 'z', 'W']) } else { value };
         answer.push(value.to_owned());
     }
-    if !format.contains("noheader") {
-        println!("{}", columns.replace(',', ", "));
-    }
-    println!("{}", own_uuid(host, &answer.join(", ")));
+    println!("{}", answer.join(", ").replace(RECORDED_UUID, &host.uuid_of(index)));
     Ok(())
 }
 

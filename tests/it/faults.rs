@@ -1,0 +1,216 @@
+//! What goes wrong on the way, on the host and here: what the user sees, and what is left. The table
+//! of all of them, those of the agent's own tests too, is docs/faults.md.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rgpu::remote::{FirstUse, Wanted};
+use rgpu_protocol::EventBody;
+
+use crate::fake_host::FakeHost;
+use crate::host::{Story, User, connect, follow, submission};
+use crate::laptop::{Laptop, status, wait_for};
+use crate::sshd::{Cutter, Sshd};
+
+/// A small file system of its own at a folder of the test's.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    /// `None` where mounting is not allowed.
+    fn mount(at: &Path, options: &str) -> Option<Self> {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at).output();
+        let mounted = mount.is_ok_and(|o| o.status.success());
+        if !mounted {
+            eprintln!("passed over: mounting is not allowed here");
+        }
+        mounted.then(|| Self(at.to_owned()))
+    }
+
+    fn grow(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        let status = Command::new("mount").args(["-o", &options]).arg(&self.0).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn tail(text: &str) -> &str {
+    let from = text.len().saturating_sub(2000);
+    text.get(from..).unwrap_or(text)
+}
+
+/// The first file that a job announced.
+fn announced(job: &str, story: &Story) -> Wanted {
+    let artifact = story.events.iter().find_map(|event| match event {
+        EventBody::Artifact { path, size, digest, .. } => Some(Wanted {
+            job: job.to_owned(),
+            path: path.clone(),
+            size: *size,
+            digest: digest.clone(),
+        }),
+        _ => None,
+    });
+    artifact.unwrap()
+}
+
+#[test]
+fn our_own_full_disk_is_one_error_and_the_run_is_brought_home_later() {
+    let laptop = Laptop::new();
+    let Some(disk) = Disk::mount(&laptop.project("artifacts"), "size=1m") else { return };
+    let line = "exec --run-id big -- sh -c 'seq 1 300000; echo end >&2'";
+    let output = laptop.run(line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 125, "{said}");
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    disk.grow("20m");
+    let output = laptop.run("runs attach big");
+    assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    let log = fs::read_to_string(laptop.project("artifacts/runs/big/log/exec.stdout")).unwrap();
+    let want: String = (1..=300_000).map(|i| format!("{i}\n")).collect();
+    assert!(log == want, "{} bytes in the place of {}", log.len(), want.len());
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_full_disk_of_the_host_is_told_with_what_to_do() {
+    let laptop = Laptop::new();
+    let Some(disk) = Disk::mount(&laptop.path("agent"), "size=48m,mode=700") else { return };
+    let output = laptop.run("exec --run-id log -- sh -c 'head -c 80000000 /dev/zero'");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 125, "{}", tail(&said));
+    assert!(said.contains("No space left"), "{}", tail(&said));
+    assert_eq!(said.matches("error:").count(), 1, "{}", tail(&said));
+    // As much as fits.
+    let _ = fs::write(disk.0.join("filler"), vec![0; 48 << 20]);
+    let story = laptop.show("exec --run-id none -- true");
+    let free = regex::Regex::new("only [0-9]+ bytes").unwrap();
+    insta::assert_snapshot!(free.replace_all(&story, "only [N] bytes"));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn folders_of_the_host_that_cannot_be_used_are_told_by_name() {
+    let laptop = Laptop::new();
+    let agent = laptop.path("agent");
+    let Some(disk) = Disk::mount(&agent, "size=64m,mode=700,noexec") else { return };
+    let mut story = laptop.show("exec --run-id a -- true");
+    drop(disk);
+    let mode = |mode| fs::set_permissions(&agent, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o777);
+    story += &laptop.show("exec --run-id b -- true");
+    mode(0o700);
+    std::os::unix::fs::chown(&agent, Some(65534), Some(65534)).unwrap();
+    story += &laptop.show("exec --run-id c -- true");
+    std::os::unix::fs::chown(&agent, Some(0), Some(0)).unwrap();
+    insta::assert_snapshot!(story);
+    assert_eq!(status(&laptop.run("exec --run-id d -- true")), 0);
+}
+
+#[test]
+fn a_quota_that_is_reached_is_told_with_what_to_do() {
+    let laptop = Laptop::new();
+    laptop.write("data/big", &"x".repeat(100_000));
+    let words = ["exec", "--run-id", "q", "--mount", "data", "--", "true"];
+    let refused = laptop.rgpu(words).env("RGPU_AGENT_QUOTA", "50000").output().unwrap();
+    let story = laptop.shown("exec --mount data -- true", &refused);
+    insta::assert_snapshot!(regex::Regex::new("[0-9]{5,}").unwrap().replace_all(&story, "[N]"));
+    assert_eq!(status(&laptop.run("exec --mount data -- true")), 0);
+    laptop.wait_until_quiet();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_way_that_stands_still_now_and_then_brings_everything() {
+    let sshd = Sshd::start();
+    let far = Cutter::far_from(sshd.port, Duration::from_millis(50)).await;
+    let user = Arc::new(User::default());
+    let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user).await.unwrap();
+    let text = "seq 1 200000; head -c 3000000 /dev/urandom > out; cksum out >&2";
+    let command = submission(&["/bin/sh", "-c", text], &[], &["out"]);
+    let stalls = async {
+        for _ in 0..6 {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            far.hold_after(0);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            far.hold_after(u64::MAX);
+        }
+    };
+    let whole = async {
+        link.submit(&command, &|_| ()).await.unwrap();
+        let story = follow(&mut link).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let dest = folder.path().join("out");
+        link.fetch(&announced(&command.plan.job, &story), &dest, &|_| ()).await.unwrap();
+        assert_eq!(fs::metadata(&dest).unwrap().len(), 3_000_000);
+        story
+    };
+    let (story, ()) = tokio::join!(whole, stalls);
+    let want: String = (1..=200_000).map(|i| format!("{i}\n")).collect();
+    assert!(story.stdout == want.as_bytes(), "{} bytes", story.stdout.len());
+    assert_eq!(far.links(), 1, "a pause is no cut");
+}
+
+#[test]
+fn odd_names_of_files_are_told_and_none_is_lost_to_another() {
+    let laptop = Laptop::new();
+    let make = r"mkdir -p sub; echo one > A.txt; echo two > a.txt; echo x > 'new
+line'; ln -s /etc/passwd link; echo in > sub/b; ln -s /etc sub/etc; mkfifo pipe; echo > 'back\slash'";
+    let output = laptop.rgpu(["exec", "--pull", "**", "--", "sh", "-c", make]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 0, "{said}");
+    for name in ["link", "pipe", r"new\nline", "back"] {
+        assert!(said.contains(name), "`{name}` is not told of: {said}");
+    }
+    let text = |name: &str| fs::read_to_string(laptop.project(name)).unwrap_or_default();
+    assert_eq!((&*text("A.txt"), &*text("sub/b")), ("one\n", "in\n"), "{said}");
+    assert_eq!(text("a~2.txt"), "two\n", "{said}");
+    assert!(!laptop.project("link").exists() && !laptop.project("sub/etc").exists());
+    laptop.wait_until_quiet();
+}
+
+/// Commands of many terminals at once, on a host of four GPUs whose nvidia-smi is played.
+#[test]
+fn fifty_commands_on_four_gpus_all_end_and_share_none() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).gpus(4);
+    // Facts are asked once.
+    let first = laptop.run("exec --remote h200 --gpus 4 -- printenv CUDA_VISIBLE_DEVICES");
+    let gpus = String::from_utf8_lossy(&first.stdout).into_owned();
+    assert_eq!(gpus.matches("GPU-").count(), 4, "{}", laptop.shown("", &first));
+    let text = format!(
+        "cd {}; mkdir $CUDA_VISIBLE_DEVICES || exit 9; sleep 0.02; rmdir $CUDA_VISIBLE_DEVICES",
+        laptop.path("tmp").display()
+    );
+    for round in 0..4 {
+        let children: Vec<_> = (0..13)
+            .map(|i| {
+                let words = ["exec", "--remote", "h200", "--gpus", "1", "--run-id"];
+                let id = format!("r{round}-{i}");
+                let mut command = laptop.rgpu(words);
+                command.args([&id, "--", "sh", "-c", &text]);
+                command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+            })
+            .collect();
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    wait_for("an empty queue", || {
+        let names = fs::read_dir(laptop.path("lock")).unwrap().flatten();
+        let tickets = names.filter(|e| e.file_name().to_string_lossy().starts_with("ticket"));
+        (tickets.count() == 0).then_some(())
+    });
+    laptop.wait_until_quiet();
+}
