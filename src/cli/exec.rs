@@ -245,7 +245,7 @@ async fn carry(
             env,
             secrets: source.secrets.clone(),
             timeout: args.run.timeout.unwrap_or(TIMEOUT),
-            stdin: terminal.map_or(source.stdin(), RawTerminal::as_stdin),
+            stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
             log_bytes: args.run.log_limit,
             pull: args.pull.clone(),
             gpu: make::gpus(args, facts.as_ref())?,
@@ -258,7 +258,7 @@ async fn carry(
             record,
             reporter: &mut open.reporter,
             cancel: open.cancel.clone(),
-            input: source.stdin.then(standard_input),
+            input: (source.stdin && !args.run.detach).then(standard_input),
         };
         match exec(&mut open.follow, &request, &mut packer, &mut desk).await {
             Err(failure) if failure.code == "facts_changed" && !fresh => cache.forget(),

@@ -636,12 +636,15 @@ pub(super) fn profile(
 }
 
 /// A rung that was left out below the one that was reached is nobody's loss; of the same tool it is
-/// why this one was taken (root's ncu in place of the user's).
+/// why this one was taken (root's ncu in place of the user's). Another step's ladder is another matter.
 fn forget_lower(profile: &mut Profile) {
     let reached = profile.rung.clone();
+    let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
+    let step = end.step.clone();
     let lower = |record: &RungRecord| {
         let tool = |rung: &str| rung.split('.').next().map(str::to_owned);
         !record.ok
+            && record.step == step
             && record.argv.is_empty()
             && super::is_below(&record.rung, &reached)
             && tool(&record.rung) != tool(&reached)

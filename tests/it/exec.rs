@@ -314,6 +314,14 @@ fn a_command_whose_output_nobody_takes_hears_a_signal() {
 }
 
 #[test]
+fn a_detached_program_reads_the_end_of_its_input() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --detach -- wc -c")), 0);
+    let taken_up = laptop.run("runs attach latest");
+    assert_eq!((status(&taken_up), taken_up.stdout.as_slice()), (0, &b"0\n"[..]));
+}
+
+#[test]
 fn what_has_come_home_is_not_kept_on_the_host_too() {
     let laptop = Laptop::new();
     let jobs = || fs::read_dir(laptop.path("agent/jobs")).map_or(0, |jobs| jobs.count());

@@ -55,7 +55,7 @@ pub(super) fn nvcc(app: &App, spec: &RemoteSpec, failure: &Failure) -> Result<()
     ));
     failure = match is_local(spec) {
         true => failure.hint("or install the CUDA toolkit, or NVRTC by `cargo xtask setup`"),
-        false => failure.hint("or leave `--remote` out: compiling needs no GPU"),
+        false => failure.hint("or compile here, with `--remote local`: that needs no GPU"),
     };
     Err(failure)
 }

@@ -73,9 +73,9 @@ impl Source {
         Ok(Self { snippet, package, mounts: mounts(app, args)?, secrets, stdin })
     }
 
-    /// What the program reads on standard input.
-    pub(super) fn stdin(&self) -> Stdin {
-        if self.stdin { Stdin::Client } else { Stdin::Null }
+    /// What the program reads on standard input: nothing, where nobody will be there to send it.
+    pub(super) fn stdin(&self, detach: bool) -> Stdin {
+        if self.stdin && !detach { Stdin::Client } else { Stdin::Null }
     }
 
     /// Whether there is nothing in it to run.
