@@ -189,8 +189,9 @@ impl Supervisor {
     fn guard_with(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
         let path = self.folder.path();
         let guard = Guard::start(path, &files).doing("start a guard of", path)?;
-        // The one before hears that its pipe was closed, sees this process alive, and goes.
-        self.guard = Some(guard);
+        if let Some(before) = self.guard.replace(guard) {
+            before.dismiss();
+        }
         Ok(())
     }
 

@@ -9,24 +9,27 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::fault::{Doing, HostFault};
 use crate::job::JobFolder;
-use crate::settle::settle;
+use crate::settle::{State, settle};
 
 /// Jobs shorter than this do without: starting a process takes a millisecond or two.
 pub(crate) const GUARDED_AFTER: Duration = Duration::from_millis(500);
+
+/// How long a supervisor that was killed may take to be gone: the memory that it had goes first.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The supervisor's hold on its guard.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: i32,
     /// Closed by the kernel when this process ends, however that comes.
-    _alarm: OwnedFd,
+    alarm: OwnedFd,
 }
 
 impl Guard {
@@ -49,7 +52,13 @@ impl Guard {
         for file in files {
             rustix::io::fcntl_setfd(file, FdFlags::CLOEXEC)?;
         }
-        Ok(Self { pid: child?.id() as i32, _alarm: alarm })
+        Ok(Self { pid: child?.id() as i32, alarm })
+    }
+
+    /// Sends the guard away: this process lives on.
+    pub(crate) fn dismiss(self) {
+        // One that is gone already needs no word.
+        let _ = rustix::io::write(&self.alarm, b"x");
     }
 
     /// The guard's process, which is not one of the job's.
@@ -67,7 +76,17 @@ pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
     // Signals to the supervisor's group are not for us.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"rgpu-guard");
-    let mut nothing = Vec::new();
-    io::stdin().read_to_end(&mut nothing).doing("watch", &folder)?;
-    settle(&JobFolder::at(folder)).map(|_| ())
+    let mut word = Vec::new();
+    io::stdin().read_to_end(&mut word).doing("watch", &folder)?;
+    if !word.is_empty() {
+        return Ok(());
+    }
+    // A dying process gives back its files one by one: the job's lock may be held a moment longer
+    // than the pipe.
+    let folder = JobFolder::at(folder);
+    let start = Instant::now();
+    while settle(&folder)? == State::Running && start.elapsed() < GONE_WITHIN {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
