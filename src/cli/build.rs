@@ -64,6 +64,8 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         exit: None,
         program_exit: None,
         seconds: 0.0,
+        usd_per_hour: spec.usd_per_hour(),
+        cost_usd: None,
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;
@@ -89,7 +91,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     if args.yes && matches!(&built, Ok(Built::Told(build, _)) if build.by_wheels()) {
         fetch::wanted_nvcc(app, &task.spec);
     }
-    record.seconds = begun.elapsed().as_secs_f64();
+    record.lasted(begun.elapsed().as_secs_f64());
     finish(app, &folder, record, built, file)
 }
 
@@ -117,7 +119,7 @@ pub(super) fn attach(
         request.build.fetch = true;
         built = task.carry_out(&mut record);
     }
-    record.seconds += begun.elapsed().as_secs_f64();
+    record.lasted(begun.elapsed().as_secs_f64());
     finish(app, folder, record, built, file)
 }
 

@@ -178,6 +178,8 @@ async fn try_mode(
         exit: None,
         program_exit: None,
         seconds: 0.0,
+        usd_per_hour: open.spec.usd_per_hour(),
+        cost_usd: None,
     };
     let run = ProfileRun {
         request,

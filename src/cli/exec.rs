@@ -119,6 +119,8 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         exit: None,
         program_exit: None,
         seconds: 0.0,
+        usd_per_hour: spec.usd_per_hour(),
+        cost_usd: None,
     };
     folder.save(&record)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
@@ -421,7 +423,7 @@ fn finish(
     begun: Instant,
     args: &ExecArgs,
 ) -> Result<Status> {
-    record.seconds += begun.elapsed().as_secs_f64();
+    record.lasted(begun.elapsed().as_secs_f64());
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     record.state = match &ended {
         Ok(ExecEnd { end: None, .. }) => RunState::Detached,

@@ -90,6 +90,8 @@ pub(super) fn run_asked(
         exit: None,
         program_exit: None,
         seconds: 0.0,
+        usd_per_hour: spec.usd_per_hour(),
+        cost_usd: None,
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;
@@ -137,7 +139,6 @@ fn carry_out(
     resume: Resume,
 ) -> Result<Status> {
     let begun = Instant::now();
-    let before = record.seconds;
     let spec = session::spec(app, Some(&record.remote))?;
     let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
     let id = record.id.clone();
@@ -183,7 +184,7 @@ fn carry_out(
         follow.close().await;
         ended
     });
-    record.seconds = before + begun.elapsed().as_secs_f64();
+    record.lasted(begun.elapsed().as_secs_f64());
     finish(app, args, &folder, record, ended)
 }
 
@@ -210,6 +211,7 @@ fn finish(
         }
         Ok(Ended::Profile(mut profile, beside, failure)) => {
             profile.run.seconds = record.seconds;
+            profile.run.cost_usd = record.cost_usd;
             if let Some(hotspots) = &beside.hotspots {
                 folder.write_json("hotspots.json", hotspots)?;
             }

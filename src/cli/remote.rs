@@ -13,7 +13,7 @@ use super::session::{self, Voice};
 use super::terminal::safe;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{RemoteSpec, Transport};
+use crate::remote::{Price, RemoteSpec, Transport};
 use crate::report::{Align, Grid};
 use crate::run::{Reporter, Said};
 
@@ -86,6 +86,10 @@ pub(super) struct AddArgs {
     /// Send the token also where it can be read on the way
     #[arg(long)]
     pub allow_plain_http: bool,
+
+    /// What it costs in US dollars an hour; runs then say what they cost
+    #[arg(long, value_name = "USD")]
+    pub price_per_hour: Option<Price>,
 
     /// Connect now, and accept the key of a host never seen before
     #[arg(long)]
@@ -171,6 +175,9 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     }
     if let Some(transport) = args.transport {
         spec.transport = transport;
+    }
+    if args.price_per_hour.is_some() {
+        spec.price_per_hour = args.price_per_hour;
     }
     if !args.path.is_empty() {
         spec.path.clone_from(&args.path);

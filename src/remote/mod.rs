@@ -6,7 +6,7 @@
 //!
 //! | module | what for |
 //! |---|---|
-//! | [`spec`], [`options`] | what the user's configuration and the front end say |
+//! | [`spec`], [`price`], [`options`] | what the user's configuration and the front end say |
 //! | [`local`], [`ssh`], [`worker`] | the transports |
 //! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
@@ -23,6 +23,7 @@ pub mod follow;
 pub mod limits;
 pub mod local;
 pub mod options;
+pub mod price;
 pub mod spec;
 pub mod ssh;
 pub mod stream;
@@ -35,6 +36,7 @@ pub use fetch::Wanted;
 pub use fit::unfit;
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
+pub use price::Price;
 pub use spec::{RemoteSpec, Transport};
 pub use upload::{BlobSource, Submission, Transfer};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{REMOTES, Remote, RemoteError};
+use super::{Price, REMOTES, Remote, RemoteError};
 
 /// Which ssh client carries a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +73,9 @@ pub struct RemoteSpec {
     /// Folder on the host for the agent's own program, in place of the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_folder: Option<String>,
+    /// What it costs, in US dollars an hour; runs say what they cost by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<Price>,
     /// Settings of one kind only; an unknown one is an error when the remote is opened.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
@@ -87,6 +90,11 @@ impl RemoteSpec {
     /// This machine.
     pub fn local() -> Self {
         Self::new("local", "local")
+    }
+
+    /// What an hour there costs in US dollars, where the user says so.
+    pub fn usd_per_hour(&self) -> Option<f64> {
+        self.price_per_hour.map(Price::usd_per_hour)
     }
 
     /// The scheme of the address; an alias of `~/.ssh/config` is `ssh`.

@@ -25,7 +25,7 @@ mod text;
 pub use brief::LEAST_BUDGET;
 pub use document::{Document, Shown};
 pub use grid::{Align, Grid};
-pub use quantity::{bytes, duration, per_second, percent};
+pub use quantity::{bytes, duration, per_second, percent, usd};
 pub use subject::Subject;
 pub use text::wrap;
 

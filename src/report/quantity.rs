@@ -10,6 +10,11 @@ pub fn bytes(n: f64) -> String {
     scaled(n, &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
 }
 
+/// What something cost: `$12.30`, `$0.0042`.
+pub fn usd(amount: f64) -> String {
+    if amount < 1.0 { format!("${amount:.4}") } else { format!("${amount:.2}") }
+}
+
 /// A count: `812`, `25.6 k`, `5.25 M`.
 pub(super) fn count_of(n: f64) -> String {
     scaled(n, &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]).trim_end().to_owned()

@@ -612,6 +612,7 @@ pub(super) fn profile(
         id: record.id.clone(),
         started: record.started.clone(),
         seconds: record.seconds,
+        cost_usd: record.cost_usd,
         mode: request.mode.name().to_owned(),
         remote: record.remote.clone(),
         command: record.argv.clone(),

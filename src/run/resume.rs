@@ -104,6 +104,8 @@ mod tests {
             exit: None,
             program_exit: None,
             seconds: 0.0,
+            usd_per_hour: None,
+            cost_usd: None,
         };
         assert!(known(&folder, &record, "r.1").unwrap().is_none());
         record.jobs.push(JobRecord {

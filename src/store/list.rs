@@ -213,6 +213,8 @@ mod tests {
             exit: None,
             program_exit: None,
             seconds: 0.0,
+            usd_per_hour: None,
+            cost_usd: None,
         };
         RunFolder::create(root, id, None).unwrap().save(&record).unwrap();
     }

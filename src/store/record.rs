@@ -53,6 +53,20 @@ pub struct RunRecord {
     /// Wall-clock seconds.
     #[serde(default)]
     pub seconds: f64,
+    /// What an hour there costs in US dollars, as the user's settings say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_hour: Option<f64>,
+    /// What the run cost in US dollars: that price for those seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl RunRecord {
+    /// The run went on for so many seconds more.
+    pub fn lasted(&mut self, seconds: f64) {
+        self.seconds += seconds;
+        self.cost_usd = self.usd_per_hour.map(|price| price / 3600.0 * self.seconds);
+    }
 }
 
 /// A job of a run.

@@ -65,6 +65,8 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         exit: None,
         program_exit: None,
         seconds: 0.0,
+        usd_per_hour: spec.usd_per_hour(),
+        cost_usd: None,
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &inputs(&sides))?;
@@ -175,7 +177,7 @@ fn carry_out(
         follow.close().await;
         ended
     });
-    record.seconds = begun.elapsed().as_secs_f64();
+    record.lasted(begun.elapsed().as_secs_f64());
     Ok((record, ended))
 }
 

@@ -106,6 +106,8 @@ fn ask(
         exit: None,
         program_exit: None,
         seconds: 0.0,
+        usd_per_hour: spec.usd_per_hour(),
+        cost_usd: None,
     };
     let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
     let voice = Voice { live, events: None, accept_new: args.accept_new, run: "" };

@@ -227,6 +227,8 @@ pub(super) fn folder_of(
         exit: None,
         program_exit: None,
         seconds: 0.0,
+        usd_per_hour: spec.usd_per_hour(),
+        cost_usd: None,
     })?;
     for (at, plan) in plans.iter().enumerate() {
         folder.write_json(&format!("plan-{}.json", at + 1), plan)?;

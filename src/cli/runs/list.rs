@@ -3,7 +3,7 @@
 use super::super::app::{App, Status};
 use super::fitted;
 use crate::error::Result;
-use crate::report::{Align, Grid, bytes};
+use crate::report::{Align, Grid, bytes, usd};
 use crate::store::{RunState, Runs};
 
 /// Lists the newest `count` runs.
@@ -28,6 +28,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
         ("remote", Align::Left),
         ("state", Align::Left),
         ("time", Align::Right),
+        ("cost", Align::Right),
         ("size", Align::Right),
         ("note", Align::Left),
     ]);
@@ -43,6 +44,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             r.remote,
             state,
             format!("{:.1} s", r.seconds),
+            r.cost_usd.map_or_else(String::new, usd),
             bytes(line.bytes as f64),
             super::super::terminal::safe(r.note.as_bytes()),
         ]);

@@ -2,7 +2,7 @@
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
-use crate::report::quantity::{digits, duration, per_second};
+use crate::report::quantity::{digits, duration, per_second, usd};
 
 /// The text.
 pub(super) fn report(profile: &Profile) -> String {
@@ -12,6 +12,7 @@ pub(super) fn report(profile: &Profile) -> String {
     // A file does not say when it was made, nor how long that took.
     if !run.started.is_empty() {
         out += &format!("{}, {:.1} s, ", run.started, run.seconds);
+        out += &run.cost_usd.map_or_else(String::new, |cost| format!("{}, ", usd(cost)));
     }
     let lost = profile.lost().map_or_else(String::new, |lost| format!(", lost: {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);

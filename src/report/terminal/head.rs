@@ -4,7 +4,7 @@ use super::Page;
 use crate::model::Profile;
 use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
-use crate::report::quantity::{count_of, duration, per_second, percent};
+use crate::report::quantity::{count_of, duration, per_second, percent, usd};
 use crate::report::{Align, Grid};
 
 /// What launching may cost before a call by the host's clock is told of, in nanoseconds.
@@ -59,6 +59,9 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
             let all = percent(covered);
             page.field("looked at", &format!("{chosen} {s} {all} of the GPU time"));
         }
+    }
+    if let Some(cost) = profile.run.cost_usd {
+        page.field("cost", &format!("{} for {:.1} s", usd(cost), profile.run.seconds));
     }
     for warning in &profile.warnings {
         page.field("warning", &warning.text);

@@ -1,0 +1,76 @@
+//! What a host costs, as its user says.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// US dollars an hour, exact to a millionth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Price {
+    micro_usd: u64,
+}
+
+/// More an hour is a slip of the pen.
+const MOST_USD: f64 = 1e6;
+
+impl Price {
+    /// Of so many US dollars an hour; `None`: no price is like that.
+    pub fn per_hour(usd: f64) -> Option<Self> {
+        let fits = (0.0..=MOST_USD).contains(&usd);
+        fits.then(|| Self { micro_usd: (usd * 1e6).round() as u64 })
+    }
+
+    /// US dollars an hour.
+    pub fn usd_per_hour(self) -> f64 {
+        self.micro_usd as f64 / 1e6
+    }
+}
+
+impl std::str::FromStr for Price {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let usd = text.trim_start_matches('$').parse().ok();
+        usd.and_then(Self::per_hour)
+            .ok_or_else(|| format!("`{text}` is no price in US dollars an hour, like 6.25"))
+    }
+}
+
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${} an hour", self.usd_per_hour())
+    }
+}
+
+impl Serialize for Price {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.usd_per_hour())
+    }
+}
+
+impl<'de> Deserialize<'de> for Price {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let usd = f64::deserialize(deserializer)?;
+        Self::per_hour(usd).ok_or_else(|| {
+            serde::de::Error::custom(format!("{usd} is no price in US dollars an hour"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_read_and_written_as_dollars_an_hour() {
+        for text in ["6.25", "$6.25"] {
+            assert_eq!(text.parse::<Price>().unwrap().usd_per_hour(), 6.25);
+        }
+        for bad in ["", "free", "-1", "nan", "inf", "1e9"] {
+            assert!(bad.parse::<Price>().is_err(), "{bad}");
+        }
+        assert_eq!(serde_json::to_string(&Price::per_hour(3.95)).unwrap(), "3.95");
+        // As TOML has it without a point.
+        assert_eq!(serde_json::from_str::<Price>("4").unwrap().to_string(), "$4 an hour");
+    }
+}
