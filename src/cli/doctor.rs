@@ -89,9 +89,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
             cache.failed_rungs(&open.spec.name).forget();
         }
         let now = jiff::Timestamp::now().as_second();
-        let host = cache
-            .ask(&mut open.follow, &open.spec, &open.programs, now, &mut open.reporter)
-            .await?;
+        let host = open.ask(&cache, now).await?;
         let mut modes = Vec::new();
         for mode in [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, Mode::Nvtx] {
             if open.cancel.asked() > 0 {

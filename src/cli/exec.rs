@@ -231,12 +231,7 @@ async fn carry(
         let facts = match (source.asks(args), cache.load(now_s).filter(|_| !fresh)) {
             (false, _) => None,
             (true, Some(facts)) => Some(facts),
-            (true, None) => {
-                let open = &mut *open;
-                let (spec, programs) = (open.spec.clone(), open.programs.clone());
-                let follow = &mut open.follow;
-                Some(cache.ask(follow, &spec, &programs, now_s, &mut open.reporter).await?)
-            }
+            (true, None) => Some(open.ask(&cache, now_s).await?),
         };
         let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
         if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
@@ -297,11 +292,9 @@ fn profiled(
             return Ok((facts, session::beside(app, voice, compile).await?));
         }
         let (mut open, built) = session::open_beside(app, spec.clone(), voice, compile).await?;
-        let programs = open.programs.clone();
-        let follow = &mut open.follow;
-        let facts = cache.ask(follow, &spec, &programs, now_s, &mut open.reporter).await?;
+        let facts = open.ask(&cache, now_s).await;
         open.follow.close().await;
-        Ok((facts, built))
+        Ok((facts?, built))
     })?;
     let mut program = make::program(args, source, Some(&facts), built)?;
     program.env.extend(args.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())));

@@ -307,8 +307,7 @@ fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
         let mut open = session::open(app, spec, voice).await?;
         let cache = session::facts_cache(app, &open.spec);
         let now = jiff::Timestamp::now().as_second();
-        let facts =
-            cache.ask(&mut open.follow, &open.spec, &open.programs, now, &mut open.reporter).await;
+        let facts = open.ask(&cache, now).await;
         open.reporter.say(&Said::Finished { exit: 0 });
         open.follow.close().await;
         facts

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use rgpu_protocol::HostFacts;
 
 use super::app::App;
 use super::outlet::Outlet;
@@ -87,6 +88,15 @@ pub(super) struct Open {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Open {
+    /// Asks the host what it has, and keeps the answer in `cache`.
+    ///
+    /// # Errors
+    /// The link, or the user stopped waiting.
+    pub(super) async fn ask(&mut self, cache: &FactsCache, now_s: i64) -> Result<HostFacts> {
+        let Self { spec, follow, reporter, programs, cancel, .. } = self;
+        cache.ask(follow, spec, programs, now_s, reporter, cancel).await
+    }
+
     /// Waits until the program's output is written, as long as the user does.
     ///
     /// # Errors

@@ -176,7 +176,8 @@ impl CompareRun<'_> {
     }
 
     async fn ask(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<HostFacts> {
-        self.cache.ask(follow, self.spec, self.programs, self.now_s, desk.reporter).await
+        let Self { spec, programs, now_s, .. } = self;
+        self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
     }
 
     fn plan(

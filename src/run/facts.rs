@@ -10,10 +10,11 @@ use rgpu_protocol::HostFacts;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::cancel::Cancel;
 use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
 use super::said::{Reporter, Said};
-use crate::error::Result;
+use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, OnRemote, RemoteSpec};
 use crate::store::atomic;
 use crate::tool;
@@ -68,7 +69,7 @@ impl FactsCache {
     /// Asks the host and keeps the answer.
     ///
     /// # Errors
-    /// The link.
+    /// The link, or the user stopped waiting.
     pub async fn ask(
         &self,
         follow: &mut Follow,
@@ -76,12 +77,24 @@ impl FactsCache {
         programs: &Programs,
         now_s: i64,
         reporter: &mut dyn Reporter,
+        cancel: &Cancel,
     ) -> Result<HostFacts> {
         reporter.say(&Said::Asking {});
         let none = BTreeMap::new();
         // What set-up installed here is here alone.
         let overrides = if super::is_local(follow) { &programs.compilers } else { &none };
-        let answers = follow.facts(&tool::probes(overrides)).await.on(follow.remote())?;
+        let probes = tool::probes(overrides);
+        let mut cancel = cancel.clone();
+        // What still answers there is ended by the agent, when this conversation ends.
+        let answers = tokio::select! {
+            answers = follow.facts(&probes) => Some(answers),
+            () = cancel.beyond(0) => None,
+        };
+        let Some(answers) = answers else {
+            let what = "cancelled while the host was asked what it has";
+            return Err(Failure::new(Exit::Cancelled, "cancelled", what));
+        };
+        let answers = answers.on(follow.remote())?;
         let facts = tool::facts(&spec.name, follow.remote().transport(), answers);
         let kept = Kept { rgpu: env!("CARGO_PKG_VERSION").to_owned(), asked_s: now_s, facts };
         if let Ok(bytes) = serde_json::to_vec(&kept) {

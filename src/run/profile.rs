@@ -84,9 +84,7 @@ impl ProfileRun<'_> {
         let mut from_cache = known.is_some();
         let mut facts = match known {
             Some(facts) => facts,
-            None => {
-                self.cache.ask(follow, self.spec, self.programs, self.now_s, desk.reporter).await?
-            }
+            None => self.ask(follow, desk).await?,
         };
         let failed = self.cache.failed_rungs(&self.spec.name);
         if !self.try_failed {
@@ -113,10 +111,7 @@ impl ProfileRun<'_> {
                 Err(failure) if failure.code == "no_torch" && from_cache => {
                     from_cache = false;
                     self.cache.forget();
-                    facts = self
-                        .cache
-                        .ask(follow, self.spec, self.programs, self.now_s, desk.reporter)
-                        .await?;
+                    facts = self.ask(follow, desk).await?;
                     desk.folder.write_json(
                         "env.json",
                         &EnvRecord::new(Some(facts.clone()), self.source_folder),
@@ -139,10 +134,7 @@ impl ProfileRun<'_> {
                 Carried::Ended(end) => *end,
                 Carried::FactsChanged => {
                     self.cache.forget();
-                    facts = self
-                        .cache
-                        .ask(follow, self.spec, self.programs, self.now_s, desk.reporter)
-                        .await?;
+                    facts = self.ask(follow, desk).await?;
                     continue;
                 }
                 Carried::Detached => return Ok(Ended::Detached),
@@ -191,6 +183,12 @@ impl ProfileRun<'_> {
         let listings = disasm::fill(follow, desk, &known, self.nvdisasm, &mut [built]).await;
         profile.artifacts.extend(listings.into_iter().flatten());
         Ok(Ended::Profile(Box::new(profile), Box::new(beside), failure))
+    }
+
+    /// Asks the host what it has.
+    async fn ask(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<HostFacts> {
+        let Self { spec, programs, now_s, .. } = self;
+        self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
     }
 
     /// The next plan's draft, with what has to be built on this machine already built.

@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
 use crate::over_ssh::know;
 use crate::snippets::with_rust;
@@ -303,6 +305,100 @@ fn ctrl_c_while_an_environment_is_made_leaves_nothing_of_it() {
         .flatten()
         .any(|entry| entry.file_name() == ".ready");
     assert!(!ready);
+}
+
+/// Over a real server: a host with one GPU, whose nvcc never answers, and tells of it in `asked`.
+fn host_that_never_answers(laptop: &Laptop, sshd: &Sshd) {
+    FakeHost::with(laptop, &["nvidia-smi"]);
+    let script =
+        format!("#!/bin/sh\nsleep 1000 &\ntouch '{}'\nwait\n", laptop.path("asked").display());
+    let nvcc = laptop.path("h200/bin/nvcc");
+    fs::write(&nvcc, script).unwrap();
+    fs::set_permissions(nvcc, fs::Permissions::from_mode(0o755)).unwrap();
+    know(laptop, sshd, sshd.port);
+}
+
+#[test]
+fn ctrl_c_while_a_host_is_asked_what_it_has_ends_at_once_and_stops_the_question() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    host_that_never_answers(&laptop, &sshd);
+    for line in [
+        "exec --remote box --accept-new --gpus 1 -- true",
+        "exec --remote box --accept-new --mode nsys -- true",
+        "build --kernel vecadd --remote box --accept-new",
+        "profile --kernel vecadd --remote box --accept-new",
+        "doctor box --accept-new",
+        "remote check box --accept-new",
+    ] {
+        let _ = fs::remove_file(laptop.path("asked"));
+        let child = laptop.start(line);
+        wait_for("the question", || laptop.path("asked").exists().then_some(()));
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let begun = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        laptop.wait_until_quiet();
+        let took = begun.elapsed();
+        let said = text(&output.stderr);
+        assert_eq!(status(&output), 130, "{line}: {said}");
+        let errors = said.lines().filter(|line| line.starts_with("error: ")).collect::<Vec<_>>();
+        assert_eq!(errors, ["error: cancelled while the host was asked what it has"], "{line}");
+        // A question may take ten seconds; nobody waited for that.
+        assert!(took < Duration::from_secs(8), "{line}: {took:?}");
+    }
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+}
+
+#[test]
+fn ctrl_c_in_the_queue_for_a_gpu_gives_the_place_back() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    FakeHost::new(&laptop);
+    know(&laptop, &sshd, sshd.port);
+    let go = laptop.path("go");
+    let hold = format!(
+        "exec --remote box --accept-new --gpus 1 --run-id first -- sh -c 'while [ ! -e {} ]; do sleep 0.05; done'",
+        go.display()
+    );
+    let first = laptop.start(&hold);
+    let events = |run: &str| laptop.project(format!("artifacts/runs/{run}/events.jsonl"));
+    let event = |run: &str, kind: &str| {
+        let said = format!("\"{kind}\"");
+        let file = events(run);
+        wait_for(kind, || fs::read_to_string(&file).ok()?.contains(&said).then_some(()));
+    };
+    event("first", "gpu_locked");
+    for line in [
+        "exec --remote box --gpus 1 --run-id waits -- true",
+        "profile --kernel vecadd --mode bench --remote box --run-id waits",
+    ] {
+        let child = laptop.start(line);
+        event("waits", "queued");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(status(&output), 130, "{line}: {said}");
+        let errors = said.lines().filter(|line| line.starts_with("error: ")).collect::<Vec<_>>();
+        assert_eq!(errors, ["error: cancelled"], "{line}: {said}");
+        assert_eq!(laptop.latest_json("run.json")["state"], "cancelled", "{line}");
+        // Only the one that has the GPU is left there.
+        let names = || fs::read_dir(laptop.path("lock")).unwrap().flatten().map(|e| e.file_name());
+        let tickets: Vec<_> =
+            names().filter(|name| name.to_string_lossy().starts_with("ticket-")).collect();
+        assert!(tickets.is_empty(), "{line}: {tickets:?}");
+        wait_for("the end of what waited", || {
+            let left = laptop.running().into_iter().filter(|line| line.contains("waits"));
+            (left.count() == 0).then_some(())
+        });
+        fs::remove_dir_all(laptop.project("artifacts/runs/waits")).unwrap();
+    }
+    fs::write(go, b"").unwrap();
+    assert_eq!(status(&first.wait_with_output().unwrap()), 0);
+    // The next one need not wait.
+    let line = "exec --remote box --gpus 1 --run-id next -- true";
+    assert_eq!(status(&laptop.run(line)), 0);
+    assert!(!fs::read_to_string(events("next")).unwrap().contains("queued"));
+    laptop.wait_until_quiet();
 }
 
 #[test]

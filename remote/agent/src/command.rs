@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +18,7 @@ pub(crate) struct Answer {
     pub(crate) exit: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
+    /// Its time limit ended it, or nobody waited for it any more.
     pub(crate) timed_out: bool,
 }
 
@@ -29,6 +31,20 @@ pub(crate) fn ask(
     env: &BTreeMap<String, String>,
     cap: usize,
     limit: Duration,
+) -> io::Result<Answer> {
+    ask_unless(argv, env, cap, limit, &AtomicBool::new(false))
+}
+
+/// As [`ask`]; the program is ended as by its time limit once `stop` is set.
+///
+/// # Errors
+/// When the program cannot be started.
+pub(crate) fn ask_unless(
+    argv: &[String],
+    env: &BTreeMap<String, String>,
+    cap: usize,
+    limit: Duration,
+    stop: &AtomicBool,
 ) -> io::Result<Answer> {
     let deadline = Instant::now() + limit;
     let (program, args) = argv
@@ -69,13 +85,13 @@ pub(crate) fn ask(
         if ready == 0 && ended {
             break;
         }
-        if left.is_zero() {
+        if left.is_zero() || stop.load(Ordering::Relaxed) {
             answer.timed_out = true;
             break;
         }
     }
     while !answer.timed_out && child.try_wait()?.is_none() {
-        answer.timed_out = Instant::now() > deadline;
+        answer.timed_out = Instant::now() > deadline || stop.load(Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(1));
     }
     if let Some(group) = Pid::from_raw(child.id() as i32) {
@@ -123,6 +139,20 @@ mod tests {
         assert!(sh("sleep 100", 100).timed_out);
         assert_eq!(sh("sleep 100 & echo x", 20_000).stdout, b"x\n");
         assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_program_that_nobody_waits_for_is_ended() {
+        let argv = ["sh", "-c", "sleep 100 & wait"].map(String::from);
+        let (start, stop) = (Instant::now(), AtomicBool::new(false));
+        let answer = std::thread::scope(|scope| {
+            let (argv, stop, limit) = (&argv, &stop, Duration::from_secs(60));
+            let asked = scope.spawn(move || ask_unless(argv, &BTreeMap::new(), 10, limit, stop));
+            std::thread::sleep(Duration::from_millis(100));
+            stop.store(true, Ordering::Relaxed);
+            asked.join().unwrap().unwrap()
+        });
+        assert!(answer.timed_out && start.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One conversation with a laptop, over standard input and output.
 //!
 //! This thread reads requests and never waits for the laptop to read; threads of their own follow
-//! jobs, fetch artifacts and answer probes, and share the outbox. When standard input ends, so does the process: jobs live elsewhere.
+//! jobs, fetch artifacts and answer probes, and share the outbox. When standard input ends, so does
+//! the process, with what its probes run: jobs live elsewhere.
 
 pub mod fetch;
 pub mod follow;
@@ -15,6 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::{Kind, MAGIC};
@@ -72,8 +74,12 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         renewed: Instant::now(),
         setup: Setup::default(),
         fetcher,
+        probing: Vec::new(),
+        gone: Arc::default(),
     };
-    front.converse(&mut reader)
+    let ended = front.converse(&mut reader);
+    front.end_probes();
+    ended
 }
 
 fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError> {
@@ -113,6 +119,10 @@ struct Front {
     /// The user's settings for this host.
     setup: Setup,
     fetcher: Fetcher,
+    /// Threads that answer probes.
+    probing: Vec<JoinHandle<()>>,
+    /// Set when the client has gone: what probes run is ended.
+    gone: Arc<AtomicBool>,
 }
 
 impl Front {
@@ -141,12 +151,14 @@ impl Front {
             ToAgent::Setup { path, env } => self.setup = Setup::new(&path, env),
             ToAgent::Facts { probes } => {
                 let (service, out) = (self.service.clone(), self.out.clone());
-                let setup = self.setup.clone();
-                std::thread::spawn(move || {
-                    let facts = Box::new(service.facts(&probes, &setup));
-                    // A failed outbox ends the conversation elsewhere.
-                    let _ = out.send(&FromAgent::Facts { facts });
-                });
+                let (setup, gone) = (self.setup.clone(), self.gone.clone());
+                self.probing.push(std::thread::spawn(move || {
+                    let facts = Box::new(service.facts(&probes, &setup, &gone));
+                    if !gone.load(Ordering::Relaxed) {
+                        // A failed outbox ends the conversation elsewhere.
+                        let _ = out.send(&FromAgent::Facts { facts });
+                    }
+                }));
             }
             ToAgent::Submit { plan, secrets, inline_bytes } => {
                 self.submit(&plan, &secrets, inline_bytes)?;
@@ -196,6 +208,14 @@ impl Front {
             }
         }
         Ok(())
+    }
+
+    /// Ends what probes still run: nobody waits for their answers.
+    fn end_probes(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+        for thread in self.probing.drain(..) {
+            let _ = thread.join();
+        }
     }
 
     /// The job's folder, or a refusal.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rgpu_protocol::probe::{AgentFacts, facts_key};
@@ -13,12 +14,13 @@ use crate::command::ask;
 use crate::probe;
 use crate::setup::Setup;
 
-/// Answers all probes at once, each in a thread of its own, and adds what is known of the host.
-pub fn facts(probes: &[Probe], folder: &str, setup: &Setup) -> AgentFacts {
+/// Answers all probes at once, each in a thread of its own, and adds what is known of the host. What
+/// they run is ended once `stop` is set.
+pub fn facts(probes: &[Probe], folder: &str, setup: &Setup, stop: &AtomicBool) -> AgentFacts {
     let (answers, glibc) = std::thread::scope(|scope| {
         let glibc = scope.spawn(glibc);
         let asked: Vec<_> =
-            probes.iter().map(|p| scope.spawn(|| probe::answer(p, setup))).collect();
+            probes.iter().map(|p| scope.spawn(|| probe::answer(p, setup, stop))).collect();
         let answers = asked.into_iter().zip(probes).map(|(thread, probe)| {
             thread.join().unwrap_or_else(|_| ProbeAnswer {
                 name: probe.name.clone(),
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_host_is_known_by_stable_ids() {
-        let facts = facts(&[], "/x", &Setup::default());
+        let facts = facts(&[], "/x", &Setup::default(), &AtomicBool::new(false));
         assert_eq!(facts_key(&facts.host_id, &facts.boot_id), key());
         assert_eq!(facts.host_id.len(), 64);
         assert!(facts.memory_bytes > 0 && facts.cpus > 0);

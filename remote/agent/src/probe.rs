@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rgpu_protocol::{Probe, ProbeAnswer};
 
-use crate::command::ask;
+use crate::command::ask_unless;
 use crate::setup::Setup;
 use crate::supervisor::{find_on_path, is_program};
 
@@ -18,8 +19,8 @@ const MOST_FOUND: usize = 16;
 /// Bytes of text in an answer.
 const MOST_TEXT: usize = 64 << 10;
 
-/// Answers one probe.
-pub(crate) fn answer(probe: &Probe, setup: &Setup) -> ProbeAnswer {
+/// Answers one probe; what it runs is ended once `stop` is set.
+pub(crate) fn answer(probe: &Probe, setup: &Setup, stop: &AtomicBool) -> ProbeAnswer {
     let mut answer = ProbeAnswer { name: probe.name.clone(), ..ProbeAnswer::default() };
     let mut argv = probe.run.clone().unwrap_or_default();
     let find: Vec<&str> = match argv.first() {
@@ -38,7 +39,7 @@ pub(crate) fn answer(probe: &Probe, setup: &Setup) -> ProbeAnswer {
         } else {
             argv.insert(0, path.clone());
         }
-        run(&argv, probe.timeout_s, setup)
+        run(&argv, probe.timeout_s, setup, stop)
     } else {
         return answer;
     };
@@ -52,8 +53,13 @@ pub(crate) fn answer(probe: &Probe, setup: &Setup) -> ProbeAnswer {
     answer
 }
 
-fn run(argv: &[String], timeout_s: u64, setup: &Setup) -> Result<(Option<i32>, String), String> {
-    let answer = ask(argv, setup.env(), MOST_TEXT, Duration::from_secs(timeout_s))
+fn run(
+    argv: &[String],
+    timeout_s: u64,
+    setup: &Setup,
+    stop: &AtomicBool,
+) -> Result<(Option<i32>, String), String> {
+    let answer = ask_unless(argv, setup.env(), MOST_TEXT, Duration::from_secs(timeout_s), stop)
         .map_err(|e| format!("`{}` does not start: {e}", argv[0]))?;
     if answer.timed_out {
         return Err(format!("`{}` did not answer within {timeout_s} s", argv[0]));
@@ -162,7 +168,8 @@ mod tests {
     use super::*;
 
     fn probe(json: &str) -> ProbeAnswer {
-        answer(&serde_json::from_str(json).unwrap(), &Setup::default())
+        let stop = AtomicBool::new(false);
+        answer(&serde_json::from_str(json).unwrap(), &Setup::default(), &stop)
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use rgpu_protocol::frame::{Kind, MAX_BODY};
 use rgpu_protocol::message::JobLine;
@@ -148,10 +149,11 @@ impl Service {
         self.store("blob").map(|(_, blobs)| blobs)
     }
 
-    /// What is known of the host, with the answers to `probes`, short enough for one message.
-    pub fn facts(&self, probes: &[Probe], setup: &Setup) -> AgentFacts {
+    /// What is known of the host, with the answers to `probes`, short enough for one message. Nobody
+    /// waits for it any more once `stop` is set: what the probes run is ended.
+    pub fn facts(&self, probes: &[Probe], setup: &Setup, stop: &AtomicBool) -> AgentFacts {
         let folder = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
-        let mut facts = host::facts(probes, &folder, setup);
+        let mut facts = host::facts(probes, &folder, setup, stop);
         host::shorten(&mut facts, MAX_BODY / 2);
         facts
     }

@@ -1,6 +1,7 @@
 //! The host: whether the agent is there, and what the host has.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::extract::State as Shared;
@@ -26,16 +27,27 @@ pub(crate) async fn health() -> Response {
     json(StatusCode::OK, &hello)
 }
 
+/// Sets its flag when it is dropped: with its request, if the client goes away.
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Answers to probes.
 pub(crate) async fn facts(
     Shared(state): Shared<Arc<State>>,
     body: Body,
 ) -> Result<Response, Refused> {
     let FactsRequest { probes, settings } = read_json(body).await?;
+    let gone = Gone(Arc::default());
+    let stop = gone.0.clone();
     let facts = state
         .ask(move |service| {
             let setup = Setup::new(&settings.path, settings.env);
-            Ok(Box::new(service.facts(&probes, &setup)))
+            Ok(Box::new(service.facts(&probes, &setup, &stop)))
         })
         .await?;
     Ok(json(StatusCode::OK, &FromAgent::Facts { facts }))

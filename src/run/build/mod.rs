@@ -160,7 +160,8 @@ impl BuildRun<'_> {
             Some(facts) => facts,
             None => {
                 let programs = self.programs;
-                self.cache.ask(follow, self.spec, programs, self.now_s, desk.reporter).await?
+                let (now_s, cancel) = (self.now_s, &desk.cancel);
+                self.cache.ask(follow, self.spec, programs, now_s, desk.reporter, cancel).await?
             }
         };
         desk.folder.write_json("env.json", &EnvRecord::new(Some(facts.clone()), source))?;
@@ -354,7 +355,9 @@ impl BuildRun<'_> {
         }
         let (programs, now_s) = (self.programs, self.now_s);
         // A host that does not answer costs operands, and nothing else.
-        self.cache.ask(follow, self.spec, programs, now_s, desk.reporter).await.unwrap_or(known)
+        let (cancel, reporter) = (&desk.cancel, &mut *desk.reporter);
+        let asked = self.cache.ask(follow, self.spec, programs, now_s, reporter, cancel).await;
+        asked.unwrap_or(known)
     }
 
     /// Removes what was made on the way and is not wanted.

@@ -245,7 +245,8 @@ impl Host<'_> {
                 Some(facts) => facts,
                 None => {
                     let Self { spec, cache, programs, now_s } = self;
-                    cache.ask(follow, spec, programs, *now_s, desk.reporter).await?
+                    let cancel = &desk.cancel;
+                    cache.ask(follow, spec, programs, *now_s, desk.reporter, cancel).await?
                 }
             };
             let job = JobName { run: desk.record.id.clone(), sequence }.job();
