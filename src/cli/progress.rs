@@ -264,6 +264,7 @@ impl Reporter for Progress {
                 }
             }
             Said::Connecting {} => self.bar.set_message("connecting"),
+            Said::Starting { what } => self.phase((*what).to_owned()),
             Said::Asking {} => self.phase("asking the host what it has".to_owned()),
             Said::Compiling { what } => self.phase(format!("compiling {what}")),
             // The step's own line was said; what moves is for the bar alone.

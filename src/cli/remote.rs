@@ -44,8 +44,14 @@ pub(super) struct AddArgs {
     /// What you call it
     pub name: String,
 
-    /// Where it is: ssh://user@host:port, an alias of ~/.ssh/config, or https://host of a worker
-    pub url: String,
+    /// Where it is: ssh://user@host:port, an alias of ~/.ssh/config, https://host of a worker, or
+    /// `modal` with --url
+    #[arg(value_name = "URL")]
+    pub at: String,
+
+    /// The address of your app, as `modal deploy` printed it
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
 
     /// The key file to log in with
     #[arg(long, value_name = "FILE")]
@@ -78,6 +84,22 @@ pub(super) struct AddArgs {
     /// The file that holds a worker's token
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
     pub token_file: Option<PathBuf>,
+
+    /// The variable that holds the key of a proxy token [default: MODAL_KEY]
+    #[arg(long, value_name = "VARIABLE")]
+    pub key_env: Option<String>,
+
+    /// The variable that holds its secret [default: MODAL_SECRET]
+    #[arg(long, value_name = "VARIABLE")]
+    pub secret_env: Option<String>,
+
+    /// A file of mode 0600 with these variables
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
+
+    /// The keychain's service that holds them, as `modal-key` and `modal-secret`
+    #[arg(long, value_name = "SERVICE", conflicts_with = "env_file")]
+    pub keychain: Option<String>,
 
     /// A file of certificates to trust besides the system's
     #[arg(long, value_name = "FILE")]
@@ -154,10 +176,11 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
             format!("`{}` cannot be a remote's name: {why}", args.name),
         ));
     }
+    let url = address(args)?;
     // Adding a remote again changes what is said now and keeps the rest.
     let known = app.config.remotes.get(&args.name);
-    let mut spec = known.cloned().unwrap_or_else(|| RemoteSpec::new(&args.name, &args.url));
-    spec.url.clone_from(&args.url);
+    let mut spec = known.cloned().unwrap_or_else(|| RemoteSpec::new(&args.name, &url));
+    spec.url.clone_from(&url);
     if let Some(path) = &args.identity {
         let path = std::path::absolute(path).map_err(|e| {
             Failure::new(Exit::Config, "bad_identity", "the key file cannot be found")
@@ -202,7 +225,7 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
     app.config.add_remote(&args.name, &spec, args.default)?;
     let verb = if known.is_some() { "is changed:" } else { "is" };
-    app.say(&format!("`{}` {verb} {}", args.name, args.url));
+    app.say(&format!("`{}` {verb} {url}", args.name));
     if args.accept_new {
         return check(app, spec, true);
     }
@@ -210,7 +233,24 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// The settings of a worker.
+/// The address as settings keep it.
+fn address(args: &AddArgs) -> Result<String> {
+    let wrong = |what: &str| Err(Failure::new(Exit::Usage, "usage", what));
+    match (args.at.as_str(), &args.url) {
+        ("modal", Some(url)) => {
+            crate::remote::modal::address(url).map_err(|e| e.failure(&args.name, "modal"))
+        }
+        ("modal", None) => {
+            wrong("write `modal --url URL`, with the address that `modal deploy` printed")
+        }
+        (_, Some(_)) => {
+            wrong("`--url` goes with a platform: `rgpu remote add NAME modal --url URL`")
+        }
+        (url, None) => Ok(url.to_owned()),
+    }
+}
+
+/// The settings of a worker, and of what speaks as one.
 fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) {
     let mut set = |key: &str, value: String| spec.options.insert(key.to_owned(), value);
     if let Some(name) = &args.token_env {
@@ -219,6 +259,18 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) {
     if let Some(path) = &args.token_file {
         set("token_file", app.cwd.join(path).display().to_string());
     }
+    if let Some(name) = &args.key_env {
+        set("key_env", name.clone());
+    }
+    if let Some(name) = &args.secret_env {
+        set("secret_env", name.clone());
+    }
+    if let Some(path) = &args.env_file {
+        set("env_file", app.cwd.join(path).display().to_string());
+    }
+    if let Some(service) = &args.keychain {
+        set("keychain", service.clone());
+    }
     if let Some(path) = &args.ca_file {
         set("ca_file", app.cwd.join(path).display().to_string());
     }
@@ -226,13 +278,18 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) {
         set("allow_plain_http", "yes".to_owned());
     }
     // One way to a token: the one said last.
-    let gone = match (&args.token_env, &args.token_file) {
-        (Some(_), _) => Some("token_file"),
-        (_, Some(_)) => Some("token_env"),
-        (None, None) => None,
+    let gone: &[&str] = match (&args.token_env, &args.token_file) {
+        (Some(_), _) => &["token_file"],
+        (_, Some(_)) => &["token_env"],
+        (None, None) => match (&args.env_file, &args.keychain) {
+            (Some(_), _) => &["keychain"],
+            (_, Some(_)) => &["env_file"],
+            (None, None) if args.key_env.is_some() => &["env_file", "keychain"],
+            (None, None) => &[],
+        },
     };
-    if let Some(gone) = gone {
-        spec.options.remove(gone);
+    for gone in gone {
+        spec.options.remove(*gone);
     }
 }
 

@@ -328,6 +328,11 @@ impl Talk for Front {
         }
     }
 
+    fn starting(&self, what: &str) {
+        let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.0.say(&Said::Starting { what });
+    }
+
     fn link_lost(&self, error: &RemoteError, wait: Duration) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
         let (reporter, told) = &mut *shared;

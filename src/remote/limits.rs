@@ -24,6 +24,12 @@ pub const AGENT_UPLOAD: Duration = Duration::from_secs(300);
 /// A short answer of the agent.
 pub const ANSWER: Duration = Duration::from_secs(60);
 
+/// An answer of a platform that starts a container for it and ends what it holds at 150 s.
+pub const HELD: Duration = Duration::from_secs(170);
+
+/// The result of a request that such a platform put off.
+pub const RESULT: Duration = Duration::from_secs(900);
+
 /// The answers to probes: each has a limit of its own, the agent runs them one after another.
 pub const FACTS: Duration = Duration::from_secs(300);
 

@@ -7,7 +7,7 @@
 //! | module | what for |
 //! |---|---|
 //! | [`spec`], [`price`], [`options`] | what the user's configuration and the front end say |
-//! | [`local`], [`ssh`], [`worker`] | the transports |
+//! | [`local`], [`ssh`], [`worker`], [`modal`] | the transports |
 //! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
 //! | [`follow`] | a job followed to its end across cut links |
@@ -22,6 +22,7 @@ mod fit;
 pub mod follow;
 pub mod limits;
 pub mod local;
+pub mod modal;
 pub mod options;
 pub mod price;
 pub mod spec;
@@ -67,4 +68,5 @@ pub struct RemoteKind {
 }
 
 /// Every kind there is.
-pub static REMOTES: &[RemoteKind] = &[local::KIND, ssh::KIND, worker::HTTPS, worker::HTTP];
+pub static REMOTES: &[RemoteKind] =
+    &[local::KIND, ssh::KIND, worker::HTTPS, worker::HTTP, modal::KIND, modal::PLAIN];

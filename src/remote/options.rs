@@ -63,6 +63,11 @@ pub trait Talk: Send + Sync {
         Box::new(())
     }
 
+    /// The host is being started, which takes a while.
+    fn starting(&self, what: &str) {
+        self.verbose(what);
+    }
+
     /// The link is gone; it is tried again after `wait`.
     fn link_lost(&self, why: &RemoteError, wait: Duration) {
         self.verbose(&format!("link lost ({why}); again in {} s", wait.as_secs()));

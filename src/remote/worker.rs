@@ -1,5 +1,5 @@
-//! An agent behind an HTTP address: `rgpu worker` on any host, or a platform that only lets HTTP
-//! through.
+//! An agent behind an HTTP address: `rgpu worker` on any host. A platform that puts a door of its
+//! own before the agent's ([`super::modal`]) is another [`Site`] of the same.
 //!
 //! A session speaks frames, and here a task of ours stands in for the agent at the other end of
 //! them: it turns each message into a request ([`rgpu_protocol::http`]) and hands the answers back,
@@ -9,7 +9,7 @@
 //! | module | what for |
 //! |---|---|
 //! | `address`, `token` | what the user's settings say, and what they may not |
-//! | `requests` | one request: its time limits, its second tries, no redirects |
+//! | `requests` | one request: its time limits, its second tries, no redirects but to its result |
 //! | `refusal` | what a status and a body that is not ours mean |
 //! | `bridge`, `following`, `fetching` | messages to requests and back |
 
@@ -26,14 +26,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::Hello;
+use tokio::time::timeout;
 
 use super::client::Streams;
 use super::stream::Wire;
-use super::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, limits};
-use address::Address;
+use super::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, limits};
 use requests::{Ask, Requests};
 
+pub(super) use address::Address;
 pub use error::HttpError;
+pub use refusal::Site;
+pub(super) use token::{Credentials, read_private};
 
 /// `https`.
 pub const HTTPS: RemoteKind = RemoteKind { scheme: "https", form: "https://host[:port]", open };
@@ -45,13 +48,53 @@ pub const HTTP: RemoteKind =
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     super::deploy::no_options(spec, &[token::ENV, token::FILE, address::PLAIN, address::CA])?;
     address::no_ssh_settings(spec)?;
-    Ok(Box::new(Worker { spec: spec.clone(), address: Address::of(spec)? }))
+    Ok(Box::new(Worker::at(spec, Address::of(spec)?, Site::Worker, token::find)))
 }
 
+/// The time after which a user is told that a host is being started.
+const SLOW: Duration = Duration::from_secs(3);
+
+/// How a remote's credentials are found. It may block.
+type Find = fn(&RemoteSpec) -> Result<Credentials, HttpError>;
+
 /// A host behind an HTTP address.
-struct Worker {
+pub(super) struct Worker {
     spec: RemoteSpec,
     address: Address,
+    site: Site,
+    find: Find,
+}
+
+impl Worker {
+    /// The host of `spec` at `address`.
+    pub(super) fn at(spec: &RemoteSpec, address: Address, site: Site, find: Find) -> Self {
+        Self { spec: spec.clone(), address, site, find }
+    }
+
+    /// The agent's greeting. Where a platform starts the host first, its user is told.
+    async fn greet(&self, requests: &Requests, talk: &dyn Talk) -> Result<Vec<u8>, HttpError> {
+        let ask = Ask::get("/v1/health", "greeting the worker").within(limits::CONNECT);
+        let mut greeting = std::pin::pin!(requests.message(ask));
+        if self.site == Site::Modal {
+            if let Ok(done) = timeout(SLOW, greeting.as_mut()).await {
+                return done;
+            }
+            talk.starting("a container of the app is being started");
+        }
+        greeting.await
+    }
+
+    /// What is wrong with a greeting.
+    fn check(&self, greeting: &[u8]) -> Result<(), HttpError> {
+        let Ok(hello) = serde_json::from_slice::<Hello>(greeting) else {
+            return Err(HttpError::not_a_worker(self.site, self.address.as_str(), greeting));
+        };
+        let ours = env!("CARGO_PKG_VERSION");
+        if self.site == Site::Modal && hello.version != ours {
+            return Err(HttpError::OtherVersion { theirs: hello.version, ours });
+        }
+        Ok(())
+    }
 }
 
 #[async_trait::async_trait]
@@ -61,21 +104,22 @@ impl Remote for Worker {
     }
 
     fn transport(&self) -> &'static str {
-        "worker"
+        match self.site {
+            Site::Worker => "worker",
+            Site::Modal => "modal",
+        }
     }
 
-    async fn connect(&self, _: &ConnectOptions) -> Result<Session, RemoteError> {
-        let credentials = token::find(&self.spec)?;
-        let requests = Requests::new(&self.address, credentials)?;
+    async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
+        let (find, spec) = (self.find, self.spec.clone());
+        let found = tokio::task::spawn_blocking(move || find(&spec)).await;
+        let credentials = found.map_err(|e| RemoteError::Nonsense { what: e.to_string() })??;
+        let requests = Requests::new(&self.address, credentials, self.site)?;
         let begun = Instant::now();
-        let doing = "greeting the worker";
-        let ask = Ask::get("/v1/health", doing).within(limits::CONNECT);
-        let greeting = requests.message(ask).await?;
+        let greeting = self.greet(&requests, &*options.talk).await?;
         // A fresh connection costs as many round trips more.
         let round_trip = begun.elapsed() / if self.address.is_tls() { 4 } else { 2 };
-        if serde_json::from_slice::<Hello>(&greeting).is_err() {
-            return Err(HttpError::not_a_worker(self.address.as_str(), &greeting).into());
-        }
+        self.check(&greeting)?;
         let streams = Bridges { requests: Arc::new(requests), greeting, round_trip };
         let wire = streams.open().await?;
         Session::start(wire, Arc::new(streams), &self.spec).await

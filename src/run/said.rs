@@ -27,6 +27,11 @@ pub enum Said<'a> {
     },
     /// The connection is being made.
     Connecting {},
+    /// The host is being started first, which takes a while.
+    Starting {
+        /// What is.
+        what: &'a str,
+    },
     /// The connection stands.
     Connected {
         /// Milliseconds it took.

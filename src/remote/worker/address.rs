@@ -16,7 +16,7 @@ pub(super) const CA: &str = "ca_file";
 
 /// A worker's address.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(in crate::remote) struct Address {
     /// Without a slash at its end.
     base: String,
     tls: bool,
@@ -29,7 +29,7 @@ impl Address {
     ///
     /// # Errors
     /// It is none, or a token would go over the network in the clear.
-    pub(super) fn of(spec: &RemoteSpec) -> Result<Self, RemoteError> {
+    pub(in crate::remote) fn of(spec: &RemoteSpec) -> Result<Self, RemoteError> {
         let wrong = |why: &str| RemoteError::Address { url: spec.url.clone(), why: why.to_owned() };
         let url = Url::parse(&spec.url).map_err(|e| wrong(&e.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::refusal::Named;
+use super::refusal::{Named, Site};
 use crate::error::{Exit, Failure, Side};
 
 /// A failure between this machine and a worker.
@@ -13,6 +13,28 @@ pub enum HttpError {
     Token {
         /// In words.
         why: String,
+    },
+    /// There is no token to show to the platform.
+    #[error("there is no proxy token for the app: {why}")]
+    ProxyToken {
+        /// In words.
+        why: String,
+    },
+    /// A token of the platform's API where one for its web endpoints is wanted.
+    #[error(
+        "{from} is a token of Modal's API, which its web endpoints do not take: it was not sent"
+    )]
+    ApiToken {
+        /// Where it was found.
+        from: String,
+    },
+    /// The app is of another version.
+    #[error("the deployed app is of rgpu {theirs}, and this is rgpu {ours}")]
+    OtherVersion {
+        /// The app's.
+        theirs: String,
+        /// This program's.
+        ours: &'static str,
     },
     /// A token would go over the network in the clear.
     #[error("a token would go in the clear to `{url}`")]
@@ -33,6 +55,8 @@ pub enum HttpError {
         url: String,
         /// Why.
         why: String,
+        /// What should be there.
+        site: Site,
     },
     /// The server's certificate is not to be trusted.
     #[error("the certificate of `{url}` is not trusted")]
@@ -65,8 +89,8 @@ pub enum HttpError {
 
 impl HttpError {
     /// What answers there is no worker of ours.
-    pub(super) fn not_a_worker(url: &str, body: &[u8]) -> Self {
-        Self::Refused(Box::new(Named::not_ours(url, body)))
+    pub(super) fn not_a_worker(site: Site, url: &str, body: &[u8]) -> Self {
+        Self::Refused(Box::new(Named::not_ours(site, url, body)))
     }
 
     /// Whether trying again may help.
@@ -74,16 +98,22 @@ impl HttpError {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => true,
             Self::Refused(named) => named.passes,
-            Self::Token { .. } | Self::Plain { .. } | Self::Tls { .. } | Self::Untrusted { .. } => {
-                false
-            }
+            Self::Token { .. }
+            | Self::ProxyToken { .. }
+            | Self::ApiToken { .. }
+            | Self::OtherVersion { .. }
+            | Self::Plain { .. }
+            | Self::Tls { .. }
+            | Self::Untrusted { .. } => false,
         }
     }
 
     /// The code under which `--json` names it.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Token { .. } => "no_token",
+            Self::Token { .. } | Self::ProxyToken { .. } => "no_token",
+            Self::ApiToken { .. } => "api_token",
+            Self::OtherVersion { .. } => "other_version",
             Self::Plain { .. } => "plain_http",
             Self::Tls { .. } => "bad_tls",
             Self::Unreachable { .. } => "unreachable",
@@ -97,9 +127,12 @@ impl HttpError {
     /// The side that failed and the exit status that goes with it.
     pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
         match self {
-            Self::Token { .. } | Self::Plain { .. } | Self::Tls { .. } => {
-                (Side::Local, Exit::Config)
-            }
+            Self::Token { .. }
+            | Self::ProxyToken { .. }
+            | Self::ApiToken { .. }
+            | Self::Plain { .. }
+            | Self::Tls { .. } => (Side::Local, Exit::Config),
+            Self::OtherVersion { .. } => (Side::Host, Exit::Host),
             Self::Refused(named) if !named.passes => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
         }
@@ -111,12 +144,25 @@ impl HttpError {
             Self::Token { .. } => failure.hint(format!(
                 "name it: rgpu remote add {remote} URL --token-env VARIABLE, or --token-file FILE"
             )),
+            Self::ProxyToken { .. } => failure
+                .hint("make one: `modal workspace proxy-tokens create`; put its parts in $MODAL_KEY and $MODAL_SECRET")
+                .hint(format!(
+                    "or name a file of mode 0600 with both: rgpu remote add {remote} modal --url URL --env-file FILE"
+                )),
+            Self::ApiToken { .. } => failure
+                .hint("an API token can do all that your account can: it stays with the `modal` command")
+                .hint("make a proxy token (`wk-…`, `ws-…`) instead: `modal workspace proxy-tokens create`"),
+            Self::OtherVersion { .. } => failure
+                .hint("deploy this version's app: `modal deploy remote/modal_app.py`, or update rgpu here"),
             Self::Plain { .. } => failure
                 .hint("reach it through ssh: `ssh -L 8790:127.0.0.1:8790 HOST`, and http://127.0.0.1:8790")
                 .hint("or put a server with TLS in front of it; or add it with `--allow-plain-http`"),
-            Self::Unreachable { why, .. } => {
+            Self::Unreachable { why, site: Site::Worker, .. } => {
                 failure.cause(why).hint("is `rgpu worker` running there, and the port open?")
             }
+            Self::Unreachable { why, site: Site::Modal, .. } => failure
+                .cause(why)
+                .hint("check the address against what `modal deploy` printed, and this machine's network"),
             Self::Untrusted { why, .. } => failure.cause(why).hint(
                 "name a file with the certificate of its authority: `--ca-file FILE` of `rgpu remote add`",
             ),

@@ -9,6 +9,15 @@ use rgpu_protocol::FromAgent;
 /// Bytes of a foreign body that are shown.
 const SHOWN: usize = 200;
 
+/// What should stand behind an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// `rgpu worker`.
+    Worker,
+    /// An app on Modal.
+    Modal,
+}
+
 /// An answer that is none, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
@@ -59,8 +68,19 @@ const fn passing(
 const PROXY_TOKEN: &str = "it takes proxy tokens (`wk-…` and `ws-…`), not the API's: `modal workspace proxy-tokens create`";
 const TOKEN: &str = "show the token that the worker was started with: `rgpu remote add REMOTE URL --token-env VARIABLE`";
 const URL: &str = "check the address: `rgpu remote list`";
+const DEPLOYED: &str = "take the address that `modal deploy remote/modal_app.py` printed; `modal app list` shows what runs";
+const LOGS: &str =
+    "`modal app logs rgpu` shows what the app said; jobs go on: `rgpu runs attach latest`";
 
-static ROWS: &[Row] = &[
+/// What Modal itself answers, in plain text, where the app does not.
+static MODALS: &[Row] = &[
+    row(
+        401,
+        "missing credentials for proxy",
+        "wrong_token",
+        "the platform saw no proxy token",
+        PROXY_TOKEN,
+    ),
     row(
         401,
         "proxy authorization",
@@ -87,25 +107,56 @@ static ROWS: &[Row] = &[
         "endpoint is stopped",
         "app_stopped",
         "the app at this address is stopped",
-        "deploy it again",
+        "deploy it again: `modal deploy remote/modal_app.py`",
     ),
-    row(400, "bad redirect method", "bad_redirect", "a result was asked for in the wrong way", ""),
-    passing(408, "Missing request", "request_lost", "the platform lost the request", ""),
+    row(
+        400,
+        "bad redirect method",
+        "bad_redirect",
+        "a result was asked for in the wrong way",
+        "this is a defect of rgpu: nothing was sent twice",
+    ),
+    passing(408, "Missing request", "request_lost", "the platform lost the request", LOGS),
     passing(
         500,
         "function execution timed out",
         "function_timeout",
         "the platform ended the request at its time limit",
-        "",
+        "deploy the app with a longer one (RGPU_FRONT_TIMEOUT); jobs go on: `rgpu runs attach latest`",
     ),
     passing(
         500,
         "terminated by signal",
         "container_died",
         "the container died",
-        "it may have run out of memory",
+        "it may have run out of memory: `modal app logs rgpu` shows it",
     ),
-    passing(500, "lost track of input", "request_lost", "the platform lost the request", ""),
+    passing(500, "lost track of input", "request_lost", "the platform lost the request", LOGS),
+];
+
+/// What else an address on Modal may answer.
+static ON_MODAL: &[Row] = &[
+    row(401, "", "wrong_token", "the token is not taken", PROXY_TOKEN),
+    row(402, "", "no_credit", "the platform asks to be paid", "add credit with the platform"),
+    row(403, "", "forbidden", "the platform forbids it", PROXY_TOKEN),
+    row(404, "", "wrong_address", "there is no app of rgpu's at this address", DEPLOYED),
+    passing(408, "", "slow_link", "the request came too slowly for the platform", ""),
+    row(413, "", "too_long", "the platform takes no bodies of this length", ""),
+    passing(429, "", "too_many", "the platform is asked too often", "wait a minute"),
+    passing(500, "", "server_error", "the app failed", LOGS),
+    passing(502, "", "bad_gateway", "the app does not answer", LOGS),
+    passing(
+        503,
+        "",
+        "busy",
+        "the platform has no room now",
+        "wait, or deploy in another region (RGPU_REGION)",
+    ),
+    passing(504, "", "bad_gateway", "the app does not answer in time", LOGS),
+];
+
+/// What a worker, or a proxy before one, answers.
+static ROWS: &[Row] = &[
     row(400, "\"no_host\"", "bad_proxy", "the worker was asked without a name", ""),
     row(
         401,
@@ -173,9 +224,31 @@ static ROWS: &[Row] = &[
     ),
 ];
 
+impl Site {
+    fn called(self) -> &'static str {
+        match self {
+            Self::Worker => "a worker",
+            Self::Modal => "rgpu's app",
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Worker => URL,
+            Self::Modal => DEPLOYED,
+        }
+    }
+}
+
 impl Named {
     /// Of an answer with this status and body; `to` is where a redirect leads.
-    pub(super) fn of(url: &str, status: StatusCode, body: &[u8], to: Option<&str>) -> Self {
+    pub(super) fn of(
+        site: Site,
+        url: &str,
+        status: StatusCode,
+        body: &[u8],
+        to: Option<&str>,
+    ) -> Self {
         if status.is_redirection() {
             let to = to.unwrap_or("nowhere");
             return Self {
@@ -192,7 +265,11 @@ impl Named {
             (row.status == 0 || row.status == status.as_u16()) && text.contains(row.holds)
         };
         let body = words(status, body);
-        match ROWS.iter().find(fits) {
+        let rest = match site {
+            Site::Worker => [MODALS, ROWS],
+            Site::Modal => [MODALS, ON_MODAL],
+        };
+        match rest.into_iter().flatten().find(fits) {
             Some(row) => Self {
                 code: row.code,
                 what: format!("{}: `{url}`", row.what),
@@ -202,21 +279,36 @@ impl Named {
             },
             None => Self {
                 code: "bad_status",
-                what: format!("`{url}` does not answer as a worker does"),
+                what: format!("`{url}` does not answer as {} does", site.called()),
                 body,
-                hint: URL.to_owned(),
+                hint: site.hint().to_owned(),
                 passes: status.is_server_error(),
             },
         }
     }
 
     /// Of an answer that looks well and is not ours.
-    pub(super) fn not_ours(url: &str, body: &[u8]) -> Self {
+    pub(super) fn not_ours(site: Site, url: &str, body: &[u8]) -> Self {
+        let (code, what) = match site {
+            Site::Worker => ("not_a_worker", "no worker of rgpu's"),
+            Site::Modal => ("not_our_app", "not rgpu's app"),
+        };
         Self {
-            code: "not_a_worker",
-            what: format!("what answers at `{url}` is no worker of rgpu's"),
+            code,
+            what: format!("what answers at `{url}` is {what}"),
             body: shown(body),
-            hint: URL.to_owned(),
+            hint: site.hint().to_owned(),
+            passes: false,
+        }
+    }
+
+    /// Of results that lead to each other.
+    pub(super) fn going_round(url: &str, hops: u32) -> Self {
+        Self {
+            code: "redirect_loop",
+            what: format!("`{url}` leads from one result to the next and to no answer"),
+            body: format!("303 See Other, {hops} times in a row and each at once"),
+            hint: LOGS.to_owned(),
             passes: false,
         }
     }
@@ -243,7 +335,13 @@ mod tests {
     use super::*;
 
     fn of(status: u16, body: &str) -> Named {
-        Named::of("https://box", StatusCode::from_u16(status).unwrap(), body.as_bytes(), None)
+        Named::of(
+            Site::Worker,
+            "https://box",
+            StatusCode::from_u16(status).unwrap(),
+            body.as_bytes(),
+            None,
+        )
     }
 
     #[test]

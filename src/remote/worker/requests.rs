@@ -1,19 +1,21 @@
 //! One request and its answer: time limits of our own, second tries of what may be repeated, and
-//! no redirects, since a token must never be carried to another address.
+//! no redirects, since a token must never be carried to another address. Modal alone answers what
+//! takes long with the address of the result, on the same origin: that is asked for by `GET` until
+//! it is there, and what was asked is never sent again for it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
-use reqwest::{Certificate, Client, Method, Response, redirect};
+use reqwest::{Certificate, Client, Method, Response, StatusCode, Url, redirect};
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::MAX_BODY;
 use tokio::time::timeout;
 
 use super::address::Address;
 use super::error::HttpError;
-use super::refusal::Named;
+use super::refusal::{Named, Site};
 use super::token::Credentials;
 use crate::remote::limits;
 
@@ -27,6 +29,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause that a server may ask for here.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// The query of a result's address on Modal.
+const RESULT: &str = "__modal_function_call_id";
+
+/// Results that lead to another one sooner than this go round, and how often they may in a row.
+const AT_ONCE: Duration = Duration::from_secs(1);
+const ROUNDS: u32 = 8;
+
 /// A worker keeps an idle connection three times as long.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -36,6 +45,7 @@ pub(super) struct Requests {
     client: Client,
     base: String,
     credentials: Credentials,
+    site: Site,
 }
 
 /// A request.
@@ -49,6 +59,8 @@ pub(super) struct Ask {
     limit: Duration,
     again: Again,
     doing: &'static str,
+    /// The result of what was asked before, in the place of `path`.
+    result: Option<Url>,
 }
 
 /// Whether a request may be repeated when nobody knows whether it arrived.
@@ -56,6 +68,13 @@ pub(super) struct Ask {
 pub(super) enum Again {
     Safe,
     Never,
+}
+
+/// What one try came to.
+enum Tried {
+    Answer(Answer),
+    /// It takes longer: the result will be there.
+    Later(Url),
 }
 
 /// What came back.
@@ -78,7 +97,14 @@ impl Ask {
             limit: limits::ANSWER,
             again: Again::Safe,
             doing,
+            result: None,
         }
+    }
+
+    /// The request for the result of this one.
+    fn result(self, url: Url) -> Self {
+        let Self { accept, limit, doing, .. } = self;
+        Self { accept, limit, result: Some(url), ..Self::get(self.path, doing) }
     }
 
     /// The same with a body of JSON, as `POST`.
@@ -127,7 +153,11 @@ impl Requests {
     ///
     /// # Errors
     /// Certificates that cannot be read.
-    pub(super) fn new(address: &Address, credentials: Credentials) -> Result<Self, HttpError> {
+    pub(super) fn new(
+        address: &Address,
+        credentials: Credentials,
+        site: Site,
+    ) -> Result<Self, HttpError> {
         let tls = |why: String| HttpError::Tls { why };
         let mut client = Client::builder()
             .redirect(redirect::Policy::none())
@@ -152,20 +182,41 @@ impl Requests {
             client = client.tls_certs_merge(certificates);
         }
         let client = client.build().map_err(|e| tls(chain(&e)))?;
-        Ok(Self { client, base: address.as_str().to_owned(), credentials })
+        Ok(Self { client, base: address.as_str().to_owned(), credentials, site })
     }
 
     /// Sends a request; again, where it may be repeated and that may help.
     ///
     /// # Errors
     /// The link, or an answer that is not the agent's.
-    pub(super) async fn send(&self, ask: Ask) -> Result<Answer, HttpError> {
+    pub(super) async fn send(&self, mut ask: Ask) -> Result<Answer, HttpError> {
         let mut pause = PAUSE;
         let mut tries = 1;
+        let (begun, mut rounds) = (Instant::now(), 0);
         loop {
+            let sent = Instant::now();
             let (error, asked) = match self.try_once(&ask).await {
                 Err((error, asked)) => (error, asked),
-                Ok(answer) => return Ok(answer),
+                Ok(Tried::Answer(answer)) => return Ok(answer),
+                Ok(Tried::Later(url)) => {
+                    if begun.elapsed() > limits::RESULT {
+                        let (doing, limit) = (ask.doing, limits::RESULT);
+                        return Err(HttpError::Silent { doing, limit });
+                    }
+                    if sent.elapsed() > AT_ONCE {
+                        rounds = 0;
+                    } else if rounds == ROUNDS {
+                        let named = Named::going_round(&self.base, rounds);
+                        return Err(HttpError::Refused(Box::new(named)));
+                    } else {
+                        let pause = PAUSE.saturating_mul(1 << rounds).min(LONGEST_PAUSE);
+                        tokio::time::sleep(pause.mul_f64(jitter())).await;
+                        rounds += 1;
+                    }
+                    ask = ask.result(url);
+                    (pause, tries) = (PAUSE, 1);
+                    continue;
+                }
             };
             // Silence has taken long enough: it is a cut link.
             let silent = matches!(error, HttpError::Silent { .. });
@@ -196,11 +247,20 @@ impl Requests {
         }
     }
 
-    async fn try_once(&self, ask: &Ask) -> Result<Answer, (HttpError, Option<Duration>)> {
-        let (doing, limit) = (ask.doing, ask.limit);
+    async fn try_once(&self, ask: &Ask) -> Result<Tried, (HttpError, Option<Duration>)> {
+        let doing = ask.doing;
+        // A container may have to be started for it.
+        let limit = match self.site {
+            Site::Worker => ask.limit,
+            Site::Modal => ask.limit.max(limits::HELD),
+        };
+        let url = match &ask.result {
+            Some(url) => url.to_string(),
+            None => format!("{}{}", self.base, ask.path),
+        };
         let mut request = self
             .client
-            .request(ask.method.clone(), format!("{}{}", self.base, ask.path))
+            .request(ask.method.clone(), url)
             .headers(self.credentials.headers().clone())
             .header(ACCEPT, ask.accept);
         for (name, value) in &ask.headers {
@@ -215,13 +275,19 @@ impl Requests {
             .map_err(|error| (self.failed(&error, doing), None))?;
         let status = response.status();
         if status.is_success() {
-            return Ok(Answer::Good(response));
+            return Ok(Tried::Answer(Answer::Good(response)));
         }
         let header = |name: HeaderName| {
             let value = response.headers().get(name)?.to_str().ok()?;
             Some(value.to_owned())
         };
         let (to, pause) = (header(LOCATION), header(RETRY_AFTER));
+        if self.site == Site::Modal
+            && status == StatusCode::SEE_OTHER
+            && let Some(result) = to.as_deref().and_then(|to| result_at(response.url(), to))
+        {
+            return Ok(Tried::Later(result));
+        }
         let pause = pause.and_then(|s| s.parse().ok()).map(Duration::from_secs);
         // What could be read of it has to do.
         let body = match read(response, MAX_BODY, limits::CONNECT, doing).await {
@@ -229,9 +295,9 @@ impl Requests {
             Err(_) => Vec::new(),
         };
         if is_said(&body) {
-            return Ok(Answer::Said(body));
+            return Ok(Tried::Answer(Answer::Said(body)));
         }
-        let named = Named::of(&self.base, status, &body, to.as_deref());
+        let named = Named::of(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::Refused(Box::new(named)), pause))
     }
 
@@ -240,11 +306,19 @@ impl Requests {
         if why.contains("certificate") {
             HttpError::Untrusted { url, why }
         } else if error.is_connect() {
-            HttpError::Unreachable { url, why }
+            HttpError::Unreachable { url, why, site: self.site }
         } else {
             HttpError::Cut { doing, why }
         }
     }
+}
+
+/// Where the result of a request will be; `None`: that is not what `to` is, or it is elsewhere.
+fn result_at(asked: &Url, to: &str) -> Option<Url> {
+    let to = asked.join(to).ok()?;
+    let named = to.query_pairs().any(|(name, id)| name == RESULT && !id.is_empty());
+    let bare = to.username().is_empty() && to.password().is_none();
+    (named && bare && to.origin() == asked.origin()).then_some(to)
 }
 
 /// Whether a body is the agent's word about a request, and not about being asked at all.
@@ -313,6 +387,27 @@ mod tests {
         let pauses: Vec<f64> = (0..100).map(|_| jitter()).collect();
         assert!(pauses.iter().all(|p| (0.5..1.5).contains(p)), "{pauses:?}");
         assert!(pauses.iter().any(|p| (p - pauses[0]).abs() > 0.01));
+    }
+
+    #[test]
+    fn a_result_is_asked_for_on_the_same_origin_alone() {
+        let asked = Url::parse("https://me--rgpu.modal.run/v1/jobs").unwrap();
+        for good in ["?__modal_function_call_id=fc-1", "/v1/jobs?x=1&__modal_function_call_id=fc-1"]
+        {
+            assert!(result_at(&asked, good).unwrap().as_str().starts_with("https://me--rgpu"));
+        }
+        for bad in [
+            "/v1/jobs",
+            "?__modal_function_call_id=",
+            "https://evil.example/?__modal_function_call_id=fc-1",
+            "http://me--rgpu.modal.run/?__modal_function_call_id=fc-1",
+            "https://me--rgpu.modal.run:444/?__modal_function_call_id=fc-1",
+            "https://u@me--rgpu.modal.run/?__modal_function_call_id=fc-1",
+            "//evil.example/?__modal_function_call_id=fc-1",
+            "https://[",
+        ] {
+            assert_eq!(result_at(&asked, bad), None, "{bad}");
+        }
     }
 
     #[test]

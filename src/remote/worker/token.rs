@@ -21,7 +21,7 @@ const USUAL: &str = "RGPU_WORKER_TOKEN";
 
 /// What a request shows to be let in.
 #[derive(Clone)]
-pub(super) struct Credentials(HeaderMap);
+pub(in crate::remote) struct Credentials(HeaderMap);
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,8 +42,22 @@ impl Credentials {
         Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
     }
 
+    /// A token in two headers of their own; `None`: no header can hold a part.
+    pub(in crate::remote) fn pair(
+        first: (&'static str, &str),
+        second: (&'static str, &str),
+    ) -> Option<Self> {
+        let mut headers = HeaderMap::new();
+        for (name, part) in [first, second] {
+            let mut value = HeaderValue::from_str(part).ok()?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Some(Self(headers))
+    }
+
     /// The headers that show it.
-    pub(super) fn headers(&self) -> &HeaderMap {
+    pub(in crate::remote) fn headers(&self) -> &HeaderMap {
         &self.0
     }
 }
@@ -55,7 +69,8 @@ impl Credentials {
 pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     if let Some(path) = spec.options.get(FILE) {
         let path = PathBuf::from(path);
-        return Credentials::bearer(&read(&path)?, &format!("`{}`", path.display()));
+        let text = read_private(&path).map_err(|why| HttpError::Token { why })?;
+        return Credentials::bearer(text.trim(), &format!("`{}`", path.display()));
     }
     let (name, said) = match spec.options.get(ENV) {
         Some(name) => (name.as_str(), true),
@@ -70,14 +85,17 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     }
 }
 
-fn read(path: &Path) -> Result<String, HttpError> {
-    let because = |why: String| HttpError::Token { why: format!("`{}` {why}", path.display()) };
+/// A file that only its user can read.
+///
+/// # Errors
+/// Why it is not read, in words.
+pub(in crate::remote) fn read_private(path: &Path) -> Result<String, String> {
+    let because = |why: String| format!("`{}` {why}", path.display());
     let meta = std::fs::metadata(path).map_err(|e| because(format!("cannot be read: {e}")))?;
     if meta.mode() & 0o077 != 0 {
         return Err(because("can be read by others: `chmod 600` it".to_owned()));
     }
-    let text = std::fs::read_to_string(path);
-    Ok(text.map_err(|e| because(format!("cannot be read: {e}")))?.trim().to_owned())
+    std::fs::read_to_string(path).map_err(|e| because(format!("cannot be read: {e}")))
 }
 
 #[cfg(test)]

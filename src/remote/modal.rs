@@ -1,0 +1,81 @@
+//! An agent on Modal, behind the web endpoint of an app that its user deployed
+//! (`remote/modal_app.py`).
+//!
+//! It is the agent's own face over HTTP, so a worker's code speaks to it. What is Modal's: the
+//! proxy token; a request that takes over 150 s is answered 303 with the address of its result,
+//! which is then asked for by `GET` on the same origin alone; plain-text bodies of Modal's own where
+//! an app cannot answer; a container that may have to be started first.
+
+mod credentials;
+
+use super::worker::{Address, Site, Worker};
+use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
+
+/// `modal`.
+pub const KIND: RemoteKind =
+    RemoteKind { scheme: "modal", form: "`modal` with `--url https://…` of your app", open };
+
+/// `modal+http`: a stand-in on this machine, or a tunnel to one.
+pub const PLAIN: RemoteKind =
+    RemoteKind { scheme: "modal+http", form: "`modal` with `--url http://127.0.0.1:port`", open };
+
+/// The certificates of a stand-in.
+const CA: &str = "ca_file";
+
+/// The address that settings keep for an app at `url`.
+///
+/// # Errors
+/// What is wrong with the URL.
+pub fn address(url: &str) -> Result<String, RemoteError> {
+    if let Some(rest) = url.strip_prefix("https://") {
+        return Ok(format!("modal://{rest}"));
+    }
+    if let Some(rest) = url.strip_prefix("http://") {
+        return Ok(format!("modal+http://{rest}"));
+    }
+    let why = "write the whole address that `modal deploy` printed: https://…modal.run".to_owned();
+    Err(RemoteError::Address { url: url.to_owned(), why })
+}
+
+/// The other way round.
+fn url(address: &str) -> String {
+    match address.split_once("://") {
+        Some(("modal+http", rest)) => format!("http://{rest}"),
+        Some((_, rest)) => format!("https://{rest}"),
+        None => address.to_owned(),
+    }
+}
+
+fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
+    use credentials::{FILE, KEY_ENV, KEYCHAIN, SECRET_ENV};
+    super::deploy::no_options(spec, &[KEY_ENV, SECRET_ENV, FILE, KEYCHAIN, CA])?;
+    let at = RemoteSpec { url: url(&spec.url), ..spec.clone() };
+    let address = Address::of(&at)?;
+    Ok(Box::new(Worker::at(spec, address, Site::Modal, credentials::find)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_is_known_by_the_address_that_its_deployment_printed() {
+        let kept = address("https://me--rgpu.modal.run").unwrap();
+        assert_eq!(
+            (kept.as_str(), url(&kept).as_str()),
+            ("modal://me--rgpu.modal.run", "https://me--rgpu.modal.run")
+        );
+        RemoteSpec::new("b200", kept).open().unwrap();
+        assert_eq!(address("me--rgpu.modal.run").unwrap_err().code(), "bad_address");
+    }
+
+    #[test]
+    fn a_token_goes_over_tls_or_to_this_machine_and_settings_of_other_kinds_are_refused() {
+        let open = |url: &str| RemoteSpec::new("b200", address(url).unwrap()).open().map(drop);
+        open("http://127.0.0.1:8000").unwrap();
+        assert_eq!(open("http://example.com").unwrap_err().code(), "plain_http");
+        let mut spec = RemoteSpec::new("b200", "modal://x.modal.run");
+        spec.options.insert("token_env".into(), "T".into());
+        assert_eq!(spec.open().map(drop).unwrap_err().code(), "bad_setting");
+    }
+}

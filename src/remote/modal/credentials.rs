@@ -1,0 +1,167 @@
+//! Modal's proxy token: two parts, from the environment, the desktop's keychain, or a file that
+//! only its user can read. It stands in no settings, no argument and no error.
+//!
+//! Modal has two kinds of tokens. Its API's (`ak-…`, `as-…`) can do all that the account can, and
+//! are not taken by web endpoints; they are refused before they are sent anywhere.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::RemoteSpec;
+use super::super::worker::{Credentials, HttpError, read_private};
+
+/// The setting that names the variable with the key.
+pub(super) const KEY_ENV: &str = "key_env";
+
+/// The setting that names the variable with the secret.
+pub(super) const SECRET_ENV: &str = "secret_env";
+
+/// The setting that names a file with both, in lines `NAME=VALUE`.
+pub(super) const FILE: &str = "env_file";
+
+/// The setting that names the service under which the keychain has both.
+pub(super) const KEYCHAIN: &str = "keychain";
+
+/// The variables that are read where the settings name no others.
+const USUAL: (&str, &str) = ("MODAL_KEY", "MODAL_SECRET");
+
+/// Accounts of the keychain's service.
+const ACCOUNTS: (&str, &str) = ("modal-key", "modal-secret");
+
+/// The proxy token of a remote. Blocks: a keychain may ask its user.
+///
+/// # Errors
+/// There is none, it is of the wrong kind, or others can read it.
+pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
+    let named = |setting: &str, usual: &'static str| {
+        spec.options.get(setting).map_or(usual, String::as_str).to_owned()
+    };
+    let names = (named(KEY_ENV, USUAL.0), named(SECRET_ENV, USUAL.1));
+    let (key, secret) = match (spec.options.get(FILE), spec.options.get(KEYCHAIN)) {
+        (Some(path), _) => {
+            let path = PathBuf::from(path);
+            let text = read_private(&path).map_err(|why| unfit(&why))?;
+            (in_file(&text, &path, &names.0)?, in_file(&text, &path, &names.1)?)
+        }
+        (None, Some(service)) => {
+            (in_keychain(service, ACCOUNTS.0)?, in_keychain(service, ACCOUNTS.1)?)
+        }
+        (None, None) => (in_environment(&names.0)?, in_environment(&names.1)?),
+    };
+    key.check("wk-")?;
+    secret.check("ws-")?;
+    Credentials::pair(("modal-key", &key.value), ("modal-secret", &secret.value))
+        .ok_or_else(|| unfit("it holds characters that no token has"))
+}
+
+/// One part of a token, and where it was found.
+struct Part {
+    value: String,
+    from: String,
+}
+
+impl Part {
+    /// Refuses what cannot be this part.
+    fn check(&self, begins: &str) -> Result<(), HttpError> {
+        let Self { value, from } = self;
+        let begins_with = |prefix: &str| value.starts_with(prefix);
+        if value.is_empty() {
+            return Err(unfit(&format!("{from} is empty")));
+        }
+        if begins_with("ak-") || begins_with("as-") {
+            return Err(HttpError::ApiToken { from: from.clone() });
+        }
+        let other = if begins == "wk-" { "ws-" } else { "wk-" };
+        if begins_with(other) {
+            return Err(unfit(&format!(
+                "{from} begins with `{other}`, and `{begins}` is wanted: the two parts are swapped"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn unfit(why: &str) -> HttpError {
+    HttpError::ProxyToken { why: why.to_owned() }
+}
+
+fn in_environment(name: &str) -> Result<Part, HttpError> {
+    let from = format!("${name}");
+    match std::env::var(name) {
+        Ok(value) => Ok(Part { value: value.trim().to_owned(), from }),
+        Err(_) => Err(unfit(&format!("{from} is not set"))),
+    }
+}
+
+/// The value of `name` in lines `NAME=VALUE`, as shells and `.env` files write them.
+fn in_file(text: &str, path: &Path, name: &str) -> Result<Part, HttpError> {
+    let from = format!("`{name}` in `{}`", path.display());
+    let found = text.lines().rev().find_map(|line| {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == name).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    });
+    match found {
+        Some(value) => Ok(Part { value, from }),
+        None => Err(unfit(&format!("there is no {from}"))),
+    }
+}
+
+/// What the desktop's keychain has for an account: libsecret's here, the system's on a Mac.
+fn in_keychain(service: &str, account: &str) -> Result<Part, HttpError> {
+    let (program, args) = match cfg!(target_os = "macos") {
+        true => ("security", ["find-generic-password", "-s", service, "-a", account, "-w"]),
+        false => ("secret-tool", ["lookup", "service", service, "account", account, ""]),
+    };
+    let args = args.into_iter().filter(|arg| !arg.is_empty());
+    let from = format!("`{account}` of `{service}` in the keychain");
+    let answer = Command::new(program).args(args).output();
+    let answer = answer.map_err(|e| unfit(&format!("`{program}` cannot be started: {e}")))?;
+    if !answer.status.success() {
+        return Err(unfit(&format!("{program} has no {from}")));
+    }
+    let value = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    Ok(Part { value, from })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn of_file(text: &str) -> Result<Credentials, HttpError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("modal.env");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let mut spec = RemoteSpec::new("b200", "modal://x.modal.run");
+        spec.options.insert(FILE.into(), path.display().to_string());
+        find(&spec)
+    }
+
+    #[test]
+    fn a_file_of_variables_is_read_as_shells_write_it() {
+        let found = of_file("# mine\nexport MODAL_KEY=\"wk-1\"\nMODAL_SECRET = ws-2\n").unwrap();
+        assert_eq!(found.headers()["modal-key"], "wk-1");
+        assert_eq!(found.headers()["modal-secret"], "ws-2");
+        assert!(!format!("{found:?} {:?}", found.headers()).contains("wk-1"));
+        let error = of_file("MODAL_KEY=wk-1\n").unwrap_err().to_string();
+        assert!(error.contains("no `MODAL_SECRET`"), "{error}");
+    }
+
+    #[test]
+    fn tokens_of_the_api_and_swapped_parts_are_refused_and_not_repeated() {
+        for (text, code) in [
+            ("MODAL_KEY=ak-hunter2\nMODAL_SECRET=as-hunter2\n", "api_token"),
+            ("MODAL_KEY=wk-hunter2\nMODAL_SECRET=as-hunter2\n", "api_token"),
+            ("MODAL_KEY=ws-hunter2\nMODAL_SECRET=wk-hunter2\n", "no_token"),
+            ("MODAL_KEY=\nMODAL_SECRET=wk-hunter2\n", "no_token"),
+        ] {
+            let error = of_file(text).unwrap_err();
+            assert_eq!(error.code(), code, "{text}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+}
