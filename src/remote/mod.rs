@@ -61,7 +61,7 @@ pub trait Remote: Send + Sync {
 pub struct RemoteKind {
     /// The scheme of its addresses.
     pub scheme: &'static str,
-    /// How such an address is written.
+    /// How such an address is written; empty: as another kind's.
     pub form: &'static str,
     /// Makes the remote; nothing is connected yet.
     pub open: fn(&RemoteSpec) -> Result<Box<dyn Remote>, RemoteError>,

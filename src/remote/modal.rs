@@ -8,16 +8,15 @@
 
 mod credentials;
 
-use super::worker::{Address, Site, Worker};
+use super::worker::{Address, HttpError, Site, Worker, no_ssh_settings};
 use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
 
 /// `modal`.
 pub const KIND: RemoteKind =
     RemoteKind { scheme: "modal", form: "`modal` with `--url https://…` of your app", open };
 
-/// `modal+http`: a stand-in on this machine, or a tunnel to one.
-pub const PLAIN: RemoteKind =
-    RemoteKind { scheme: "modal+http", form: "`modal` with `--url http://127.0.0.1:port`", open };
+/// `modal+http`: a stand-in on this machine, or a tunnel to one. Nobody needs to be told of it.
+pub const PLAIN: RemoteKind = RemoteKind { scheme: "modal+http", form: "", open };
 
 /// The certificates of a stand-in.
 const CA: &str = "ca_file";
@@ -49,8 +48,14 @@ fn url(address: &str) -> String {
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     use credentials::{FILE, KEY_ENV, KEYCHAIN, SECRET_ENV};
     super::deploy::no_options(spec, &[KEY_ENV, SECRET_ENV, FILE, KEYCHAIN, CA])?;
+    no_ssh_settings(spec)?;
     let at = RemoteSpec { url: url(&spec.url), ..spec.clone() };
-    let address = Address::of(&at)?;
+    let address = Address::of(&at).map_err(|error| match error {
+        RemoteError::Http(HttpError::Plain { url }) => {
+            RemoteError::Address { url, why: "an app on Modal is at https://…".to_owned() }
+        }
+        error => error,
+    })?;
     Ok(Box::new(Worker::at(spec, address, Site::Modal, credentials::find)))
 }
 
@@ -73,7 +78,7 @@ mod tests {
     fn a_token_goes_over_tls_or_to_this_machine_and_settings_of_other_kinds_are_refused() {
         let open = |url: &str| RemoteSpec::new("b200", address(url).unwrap()).open().map(drop);
         open("http://127.0.0.1:8000").unwrap();
-        assert_eq!(open("http://example.com").unwrap_err().code(), "plain_http");
+        assert_eq!(open("http://example.com").unwrap_err().code(), "bad_address");
         let mut spec = RemoteSpec::new("b200", "modal://x.modal.run");
         spec.options.insert("token_env".into(), "T".into());
         assert_eq!(spec.open().map(drop).unwrap_err().code(), "bad_setting");

@@ -118,9 +118,14 @@ impl RemoteSpec {
                 why: format!(
                     "there is no kind `{}`; an address is {}",
                     self.scheme(),
-                    REMOTES.iter().map(|kind| kind.form).collect::<Vec<_>>().join(" or ")
+                    forms().join(" or ")
                 ),
             }),
         }
     }
+}
+
+/// How addresses are written, each way once.
+fn forms() -> Vec<&'static str> {
+    REMOTES.iter().map(|kind| kind.form).filter(|form| !form.is_empty()).collect()
 }

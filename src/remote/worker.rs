@@ -33,7 +33,7 @@ use super::stream::Wire;
 use super::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, limits};
 use requests::{Ask, Requests};
 
-pub(super) use address::Address;
+pub(super) use address::{Address, no_ssh_settings};
 pub use error::HttpError;
 pub use refusal::Site;
 pub(super) use token::{Credentials, read_private};
@@ -47,7 +47,7 @@ pub const HTTP: RemoteKind =
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     super::deploy::no_options(spec, &[token::ENV, token::FILE, address::PLAIN, address::CA])?;
-    address::no_ssh_settings(spec)?;
+    no_ssh_settings(spec)?;
     Ok(Box::new(Worker::at(spec, Address::of(spec)?, Site::Worker, token::find)))
 }
 

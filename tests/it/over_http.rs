@@ -2,6 +2,7 @@
 
 mod face;
 mod faults;
+mod modal;
 mod published;
 mod worker;
 

@@ -81,7 +81,7 @@ impl Address {
 ///
 /// # Errors
 /// Names the first of them.
-pub(super) fn no_ssh_settings(spec: &RemoteSpec) -> Result<(), RemoteError> {
+pub(in crate::remote) fn no_ssh_settings(spec: &RemoteSpec) -> Result<(), RemoteError> {
     let set = [
         ("jump", spec.jump.is_some()),
         ("identity", spec.identity.is_some()),

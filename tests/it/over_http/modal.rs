@@ -1,0 +1,240 @@
+//! The same commands through Modal's door: a stand-in with Modal's behaviours before a real worker.
+//! What a user reads in each of its cases, and that nothing is lost or run twice.
+
+mod stand_in;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rgpu::model::Profile;
+
+use super::worker::Worker;
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status};
+use stand_in::{Asked, Fault, KEY, SECRET, StandIn, know};
+
+const NCU: &str = "profile --kernel vecadd --mode ncu --remote b200 --json";
+const AMPLE: Duration = Duration::from_secs(20);
+
+/// What `remote check` shows a user, without the port.
+fn checked(laptop: &Laptop, port: u16) -> String {
+    let shown = laptop.show("remote check b200").replace(&port.to_string(), "[PORT]");
+    for secret in [KEY, SECRET, "hunter2"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    shown
+}
+
+#[test]
+fn a_profile_through_modals_door_is_whole_also_from_a_cold_start() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let worker = Worker::start(&laptop);
+    let app = StandIn::before(Some(&worker), AMPLE, |asked| match asked.before {
+        0 => Fault::Cold(Duration::from_secs(4)),
+        _ => Fault::None,
+    });
+    app.know(&laptop);
+    let output = laptop.run(&format!("{NCU} --events {}", laptop.path("events").display()));
+    assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "ncu.asked");
+    assert_eq!(profile.host.unwrap().transport, "modal");
+    assert!(profile.launches[0].metrics.len() > 500);
+    let events = std::fs::read_to_string(laptop.path("events")).unwrap();
+    assert!(events.contains("a container of the app is being started"), "{events}");
+}
+
+#[test]
+fn what_is_put_off_is_followed_by_get_alone_and_runs_once() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    // Everything is put off, and every result twice more.
+    let app = StandIn::before(Some(&worker), AMPLE, |asked| match asked.result {
+        false => Fault::Late,
+        true if asked.before % 3 != 0 => Fault::Late,
+        true => Fault::None,
+    });
+    app.know(&laptop);
+    let line = "exec --remote b200 -- sh -c 'echo once >> ../../../ran; echo out; exit 3'";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 3, "{}", laptop.shown(line, &output));
+    assert_eq!(output.stdout, b"out\n");
+    assert_eq!(std::fs::read_to_string(laptop.path("agent/ran")).unwrap(), "once\n");
+    let log = app.log();
+    assert!(log.iter().filter(|line| line.contains("call_id")).count() > 2, "{log:#?}");
+    for line in log.iter().filter(|line| line.contains("call_id")) {
+        assert!(line.starts_with("GET "), "{log:#?}");
+    }
+    assert_eq!(log.iter().filter(|line| line.starts_with("POST /v1/jobs?")).count(), 1, "{log:#?}");
+}
+
+#[test]
+fn a_submit_whose_answer_is_lost_runs_once() {
+    for fault in [
+        || {
+            Fault::Lost(
+                "500 Internal Server Error",
+                "modal-http: internal error: Server has lost track of input",
+            )
+        },
+        || {
+            Fault::Lost(
+                "500 Internal Server Error",
+                "modal-http: internal error: function was terminated by signal",
+            )
+        },
+        || {
+            Fault::Lost(
+                "408 Request Timeout",
+                "modal-http: Missing request, possibly due to expiry or cancellation",
+            )
+        },
+        || Fault::Lost("502 Bad Gateway", "<html>bad gateway</html>"),
+        || Fault::Cut(0),
+        || Fault::Cut(30),
+        || Fault::Cut(400),
+        || Fault::Late,
+    ] {
+        let laptop = Laptop::new();
+        let worker = Worker::start(&laptop);
+        let submits = AtomicUsize::new(0);
+        let app = StandIn::before(Some(&worker), AMPLE, move |asked| {
+            let submit = asked.method == "POST" && asked.path == "/v1/jobs";
+            match submit && submits.fetch_add(1, Ordering::SeqCst) == 0 {
+                true => fault(),
+                false => Fault::None,
+            }
+        });
+        app.know(&laptop);
+        let line = "exec --remote b200 -- sh -c 'echo once >> ../../../ran; echo out; exit 3'";
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 3, "{}", laptop.shown(line, &output));
+        assert_eq!(output.stdout, b"out\n");
+        assert_eq!(std::fs::read_to_string(laptop.path("agent/ran")).unwrap(), "once\n");
+    }
+}
+
+#[test]
+fn a_profile_is_whole_although_every_third_request_meets_a_fault() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let worker = Worker::start(&laptop);
+    let app = StandIn::before(Some(&worker), AMPLE, |asked: &Asked| {
+        match (asked.before % 3, asked.before / 3 % 6) {
+            (2, 0) => Fault::Refused("503 Service Unavailable", "<html>busy</html>"),
+            (2, 1) => Fault::Late,
+            (2, 2) => Fault::Refused("404 Not Found", "modal-http: invalid function call"),
+            (2, 3) => Fault::Refused(
+                "500 Internal Server Error",
+                "modal-http: internal error: Server has lost track of input",
+            ),
+            (2, 4) => Fault::Cut(200),
+            (2, 5) => Fault::Cut(2000),
+            _ => Fault::None,
+        }
+    });
+    app.know(&laptop);
+    let output = laptop.run(NCU);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile.rung, "ncu.asked");
+    let log = std::fs::read_to_string(laptop.latest().join("log/profile.stdout")).unwrap();
+    assert_eq!(log.matches("==PROF== Profiling").count(), 1, "{log}");
+}
+
+#[test]
+fn modals_own_words_are_told_by_name_with_what_to_do() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let mut shown = String::new();
+    for (status, body) in [
+        ("404 Not Found", "modal-http: invalid function call"),
+        ("404 Not Found", "modal-http: workspace me is disabled"),
+        ("404 Not Found", "<html><body>Not Found</body></html>"),
+        ("410 Gone", "modal-http: app for invoked web endpoint is stopped"),
+        ("400 Bad Request", "modal-http: bad redirect method"),
+        (
+            "408 Request Timeout",
+            "modal-http: Missing request, possibly due to expiry or cancellation",
+        ),
+        ("500 Internal Server Error", "modal-http: internal error: function execution timed out"),
+        (
+            "500 Internal Server Error",
+            "modal-http: internal error: function was terminated by signal",
+        ),
+        ("500 Internal Server Error", "modal-http: internal error: Server has lost track of input"),
+        ("503 Service Unavailable", "<html>busy</html>"),
+        ("200 OK", "<html><h1>Welcome</h1></html>"),
+        ("200 OK", r#"{"rgpu":1,"features":[],"required":[],"version":"0.0.1"}"#),
+    ] {
+        let app = StandIn::before(Some(&worker), AMPLE, move |_| Fault::Refused(status, body));
+        app.know(&laptop);
+        shown += &format!("# {status}: {body}\n{}\n", checked(&laptop, app.port));
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn tokens_that_cannot_be_right_are_told_with_what_to_do_and_go_nowhere() {
+    let laptop = Laptop::new();
+    let app = StandIn::before(None, AMPLE, |_| Fault::None);
+    let mut shown = String::new();
+    for file in [
+        "",
+        "MODAL_KEY=ak-hunter2\nMODAL_SECRET=as-hunter2\n",
+        "MODAL_KEY=ws-hunter2\nMODAL_SECRET=wk-hunter2\n",
+        "MODAL_KEY=wk-hunter2\nMODAL_SECRET=ws-hunter2\n",
+    ] {
+        know(&laptop, app.port, file);
+        let masked = file.replace("hunter2", "…").replace('\n', " ");
+        shown += &format!("# {masked}\n{}\n", checked(&laptop, app.port));
+    }
+    insta::assert_snapshot!(shown);
+    // The last alone was sent.
+    assert_eq!(app.log().len(), 1);
+    app.know(&laptop);
+    assert!(checked(&laptop, app.port).contains("no app runs at this address"));
+}
+
+#[test]
+fn results_that_go_round_and_those_that_lead_elsewhere_are_left_and_shown_no_token() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let elsewhere = StandIn::before(None, AMPLE, |_| Fault::None);
+    let port = elsewhere.port;
+    let mut shown = String::new();
+    let app = StandIn::before(Some(&worker), AMPLE, |_| Fault::Round);
+    app.know(&laptop);
+    shown += &checked(&laptop, app.port);
+    assert!(app.log().len() > 5);
+    let foreign = format!("http://127.0.0.1:{port}/v1/health?__modal_function_call_id=fc-1");
+    for to in [foreign, "https://evil.example/".into(), "/login".into()] {
+        let said = to.clone();
+        let app = StandIn::before(Some(&worker), AMPLE, move |_| Fault::Elsewhere(to.clone()));
+        app.know(&laptop);
+        shown += &format!("# {said}\n{}\n", checked(&laptop, app.port));
+        assert_eq!(app.log().len(), 1);
+    }
+    assert_eq!(elsewhere.log().len(), 0);
+    insta::assert_snapshot!(shown.replace(&port.to_string(), "[OTHER]"));
+}
+
+#[test]
+fn an_app_is_added_by_the_address_that_its_deployment_printed() {
+    let laptop = Laptop::new();
+    let mut shown = String::new();
+    for line in [
+        "remote add b200 modal --url https://me--rgpu.modal.run --env-file modal.env",
+        "remote list",
+        "remote add b200 modal",
+        "remote add b200 modal --url me--rgpu.modal.run",
+        "remote add b200 modal --url http://example.com",
+        "remote add b200 https://box --url https://me--rgpu.modal.run",
+        "remote add b200 modal --url https://me--rgpu.modal.run --jump a",
+        "remote check b200",
+    ] {
+        shown += &laptop.show(line);
+    }
+    insta::assert_snapshot!(shown);
+}
