@@ -9,6 +9,7 @@ pub mod compare;
 mod concept;
 mod datasheet;
 mod device;
+pub mod fan_out;
 mod geometric_mean;
 pub mod lint;
 pub mod occupancy;

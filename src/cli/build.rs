@@ -162,7 +162,8 @@ impl Task<'_> {
         let Self { app, args, asked, spec, folder, events, begin } = self;
         let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
         let id = record.id.clone();
-        let voice = Voice { live, events: *events, accept_new: args.accept_new, run: &id };
+        let voice =
+            Voice { live, events: *events, accept_new: args.accept_new, run: &id, row: None };
         app.block_on(async {
             let open = session::open(app, spec.clone(), voice).await?;
             let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;

@@ -80,7 +80,8 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let begun = Instant::now();
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
-    let voice = Voice { live: Live::Hidden, events: None, accept_new: args.accept_new, run: "" };
+    let voice =
+        Voice { live: Live::Hidden, events: None, accept_new: args.accept_new, run: "", row: None };
     let diagnosis = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         let cache = session::facts_cache(app, &open.spec);

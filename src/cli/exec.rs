@@ -139,6 +139,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
         run: &id,
+        row: None,
     };
     let ended = app.block_on(async {
         // The compiler works while the connection is made.
@@ -279,8 +280,13 @@ fn profiled(
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
     let words = RunFolder::create(scratch.path(), "build", None)?;
-    let voice =
-        Voice { live: Live::Beside, events: None, accept_new: args.place.accept_new, run: "" };
+    let voice = Voice {
+        live: Live::Beside,
+        events: None,
+        accept_new: args.place.accept_new,
+        run: "",
+        row: None,
+    };
     let (facts, built) = app.block_on(async {
         let now_s = jiff::Timestamp::now().as_second();
         let cache = session::facts_cache(app, &spec);
@@ -350,7 +356,7 @@ pub(super) fn attach(
     let spec = session::spec(app, Some(&record.remote))?;
     let id = record.id.clone();
     let live = if app.global.json { Live::Hidden } else { Live::Through };
-    let voice = Voice { live, events, accept_new: false, run: &id };
+    let voice = Voice { live, events, accept_new: false, run: &id, row: None };
     let ended = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         let mut desk = Desk {

@@ -2,6 +2,7 @@
 
 mod args;
 mod belongs;
+pub(super) mod fan_out;
 mod preset;
 mod request;
 mod show;
@@ -16,7 +17,7 @@ pub(super) use preset::expand as expand_preset;
 
 use super::app::{App, Status};
 use super::disasm;
-use super::progress::Live;
+use super::progress::{Live, Row};
 use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
@@ -31,6 +32,9 @@ pub(super) use show::planned;
 /// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     one_owner_of_stdout(app, args)?;
+    if let Some(remotes) = args.place.remote.as_deref().filter(|r| r.contains(',')) {
+        return fan_out::run(app, args, remotes);
+    }
     let asked = request::resolve(app, args)?;
     run_asked(app, args, asked, "profile")
 }
@@ -63,6 +67,18 @@ pub(super) fn run_asked(
     if args.run.dry_run {
         return show::dry_run(app, args, &asked);
     }
+    let (folder, mut record) = begin(app, args, &asked, command)?;
+    let ended = carry_out(app, args, asked, &folder, &mut record, Resume::No, None);
+    finish(app, args, &folder, record, ended)
+}
+
+/// Makes the run's folder, with all that is known before anything is sent.
+fn begin(
+    app: &App,
+    args: &ProfileArgs,
+    asked: &Asked,
+    command: &str,
+) -> Result<(RunFolder, RunRecord)> {
     let now = jiff::Timestamp::now();
     let mode = asked.request.mode;
     let id = args
@@ -96,7 +112,7 @@ pub(super) fn run_asked(
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    carry_out(app, args, asked, folder, record, Resume::No)
+    Ok((folder, record))
 }
 
 /// Whether a run is begun or taken up.
@@ -115,8 +131,11 @@ pub(super) fn attach(
     folder: RunFolder,
     record: RunRecord,
 ) -> Result<Status> {
-    let asked = request::resolve(app, args)?;
-    attach_asked(app, args, asked, folder, record)
+    // The command may have named several; this run is of one.
+    let mut args = args.clone();
+    args.place.remote = Some(record.remote.clone());
+    let asked = request::resolve(app, &args)?;
+    attach_asked(app, &args, asked, folder, record)
 }
 
 /// Takes up a run of what was resolved.
@@ -125,40 +144,39 @@ pub(super) fn attach_asked(
     args: &ProfileArgs,
     asked: Asked,
     folder: RunFolder,
-    record: RunRecord,
+    mut record: RunRecord,
 ) -> Result<Status> {
-    carry_out(app, args, asked, folder, record, Resume::Yes)
+    let ended = carry_out(app, args, asked, &folder, &mut record, Resume::Yes, None);
+    finish(app, args, &folder, record, ended)
 }
 
+/// The run itself. `row`: its line, where it is one of several at once.
 fn carry_out(
     app: &App,
     args: &ProfileArgs,
     asked: Asked,
-    folder: RunFolder,
-    mut record: RunRecord,
+    folder: &RunFolder,
+    record: &mut RunRecord,
     resume: Resume,
-) -> Result<Status> {
+    row: Option<&Row>,
+) -> Result<Ended> {
     let begun = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
-    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+    // Of several at once each has its line, and its output in its log.
+    let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
     let voice = Voice {
-        live,
+        live: if hidden { Live::Hidden } else { Live::Beside },
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
         run: &id,
+        row,
     };
     let source_folder = asked.folder.clone();
     let ended = app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk = Desk {
-            folder: &folder,
-            record: &mut record,
-            reporter: &mut reporter,
-            cancel,
-            input: None,
-        };
+        let mut desk = Desk { folder, record, reporter: &mut reporter, cancel, input: None };
         let run = ProfileRun {
             request: asked.request,
             spec: &spec,
@@ -185,7 +203,15 @@ fn carry_out(
         ended
     });
     record.lasted(begun.elapsed().as_secs_f64());
-    finish(app, args, &folder, record, ended)
+    ended
+}
+
+/// A run that has ended, all of it written into its folder.
+struct Settled {
+    profile: Option<Box<Profile>>,
+    failure: Option<Failure>,
+    /// The exit status that follows.
+    status: Status,
 }
 
 /// Writes the result into the run folder and shows it.
@@ -196,18 +222,51 @@ fn finish(
     mut record: RunRecord,
     ended: Result<Ended>,
 ) -> Result<Status> {
+    let Settled { profile, failure, status } = settle(app, args, folder, &mut record, ended)?;
+    if record.state == RunState::Detached {
+        app.say(&format!(
+            "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
+            record.id, record.id
+        ));
+        if app.global.json {
+            app.print_json(&record)?;
+        }
+        return Ok(status);
+    }
+    match failure {
+        None => {
+            if let Some(profile) = &profile {
+                show::result(app, args, profile, folder);
+            }
+            Ok(status)
+        }
+        Some(failure) => {
+            if let (Some(profile), false) = (&profile, app.global.json) {
+                show::result(app, args, profile, folder);
+            }
+            Err(match failure.place.log {
+                None if folder.path().join("log").is_dir() => {
+                    failure.log(show::short(app, &folder.path().join("log")))
+                }
+                _ => failure,
+            })
+        }
+    }
+}
+
+/// Writes the result into the run folder.
+fn settle(
+    app: &App,
+    args: &ProfileArgs,
+    folder: &RunFolder,
+    record: &mut RunRecord,
+    ended: Result<Ended>,
+) -> Result<Settled> {
     let (profile, failure) = match ended {
         Ok(Ended::Detached) => {
             record.state = RunState::Detached;
-            folder.save(&record)?;
-            app.say(&format!(
-                "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
-                record.id, record.id
-            ));
-            if app.global.json {
-                app.print_json(&record)?;
-            }
-            return Ok(0);
+            folder.save(record)?;
+            return Ok(Settled { profile: None, failure: None, status: 0 });
         }
         Ok(Ended::Profile(mut profile, beside, failure)) => {
             profile.run.seconds = record.seconds;
@@ -264,26 +323,8 @@ fn finish(
             |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
         )?;
     }
-    folder.save(&record)?;
-    match failure {
-        None => {
-            if let Some(profile) = &profile {
-                show::result(app, args, profile, folder);
-            }
-            Ok(status)
-        }
-        Some(failure) => {
-            if let (Some(profile), false) = (&profile, app.global.json) {
-                show::result(app, args, profile, folder);
-            }
-            Err(match failure.place.log {
-                None if folder.path().join("log").is_dir() => {
-                    failure.log(show::short(app, &folder.path().join("log")))
-                }
-                _ => failure,
-            })
-        }
-    }
+    folder.save(record)?;
+    Ok(Settled { profile, failure, status })
 }
 
 /// The failure of a run that ended below `--at-least`.

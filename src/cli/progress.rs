@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody};
 
@@ -47,6 +47,36 @@ pub(super) struct Progress {
     cut: Vec<(String, Stream)>,
     /// Where the program's output goes; `None`: beside what is said.
     outlet: Option<Outlet>,
+    /// What stands before each line: nothing, or the remote where there are several at once.
+    lead: String,
+}
+
+/// One of several runs at once: its line on the terminal.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    bar: ProgressBar,
+    lead: String,
+}
+
+impl Row {
+    /// A line each for runs on these remotes.
+    pub(super) fn each<'a>(
+        terminal: Terminal,
+        quiet: bool,
+        remotes: impl Iterator<Item = &'a str> + Clone,
+    ) -> Vec<Self> {
+        let all = MultiProgress::with_draw_target(match quiet || !terminal.stderr_tty {
+            true => ProgressDrawTarget::hidden(),
+            false => ProgressDrawTarget::stderr_with_hz(12),
+        });
+        let width = remotes.clone().map(|remote| remote.chars().count()).max().unwrap_or(0);
+        remotes
+            .map(|remote| Self {
+                bar: all.add(ProgressBar::new_spinner()),
+                lead: format!("{remote:width$}  "),
+            })
+            .collect()
+    }
 }
 
 /// What the silent-step watch knows.
@@ -58,10 +88,20 @@ struct Silence {
 }
 
 impl Progress {
-    /// A reporter for this terminal.
-    pub(super) fn new(terminal: Terminal, live: Live, quiet: bool, canceller: Canceller) -> Self {
-        let bar = ProgressBar::new_spinner();
-        if quiet || !terminal.stderr_tty || live == Live::Raw {
+    /// A reporter for this terminal; `row`: for its line among several.
+    pub(super) fn new(
+        terminal: Terminal,
+        live: Live,
+        quiet: bool,
+        canceller: Canceller,
+        row: Option<&Row>,
+    ) -> Self {
+        let bar = row.map_or_else(ProgressBar::new_spinner, |row| row.bar.clone());
+        let lead = row.map(|row| row.lead.clone()).unwrap_or_default();
+        bar.set_prefix(lead.clone());
+        if row.is_some() {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        } else if quiet || !terminal.stderr_tty || live == Live::Raw {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         } else {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
@@ -81,7 +121,7 @@ impl Progress {
             Live::Beside | Live::Hidden => None,
         };
         let outlet = look.map(|look| Outlet::new(terminal, look, bar.clone(), canceller));
-        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, outlet }
+        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, outlet, lead }
     }
 
     /// Where the program's output goes, if it goes through this process's own streams.
@@ -104,7 +144,7 @@ impl Progress {
             && !self.terminal.stderr_tty
             && !matches!(self.live, Live::Through | Live::Raw)
         {
-            talk(&format!("{text}\n"));
+            talk(&format!("{}{text}\n", self.lead));
         }
         self.bar.set_style(spinner());
         self.bar.set_message(text.clone());
@@ -116,7 +156,7 @@ impl Progress {
         if self.quiet {
             return;
         }
-        self.bar.suspend(|| talk(&format!("{text}\n")));
+        self.bar.suspend(|| talk(&format!("{}{text}\n", self.lead)));
     }
 
     fn transfer(&mut self, verb: &str, done: u64, total: u64) {
@@ -228,7 +268,7 @@ impl Progress {
             return;
         }
         let silence = Arc::clone(&self.silence);
-        let bar = self.bar.clone();
+        let (bar, lead) = (self.bar.clone(), self.lead.clone());
         self.ticker = Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
@@ -241,7 +281,7 @@ impl Progress {
                         format!("; its last line: {}", safe(s.last_line.as_bytes()))
                     };
                     let text = format!(
-                        "step `{}` has been silent for a minute{last}\n",
+                        "{lead}step `{}` has been silent for a minute{last}\n",
                         safe(s.step.as_bytes())
                     );
                     bar.suspend(|| talk(&text));
@@ -311,11 +351,13 @@ fn talk(text: &str) {
 }
 
 fn spinner() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}")
+    ProgressStyle::with_template("{prefix}{spinner} {msg} {elapsed:.dim}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 fn transfer_style() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
+    ProgressStyle::with_template(
+        "{prefix}{spinner} {msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}",
+    )
+    .unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -358,7 +358,7 @@ pub(super) fn gpus(host: &HostFacts) -> String {
 
 fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
     let name = spec.name.clone();
-    let voice = Voice { live: Live::Hidden, events: None, accept_new, run: "" };
+    let voice = Voice { live: Live::Hidden, events: None, accept_new, run: "", row: None };
     let begun = Instant::now();
     let facts = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;

@@ -168,6 +168,13 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         }
         return Ok(0);
     }
+    if let Some(fan_out) = super::profile::fan_out::kept(folder)? {
+        super::profile::fan_out::shown(app, &fan_out)?;
+        if !app.global.json {
+            app.print(&place());
+        }
+        return Ok(0);
+    }
     if let Some(comparison) = super::compare::kept(folder)? {
         super::compare::show(app, &comparison)?;
         if !app.global.json {
@@ -228,7 +235,7 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     let (job, remote) = job;
     let spec = session::spec(app, Some(&remote))?;
     let id = record.id.clone();
-    let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: &id };
+    let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: &id, row: None };
     let outcome = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         open.follow.attach(&job, 1, &[]).await.on(open.follow.remote())?;

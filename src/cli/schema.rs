@@ -44,6 +44,8 @@ pub(super) enum SchemaName {
     Trace,
     /// compare.json
     Compare,
+    /// fan-out.json: what `profile` on several remotes leaves
+    FanOut,
     /// regions/report.json and regions/<region>/region.json
     Regions,
     /// plan-N.json
@@ -74,6 +76,7 @@ impl SchemaName {
             Self::Hotspots => schemars::schema_for!(crate::model::HotSpots),
             Self::Trace => schemars::schema_for!(crate::model::Trace),
             Self::Compare => schemars::schema_for!(crate::model::Comparison),
+            Self::FanOut => schemars::schema_for!(crate::model::FanOut),
             Self::Disasm => schemars::schema_for!(crate::model::disasm::Disasm),
             Self::Code => schemars::schema_for!(crate::model::code::Code),
             Self::DisasmDiff => schemars::schema_for!(crate::model::disasm::Diff),

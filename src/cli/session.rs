@@ -12,7 +12,7 @@ use rgpu_protocol::HostFacts;
 
 use super::app::App;
 use super::outlet::Outlet;
-use super::progress::{Live, Progress};
+use super::progress::{Live, Progress, Row};
 use super::terminal::safe;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
@@ -28,7 +28,11 @@ use crate::run::{
 /// The remote a command runs on.
 pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
     let name = wanted.unwrap_or(&app.config.default_remote.value);
-    app.config.remote(name, ssh_alias).map_err(|failure| match wanted {
+    app.config.remote(name, ssh_alias).map_err(|mut failure| match wanted {
+        Some(name) if name.contains(',') => {
+            failure.hints.clear();
+            failure.hint("of all commands only `rgpu profile` takes several remotes at once")
+        }
         Some(_) => failure,
         None => failure
             .hint(format!("the default remote comes from {}", app.config.default_remote.origin)),
@@ -126,6 +130,8 @@ pub(super) struct Voice<'a> {
     pub(super) accept_new: bool,
     /// The run's id, empty where there is none.
     pub(super) run: &'a str,
+    /// Its line, where it is one of several at once.
+    pub(super) row: Option<&'a Row>,
 }
 
 /// Connects to a remote; Ctrl-C is heard from here on.
@@ -151,7 +157,9 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
     reporter.say(&Said::Where { run: voice.run, remote: &spec.name, address: &address });
     reporter.say(&Said::Connecting {});
-    let interactive = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    // Several at once cannot all ask.
+    let interactive =
+        voice.row.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let options = ConnectOptions {
         agent: programs.agent.clone(),
         first_use: match (voice.accept_new, interactive) {
@@ -220,7 +228,7 @@ fn reporter(app: &App, voice: Voice<'_>, canceller: Canceller) -> Result<Heard> 
             reporters.0.push(Box::new(Lines(file)));
         }
     }
-    let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller);
+    let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller, voice.row);
     let (bar, outlet) = (progress.bar(), progress.outlet());
     reporters.0.push(Box::new(progress));
     Ok(Heard { reporter: Shared::new(reporters), bar, outlet })

@@ -10,6 +10,7 @@ pub mod code;
 pub mod comparison;
 mod csv;
 mod document;
+pub mod fan_out;
 mod grid;
 mod headline;
 mod html;

@@ -133,12 +133,25 @@ impl RunFolder {
                     }
                     other => other.map_err(io_error("create", &path))?,
                 }
-                atomic::write(&root.join("latest"), format!("{id}\n").as_bytes())
-                    .map_err(io_error("write", &root.join("latest")))?;
-                path
+                let folder = Self { path };
+                folder.becomes_latest()?;
+                return Ok(folder);
             }
         };
         Ok(Self { path })
+    }
+
+    /// Makes it the one that `latest` stands for in its root, as it is for the newest anyway.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn becomes_latest(&self) -> Result<(), StoreError> {
+        let (Some(root), Some(id)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(());
+        };
+        let latest = root.join("latest");
+        atomic::write(&latest, format!("{}\n", id.display()).as_bytes())
+            .map_err(io_error("write", &latest))
     }
 
     /// An existing run's folder.

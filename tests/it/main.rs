@@ -15,6 +15,7 @@ mod documents;
 mod example;
 mod exec;
 mod fake_host;
+mod fan_out;
 mod faults;
 mod host;
 mod hosts;

@@ -18,6 +18,7 @@ const NAMES: &[&str] = &[
     "trace",
     "regions",
     "compare",
+    "fan-out",
     "disasm",
     "code",
     "build",

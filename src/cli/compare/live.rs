@@ -149,7 +149,7 @@ fn carry_out(
     let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
     let id = record.id.clone();
     let events = args.run.events.as_deref();
-    let voice = Voice { live, events, accept_new: args.place.accept_new, run: &id };
+    let voice = Voice { live, events, accept_new: args.place.accept_new, run: &id, row: None };
     let [a, b] = sides;
     let source_folder = a.folder.clone();
     let look = args.mode.unwrap_or(Look::Ncu);

@@ -110,7 +110,7 @@ fn ask(
         cost_usd: None,
     };
     let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
-    let voice = Voice { live, events: None, accept_new: args.accept_new, run: "" };
+    let voice = Voice { live, events: None, accept_new: args.accept_new, run: "", row: None };
     app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;

@@ -113,7 +113,8 @@ impl Mode {
 /// Where it runs.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct PlaceArgs {
-    /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port
+    /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port; for
+    /// `profile`, several with commas between them run side by side
     #[arg(long, short, value_name = "REMOTE", help_heading = "Where")]
     pub remote: Option<String>,
 

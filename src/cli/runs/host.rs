@@ -25,7 +25,7 @@ use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 /// Does something over a connection to `remote`.
 fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Result<T>) -> Result<T> {
     let spec = session::spec(app, Some(remote))?;
-    let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: "" };
+    let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: "", row: None };
     app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         let done = work(&mut open.follow).await;

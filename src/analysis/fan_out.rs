@@ -1,0 +1,160 @@
+//! Several runs of one plan held side by side: a row each, and times against the first that has
+//! one by the rules of [`super::compare`].
+//!
+//! Unlike two kernels on one GPU, these are *meant* to differ in GPU and driver; only clocks of
+//! different kinds are not held against each other: a reference on a CPU says nothing of a kernel.
+
+use super::compare::{Options, compare};
+use crate::model::comparison::TimeVerdict;
+use crate::model::fan_out::{FanOutCase, FanOutRow};
+use crate::model::{Launch, Profile};
+
+/// The least effect that counts, as a fraction: that of `rgpu compare` unless told otherwise.
+const THRESHOLD: f64 = 0.01;
+
+/// What a row says of a profile; its remote, run and end are the caller's.
+pub fn row(profile: &Profile) -> FanOutRow {
+    let longest = longest(profile);
+    let number = |id| longest.and_then(|launch| launch.number(id));
+    FanOutRow {
+        device: device(profile),
+        rung: Some(profile.rung.clone()).filter(|rung| !rung.is_empty()),
+        median_ns: profile.timing.as_ref().map(|t| t.median_ns),
+        clock: profile.timing.as_ref().map(|t| t.clock.clone()),
+        correctness: profile.correctness.as_ref().map(|c| c.verdict.clone()),
+        cases: profile
+            .cases
+            .iter()
+            .filter_map(|case| {
+                let median_ns = case.timing.as_ref()?.median_ns;
+                Some(FanOutCase { name: case.name.clone(), median_ns })
+            })
+            .collect(),
+        sm_percent: number("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+        memory_percent: number("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),
+        occupancy_percent: number("sm__warps_active.avg.pct_of_peak_sustained_active"),
+        bound_by: longest
+            .and_then(|launch| launch.classification.as_ref())
+            .map(|class| class.primary.clone()),
+        ..FanOutRow::default()
+    }
+}
+
+/// The launch that took longest; without durations the first one measured.
+fn longest(profile: &Profile) -> Option<&Launch> {
+    let measured = || profile.launches.iter().filter(|launch| !launch.metrics.is_empty());
+    let timed = measured().filter_map(|launch| Some((launch.duration_ns?, launch)));
+    timed.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, launch)| launch).or_else(|| measured().next())
+}
+
+fn device(profile: &Profile) -> Option<String> {
+    let gpus = profile.host.iter().flat_map(|host| &host.gpus);
+    let mut named = gpus.filter(|gpu| Some(&gpu.uuid) == profile.gpu.as_ref());
+    named.next().map(|gpu| gpu.name.clone()).or_else(|| profile.device.clone())
+}
+
+/// Holds the times of all against those of the first that has one: fills in `against_base`. Its
+/// remote's name, where there is one, and what follows from it in one sentence.
+pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<String>, String) {
+    let timed = |profile: &&Profile| profile.timing.is_some();
+    let base = profiles.iter().position(|p| p.as_ref().filter(timed).is_some());
+    let Some((at, base)) = base.and_then(|at| Some((at, profiles[at].as_ref()?))) else {
+        return (None, "no remote has a time to hold the others against".to_owned());
+    };
+    let name = rows[at].remote.clone();
+    for (row, profile) in rows.iter_mut().zip(profiles).skip(at + 1) {
+        let Some(profile) = profile.as_ref().filter(timed) else { continue };
+        if row.clock.as_deref() != base.timing.as_ref().map(|t| t.clock.as_str()) {
+            continue;
+        }
+        let names = [name.as_str(), row.remote.as_str()];
+        let options = Options { names, threshold: THRESHOLD, paired: &[] };
+        row.against_base = compare(base, profile, &options).time;
+    }
+    let summary = summary(&name, rows);
+    (Some(name), summary)
+}
+
+fn summary(base: &str, rows: &[FanOutRow]) -> String {
+    let held = || rows.iter().filter_map(|row| Some((row, row.against_base.as_ref()?)));
+    if held().next().is_none() {
+        return format!("only `{base}` has a time: nothing to hold it against");
+    }
+    let fastest = held().max_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup));
+    let interval = |ci: Option<[f64; 2]>| {
+        ci.map_or(String::new(), |[low, high]| format!(" (95 %: {low:.3} to {high:.3})"))
+    };
+    match fastest {
+        Some((row, time)) if time.verdict == TimeVerdict::Faster => {
+            let (name, times, ci) = (&row.remote, time.speedup, interval(time.ci95));
+            format!("`{name}` is {times:.3} times as fast as `{base}`{ci}")
+        }
+        _ if held().all(|(_, time)| time.verdict == TimeVerdict::Slower) => {
+            format!("`{base}` is the fastest")
+        }
+        _ if held().all(|(_, time)| time.verdict == TimeVerdict::Same) => {
+            "all are equally fast, within 1 %".to_owned()
+        }
+        _ => format!("none is faster than `{base}` beyond doubt"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::profile::Timing;
+
+    fn timed(median_ns: f64, clock: &str) -> Option<Profile> {
+        let ci95_ns = [median_ns * 0.999, median_ns * 1.001];
+        let timing = Timing {
+            median_ns,
+            ci95_ns,
+            samples: 50,
+            clock: clock.to_owned(),
+            ..Timing::default()
+        };
+        Some(Profile { timing: Some(timing), ..Profile::default() })
+    }
+
+    fn held(profiles: &[Option<Profile>]) -> (Vec<FanOutRow>, Option<String>, String) {
+        let mut rows: Vec<FanOutRow> = profiles
+            .iter()
+            .zip(["x", "y", "z"])
+            .map(|(profile, remote)| FanOutRow {
+                remote: remote.to_owned(),
+                ..profile.as_ref().map(row).unwrap_or_default()
+            })
+            .collect();
+        let (base, summary) = hold(&mut rows, profiles);
+        (rows, base, summary)
+    }
+
+    #[test]
+    fn the_first_that_has_a_time_is_the_base() {
+        let (rows, base, summary) =
+            held(&[None, timed(2000.0, "cuda_events"), timed(1000.0, "cuda_events")]);
+        assert_eq!(base.as_deref(), Some("y"));
+        assert!(rows[0].against_base.is_none() && rows[1].against_base.is_none());
+        let time = rows[2].against_base.as_ref().unwrap();
+        assert!((time.speedup - 2.0).abs() < 1e-9, "{time:?}");
+        assert!(summary.starts_with("`z` is 2.000 times as fast as `y` (95 %: "), "{summary}");
+    }
+
+    #[test]
+    fn clocks_of_different_kinds_are_not_held_against_each_other() {
+        let (rows, _, summary) =
+            held(&[timed(2000.0, "cuda_events"), timed(9e6, "cpu_reference"), None]);
+        assert!(rows.iter().all(|row| row.against_base.is_none()));
+        assert_eq!(summary, "only `x` has a time: nothing to hold it against");
+    }
+
+    #[test]
+    fn slower_and_equal_ones_are_said_so() {
+        let (.., summary) = held(&[timed(1000.0, "cuda_events"), timed(3000.0, "cuda_events")]);
+        assert_eq!(summary, "`x` is the fastest");
+        let (.., summary) = held(&[timed(1000.0, "cuda_events"), timed(1000.5, "cuda_events")]);
+        assert_eq!(summary, "all are equally fast, within 1 %");
+        let (_, base, summary) = held(&[None, None]);
+        assert_eq!((base, summary.contains("no remote has a time")), (None, true));
+    }
+}

@@ -1,0 +1,276 @@
+//! `rgpu profile --remote a,b,c`: one plan on several remotes side by side.
+//!
+//! Each is an ordinary run with a folder of its own, which `runs attach`, `runs cancel` and
+//! `report` know like any other; a thread each, because each has its own connection, ladder and
+//! clock. Beside them stands one folder that holds them together: `fan-out.json`. A remote that
+//! fails costs the others nothing; the exit status is that of the first that failed.
+
+mod kept;
+
+use std::ops::Add;
+use std::path::Path;
+use std::time::Instant;
+
+use super::{Asked, ProfileArgs, Resume, Settled, begin, carry_out, request, settle, show};
+use crate::analysis;
+use crate::cli::app::{App, Status};
+use crate::cli::progress::Row;
+use crate::cli::session;
+use crate::cli::terminal::safe;
+use crate::error::{Exit, Failure, Result};
+use crate::model::Profile;
+use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
+use crate::report::fan_out::markdown;
+use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::tool;
+pub(in crate::cli) use kept::{again, kept, kept_by, show as shown};
+
+/// A remote with its own command line and what came of it.
+struct One {
+    args: ProfileArgs,
+    asked: Asked,
+    folder: RunFolder,
+    record: RunRecord,
+}
+
+/// Profiles on each of the remotes in a list `a,b,c`.
+pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status> {
+    let names = names(remotes)?;
+    refuse(app, args)?;
+    // All that can be wrong here is said before anything goes out anywhere.
+    for name in &names {
+        session::spec(app, Some(name))?;
+    }
+    let begun = Instant::now();
+    let started = jiff::Timestamp::now();
+    let (mut each, mut together) = (Vec::new(), None);
+    for name in &names {
+        let mut own = args.clone();
+        own.place.remote = Some((*name).to_owned());
+        let asked = request::resolve(app, &own)?;
+        if each.is_empty() {
+            asked.assumptions.iter().for_each(|text| app.say(&format!("assumed: {text}")));
+        }
+        tool::check(&asked.request)?;
+        if args.run.dry_run {
+            app.print(&format!("# on {name}\n"));
+            show::dry_run(app, &own, &asked)?;
+            continue;
+        }
+        let id = match &together {
+            Some((id, _)) => id,
+            None => &together.insert(folder(app, args, &asked, started)?).0,
+        };
+        let tail = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        own.run.run_id = Some(format!("{id}-{}", tail.trim_matches('-')));
+        own.run.out = args.run.out.as_ref().map(|out| out.join(tail.trim_matches('-')));
+        let (folder, record) = begin(app, &own, &asked, "profile")?;
+        each.push(One { args: own, asked, folder, record });
+    }
+    let Some((id, folder)) = together else { return Ok(0) };
+    if args.run.out.is_none() {
+        // What holds them together is what was last begun.
+        folder.becomes_latest()?;
+    }
+    let (kernel, mode) = match each.first() {
+        Some(one) => (one.record.kernel.clone(), one.record.mode.clone()),
+        None => return Ok(0),
+    };
+    let mut record = record(app, args, &id, remotes, started, (&kernel, &mode));
+    folder.save(&record)?;
+    let ended = side_by_side(app, each);
+    let profiles: Vec<Option<Profile>> = ended
+        .iter()
+        .map(|(.., settled)| settled.as_ref().ok()?.profile.as_deref().cloned())
+        .collect();
+    let status = status(&ended);
+    let mut rows: Vec<FanOutRow> =
+        ended.iter().map(|(one, record, settled)| row(&folder, one, record, settled)).collect();
+    let (base, summary) = analysis::fan_out::hold(&mut rows, &profiles);
+    let fan_out = FanOut {
+        schema: SCHEMA.to_owned(),
+        id,
+        kernel,
+        mode,
+        started: started.to_string(),
+        seconds: begun.elapsed().as_secs_f64(),
+        summary,
+        base,
+        remotes: rows,
+    };
+    folder.write_json(kept::FILE, &fan_out)?;
+    folder.write("fan-out.md", markdown(&fan_out).as_bytes())?;
+    record.state = match ended.iter().map(|(_, record, _)| record.state).collect::<Vec<_>>() {
+        states if states.iter().all(|state| *state == RunState::Detached) => RunState::Detached,
+        states if states.contains(&RunState::Cancelled) => RunState::Cancelled,
+        _ if status == 0 => RunState::Done,
+        _ => RunState::Failed,
+    };
+    record.exit = Some(status);
+    record.seconds = fan_out.seconds;
+    record.cost_usd = ended.iter().filter_map(|(_, record, _)| record.cost_usd).reduce(f64::add);
+    folder.save(&record)?;
+    shown(app, &fan_out)?;
+    if !app.global.json {
+        app.print(&format!("  {:<11} {}\n", "together", show::short(app, folder.path())));
+    }
+    Ok(status)
+}
+
+/// The names in the list.
+fn names(remotes: &str) -> Result<Vec<&str>> {
+    let names: Vec<&str> = remotes.split(',').map(str::trim).collect();
+    let wrong = |what: String| Failure::new(Exit::Usage, "usage", what);
+    if names.iter().any(|name| name.is_empty()) {
+        return Err(wrong(format!("`--remote {remotes}` has an empty name in its list"))
+            .hint("write the remotes with commas and nothing else between them: a,b,c"));
+    }
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            return Err(wrong(format!("`--remote {remotes}` names `{name}` twice"))
+                .hint("two runs on one GPU would only wait for each other"));
+        }
+    }
+    Ok(names)
+}
+
+/// What has no meaning for several runs at once.
+fn refuse(app: &App, args: &ProfileArgs) -> Result<()> {
+    let flag = match () {
+        () if args.run.events.is_some() => "--events",
+        () if args.run.dry_run && app.global.json => "--dry-run with `--json`",
+        () => return Ok(()),
+    };
+    Err(Failure::new(Exit::Usage, "usage", format!("`{flag}` is of one run, not of several"))
+        .hint("name one remote"))
+}
+
+/// The folder that holds them together, with its id.
+fn folder(
+    app: &App,
+    args: &ProfileArgs,
+    asked: &Asked,
+    now: jiff::Timestamp,
+) -> Result<(String, RunFolder)> {
+    let fresh = || Runs::fresh_id(&format!("{}-{}", asked.name, asked.request.mode), now);
+    let id = args.run.run_id.clone().unwrap_or_else(fresh);
+    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
+    Ok((id, folder))
+}
+
+fn record(
+    app: &App,
+    args: &ProfileArgs,
+    id: &str,
+    remotes: &str,
+    started: jiff::Timestamp,
+    (kernel, mode): (&str, &str),
+) -> RunRecord {
+    RunRecord {
+        schema: "rgpu.run/1".to_owned(),
+        id: id.to_owned(),
+        started: started.to_string(),
+        title: format!("profile {kernel} ({mode}) on several remotes"),
+        command: "profile".to_owned(),
+        argv: app.argv.clone(),
+        mode: mode.to_owned(),
+        kernel: kernel.to_owned(),
+        remote: remotes.to_owned(),
+        address: String::new(),
+        labels: args.run.label.iter().cloned().collect(),
+        note: args.run.note.clone().unwrap_or_default(),
+        jobs: Vec::new(),
+        state: RunState::Running,
+        exit: None,
+        program_exit: None,
+        seconds: 0.0,
+        usd_per_hour: None,
+        cost_usd: None,
+    }
+}
+
+/// A run that is over.
+type Over = (RunFolder, RunRecord, Result<Settled>);
+
+/// Carries all of them out at once.
+fn side_by_side(app: &App, each: Vec<One>) -> Vec<Over> {
+    let remotes = each.iter().map(|one| one.record.remote.as_str());
+    let lines = Row::each(app.terminal, app.global.quiet, remotes);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = each
+            .into_iter()
+            .zip(&lines)
+            .map(|(one, line)| {
+                let One { args, asked, folder, mut record } = one;
+                let kept = (folder.clone(), record.clone());
+                let thread = scope.spawn(move || {
+                    let ended =
+                        carry_out(app, &args, asked, &folder, &mut record, Resume::No, Some(line));
+                    let settled = settle(app, &args, &folder, &mut record, ended);
+                    (folder, record, settled)
+                });
+                (thread, kept)
+            })
+            .collect();
+        let over = running.into_iter().map(|(thread, (folder, record))| {
+            thread.join().unwrap_or_else(|_| {
+                let what = "a defect of rgpu stopped this run";
+                (folder, record, Err(Failure::new(Exit::Bug, "bug", what)))
+            })
+        });
+        over.collect()
+    })
+}
+
+/// That of the first that failed; findings count last.
+fn status(ended: &[Over]) -> Status {
+    let each = || {
+        ended.iter().map(|(.., settled)| match settled {
+            Ok(settled) => settled.status,
+            Err(failure) => failure.exit as u8,
+        })
+    };
+    let findings = Exit::Findings as u8;
+    each().find(|status| *status > findings).or_else(|| each().max()).unwrap_or(0)
+}
+
+fn row(
+    together: &RunFolder,
+    folder: &RunFolder,
+    record: &RunRecord,
+    settled: &Result<Settled>,
+) -> FanOutRow {
+    let profile = settled.as_ref().ok().and_then(|settled| settled.profile.as_deref());
+    let failure = match settled {
+        Ok(settled) => settled.failure.as_ref(),
+        Err(failure) => Some(failure),
+    };
+    let why = failure.map(|failure| match &failure.cause {
+        Some(cause) => format!("{}: {}", failure.what, cause.lines().next().unwrap_or_default()),
+        None => failure.what.clone(),
+    });
+    FanOutRow {
+        remote: record.remote.clone(),
+        run: Some(record.id.clone()),
+        profile: profile.map(|_| beside(together.path(), folder.path())),
+        exit: match settled {
+            Ok(settled) => settled.status,
+            Err(failure) => failure.exit as u8,
+        },
+        state: record.state.as_str().to_owned(),
+        failure: why.map(|why| safe(why.as_bytes())),
+        code: failure.map(|failure| failure.code.clone()),
+        seconds: record.seconds,
+        cost_usd: record.cost_usd,
+        ..profile.map(analysis::fan_out::row).unwrap_or_default()
+    }
+}
+
+/// A run's profile, from the folder that holds the runs together: in it, or beside it.
+fn beside(together: &Path, folder: &Path) -> String {
+    let way = match folder.strip_prefix(together) {
+        Ok(inner) => inner.to_owned(),
+        Err(_) => Path::new("..").join(folder.file_name().unwrap_or_default()),
+    };
+    way.join("profile.json").display().to_string()
+}
