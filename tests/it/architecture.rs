@@ -49,6 +49,7 @@ const REGISTRIES: &[(&str, &str, &[&str])] = &[
             "code",
             "comparison",
             "document",
+            "fan_out",
             "grid",
             "headline",
             "quantity",
