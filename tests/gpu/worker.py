@@ -2,8 +2,9 @@
 """worker.py FOLDER: every mode through `rgpu worker`, on the machine with the GPU itself.
 
 FOLDER holds rgpu, rgpu-agent, rgpu-agent-http, rgpu-runner and librgpu_collector.so (target/dist/<triple>).
-Starts a worker on loopback, profiles vecadd through it in each mode, and kills and restarts the worker in
-the middle of one. Prints a line for each and ends with status 1 when one of them failed.
+Starts a worker on loopback, profiles vecadd through it in each mode, kills and restarts the worker in the
+middle of one, and cuts the link in the middle of another. Prints a line for each and ends with status 1
+when one of them failed.
 """
 
 import json
@@ -15,7 +16,10 @@ import sys
 import tempfile
 import time
 
-KERNEL = "vecadd"
+sys.dont_write_bytecode = True
+from proxy import Proxy
+
+KERNEL = str(pathlib.Path(__file__).resolve().parents[2] / "kernels/vecadd")
 # The modes, and the rung that a host with all of Nsight reaches.
 MODES = {"ncu": "ncu.asked", "nsys": "nsys.full", "sanitizer": "", "bench": "events", "nvtx": "nvtx"}
 failed = []
@@ -48,8 +52,8 @@ class Host:
     def rgpu(self, *args):
         return subprocess.run(self.command(*args), cwd=self.folder, env=self.env, capture_output=True, text=True)
 
-    def profile(self, mode, during=None):
-        args = self.command("profile", "--kernel", KERNEL, "--mode", mode, "--remote", "box", "--json")
+    def profile(self, mode, during=None, remote="box"):
+        args = self.command("profile", "--kernel", KERNEL, "--mode", mode, "--remote", remote, "--json")
         begun = time.monotonic()
         child = subprocess.Popen(args, cwd=self.folder, env=self.env, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)
@@ -90,6 +94,24 @@ def restart(host):
     check("the lost link was told", "link" in err, err[-300:])
 
 
+def cut(host):
+    """The same through a proxy whose link goes away for two seconds."""
+    way = Proxy(0, ("127.0.0.1", host.port))
+    port = way.listener.getsockname()[1]
+    host.rgpu("remote", "add", "far", f"http://127.0.0.1:{port}", "--token-file", f"{host.folder}/token")
+
+    def during():
+        time.sleep(1.5)
+        way.cut()
+        time.sleep(2)
+        way.restore()
+
+    status, out, err, seconds = host.profile("ncu", during, "far")
+    whole = status == 0 and json.loads(out)["rung"] == MODES["ncu"]
+    check("a link cut for two seconds costs nothing", whole and way.connections > 1, f"{seconds:.1f} s {err[-400:]}")
+    check("the cut link was told", "link" in err, err[-300:])
+
+
 def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="rgpu-worker-") as folder:
@@ -99,6 +121,7 @@ def main():
             check("remote check", seen.returncode == 0, seen.stdout.splitlines()[1] if seen.stdout else seen.stderr)
             profiles(host)
             restart(host)
+            cut(host)
             cubins = sorted(map(str, pathlib.Path(folder, "artifacts").glob("*.cubin")))
             seen = host.rgpu("disasm", *cubins[:1], "--remote", "box", "--json")
             check("disasm there", seen.returncode == 0, seen.stderr[-300:])
