@@ -33,8 +33,15 @@ const BSSY: u16 = 0x945;
 const BRANCHES: [u16; 6] = [0x947, 0x547, 0x944, 0x344, 0x948, 0x348];
 
 /// Whether instructions of this opcode name a place in the code.
-pub(super) fn is_branch(opcode: u16) -> bool {
-    opcode == BSSY || BRANCHES.contains(&opcode)
+pub(super) const fn is_branch(opcode: u16) -> bool {
+    let mut at = 0;
+    while at < BRANCHES.len() {
+        if opcode == BRANCHES[at] {
+            return true;
+        }
+        at += 1;
+    }
+    opcode == BSSY
 }
 
 /// The predicate under which an instruction acts.

@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::instruction::Instruction;
 use super::mnemonic::{Mnemonic, mnemonic};
-use super::opcode::{SEVERAL, UNKNOWN, names, number, opcodes};
+use super::opcode::{SEVERAL, UNKNOWN, classes, names, number, opcodes};
 use std::collections::BTreeMap;
 
 /// The static instruction mix of some code. Counts are of instructions in the code, not of
@@ -69,19 +69,25 @@ impl Counts {
     }
 
     pub(super) fn mix(self, instructions: usize) -> Mix {
-        let known = names().iter().zip(&self.by_name[1..]).filter(|(_, count)| **count > 0);
-        let known = known.map(|(name, count)| (Mnemonic::Known(name), *count));
-        let unknown = self.unknown.into_iter().map(|(op, count)| (Mnemonic::Unknown(op), count));
-        let mut mnemonics: Vec<(Mnemonic, u64)> = known.chain(unknown).collect();
-        let mut by_class: BTreeMap<Class, u64> = BTreeMap::new();
-        for (name, count) in &mnemonics {
-            *by_class.entry(Class::of(*name)).or_default() += count;
+        let mut mnemonics: Vec<(Mnemonic, u64)> = Vec::with_capacity(64);
+        let mut found: Vec<ClassCount> = Vec::with_capacity(32);
+        let mut add = |class: Class, count: u64| match found.iter_mut().find(|c| c.class == class) {
+            Some(known) => known.count += count,
+            None => found.push(ClassCount { class, count }),
+        };
+        let all = names().iter().zip(classes()).zip(&self.by_name[1..]);
+        for ((name, class), count) in all.filter(|(_, count)| **count > 0) {
+            mnemonics.push((Mnemonic::Known(name), *count));
+            add(*class, *count);
         }
-        let mut classes: Vec<ClassCount> =
-            by_class.into_iter().map(|(class, count)| ClassCount { class, count }).collect();
-        classes.sort_by_key(|c| std::cmp::Reverse(c.count));
+        for (opcode, count) in self.unknown {
+            mnemonics.push((Mnemonic::Unknown(opcode), count));
+            add(Class::Unknown, count);
+        }
+        found.sort_unstable_by_key(|c| (std::cmp::Reverse(c.count), c.class));
+        // Those of one count stay in the order of their names.
         mnemonics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        Mix { instructions: instructions as u64, classes, mnemonics }
+        Mix { instructions: instructions as u64, classes: found, mnemonics }
     }
 }
 

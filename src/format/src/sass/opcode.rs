@@ -1,10 +1,12 @@
-//! What the 12 bits of an opcode tell without the rest, looked up once for each generation. Names go
-//! by numbers here: those compare and count faster.
+//! What the 12 bits of an opcode tell without the rest, looked up once for each generation, as this is
+//! compiled. Names go by numbers here: those compare and count faster.
 
+use super::class::Class;
 use super::instruction::is_branch;
-use super::mnemonic::{CHOSEN, Row, SM80, SM90, SM100, SM120};
+use super::mnemonic::{CHOSEN, Mnemonic, Row, SM80, SM90, SM100, SM120};
 use super::table::ROWS;
-use std::sync::OnceLock;
+use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 /// An opcode, looked up.
 #[derive(Clone, Copy)]
@@ -43,19 +45,81 @@ const FORMS: [usize; 8] = [0, 0x200, 0x400, 0x600, 0x800, 0xa00, 0xc00, 0xe00];
 const LEAVING: [&str; 8] = ["BRX", "BRXU", "JMX", "JMXU", "JMP", "EXIT", "RET", "KILL"];
 
 /// All names of instructions, sorted.
+static NAMES: [&str; SORTED.1] = {
+    let mut names = [""; SORTED.1];
+    names.copy_from_slice(SORTED.0.split_at(SORTED.1).0);
+    names
+};
+
+/// Room for all names.
+const ROOM: usize = ROWS.len() + CHOSEN.len();
+
+/// All names, each once and sorted, and how many they are.
+const SORTED: ([&str; ROOM], usize) = {
+    let (mut names, mut count, mut at) = ([""; ROOM], 0, 0);
+    while at < ROOM {
+        let name = if at < ROWS.len() { ROWS[at].2 } else { CHOSEN[at - ROWS.len()] };
+        if let Err(place) = search(names.split_at(count).0, name) {
+            let mut last = count;
+            while last > place {
+                names[last] = names[last - 1];
+                last -= 1;
+            }
+            names[place] = name;
+            count += 1;
+        }
+        at += 1;
+    }
+    (names, count)
+};
+
+/// Where a name stands among sorted ones, or would.
+const fn search(names: &[&str], name: &str) -> Result<usize, usize> {
+    let (mut from, mut to) = (0, names.len());
+    while from < to {
+        let middle = from + (to - from) / 2;
+        match compare(names[middle].as_bytes(), name.as_bytes()) {
+            Ordering::Less => from = middle + 1,
+            Ordering::Greater => to = middle,
+            Ordering::Equal => return Ok(middle),
+        }
+    }
+    Err(from)
+}
+
+const fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    let mut at = 0;
+    while at < a.len() && at < b.len() {
+        if a[at] != b[at] {
+            return if a[at] < b[at] { Ordering::Less } else { Ordering::Greater };
+        }
+        at += 1;
+    }
+    match (a.len() < b.len(), a.len() == b.len()) {
+        (true, _) => Ordering::Less,
+        (_, true) => Ordering::Equal,
+        _ => Ordering::Greater,
+    }
+}
+
+/// All names of instructions, sorted.
 pub(super) fn names() -> &'static [&'static str] {
-    static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
-    NAMES.get_or_init(|| {
-        let mut names: Vec<&str> = ROWS.iter().map(|row| row.2).chain(CHOSEN).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    })
+    &NAMES
+}
+
+/// The class of each name.
+pub(super) fn classes() -> &'static [Class] {
+    static CLASSES: LazyLock<Vec<Class>> =
+        LazyLock::new(|| NAMES.iter().map(|name| Class::of(Mnemonic::Known(name))).collect());
+    &CLASSES
 }
 
 /// The number of a name, from 1.
-pub(super) fn number(name: &str) -> u16 {
-    names().binary_search(&name).map_or(UNKNOWN, |at| at as u16 + 1)
+pub(super) const fn number(name: &str) -> u16 {
+    match search(&NAMES, name) {
+        Ok(at) => at as u16 + 1,
+        Err(_) => UNKNOWN,
+    }
 }
 
 /// The name of a number.
@@ -65,60 +129,89 @@ pub(super) fn known(number: u16) -> Option<&'static str> {
 
 /// All opcodes in the generation of `sm`.
 pub(super) fn opcodes(sm: u32) -> &'static [Opcode; OPCODES] {
-    static ALL: [OnceLock<Box<[Opcode; OPCODES]>>; 4] = [const { OnceLock::new() }; 4];
-    let (place, here) = match sm {
-        0..90 => (0, SM80),
-        90..100 => (1, SM90),
-        100..120 => (2, SM100),
-        _ => (3, SM120),
-    };
-    ALL[place].get_or_init(|| {
-        let numbers: Vec<u16> = ROWS.iter().map(|row| number(row.2)).collect();
-        let rows = || ROWS.iter().zip(&numbers);
-        let own = by_opcode(rows().filter(|(row, _)| row.1 & here != 0));
-        let any = by_opcode(rows());
-        let one = |name: u16| Some(name).filter(|name| *name != UNKNOWN && *name != SEVERAL);
-        let (branch, leaving) = (number("BRA"), LEAVING.map(number));
-        let mut all = Box::new([Opcode { name: UNKNOWN, way: Way::On }; OPCODES]);
-        for operation in 0..0x200 {
-            let shared = only(FORMS.iter().filter_map(|form| one(own[operation | form])));
-            for opcode in FORMS.map(|form| operation | form) {
-                let name = match own[opcode] {
-                    UNKNOWN => shared.or(one(any[opcode])).unwrap_or(UNKNOWN),
-                    name => name,
-                };
-                let way = match name {
-                    UNKNOWN | SEVERAL => None,
-                    name if name == branch => Some(Way::Branches),
-                    name => leaving.contains(&name).then_some(Way::Leaves),
-                };
-                let way = way.unwrap_or(match is_branch(opcode as u16) {
-                    true => Way::Names,
-                    false => Way::On,
-                });
-                all[opcode] = Opcode { name, way };
-            }
-        }
-        all
-    })
+    static ALL: [[Opcode; OPCODES]; 4] = [table(SM80), table(SM90), table(SM100), table(SM120)];
+    match sm {
+        0..90 => &ALL[0],
+        90..100 => &ALL[1],
+        100..120 => &ALL[2],
+        _ => &ALL[3],
+    }
 }
 
-/// The names of some rows, by opcode.
-fn by_opcode<'r>(rows: impl Iterator<Item = (&'r Row, &'r u16)>) -> Box<[u16; OPCODES]> {
-    let mut all = Box::new([UNKNOWN; OPCODES]);
-    for (row, number) in rows {
-        let name = &mut all[usize::from(row.0 & 0xfff)];
-        *name = match *name {
-            UNKNOWN => *number,
-            known if known == *number => known,
-            _ => SEVERAL,
+/// All opcodes in one generation.
+const fn table(here: u8) -> [Opcode; OPCODES] {
+    let (own, any) = (by_opcode(here), by_opcode(SM80 | SM90 | SM100 | SM120));
+    let mut all = [Opcode { name: UNKNOWN, way: Way::On }; OPCODES];
+    let mut opcode = 0;
+    while opcode < OPCODES {
+        let name = match own[opcode] {
+            UNKNOWN => match (shared(&own, opcode & 0x1ff), any[opcode]) {
+                (UNKNOWN, SEVERAL) => UNKNOWN,
+                (UNKNOWN, name) | (name, _) => name,
+            },
+            name => name,
         };
+        all[opcode] = Opcode { name, way: way(opcode as u16, name) };
+        opcode += 1;
     }
     all
 }
 
-/// The one name that all of them are.
-fn only(mut names: impl Iterator<Item = u16>) -> Option<u16> {
-    let first = names.next()?;
-    names.all(|name| name == first).then_some(first)
+/// The one name that all known forms of an operation have.
+const fn shared(own: &[u16; OPCODES], operation: usize) -> u16 {
+    let (mut shared, mut at) = (UNKNOWN, 0);
+    while at < FORMS.len() {
+        match own[operation | FORMS[at]] {
+            UNKNOWN | SEVERAL => {}
+            name if shared == UNKNOWN || shared == name => shared = name,
+            _ => return UNKNOWN,
+        }
+        at += 1;
+    }
+    shared
+}
+
+const fn way(opcode: u16, name: u16) -> Way {
+    if name != UNKNOWN && name != SEVERAL {
+        if name == BRANCH {
+            return Way::Branches;
+        }
+        let mut at = 0;
+        while at < LEAVES.len() {
+            if name == LEAVES[at] {
+                return Way::Leaves;
+            }
+            at += 1;
+        }
+    }
+    if is_branch(opcode) { Way::Names } else { Way::On }
+}
+
+const BRANCH: u16 = number("BRA");
+const LEAVES: [u16; LEAVING.len()] = {
+    let (mut numbers, mut at) = ([UNKNOWN; LEAVING.len()], 0);
+    while at < numbers.len() {
+        numbers[at] = number(LEAVING[at]);
+        at += 1;
+    }
+    numbers
+};
+
+/// The names of the rows of some generations, by opcode.
+const fn by_opcode(here: u8) -> [u16; OPCODES] {
+    let (mut all, mut at) = ([UNKNOWN; OPCODES], 0);
+    while at < ROWS.len() {
+        let Row(opcode, generations, name) = &ROWS[at];
+        let known = &mut all[(*opcode & 0xfff) as usize];
+        if *generations & here != 0 {
+            let number = number(name);
+            *known = match *known {
+                UNKNOWN => number,
+                known if known == number => known,
+                _ => SEVERAL,
+            };
+        }
+        at += 1;
+    }
+    all
 }

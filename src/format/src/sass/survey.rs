@@ -33,7 +33,8 @@ pub fn survey(code: &[u8], sm: u32) -> Survey {
     let (code, _) = code[..bytes].as_chunks::<16>();
     let mut counts = Counts::new(sm);
     let mut shape = Vec::with_capacity(code.len() * 2 + 64);
-    let mut starts: Vec<u64> = vec![0];
+    let mut starts: Vec<u64> = Vec::with_capacity(64);
+    starts.push(0);
     let mut heads: Vec<u64> = Vec::new();
     let inside = |at: &u64| *at < bytes as u64 && at.is_multiple_of(BYTES);
     for (index, bits) in code.iter().enumerate() {
