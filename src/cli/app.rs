@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use etcetera::BaseStrategy;
 use serde::Serialize;
 
@@ -65,7 +65,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn start(argv: &[OsString]) -> Result<Status> {
     let expanded = profile::expand_preset(argv)?;
-    let cli = match Cli::try_parse_from(&expanded) {
+    let cli = match parsed(&expanded) {
         Ok(cli) => cli,
         Err(error) => return clap_ended(&error, argv, &expanded),
     };
@@ -123,6 +123,18 @@ fn start(argv: &[OsString]) -> Result<Status> {
     written().map(|()| status)
 }
 
+/// The command line, understood.
+fn parsed(argv: &[OsString]) -> clap::error::Result<Cli> {
+    let mut command = Cli::command();
+    let cli = command
+        .try_get_matches_from_mut(argv)
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    let cli = cli.map_err(|error| error.format(&mut command));
+    // Once in a program's life: its memory goes all at once as it ends.
+    std::mem::forget(command);
+    cli
+}
+
 /// A run has ended, well or not: those before it may be too many.
 fn pruned<T>(app: &App, ended: T) -> T {
     runs::prune(app);
@@ -178,7 +190,12 @@ impl App {
     /// Writes data to stdout. A reader that went away (`| head`) is not an error; any other
     /// failure becomes the command's when it ends.
     pub(super) fn print(&self, text: &str) {
-        write_out(text.as_bytes());
+        self.print_bytes(text.as_bytes());
+    }
+
+    /// As [`App::print`].
+    pub(super) fn print_bytes(&self, text: &[u8]) {
+        write_out(text);
     }
 
     /// Prints a value as indented JSON.
@@ -206,6 +223,16 @@ impl App {
     pub(super) fn style(&self) -> crate::report::Style {
         let width = if self.terminal.stdout_tty { self.terminal.width.min(120) } else { 80 };
         crate::report::Style { width, color: self.terminal.stdout_color, ..Default::default() }
+    }
+
+    /// Columns for tables with names and paths in them: those of `COLUMNS` or of the terminal. What
+    /// reads a pipe gets every row as one line.
+    pub(super) fn columns(&self) -> usize {
+        match (self.terminal.columns, self.terminal.stdout_tty) {
+            (Some(columns), _) => columns,
+            (None, true) => self.terminal.width.min(120),
+            (None, false) => usize::from(u16::MAX),
+        }
     }
 
     /// Runs `future` on a runtime of this thread.

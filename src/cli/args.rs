@@ -3,6 +3,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
+use super::deferred::Deferred;
 use super::{
     build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
     worker,
@@ -39,23 +40,36 @@ pub(super) struct GlobalArgs {
 /// The commands.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
-    Profile(Box<profile::ProfileArgs>),
-    Exec(Box<exec::ExecArgs>),
-    Build(Box<build::BuildArgs>),
+    /// Profile a kernel or a program: how fast, why not faster, what to try
+    Profile(Deferred<Box<profile::ProfileArgs>>),
+    /// Run a file, a piece of code or a command on the GPU host
+    Exec(Deferred<Box<exec::ExecArgs>>),
+    /// Compile a kernel with no GPU: PTX, CUBIN, SASS, registers and spills
+    Build(Deferred<Box<build::BuildArgs>>),
+    /// Name, list and check the GPU hosts you have
     #[command(subcommand)]
-    Remote(remote::RemoteCommand),
-    Doctor(doctor::DoctorArgs),
+    Remote(Deferred<remote::RemoteCommand>),
+    /// Try every tool on a host with a tiny kernel: what works, what each mode reaches, why not more
+    Doctor(Deferred<doctor::DoctorArgs>),
+    /// List kernels, show one, or start a kernel.toml
     #[command(subcommand)]
-    Kernels(kernels::KernelsCommand),
+    Kernels(Deferred<kernels::KernelsCommand>),
+    /// List, show, take up, cancel and clean runs
     #[command(subcommand)]
-    Runs(runs::RunsCommand),
-    Report(report::ReportArgs),
-    Disasm(Box<disasm::DisasmArgs>),
-    Compare(Box<compare::CompareArgs>),
-    Schema(schema::SchemaArgs),
+    Runs(Deferred<runs::RunsCommand>),
+    /// Read a run, or a report file, and explain it
+    Report(Deferred<report::ReportArgs>),
+    /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
+    Disasm(Deferred<Box<disasm::DisasmArgs>>),
+    /// Compare two runs or reports, or two kernels side by side on one GPU
+    Compare(Deferred<Box<compare::CompareArgs>>),
+    /// Print the JSON Schema of a document that rgpu writes, or check a file against it
+    Schema(Deferred<schema::SchemaArgs>),
+    /// Fetch tools that rgpu works better with
     #[command(subcommand)]
-    Setup(setup::SetupCommand),
-    Worker(worker::WorkerArgs),
+    Setup(Deferred<setup::SetupCommand>),
+    /// Let others run jobs on this host over HTTP, with a token
+    Worker(Deferred<worker::WorkerArgs>),
     /// Print the completions of a shell: rgpu completions bash > …
     Completions {
         /// The shell

@@ -8,6 +8,7 @@ mod args;
 mod attach;
 mod build;
 mod compare;
+mod deferred;
 mod disasm;
 mod doctor;
 mod exec;

@@ -55,6 +55,8 @@ pub(super) struct Terminal {
     pub stderr_color: bool,
     /// Columns, 80 where unknown.
     pub width: usize,
+    /// Columns as `COLUMNS` says, where it is set.
+    pub columns: Option<usize>,
 }
 
 impl Terminal {
@@ -66,14 +68,15 @@ impl Terminal {
         let never = set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         let force = std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0" && !v.is_empty());
         let color = |tty| !never && (tty || force);
-        let width =
-            std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).or_else(terminal_width);
+        let columns: Option<usize> = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+        let width = columns.or_else(terminal_width);
         Self {
             stdout_tty,
             stderr_tty,
             stdout_color: color(stdout_tty),
             stderr_color: color(stderr_tty),
             width: width.unwrap_or(80).max(40),
+            columns,
         }
     }
 }

@@ -1,0 +1,87 @@
+//! Commands whose flags are set up only where they are the command typed: setting up those of all
+//! commands takes longer than many a command does.
+
+use std::ops::{Deref, DerefMut};
+
+use clap::error::Error;
+use clap::{ArgMatches, Args, Command, FromArgMatches, Id, Subcommand};
+
+/// The flags, or the commands below, of one command. What is told of it in the list of all commands
+/// stands on the variant that holds this; the whole text, with the flags, on `A`.
+#[derive(Clone, Debug)]
+pub(super) struct Deferred<A>(A);
+
+impl<A> Deref for Deferred<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.0
+    }
+}
+
+impl<A> DerefMut for Deferred<A> {
+    fn deref_mut(&mut self) -> &mut A {
+        &mut self.0
+    }
+}
+
+impl<A: FromArgMatches> FromArgMatches for Deferred<A> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        A::from_arg_matches(matches).map(Self)
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, Error> {
+        A::from_arg_matches_mut(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl<A: Args> Args for Deferred<A> {
+    fn group_id() -> Option<Id> {
+        A::group_id()
+    }
+
+    fn augment_args(command: Command) -> Command {
+        command.defer(A::augment_args)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command.defer(A::augment_args_for_update)
+    }
+}
+
+impl<C: Subcommand> Subcommand for Deferred<C> {
+    fn augment_subcommands(command: Command) -> Command {
+        command.defer(C::augment_subcommands)
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        command.defer(C::augment_subcommands_for_update)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        C::has_subcommand(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::args::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_list_of_commands_tells_what_each_tells_of_itself() {
+        let listed = Cli::command();
+        let mut whole = Cli::command();
+        whole.build();
+        for command in listed.get_subcommands() {
+            let itself = whole.find_subcommand(command.get_name()).unwrap();
+            let told = |c: &clap::Command| c.get_about().map(ToString::to_string);
+            assert_eq!(told(command), told(itself), "{}", command.get_name());
+            assert!(told(command).is_some());
+        }
+    }
+}
