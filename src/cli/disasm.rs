@@ -17,6 +17,8 @@ pub(super) use hot::operands;
 pub(super) use show::row;
 pub(super) use tool::{candidates as nvdisasm, fetched_folder};
 
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
@@ -27,7 +29,7 @@ use args::{Format, Tool, View};
 
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
-use crate::model::disasm::{Disasm, Status as Ended};
+use crate::model::disasm::{Input, Status as Ended};
 use crate::run::disasm::{self, InputError, Inputs, Meant, Names, Wanted, What};
 use crate::store::{Runs, StoreError, atomic};
 
@@ -38,8 +40,20 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", "`--tool none` lists no instructions")
             .hint("without nvdisasm: `--tool rgpu`"));
     }
+    if let Some(reason) = not_asked(args).filter(|_| args.remote.is_some()) {
+        return Err(Failure::new(Exit::Usage, "usage", format!("{reason}: no host is asked"))
+            .hint("leave `--remote` out; it says where nvdisasm runs, files are of this machine"));
+    }
     if args.diff {
         return diff::run(app, args);
+    }
+    if args.list && !args.kernel_name.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            "`--list` looks at no kernels, so `-k` has nothing to choose from",
+        )
+        .hint("`--tool none` tells the facts of kernels, and writes no listings"));
     }
     let html = view::format(args) == Some(Format::Html) && args.view.is_none();
     if args.hot {
@@ -63,7 +77,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return page::run(app, args, &files);
     }
     if let Some(view) = args.view {
-        fits(view, args.format)?;
+        fits(view, args)?;
         let mut what = What {
             wanted: wanted(args)?,
             shown: shown(args),
@@ -81,6 +95,17 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     listings(app, args, &files)
 }
 
+/// Why nvdisasm is not asked.
+fn not_asked(args: &DisasmArgs) -> Option<&'static str> {
+    match args.tool {
+        _ if args.list => Some("`--list` reads headers, in process"),
+        _ if args.hot => Some("`--hot` shows instructions as its run brought them"),
+        Tool::Rgpu => Some("`--tool rgpu` lists in process"),
+        Tool::None => Some("`--tool none` lists no instructions"),
+        Tool::Auto | Tool::Nvdisasm => None,
+    }
+}
+
 /// Listings and facts of every file, or with `--list` what is there.
 fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     let mut what = What {
@@ -94,6 +119,16 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
         out: (!args.list).then(|| out(app, args)),
         ..What::default()
     };
+    if let Some(out) = what.out.as_ref().filter(|out| out.is_file()) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no_folder",
+            "listings go into a folder, this is a file",
+        )
+        .file(out.display())
+        .hint("name a folder, new or old: `--out FOLDER`")
+        .hint("one file is written by `--view sass --out FILE`, a page by `--format html`"));
+    }
     if !args.list {
         what.nvdisasm = tool::chosen(app, args, files, &what)?;
     }
@@ -104,48 +139,79 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
         }
     }
     let bar = progress::FilesBar::new(app, files.len());
-    let mut document = disasm::all(files, &what, &|input| {
+    let last = files.len().saturating_sub(1);
+    let wanted_text = what.out.is_some() || app.global.json;
+    let inputs = disasm::each(files, &what, &|number, mut input| {
         bar.done();
         if app.global.verbose > 0 {
             app.say(&format!("{}: {} images", input.path, input.images.len()));
         }
+        let text = match wanted_text {
+            true => entry(&input, number == last),
+            false => Ok(Vec::new()),
+        };
+        let empty = input.images.iter().all(|i| i.kernels.is_empty() && i.entries.is_empty());
+        let symbols = match args.kernel_name.len() {
+            0 | 1 => Vec::new(),
+            _ => symbols(&input),
+        };
+        if app.global.json {
+            // Told in full by the text: room for the next.
+            input.images.iter_mut().for_each(|image| image.kernels = Vec::new());
+        }
+        text.map(|text| Told { input, text, empty, symbols })
     });
     drop(bar);
-    let all_failed = document.inputs.iter().all(|i| i.status == Ended::Failed);
-    let images = || document.inputs.iter().flat_map(|i| &i.images);
-    let none = images().all(|i| i.kernels.is_empty() && i.entries.is_empty());
-    let none = none && !args.list;
+    let mut told = inputs.into_iter().collect::<serde_json::Result<Vec<Told>>>().map_err(bug)?;
+    let all_failed = told.iter().all(|t| t.input.status == Ended::Failed);
+    let none = !args.list && told.iter().all(|t| t.empty);
     let no_kernel = !args.kernel_name.is_empty() && none;
-    let no_arch = !args.arch.is_empty() && images().next().is_none();
+    let no_arch = !args.arch.is_empty() && told.iter().all(|t| t.input.images.is_empty());
     let unmatched = if no_kernel || no_arch { known::unmatched(args, files) } else { None };
     if let Some(failure) = unmatched {
-        document.inputs.retain(|i| i.errors != [disasm::OTHER_ARCHES]);
-        show::errors(app, &document);
+        told.retain(|t| t.input.errors != [disasm::OTHER_ARCHES]);
+        show::errors(app, told.iter().map(|t| &t.input));
         return Err(failure);
     }
+    known::passed_over(app, args, told.iter().flat_map(|t| &t.symbols).map(String::as_str))?;
     // A failed command leaves what an earlier one wrote.
     let out = what.out.as_ref().filter(|_| !all_failed);
-    let text = match out.is_some() || app.global.json {
-        true => rendered(&document)?,
-        false => String::new(),
-    };
+    let frame = frame()?;
+    let parts = || frame.parts(told.iter().map(|t| t.text.as_slice()));
     if let Some(out) = out {
-        save(out, &text)?;
+        save(out, parts())?;
     }
     if app.global.json {
-        app.print(&text);
+        parts().for_each(|part| app.print_bytes(part));
     } else {
-        show::table(app, &document, args.list);
+        show::table(app, told.iter().map(|t| &t.input), args.list);
         if let Some(out) = out {
             let listings = if what.sass { "listings and " } else { "" };
             app.say(&format!("{listings}summary.json: {}", out.display()));
         }
     }
-    show::errors(app, &document);
-    let failed = document.inputs.iter().any(|i| i.status != Ended::Ok);
+    show::errors(app, told.iter().map(|t| &t.input));
+    let failed = told.iter().any(|t| t.input.status != Ended::Ok);
     // The process ends here: its memory goes all at once, faster than name by name.
-    std::mem::forget(document);
+    std::mem::forget(told);
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
+}
+
+/// An input that was read.
+struct Told {
+    /// Without its kernels under `--json`: nobody looks at them any more.
+    input: Input,
+    /// Its lines of the document, where that is wanted.
+    text: Vec<u8>,
+    /// No kernel was found.
+    empty: bool,
+    /// Its kernels, where several names were asked for.
+    symbols: Vec<String>,
+}
+
+fn symbols(input: &Input) -> Vec<String> {
+    let kernels = input.images.iter().flat_map(|i| &i.kernels).map(|kernel| &kernel.symbol);
+    kernels.chain(input.images.iter().flat_map(|i| &i.entries)).cloned().collect()
 }
 
 /// The document beside listings, and how it begins.
@@ -154,9 +220,10 @@ const SUMMARY_HEAD: &[u8] = b"{\n  \"schema\": \"rgpu.disasm/1\"";
 
 /// Takes the names of inputs that lie in the output folder: nothing is written over them.
 fn keep_inputs(names: &Names, out: &Path, files: &[PathBuf]) {
+    let Ok(there) = std::fs::read_dir(out) else { return };
+    let there: HashSet<OsString> = there.flatten().map(|entry| entry.file_name()).collect();
     for file in files {
-        if let Some(name) = file.file_name()
-            && out.join(name).symlink_metadata().is_ok()
+        if let Some(name) = file.file_name().filter(|name| there.contains(*name))
             && place::same(file, &out.join(name))
         {
             names.take(&name.to_string_lossy());
@@ -168,11 +235,32 @@ fn shown(args: &DisasmArgs) -> Shown {
     Shown { control: args.control_codes, lines: args.line_info }
 }
 
-/// Whether a view can be written in a format.
-fn fits(view: View, format: Option<Format>) -> Result<()> {
-    match (view, format) {
-        (View::Cfg, Some(Format::Dot | Format::Svg)) | (_, None) => Ok(()),
-        (_, Some(format)) => Err(misplaced(format)),
+/// Whether a view can be written as `--format`, or else the ending of `--out`, asks.
+fn fits(view: View, args: &DisasmArgs) -> Result<()> {
+    match (view, args.format) {
+        (View::Cfg, Some(Format::Dot | Format::Svg)) => return Ok(()),
+        (_, Some(format)) => return Err(misplaced(format)),
+        (_, None) => {}
+    }
+    let Some(out) = &args.out else { return Ok(()) };
+    let ending = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+    let refused =
+        |words: String| Err(Failure::new(Exit::Usage, "usage", words).file(out.display()));
+    match (view, ending.as_str()) {
+        (View::Cfg, "dot" | "gv" | "svg" | "") => Ok(()),
+        (_, "html" | "htm") => Err(misplaced(Format::Html).file(out.display())),
+        (_, "json") => refused(format!("`--view {}` is written as text", view.name()))
+            .map_err(|failure| failure.hint("`--json` prints its document: redirect that")),
+        (View::Cfg, other) => refused(format!("control flow is not written as `.{other}`"))
+            .map_err(|failure| {
+                failure
+                    .hint("possible are `.svg` and Graphviz (`.dot`), and `--json` on stdout")
+                    .hint("Graphviz draws all else: dot -Tpng x.dot -o x.png")
+            }),
+        (_, "svg" | "dot" | "gv" | "png" | "pdf" | "jpg") => {
+            refused(format!("`--view {}` is text, only `--view cfg` is drawn", view.name()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -200,6 +288,8 @@ fn meant(app: &App, names: &[String]) -> Result<Vec<Meant>> {
         let there = std::fs::metadata(path);
         if there.as_ref().is_ok_and(|there| there.is_dir()) && path.join("run.json").is_file() {
             all.push(Meant::Run(path.to_owned()));
+        } else if there.as_ref().is_ok_and(|there| !there.is_dir()) {
+            all.push(Meant::File(path.to_owned()));
         } else if there.is_ok() || what.contains(['/', '.', '*']) {
             all.push(Meant::Path(path.to_owned()));
         } else {
@@ -252,39 +342,52 @@ fn out(app: &App, args: &DisasmArgs) -> PathBuf {
     args.out.clone().unwrap_or_else(default)
 }
 
-/// The document as it is written and printed. Inputs are many, so each is rendered by itself, on any
-/// core.
-fn rendered(document: &Disasm) -> Result<String> {
-    let bug = |e: serde_json::Error| {
-        Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(e)
-    };
-    let inputs = disasm::spread(document.inputs.len(), |at| json::within(&document.inputs[at], 2));
-    let inputs = inputs.into_iter().collect::<serde_json::Result<Vec<_>>>().map_err(bug)?;
-    let (schema, rgpu) = (document.schema.clone(), document.rgpu.clone());
-    let frame = json::pretty(&Disasm { schema, rgpu, inputs: Vec::new() }).map_err(bug)?;
-    let Some((head, tail)) = frame.rsplit_once("[]").filter(|_| !inputs.is_empty()) else {
-        return Ok(frame);
-    };
-    let room: usize = inputs.iter().map(|input| input.len() + ",\n    ".len()).sum();
-    let mut text = String::with_capacity(frame.len() + room + 8);
-    text.push_str(head);
-    for (at, input) in inputs.iter().enumerate() {
-        text.push_str(if at == 0 { "[\n    " } else { ",\n    " });
-        text.push_str(input);
+/// The document around its inputs, which are many: each is rendered by itself, where it was read.
+struct Frame {
+    text: String,
+    /// Where inputs stand in it.
+    at: usize,
+}
+
+fn frame() -> Result<Frame> {
+    let text = json::pretty(&disasm::document(Vec::new())).map_err(bug)?;
+    let at = text.rfind("[]").map_or(text.len(), |at| at + 1);
+    Ok(Frame { text, at })
+}
+
+impl Frame {
+    /// The document's text: head, inputs, tail.
+    fn parts<'p>(
+        &'p self,
+        inputs: impl Iterator<Item = &'p [u8]>,
+    ) -> impl Iterator<Item = &'p [u8]> {
+        let mut inputs = inputs.filter(|input| !input.is_empty()).peekable();
+        let (head, tail) = self.text.as_bytes().split_at(self.at);
+        let (line, space): (&[u8], &[u8]) = match inputs.peek() {
+            Some(_) => (b"\n", b"  "),
+            None => (b"", b""),
+        };
+        [head, line].into_iter().chain(inputs).chain([space, tail])
     }
-    text.push_str("\n  ]");
-    text.push_str(tail);
+}
+
+/// The lines of one input.
+fn entry(input: &Input, last: bool) -> serde_json::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(1 << 14);
+    text.extend_from_slice(b"    ");
+    json::append(&mut text, input, 2)?;
+    text.extend_from_slice(if last { b"\n" } else { b",\n" });
+    text.shrink_to_fit();
     Ok(text)
 }
 
-fn save(out: &Path, text: &str) -> Result<()> {
-    std::fs::create_dir_all(out).map_err(|e| {
-        Failure::new(Exit::Disk, "no_folder", "the output folder cannot be made")
-            .file(out.display())
-            .cause(e)
-    })?;
+fn bug(cause: serde_json::Error) -> Failure {
+    Failure::new(Exit::Bug, "bug", "the summary cannot be written as JSON").cause(cause)
+}
+
+fn save<'p>(out: &Path, parts: impl Iterator<Item = &'p [u8]>) -> Result<()> {
     let path = out.join(SUMMARY);
-    atomic::write(&path, text.as_bytes()).map_err(|e| {
+    atomic::write_parts(&path, parts).map_err(|e| {
         Failure::new(Exit::Disk, "unwritten", "the summary cannot be written")
             .file(path.display())
             .cause(e)
@@ -294,15 +397,19 @@ fn save(out: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::disasm::{Image, Input};
+    use crate::model::disasm::Image;
 
     #[test]
     fn inputs_rendered_apart_are_the_document() {
         let image = Image { arch: "sm_90a".to_owned(), ..Image::default() };
         let input = Input { path: "[]".to_owned(), images: vec![image], ..Input::default() };
         for count in 0..3 {
-            let document = Disasm { inputs: vec![input.clone(); count], ..Disasm::default() };
-            assert_eq!(rendered(&document).unwrap(), json::pretty(&document).unwrap());
+            let document = disasm::document(vec![input.clone(); count]);
+            let inputs = document.inputs.iter().enumerate();
+            let texts: Vec<_> = inputs.map(|(at, i)| entry(i, at + 1 == count).unwrap()).collect();
+            let frame = frame().unwrap();
+            let parts: Vec<&[u8]> = frame.parts(texts.iter().map(Vec::as_slice)).collect();
+            assert_eq!(parts.concat(), json::pretty(&document).unwrap().into_bytes());
         }
     }
 }

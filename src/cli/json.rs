@@ -11,21 +11,24 @@ use serde_json::ser::{Formatter, Serializer};
 /// # Errors
 /// A value that JSON has no form for.
 pub(super) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
-    let mut text = within(value, 0)?;
-    text.push('\n');
-    Ok(text)
+    let mut text = Vec::with_capacity(1 << 14);
+    append(&mut text, value, 0)?;
+    text.push(b'\n');
+    // Strings are UTF-8, and all else is ASCII.
+    Ok(String::from_utf8(text).unwrap_or_default())
 }
 
-/// A value as it stands this deep in a document.
+/// Writes a value as it stands this deep in a document behind the text.
 ///
 /// # Errors
 /// A value that JSON has no form for.
-pub(super) fn within(value: &impl Serialize, depth: usize) -> serde_json::Result<String> {
-    let mut text = Vec::with_capacity(1 << 14);
+pub(super) fn append(
+    text: &mut Vec<u8>,
+    value: &impl Serialize,
+    depth: usize,
+) -> serde_json::Result<()> {
     let form = Indented { depth, filled: false };
-    value.serialize(&mut Serializer::with_formatter(&mut text, form))?;
-    // Strings are UTF-8, and all else is ASCII.
-    Ok(String::from_utf8(text).unwrap_or_default())
+    value.serialize(&mut Serializer::with_formatter(text, form))
 }
 
 struct Indented {

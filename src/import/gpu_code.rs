@@ -96,8 +96,12 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
 fn digest(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    let digits = |byte: u8| [digit(byte >> 4), digit(byte & 0xf)];
-    Sha256::digest(bytes).iter().flat_map(|byte| digits(*byte)).collect()
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(bytes) {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 0xf));
+    }
+    text
 }
 
 /// What a listing shows besides the instructions.

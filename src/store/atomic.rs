@@ -4,7 +4,7 @@
 //! results are synced once, when their folder is complete ([`sync_folder`]).
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Write};
 use std::path::Path;
 
 /// Writes `bytes` as `path` in one step, creating the folders above it.
@@ -13,6 +13,30 @@ use std::path::Path;
 /// Any error of the file system; the temporary file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     unnamed(parent(path)?, bytes)?.name(path)
+}
+
+/// As [`write()`], with what `parts` are one after the other.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -> io::Result<()> {
+    let folder = parent(path)?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    let mut slices: Vec<IoSlice<'_>> = parts.into_iter().map(IoSlice::new).collect();
+    let mut left = slices.as_mut_slice();
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match file.as_file_mut().write_vectored(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    set_default_mode(file.as_file())?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
 }
 
 /// A file that is written and has no name of its own yet. It is removed unless it gets one.
@@ -126,6 +150,19 @@ mod tests {
         write(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn parts_are_written_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        let parts: Vec<Vec<u8>> = (0..3000_u32).map(|n| n.to_string().into_bytes()).collect();
+        for count in [0, 1, 3000] {
+            write_parts(&path, parts[..count].iter().map(Vec::as_slice)).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), parts[..count].concat());
+        }
+        write_parts(&path, [b"".as_slice(), b"x", b""]).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"x");
     }
 
     #[test]

@@ -475,3 +475,108 @@ fn reports_in_a_folder_are_told_of_and_read_where_nothing_else_is() {
     insta::assert_snapshot!(laptop.show("disasm both --tool none"));
     insta::assert_snapshot!(laptop.show("disasm alone --tool none"));
 }
+
+/// A laptop whose nvdisasm knows the life ranges of `inlined.cubin`, and refuses all else as a newer
+/// one does code of old GPUs; and its PATH.
+fn with_lives() -> (Laptop, String) {
+    let laptop = laptop(&[
+        ("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin"),
+        ("cubin/12.9/pascal/sm_60.cubin", "old.cubin"),
+    ]);
+    let script = format!(
+        "[ \"$1\" = --version ] && exec echo 'release 13.5, V13.5.37'\n\
+         for file; do :; done\ncmp -s \"$file\" '{}' && exec cat '{}'\n\
+         echo 'nvdisasm fatal   : CUDA architecture \"SM60\" is deprecated' >&2; exit 1",
+        fixture("cubin/13.5/inlined/sm_90a.cubin").display(),
+        fixture("cubin/13.5/inlined/nvdisasm.lives.txt").display()
+    );
+    let bin = played(&laptop, &script);
+    (laptop, format!("{}:/usr/bin:/bin", bin.display()))
+}
+
+#[test]
+fn a_file_that_nvdisasm_refuses_keeps_no_other_from_being_shown() {
+    let (laptop, path) = with_lives();
+    let run = |line: &str| laptop.rgpu(words(line)).env("PATH", &path).output().unwrap();
+    let alone = run("disasm inlined.cubin -k second --view live");
+    assert_eq!(status(&alone), 0);
+    // What `-k` leaves out is not looked at.
+    let output = run("disasm old.cubin inlined.cubin -k second --view live");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
+    assert_eq!(output.stdout, alone.stdout);
+    let output = run("disasm old.cubin inlined.cubin --view live");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 5, "{said}");
+    assert!(said.contains("`old.cubin`: sm_60: nvdisasm gave no life ranges"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("second"));
+}
+
+#[test]
+fn rows_of_tables_are_one_line_in_a_pipe_and_as_long_as_columns_says_elsewhere() {
+    let long = format!("{}/k.cubin", "a_folder_with_a_long_name/".repeat(6));
+    let laptop = laptop(&[("cubin/13.5/facts/sm_90a.cubin", &long)]);
+    let rows = |columns: Option<&str>| {
+        let mut command = laptop.rgpu(words("disasm . --tool none"));
+        let command = columns.iter().fold(&mut command, |c, n| c.env("COLUMNS", n));
+        let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        output.lines().skip(1).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let whole = rows(None);
+    assert!(whole.len() == 4 && whole[0].contains("barriers"), "{whole:?}");
+    let narrow = rows(Some("60"));
+    assert!(narrow.iter().all(|row| row.chars().count() <= 60), "{narrow:?}");
+    assert!(!narrow[0].contains("barriers"), "{narrow:?}");
+}
+
+#[test]
+fn what_a_view_cannot_be_written_as_is_refused_with_what_it_can() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "k.cubin")]);
+    let mut shown = String::new();
+    for line in [
+        "disasm k.cubin --view cfg --out x.png",
+        "disasm k.cubin --view mix --out x.svg",
+        "disasm k.cubin --view sass --out x.json",
+        "disasm k.cubin --view sass --out x.html",
+        "disasm k.cubin --out k.cubin",
+        "disasm k.cubin --list --remote box",
+        "disasm k.cubin --tool rgpu --remote box",
+        "disasm k.cubin --list -k second",
+    ] {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 2, "{}", laptop.shown(line, &output));
+        shown += &laptop.shown(line, &output);
+    }
+    insta::assert_snapshot!(shown);
+    assert_eq!(fs::read_dir(laptop.project("")).unwrap().count(), 1);
+    assert_eq!(status(&laptop.run("disasm k.cubin --view cfg --format dot --out x.png")), 0);
+}
+
+#[test]
+fn kernels_of_ptx_are_counted_and_a_text_that_is_not_whole_is_no_ptx() {
+    let laptop = laptop(&[("fatbin/13.5/vecadd/vecadd.sm_90.ptx", "k.ptx")]);
+    let text = fs::read_to_string(laptop.project("k.ptx")).unwrap();
+    laptop.write("cut.ptx", &text[..text.rfind('}').unwrap()]);
+    laptop.write("bare.ptx", ".version 8.8\n");
+    let shown = laptop.show("disasm k.ptx cut.ptx bare.ptx --tool none");
+    assert!(shown.contains("--- status 7"), "{shown}");
+    insta::assert_snapshot!(shown);
+    let view = laptop.run("disasm cut.ptx --view ptx");
+    assert_eq!(status(&view), 7);
+    assert!(String::from_utf8_lossy(&view.stderr).contains("broken PTX: it ends within"));
+}
+
+#[test]
+fn of_several_kernels_named_those_that_are_not_there_are_said() {
+    let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "k.cubin")]);
+    for line in [
+        "disasm k.cubin -k second -k nobody --tool rgpu",
+        "disasm k.cubin -k second -k nobody --tool rgpu --json",
+        "disasm k.cubin -k second -k nobody --tool rgpu --view mix",
+    ] {
+        let output = laptop.run(line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(status(&output), 0, "{said}");
+        assert_eq!(said.matches("no kernel is named `nobody`").count(), 1, "{said}");
+        assert!(!said.contains("`second`"), "{said}");
+    }
+}

@@ -90,6 +90,13 @@ fn many_files_with_names_that_no_shell_should_see_are_one_job() {
     assert_eq!(fs::read_to_string(laptop.path("calls")).unwrap().lines().count(), 4);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("pwned") && !laptop.project("artifacts/runs").exists(), "{said}");
+    // Nor is a job left there that no run of this machine knows.
+    let jobs = |laptop: &Laptop| {
+        let output = laptop.run("runs list --remote box --json");
+        assert_eq!(status(&output), 0, "{}", laptop.shown("runs list", &output));
+        String::from_utf8_lossy(&output.stdout).matches("disasm").count()
+    };
+    wait_for("the job to be gone", || (jobs(&laptop) == 0).then_some(()));
     // The default remote serves where this machine has none, without being named.
     let config = laptop.path("config/config.toml");
     let text = fs::read_to_string(&config).unwrap();
@@ -98,6 +105,20 @@ fn many_files_with_names_that_no_shell_should_see_are_one_job() {
     assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
     assert_eq!(summary(&laptop)["inputs"][0]["images"][0]["tool"], "nvdisasm 13.5.37 on box");
     assert_eq!(fs::read_to_string(laptop.path("calls")).unwrap().lines().count(), 5);
+}
+
+#[test]
+fn two_builds_are_compared_with_what_the_hosts_nvdisasm_says() {
+    let (laptop, _sshd) = laptop(&[
+        (&format!("{RECORDED}/control.sm_80.O3.cubin"), "old.cubin"),
+        (&format!("{RECORDED}/tensor.sm_80.O3.cubin"), "new.cubin"),
+    ]);
+    nvdisasm(&laptop);
+    let output = laptop.run("disasm --diff old.cubin old.cubin --remote box --json");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
+    let output = laptop.run("disasm --diff old.cubin new.cubin --remote box");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm", &output));
+    assert_eq!(fs::read_to_string(laptop.path("calls")).unwrap().lines().count(), 3);
 }
 
 #[test]

@@ -79,10 +79,10 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, value_enum, default_value_t = Tool::Auto, value_name = "TOOL")]
     pub tool: Tool,
 
-    /// Have nvdisasm run on this host, one job for all files: a remote of `rgpu remote list`, an
-    /// alias of ~/.ssh/config, or ssh://user@host:port [default: the default remote, where this
-    /// machine has no nvdisasm]
-    #[arg(long, short, value_name = "REMOTE", conflicts_with_all = ["list", "diff", "hot"])]
+    /// Have nvdisasm run on this host, one job for all files (not with --list and --hot, which need
+    /// none): a remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port
+    /// [default: the default remote, where this machine has no nvdisasm]
+    #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
     /// Accept the key of a host never seen before

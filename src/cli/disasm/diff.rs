@@ -74,7 +74,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], what: &What) -> Result<(Disasm
         ..What::default()
     };
     let document = disasm::all(files, &facts, &|_| {});
-    show::errors(app, &document);
+    show::errors(app, &document.inputs);
     if document.inputs.iter().all(|i| i.status == Ended::Failed) {
         return Err(
             Failure::new(Exit::Artifact, "unreadable", "nothing of it could be read").file(name)
@@ -91,7 +91,7 @@ fn listed(app: &App, files: &[PathBuf], what: &What) -> Result<Code> {
         if let Some(problem) = &image.tool_problem {
             app.say(&show::problem_of(&image.arch, problem));
         }
-        Ok(image)
+        Ok(view::Read::Image(image))
     };
     view::gather_quietly(files, "sass", &mut read, what)
 }

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use rgpu_format::demangle::short;
 
 use super::args::DisasmArgs;
-use crate::error::{Exit, Failure, nearest};
+use super::pattern;
+use crate::cli::app::App;
+use crate::error::{Exit, Failure, Result, nearest};
 use crate::run::disasm::{self, Wanted, What};
 
 /// Names told at most.
@@ -63,6 +65,25 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
         }
     };
     Some(failure.hint(hint))
+}
+
+/// Says which names of several that `-k` was given are those of no kernel: the others were found.
+pub(super) fn passed_over<'k>(
+    app: &App,
+    args: &DisasmArgs,
+    symbols: impl Iterator<Item = &'k str>,
+) -> Result<()> {
+    if args.kernel_name.len() < 2 {
+        return Ok(());
+    }
+    let symbols: Vec<&str> = symbols.collect();
+    for typed in &args.kernel_name {
+        let wanted = Wanted { arches: Vec::new(), kernels: vec![pattern(typed)?] };
+        if !symbols.iter().any(|symbol| wanted.kernel(symbol)) {
+            app.say(&format!("no kernel is named `{typed}`"));
+        }
+    }
+    Ok(())
 }
 
 /// A kernel's name as `-k` takes it: without return type, template arguments and parameters.

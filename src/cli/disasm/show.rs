@@ -2,7 +2,7 @@
 
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
-use crate::model::disasm::{Disasm, Image, Kernel, Status};
+use crate::model::disasm::{Image, Input, Kernel, Status};
 use crate::report::{Align, Grid};
 
 /// Least characters of a line for kernels' names.
@@ -11,20 +11,25 @@ const NAME: usize = 24;
 const SPARE: [&str; 4] = ["barriers", "shared", "stack", "occupancy"];
 
 /// Kernels, or with `list` the images.
-pub(super) fn table(app: &App, document: &Disasm, list: bool) {
+pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, list: bool) {
     let mut text = String::new();
-    for input in document.inputs.iter().filter(|i| !i.images.is_empty()) {
+    for input in inputs.into_iter().filter(|i| !i.images.is_empty()) {
         let kernels: usize = input.images.iter().map(|i| i.kernels.len()).sum();
+        let entries: usize = input.images.iter().map(|i| i.entries.len()).sum();
         let kind = input.kind.as_deref().unwrap_or("file");
         text.push_str(&format!("{} ({kind}): ", input.path));
         text.push_str(&count(input.images.len(), "image"));
         if list {
             text.push('\n');
-            text.push_str(&images(&input.images).plain(app.style().width, 2));
+            text.push_str(&images(&input.images).plain(app.columns(), 2));
             continue;
         }
-        text.push_str(&format!(", {}\n", count(kernels, "kernel")));
-        let width = app.style().width;
+        text.push_str(&match (kernels, entries) {
+            (_, 0) => format!(", {}\n", count(kernels, "kernel")),
+            (0, _) => format!(", {} as PTX\n", count(entries, "kernel")),
+            _ => format!(", {} and {entries} as PTX\n", count(kernels, "kernel")),
+        });
+        let width = app.columns();
         let facts = facts(&input.images).with_room(width.saturating_sub(2), NAME, &SPARE);
         text.push_str(&facts.plain(width, 2));
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
@@ -131,8 +136,8 @@ pub(super) fn help_for(problem: &str) -> Option<&'static str> {
 }
 
 /// Each input's errors, and why nvdisasm did not serve, on stderr.
-pub(super) fn errors(app: &App, document: &Disasm) {
-    for input in &document.inputs {
+pub(super) fn errors<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>) {
+    for input in inputs {
         let how = match input.status {
             Status::Ok => "",
             Status::Partial => " (the rest was read)",

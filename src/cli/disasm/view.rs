@@ -38,14 +38,19 @@ pub(super) fn run(
     view: View,
 ) -> Result<Status> {
     let json = app.global.json;
-    let mut texts = Vec::new();
-    let mut document = gather(
-        app,
+    let (mut texts, mut refused) = (Vec::new(), None);
+    let mut document = gather_quietly(
         files,
         view.name(),
         &mut |file, cubin, bytes| {
-            let image = code(file, cubin, bytes, what, places(view))
-                .map_err(|e| failure(&e, view.name()))?;
+            let image = match code(file, cubin, bytes, what, places(view)) {
+                Ok(image) => image,
+                Err(error @ CodeError::NoTool) => return Err(failure(&error, view.name())),
+                Err(error) => {
+                    refused.get_or_insert_with(|| failure(&error, view.name()));
+                    return Ok(Read::Refused(format!("{}: {error}", cubin.sm)));
+                }
+            };
             if view == View::Sass && !json && !image.kernels.is_empty() {
                 // nvdisasm's own text, with all that it says around the instructions.
                 let (text, tool, problem) = listing(cubin, bytes, what);
@@ -55,7 +60,7 @@ pub(super) fn run(
                 app.say(&format!("{}: listed by {tool}", cubin.sm));
                 texts.push(text);
             }
-            Ok(image)
+            Ok(Read::Image(image))
         },
         what,
     )?;
@@ -69,13 +74,27 @@ pub(super) fn run(
         View::Cfg => image.kernels.iter().any(|k| !k.blocks.is_empty()),
         View::Sass | View::Live => !image.kernels.is_empty(),
     });
-    let failed = !document.errors.is_empty();
-    if document.images.is_empty() && !failed {
-        return Err(nothing(args, files, view));
+    // The one thing that kept everything from being shown is the command's own failure.
+    if document.errors.len() > 1 || refused.is_none() || !document.images.is_empty() {
+        document.errors.iter().for_each(|error| app.complain(error));
     }
+    let status = match (&refused, document.errors.is_empty()) {
+        (Some(failure), _) => failure.exit as u8,
+        (None, false) => Exit::Artifact as u8,
+        (None, true) => 0,
+    };
+    if document.images.is_empty() {
+        match refused {
+            Some(failure) => return Err(failure),
+            None if status == 0 => return Err(nothing(args, files, view)),
+            None => {}
+        }
+    }
+    let kernels = document.images.iter().flat_map(|i| &i.kernels);
+    known::passed_over(app, args, kernels.map(|kernel| kernel.symbol.as_str()))?;
     if json {
         app.print_json(&document)?;
-        return Ok(status(failed));
+        return Ok(status);
     }
     let images = &document.images;
     let text = match (view, format(args)) {
@@ -89,7 +108,7 @@ pub(super) fn run(
             .collect(),
         (View::Cfg, Some(Format::Svg)) => svg(images),
         (View::Cfg, _) => images.iter().map(dot).collect(),
-        (View::Mix, _) => images.iter().map(|i| mix(i, app.style().width, &class_of)).collect(),
+        (View::Mix, _) => images.iter().map(|i| mix(i, app.columns(), &class_of)).collect(),
         (View::Source, _) => {
             let beside = if args.control_codes { Beside::Control } else { Beside::Nothing };
             images.iter().filter_map(|i| source(i, beside)).collect()
@@ -99,11 +118,7 @@ pub(super) fn run(
     if !text.is_empty() {
         place::text(app, args.out.as_deref().map(|path| Into { path, args, files }), &text)?;
     }
-    Ok(status(failed))
-}
-
-fn status(failed: bool) -> Status {
-    if failed { Exit::Artifact as u8 } else { 0 }
+    Ok(status)
 }
 
 /// What `--format`, or else the ending of `--out`, asks for.
@@ -118,7 +133,15 @@ pub(super) fn format(args: &DisasmArgs) -> Option<Format> {
 }
 
 /// How one cubin becomes an image.
-type Reader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<CodeImage> + 'r;
+type Reader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<Read> + 'r;
+
+/// What a reader makes of a cubin.
+pub(super) enum Read {
+    /// Its code.
+    Image(CodeImage),
+    /// Nothing, and why: the others are shown all the same.
+    Refused(String),
+}
 
 /// The code of every image, PTX images as they are. What cannot be read is said, and kept.
 pub(super) fn gather(
@@ -157,28 +180,43 @@ pub(super) fn gather_quietly(
                 match cubin::read(&bytes) {
                     // A bare cubin tells its architecture only here.
                     Ok(cubin) if !what.wanted.arch(&cubin.sm.to_string()) => {}
-                    Ok(cubin) => {
-                        let image = read(file, &cubin, &bytes)?;
-                        document.images.push(CodeImage { place, ..image });
-                    }
+                    // Nor is a tool asked about code that nobody wants to see.
+                    Ok(cubin) if !any_wanted(&cubin, what) => {}
+                    Ok(cubin) => match read(file, &cubin, &bytes)? {
+                        Read::Image(image) => {
+                            document.images.push(CodeImage { place, ..image });
+                        }
+                        Read::Refused(why) => errors.push(match place.is_empty() {
+                            true => why,
+                            false => format!("{place}: {why}"),
+                        }),
+                    },
                     Err(error) if place.is_empty() => errors.push(error.to_string()),
                     Err(error) => errors.push(format!("{place}: {error}")),
                 }
             } else if let Some(module) =
                 ptx::is_ptx(&bytes).then(|| String::from_utf8_lossy(&bytes))
             {
-                document.images.push(CodeImage {
-                    path: shown.to_string(),
-                    place,
-                    arch: ptx::read(&module).map(|p| p.target).unwrap_or_default(),
-                    ptx: Some(module.into_owned()),
-                    ..CodeImage::default()
-                });
+                match ptx::read(&module) {
+                    Ok(ptx) => document.images.push(CodeImage {
+                        path: shown.to_string(),
+                        place,
+                        arch: ptx.target,
+                        ptx: Some(module.into_owned()),
+                        ..CodeImage::default()
+                    }),
+                    Err(error) => errors.push(error.to_string()),
+                }
             }
         }
         document.errors.extend(errors.iter().map(|error| format!("`{shown}`: {error}")));
     }
     Ok(document)
+}
+
+/// Whether `-k` lets anything of a cubin through.
+fn any_wanted(cubin: &Cubin, what: &What) -> bool {
+    what.wanted.kernels.is_empty() || cubin.code.iter().any(|s| what.wanted.kernel(&s.name))
 }
 
 /// Leaves what the view shows.

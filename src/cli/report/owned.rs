@@ -42,7 +42,7 @@ pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
 
 /// The beginning of a file; `None` where it cannot be read.
 pub(in crate::cli) fn head(path: &Path) -> Option<Vec<u8>> {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(HEAD as usize);
     std::fs::File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut head)).ok()?;
     Some(head)
 }

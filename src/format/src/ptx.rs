@@ -1,5 +1,5 @@
-//! Reader of PTX text: its version, its target and the kernels it defines. Instructions are not
-//! looked at.
+//! Reader of PTX text: its version, its target and the kernels it defines. Of instructions it is only
+//! seen whether the text is whole: every brace that is opened is closed.
 
 use serde::Serialize;
 
@@ -14,16 +14,46 @@ pub struct Ptx {
     pub entries: Vec<String>,
 }
 
+/// Why a text is no PTX module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PtxError {
+    /// Nothing says that it is PTX.
+    #[error("not PTX: there is no `.version`")]
+    NoVersion,
+    /// A version that is no number, or none behind the word.
+    #[error("broken PTX: line {line} has `.version` without a version")]
+    Version {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// It says of no architecture that it is for it.
+    #[error("broken PTX: there is no `.target sm_…`")]
+    NoTarget,
+    /// The text ends too early.
+    #[error("broken PTX: it ends within the braces opened in line {line}")]
+    Open {
+        /// The line of the outermost brace, from 1.
+        line: usize,
+    },
+    /// A brace that nothing opened.
+    #[error("broken PTX: line {line} closes a brace that nothing opened")]
+    Closed {
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
 /// Whether these bytes look like PTX: a `.version` directive before anything else but comments.
 pub fn is_ptx(data: &[u8]) -> bool {
     let head = &data[..data.len().min(4096)];
-    directives(&String::from_utf8_lossy(head)).next().is_some_and(|l| l.starts_with(".version"))
+    let head = String::from_utf8_lossy(head);
+    directives(&head).next().is_some_and(|(_, l)| l.starts_with(".version"))
 }
 
-/// Lines without comments and blanks. A comment of `/* */` is taken out where it begins and ends.
-fn directives(text: &str) -> impl Iterator<Item = String> {
+/// Lines without comments and blanks, with their numbers from 1. A comment of `/* */` is taken out where it begins and ends.
+fn directives(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut inside = false;
-    text.lines().filter_map(move |line| {
+    text.lines().enumerate().filter_map(move |(at, line)| {
         let mut left = String::new();
         let mut rest = line;
         loop {
@@ -46,23 +76,34 @@ fn directives(text: &str) -> impl Iterator<Item = String> {
             }
         }
         let left = left.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned();
-        (!left.is_empty()).then_some(left)
+        (!left.is_empty()).then_some((at + 1, left))
     })
 }
 
-/// Reads PTX; a module without a `.version` gives `None`.
-pub fn read(text: &str) -> Option<Ptx> {
+/// Reads PTX.
+///
+/// # Errors
+/// [`PtxError`]: it is none, or not whole.
+pub fn read(text: &str) -> Result<Ptx, PtxError> {
     let mut ptx = Ptx::default();
-    for line in directives(text) {
+    let mut open: Vec<usize> = Vec::new();
+    for (number, line) in directives(text) {
         let mut words = line.split_whitespace();
         while let Some(word) = words.next() {
             match word {
                 ".version" if ptx.version.is_empty() => {
-                    ptx.version = words.next().unwrap_or_default().to_owned();
+                    let version = words.next().unwrap_or_default();
+                    let numbers = version.split_once('.').is_some_and(|(major, minor)| {
+                        [major, minor].iter().all(|n| n.parse::<u32>().is_ok())
+                    });
+                    if !numbers {
+                        return Err(PtxError::Version { line: number });
+                    }
+                    ptx.version = version.to_owned();
                 }
                 ".target" if ptx.target.is_empty() => {
                     let target = words.next().unwrap_or_default();
-                    ptx.target = target.trim_end_matches(',').to_owned();
+                    ptx.target = target.split(',').next().unwrap_or_default().to_owned();
                 }
                 ".entry" => {
                     let name = words.next().unwrap_or_default();
@@ -74,8 +115,23 @@ pub fn read(text: &str) -> Option<Ptx> {
                 _ => {}
             }
         }
+        // Names of files stand in quotes, and end with their line.
+        for (at, part) in line.split('"').enumerate() {
+            for brace in part.chars().filter(|_| at % 2 == 0) {
+                match brace {
+                    '{' => open.push(number),
+                    '}' if open.pop().is_none() => return Err(PtxError::Closed { line: number }),
+                    _ => {}
+                }
+            }
+        }
     }
-    (!ptx.version.is_empty()).then_some(ptx)
+    match open.first() {
+        _ if ptx.version.is_empty() => Err(PtxError::NoVersion),
+        _ if !ptx.target.starts_with("sm_") => Err(PtxError::NoTarget),
+        Some(&line) => Err(PtxError::Open { line }),
+        None => Ok(ptx),
+    }
 }
 
 #[cfg(test)]
@@ -90,5 +146,19 @@ mod tests {
         assert_eq!((ptx.version.as_str(), ptx.target.as_str()), ("8.8", "sm_90a"));
         assert_eq!(ptx.entries, ["_Z1av", "b"]);
         assert!(is_ptx(text.as_bytes()) && !is_ptx(b"int main() {}") && !is_ptx(b""));
+    }
+
+    #[test]
+    fn a_text_that_is_not_whole_says_where() {
+        let head = ".version 8.8\n.target sm_90\n";
+        let read = |text: &str| read(text).map(|ptx| ptx.entries.len());
+        let with = |body: &str| read(&format!("{head}{body}"));
+        assert_eq!(with(".file 1 \"a{b.cu\"\n.entry a() { ret; }\n"), Ok(1));
+        assert_eq!(with("\n.entry a()\n{\n{ ret; }\n"), Err(PtxError::Open { line: 5 }));
+        assert_eq!(with("// {\n}\n"), Err(PtxError::Closed { line: 4 }));
+        assert_eq!(read(".version 8.8\n"), Err(PtxError::NoTarget));
+        assert_eq!(read(".version 8.8\n.target nonsense\n"), Err(PtxError::NoTarget));
+        assert_eq!(read(".version what\n"), Err(PtxError::Version { line: 1 }));
+        assert_eq!(read("int main() {}"), Err(PtxError::NoVersion));
     }
 }

@@ -14,7 +14,8 @@ pub fn dot(image: &CodeImage) -> String {
     let mut text = String::from("digraph cfg {\n  node [shape=box fontname=monospace];\n");
     for (number, kernel) in image.kernels.iter().enumerate() {
         let _ = writeln!(text, "  subgraph cluster_{number} {{");
-        let _ = writeln!(text, "    label=\"{}\";", escape(kernel.shown()));
+        let head = format!("{} ({})", kernel.shown(), image.arch);
+        let _ = writeln!(text, "    label=\"{}\";", escape(&head));
         for block in &kernel.blocks {
             let label: String = label(block).iter().map(|line| format!("{line}\\l")).collect();
             let style = match (block.loop_head, block.indirect) {

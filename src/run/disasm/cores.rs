@@ -29,6 +29,10 @@ impl Cores {
         state: impl Fn() -> S + Sync,
         work: impl Fn(&mut S, usize) -> T + Sync,
     ) -> Vec<T> {
+        if count < 2 {
+            let mut state = state();
+            return (0..count).map(|at| work(&mut state, at)).collect();
+        }
         let shared = Shared {
             cores: self,
             next: AtomicUsize::new(0),

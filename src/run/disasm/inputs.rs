@@ -38,6 +38,8 @@ pub enum InputError {
 pub enum Meant {
     /// A file, or everything in a folder.
     Path(PathBuf),
+    /// A file that is there.
+    File(PathBuf),
     /// A run's folder.
     Run(PathBuf),
 }
@@ -62,6 +64,10 @@ pub fn inputs(meant: &[Meant]) -> Result<Inputs, InputError> {
     let mut nothing = Vec::new();
     for one in meant {
         let added = match one {
+            Meant::File(path) => {
+                inputs.files.push(path.clone());
+                Ok(())
+            }
             Meant::Path(path) => match fs::metadata(path) {
                 Ok(there) if there.is_dir() => folder(path, path, &mut inputs),
                 Ok(_) => {
@@ -96,19 +102,32 @@ pub fn inputs(meant: &[Meant]) -> Result<Inputs, InputError> {
 
 /// The bytes of a file that is to be read.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let there = fs::metadata(path);
-    if there.as_ref().is_ok_and(|there| there.is_dir()) {
-        return Err("no file in it holds GPU code".to_owned());
+    let unread = |e: std::io::Error| match e.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        // Where folders cannot be opened.
+        _ if path.is_dir() => FOLDER.to_owned(),
+        _ => format!("the file cannot be read: {e}"),
+    };
+    let file = fs::File::open(path).map_err(unread)?;
+    let there = file.metadata().map_err(unread)?;
+    if there.is_dir() {
+        return Err(FOLDER.to_owned());
     }
-    if there.is_ok_and(|there| endless(there.file_type())) {
+    if endless(there.file_type()) {
         return Err("a device, not a file".to_owned());
     }
-    let data = fs::read(path).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => "there is no such file".to_owned(),
-        _ => format!("the file cannot be read: {e}"),
-    })?;
+    // A byte more than it has: then the end is seen without growing.
+    let room = usize::try_from(there.len()).unwrap_or_default();
+    let mut data = Vec::new();
+    data.try_reserve_exact(room.saturating_add(1))
+        .map_err(|_| "the file does not fit into memory".to_owned())?;
+    // `take`, so that nobody asks once more how large it is.
+    file.take(u64::MAX).read_to_end(&mut data).map_err(unread)?;
     if data.is_empty() { Err("the file is empty".to_owned()) } else { Ok(data) }
 }
+
+/// A folder that was named.
+const FOLDER: &str = "no file in it holds GPU code";
 
 /// What may never come to an end.
 #[cfg(unix)]

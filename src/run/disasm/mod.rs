@@ -1,6 +1,6 @@
 //! `rgpu disasm`: every file looked into, every kernel's facts told, every listing written.
 //!
-//! [`inputs`] says which files are meant, [`all`] reads them on all cores (`cores`) and writes what is
+//! [`inputs`] says which files are meant, [`each`] reads them on all cores (`cores`) and writes what is
 //! asked of each (`outbox`), with nvdisasm for the operands where it is there (`nvdisasm`; `remote`
 //! where that is a host). [`code`] gives a cubin instruction by instruction, for
 //! views. A file that cannot be read is told in its place in the document; the others are done all
@@ -42,35 +42,43 @@ pub use sampled::sampled;
 pub use what::{Wanted, What};
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
-use cores::Cores;
 use read::Reader;
-
-/// What `work` makes of each number below `count`, in order, on all cores.
-pub fn spread<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    Cores::all().spread(count, || (), |(), at| work(at))
-}
 
 /// Reads all files, on all cores; `done` hears of each as it ends, from any thread.
 pub fn all(files: &[PathBuf], what: &What, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
+    let inputs = each(files, what, &|_, input| {
+        done(&input);
+        input
+    });
+    document(inputs)
+}
+
+/// A document of these inputs.
+pub fn document(inputs: Vec<Input>) -> Disasm {
+    Disasm { schema: SCHEMA.to_owned(), rgpu: env!("CARGO_PKG_VERSION").to_owned(), inputs }
+}
+
+/// Reads all files, on all cores, and makes of each what `make` does with its number and what was
+/// read of it, on any core as well.
+pub fn each<T: Send>(
+    files: &[PathBuf],
+    what: &What,
+    make: &(dyn Fn(usize, Input) -> T + Sync),
+) -> Vec<T> {
     let reader = Reader::new(what);
-    let inputs = reader.cores.spread(
-        files.len(),
-        || (),
-        |(), number| {
-            let (input, numbers) = reader.read(number, &files[number]);
-            done(&input);
-            (input, numbers)
-        },
-    );
-    let mut named = reader.outbox.named();
-    let mut document = Disasm {
-        schema: SCHEMA.to_owned(),
-        rgpu: env!("CARGO_PKG_VERSION").to_owned(),
-        inputs: Vec::with_capacity(inputs.len()),
-    };
-    for (number, (mut input, numbers)) in inputs.into_iter().enumerate() {
+    // Files that are written have their names only when all before them have theirs.
+    if what.out.is_none() || !(what.sass || what.extract) {
+        let one = |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);
+        return reader.cores.spread(files.len(), || (), one);
+    }
+    let one = |(): &mut (), number: usize| reader.read(number, &files[number]);
+    let read = reader.cores.spread(files.len(), || (), one);
+    let (cores, mut named) = (reader.cores, reader.outbox.named());
+    let mut inputs = Vec::with_capacity(read.len());
+    for (number, (mut input, numbers)) in read.into_iter().enumerate() {
         for (image, at) in input.images.iter_mut().zip(numbers) {
             match named.remove(&(number, at)) {
                 Some(Ok(names)) => image.files = names,
@@ -81,7 +89,15 @@ pub fn all(files: &[PathBuf], what: &What, done: &(dyn Fn(&Input) + Sync)) -> Di
                 None => {}
             }
         }
-        document.inputs.push(input);
+        inputs.push(Mutex::new(Some(input)));
     }
-    document
+    let made = cores.spread(
+        inputs.len(),
+        || (),
+        |(), number| {
+            let input = inputs[number].lock().ok().and_then(|mut input| input.take());
+            input.map(|input| make(number, input))
+        },
+    );
+    made.into_iter().flatten().collect()
 }

@@ -137,9 +137,7 @@ fn image(
 
 fn of_ptx(path: &Path, mut image: Image, bytes: &[u8], what: &What) -> Result<Made, String> {
     let text = String::from_utf8_lossy(bytes);
-    let Some(ptx) = ptx::read(&text) else {
-        return Err("not PTX: there is no `.version`".to_owned());
-    };
+    let ptx = ptx::read(&text).map_err(|e| e.to_string())?;
     if !what.wanted.arch(&ptx.target) {
         return Ok(None);
     }

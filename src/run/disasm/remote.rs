@@ -41,7 +41,7 @@ pub fn questions(files: &[PathBuf], what: &What) -> Vec<Question> {
     for (_, bytes) in read.flat_map(|(images, _)| images) {
         let Ok(cubin) = cubin::read(&bytes) else { continue };
         let (flags, symbols) = asked(&cubin, what);
-        let nothing = symbols.is_empty() && !what.wanted.kernels.is_empty();
+        let nothing = !cubin.code.iter().any(|section| what.wanted.kernel(&section.name));
         let question = Question { cubin: bytes, flags: flags.to_vec(), symbols };
         if !nothing && !all.contains(&question) {
             all.push(question);
@@ -250,7 +250,10 @@ impl Host<'_> {
                 }
             };
             let job = JobName { run: desk.record.id.clone(), sequence }.job();
-            let asked = AskHost { follow, facts: &facts, job }.all(questions, desk).await;
+            let asked = AskHost { follow, facts: &facts, job: job.clone() };
+            let asked = asked.all(questions, desk).await;
+            // All of it is here, or of no use: no run of this machine would ever ask for it.
+            follow.drop_job(&job);
             match asked {
                 Err(failure) if failure.code == "facts_changed" => self.cache.forget(),
                 asked => return asked,

@@ -121,11 +121,7 @@ pub(super) fn read(rest: &[u8], offset: usize) -> Result<(Entry<'_>, usize), Fat
     let options = (options != 0 && kind == EntryKind::Ptx)
         .then(|| text(header, word(header, options as usize), word(header, options as usize + 4)))
         .flatten();
-    let unpacked_bytes = match compression {
-        Compression::None => stored.len() as u64,
-        _ => long(fixed, 56),
-    };
-    let entry = Entry {
+    let mut entry = Entry {
         offset,
         kind,
         sm: Sm { number: word(fixed, 28), variant },
@@ -134,8 +130,12 @@ pub(super) fn read(rest: &[u8], offset: usize) -> Result<(Entry<'_>, usize), Fat
         identifier: text(header, word(fixed, 32), word(fixed, 36)),
         options,
         compression,
-        unpacked_bytes,
+        unpacked_bytes: long(fixed, 56),
         stored,
     };
+    if compression == Compression::None {
+        entry.stored = entry.whole(stored);
+        entry.unpacked_bytes = entry.stored.len() as u64;
+    }
     Ok((entry, header.len() + stored_bytes))
 }

@@ -24,7 +24,7 @@ impl<'a> Entry<'a> {
     pub fn unpack(&self, limit: u64) -> Result<Cow<'a, [u8]>, FatbinError> {
         if self.compression == Compression::None {
             self.check(limit)?;
-            return Ok(Cow::Borrowed(self.whole(self.stored)));
+            return Ok(Cow::Borrowed(self.stored));
         }
         let mut unpacker = Unpacker::default();
         let end = self.unpack_into(limit, &mut unpacker)?.len();
@@ -55,7 +55,7 @@ impl<'a> Entry<'a> {
             room.try_reserve_exact(bytes).map_err(|e| packed(e.to_string()))?;
         }
         let got = match self.compression {
-            Compression::None => return Ok(self.whole(self.stored)),
+            Compression::None => return Ok(self.stored),
             Compression::Lz4 => {
                 room.resize(bytes, 0);
                 lz4_flex::block::decompress_into(self.stored, room)
@@ -97,7 +97,7 @@ impl<'a> Entry<'a> {
     }
 
     /// The image without padding.
-    fn whole<'i>(&self, image: &'i [u8]) -> &'i [u8] {
+    pub(super) fn whole<'i>(&self, image: &'i [u8]) -> &'i [u8] {
         let end = match (self.kind, self.compression) {
             (EntryKind::Ptx, _) => image.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1),
             (EntryKind::Cubin, Compression::None) => elf_end(image),

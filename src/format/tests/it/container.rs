@@ -42,6 +42,13 @@ fn every_compression_mode_unpacks_to_what_cuobjdump_extracts() {
         for (entry, truth) in fatbin.entries.iter().zip(truth) {
             assert_eq!(entry.identifier.as_deref(), Some("vecadd.cu"));
             let image = entry.unpack(1 << 20).unwrap();
+            if entry.compression == Compression::None {
+                // What is listed is what is extracted, without padding.
+                assert_eq!(
+                    (entry.stored.len(), entry.unpacked_bytes),
+                    (image.len(), image.len() as u64)
+                );
+            }
             let truth = bytes(&format!("vecadd.{truth}"));
             if entry.kind == EntryKind::Ptx {
                 assert_eq!(entry.compression, of_ptx);
