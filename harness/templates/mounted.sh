@@ -25,7 +25,7 @@ while [ "$1" != -- ]; do
         case $old in
         */jobs/*/work/here/*)
             if kill -0 "$(cat -- "$owner/mounted.pid" 2>/dev/null || echo none)" 2>/dev/null; then
-                echo "mount: another job has \`$link\` now" >&2
+                echo "rgpu exec --mount: another job has \`$link\` now" >&2
                 exit 125
             fi
             rm -f -- "$link"
@@ -33,11 +33,11 @@ while [ "$1" != -- ]; do
         esac
     fi
     if [ -e "$link" ] || [ -L "$link" ]; then
-        echo "mount: there is a \`$link\` on the host already; mount it elsewhere, or leave it out" >&2
+        echo "rgpu exec --mount: there is a \`$link\` on the host already; mount it elsewhere, or leave it out" >&2
         exit 125
     fi
     if ! mkdir -p -- "${link%/*}/" || ! ln -s -- "$target" "$link"; then
-        echo "mount: \`$link\` cannot be made on the host; a place without the \`/\` lies in the working folder" >&2
+        echo "rgpu exec --mount: \`$link\` cannot be made on the host; a place without the \`/\` lies in the working folder" >&2
         exit 125
     fi
     made="$made$link

@@ -14,7 +14,7 @@ use super::app::{App, Status};
 use super::disasm;
 use super::progress::Live;
 use super::session::{self, Voice};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{Begin, BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, publish_build};
@@ -215,6 +215,8 @@ fn finish(
         None => RunState::Done,
     };
     record.exit = Some(failure.as_ref().map_or(0, |failure| failure.exit as u8));
+    let failed = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), f.exit as u8));
+    folder.set_failure(failed.as_ref())?;
     folder.save(&record)?;
     let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
     let Some(build) = build else {

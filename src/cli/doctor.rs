@@ -17,8 +17,8 @@ use super::session::{self, Open, Voice};
 use super::terminal::safe;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{Mode, Selection, find};
-use crate::report::{Align, Grid};
+use crate::kernel::{KernelError, Mode, Selection, find};
+use crate::report::{Align, Grid, wrap};
 use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
 use crate::store::{RunFolder, RunRecord, RunState};
 use crate::tool::{Request, SanitizerTool, Target};
@@ -42,12 +42,18 @@ pub(super) struct DoctorArgs {
 const KERNEL: &str = "vecadd";
 const CASE: &str = "n=65536";
 
+/// The modes in which it is tried.
+const MODES: [Mode; 5] = [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, Mode::Nvtx];
+
 /// What the doctor found.
 #[derive(Serialize)]
 struct Diagnosis {
     schema: &'static str,
     host: HostFacts,
     modes: Vec<ModeLine>,
+    /// Why no mode was tried, with what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    untried: Option<String>,
     chosen: Chosen,
 }
 
@@ -92,7 +98,10 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let now = jiff::Timestamp::now().as_second();
         let host = open.ask(&cache, now).await?;
         let mut modes = Vec::new();
-        for mode in [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, Mode::Nvtx] {
+        // Without it nothing can be tried, but all else is told.
+        let untried = find::find(KERNEL, &places(app)).err().map(not_found);
+        let tried = if untried.is_none() { MODES.as_slice() } else { &[] };
+        for &mode in tried {
             if open.cancel.asked() > 0 {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
@@ -116,7 +125,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
             ),
         };
         open.follow.close().await;
-        Ok(Diagnosis { schema: "rgpu.doctor/1", host, modes, chosen })
+        Ok(Diagnosis { schema: "rgpu.doctor/1", host, modes, untried, chosen })
     })?;
     if app.global.json {
         app.print_json(&diagnosis)?;
@@ -124,6 +133,19 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     }
     show(app, &diagnosis, begun.elapsed().as_secs_f64());
     Ok(0)
+}
+
+/// That the kernel to try is not there, and what to set.
+fn not_found(error: KernelError) -> String {
+    let searched = match &error {
+        KernelError::Unknown { searched, .. } => {
+            let folders: Vec<String> =
+                searched.iter().map(|folder| format!("`{}`", folder.display())).collect();
+            format!("rgpu's own `{KERNEL}` is not in {}", folders.join(", "))
+        }
+        _ => error.to_string(),
+    };
+    format!("{searched}; set `kernel_path` in your settings to the folder with rgpu's kernels")
 }
 
 /// The user's file, and how many thresholds are set anywhere.
@@ -189,6 +211,7 @@ async fn try_mode(
         thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
         nvdisasm: &[],
+        at_least: None,
         now_s: jiff::Timestamp::now().as_second(),
         try_failed: true,
         detach: false,
@@ -253,6 +276,12 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
         grid.row([line.mode.to_owned(), rung, format!("{:.1} s", line.seconds), why]);
     }
     app.print("\n");
+    if let Some(why) = &diagnosis.untried {
+        let text = format!("no mode was tried: {why}");
+        for line in wrap(&safe(text.as_bytes()), app.style().width.saturating_sub(2)) {
+            app.print(&format!("  {line}\n"));
+        }
+    }
     app.print(&grid.without_empty_columns().plain(app.style().width, 2));
     let c = &diagnosis.chosen;
     app.print(&format!(

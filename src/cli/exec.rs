@@ -21,10 +21,10 @@ use super::progress::Live;
 use super::session::{self, Voice};
 use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::run::{
-    Desk, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, exec, exec_again,
-    exec_draft,
+    Desk, EnvRecord, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, exec,
+    exec_again, exec_draft,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
@@ -68,11 +68,21 @@ pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
 
 /// Ends a command that failed on rgpu's side, with a status that says so.
 pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
-    if matches!(failure.exit, Exit::Cancelled | Exit::Usage) {
-        return Err(failure);
+    match status_of_failure(&failure) {
+        OWN_FAILURE => {
+            super::app::show_failure(&failure, OWN_FAILURE, json);
+            Ok(OWN_FAILURE)
+        }
+        _ => Err(failure),
     }
-    super::app::show_failure(&failure, OWN_FAILURE, json);
-    Ok(OWN_FAILURE)
+}
+
+/// The status of a command that failed on rgpu's side.
+pub(super) fn status_of_failure(failure: &Failure) -> u8 {
+    match failure.exit {
+        Exit::Cancelled | Exit::Usage => failure.exit as u8,
+        _ => OWN_FAILURE,
+    }
 }
 
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
@@ -234,6 +244,9 @@ async fn carry(
             (true, Some(facts)) => Some(facts),
             (true, None) => Some(open.ask(&cache, now_s).await?),
         };
+        // What is known of a host that was not asked now does no harm.
+        let known = facts.clone().or_else(|| cache.load(now_s));
+        folder.write_json("env.json", &EnvRecord::without_repository(known))?;
         let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
         if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
             env.entry("TERM".to_owned()).or_insert(name);
@@ -406,7 +419,7 @@ fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
 }
 
 fn say_end(open: &mut session::Open, ended: &Result<ExecEnd>) {
-    let exit = ended.as_ref().map_or_else(|f| f.exit as u8, status_of);
+    let exit = ended.as_ref().map_or_else(status_of_failure, status_of);
     open.reporter.say(&Said::Finished { exit });
 }
 
@@ -432,12 +445,16 @@ fn finish(
         Err(f) if f.exit == Exit::Cancelled => RunState::Cancelled,
         Err(_) => RunState::Failed,
     };
-    record.exit = Some(ended.as_ref().map_or_else(|f| f.exit as u8, status_of));
+    let ended = ended.map_err(|failure| no_shell(failure, args));
+    record.exit = Some(ended.as_ref().map_or_else(status_of_failure, status_of));
+    let failed = ended.as_ref().err();
+    let failed = failed.map(|f| ErrorDocument::new(f.clone(), status_of_failure(f)));
+    folder.set_failure(failed.as_ref())?;
     if let Ok(ExecEnd { end: Some(end), .. }) = &ended {
         record.program_exit = Some(i32::from(end.status()));
     }
     folder.save(&record)?;
-    let ended = ended.map_err(|failure| no_shell(failure, args))?;
+    let ended = ended?;
     let pulled = pull::place(app, args, folder, &ended.pulled)?;
     if ended.end.is_some() && pulled.is_empty() && !args.pull.is_empty() {
         app.say(&format!(

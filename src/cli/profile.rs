@@ -17,12 +17,13 @@ pub(super) use preset::expand as expand_preset;
 
 use super::app::{App, Status};
 use super::disasm;
+use super::exec;
 use super::progress::{Live, Row};
 use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
-use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
+use crate::run::{Desk, Ended, ProfileRun, Reporter, Said, below_rung, falls_short};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use belongs::first_given;
@@ -186,6 +187,7 @@ fn carry_out(
             thresholds: &app.config.thresholds.value,
             source_folder: &source_folder,
             nvdisasm: &disasm::nvdisasm(app),
+            at_least: args.run.at_least.as_deref(),
             now_s: jiff::Timestamp::now().as_second(),
             try_failed: false,
             detach: args.run.detach && resume == Resume::No,
@@ -244,12 +246,7 @@ fn finish(
             if let (Some(profile), false) = (&profile, app.global.json) {
                 show::result(app, args, profile, folder);
             }
-            Err(match failure.place.log {
-                None if folder.path().join("log").is_dir() => {
-                    failure.log(show::short(app, &folder.path().join("log")))
-                }
-                _ => failure,
-            })
+            Err(failure)
         }
     }
 }
@@ -288,9 +285,18 @@ fn settle(
         }
         Err(failure) => (None, Some(failure)),
     };
-    let failure = failure.or_else(|| profile.as_ref().and_then(|p| below(p, args)));
+    let failure = failure
+        .or_else(|| profile.as_ref().and_then(|p| below(p, args)))
+        .or_else(|| profile.as_deref().and_then(unlooked))
+        .map(|failure| match failure.place.log {
+            None if folder.path().join("log").is_dir() => {
+                failure.log(show::short(app, &folder.path().join("log")))
+            }
+            _ => failure,
+        });
     let found = profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == "found");
     let status = match &failure {
+        Some(failure) if record.command == "exec" => exec::status_of_failure(failure),
         Some(failure) => failure.exit as u8,
         None if found => Exit::Findings as u8,
         // `exec` ends with the program's own status.
@@ -314,6 +320,8 @@ fn settle(
         None => RunState::Done,
     };
     record.exit = Some(status);
+    let failed = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), status));
+    folder.set_failure(failed.as_ref())?;
     if let Some(profile) = &profile {
         folder.write_json("profile.json", profile)?;
         for file in crate::report::regions::files(profile) {
@@ -330,24 +338,24 @@ fn settle(
 /// The failure of a run that ended below `--at-least`.
 fn below(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
     let least = args.run.at_least.as_deref()?;
-    // A run on the CPU measured nothing of a GPU, whatever its rung is called.
-    let on_cpu = profile.gpu.is_none() && !matches!(least, "nvtx" | "cpu");
-    if on_cpu || crate::run::is_below(&profile.rung, least) {
-        let why = profile
-            .ladder
-            .iter()
-            .rev()
-            .find(|r| !r.ok)
-            .map(|r| format!("{} ({}): {}", r.rung, r.code, r.words));
-        return Some(
-            Failure::new(
-                Exit::Tool,
-                "below_rung",
-                format!("the run ended on rung `{}`, below `{least}`", profile.rung),
-            )
-            .cause(why.unwrap_or_default())
-            .hint("`rgpu doctor` says what each mode reaches on this host, and why not more"),
-        );
-    }
-    None
+    let what = format!("the run ended on rung `{}`, below `{least}`", profile.rung);
+    falls_short(&profile.rung, least, profile.gpu.is_none())
+        .then(|| below_rung(what, &profile.ladder))
+}
+
+/// The failure of a run that was to find faults on a GPU and had none to look with: what was not
+/// looked at is not right.
+fn unlooked(profile: &Profile) -> Option<Failure> {
+    let checked = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
+    let unlooked = match profile.run.mode.as_str() {
+        "verify" => checked.into_iter().all(|c| c.verdict == "unchecked"),
+        "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == "unknown"),
+        _ => false,
+    };
+    (unlooked && profile.gpu.is_none()).then(|| {
+        let what = "nothing was verified: the host has no GPU that works";
+        Failure::new(Exit::Host, "no_gpu", what).hint(
+            "choose a host with one: `--remote NAME`; `rgpu remote list` shows those you have",
+        )
+    })
 }

@@ -16,7 +16,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::remote::OnRemote;
 use crate::report::Grid;
 use crate::run::{Reporter, Said};
-use crate::store::{RunFolder, RunState, Runs};
+use crate::store::{RunFolder, RunRecord, RunState, Runs};
 
 pub(super) use clean::prune;
 
@@ -164,7 +164,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
             app.print(&report.text(&opened.subject(), &app.style()));
         }
         if !app.global.json {
-            app.print(&place());
+            app.print(&format!("{}{}", why(folder, &record), place()));
         }
         return Ok(0);
     }
@@ -187,23 +187,42 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         return Ok(0);
     }
     app.print(&format!(
-        "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{}",
+        "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{}{}",
         record.id,
         record.title,
         record.remote,
         record.address,
-        record.started,
-        record.state.as_str(),
+        crate::report::moment(&record.started),
+        state_text(&record),
         record
             .program_exit
             .map(|n| format!(", the program ended with status {n}"))
             .unwrap_or_default(),
+        why(folder, &record),
         place(),
     ));
     if matches!(record.state, RunState::Running | RunState::Detached) {
         app.say(&format!("take it up with `rgpu runs attach {}`", record.id));
     }
     Ok(0)
+}
+
+/// How a run stands; a failed one with the status that its command ended with.
+fn state_text(record: &RunRecord) -> String {
+    match (record.state, record.exit) {
+        (RunState::Failed, Some(exit)) => format!("failed ({exit})"),
+        (state, _) => state.as_str().to_owned(),
+    }
+}
+
+/// Why a run failed, in the words that its command ended with.
+fn why(folder: &RunFolder, record: &RunRecord) -> String {
+    if !matches!(record.state, RunState::Failed | RunState::Running) {
+        return String::new();
+    }
+    let Some(document) = folder.failure() else { return String::new() };
+    let text = super::terminal::safe(document.error.to_string().as_bytes());
+    text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {

@@ -145,6 +145,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
             }
         }
     }
+    left_out.sort_by(|a, b| a.path.cmp(&b.path));
     let bytes: u64 = found.values().map(|file| file.size).sum();
     if bytes > limit || over {
         let files: Vec<&Found> = found.values().collect();
@@ -206,10 +207,14 @@ fn walk(mount: &Mount, left_out: &mut Vec<LeftOut>) -> Result<Vec<Found>, ExecEr
         let Some(kind) = entry.file_type() else { continue };
         let path = entry.path();
         let Ok(inner) = path.strip_prefix(root) else { continue };
+        let shown = inner.display().to_string();
         if kind.is_dir() {
+            let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+            if empty && path != root {
+                left_out.push(LeftOut { path: shown, why: "it is an empty folder" });
+            }
             continue;
         }
-        let shown = inner.display().to_string();
         let mut leave = |why| left_out.push(LeftOut { path: shown.clone(), why });
         let Some(inner) = inner.to_str().filter(|inner| valid_relative_path(inner)) else {
             leave("its name cannot be written on every system");

@@ -48,7 +48,9 @@ pub const HTTP: RemoteKind =
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     super::deploy::no_options(spec, &[token::ENV, token::FILE, address::PLAIN, address::CA])?;
     no_ssh_settings(spec)?;
-    Ok(Box::new(Worker::at(spec, Address::of(spec)?, Site::Worker, token::find)))
+    let address = Address::of(spec)?;
+    token::is_named(spec)?;
+    Ok(Box::new(Worker::at(spec, address, Site::Worker, token::find)))
 }
 
 /// The time after which a user is told that a host is being started.

@@ -105,14 +105,19 @@ impl Grid {
     }
 
     /// For a terminal too narrow for the table: each row's first cell on a line of its own, the
-    /// others below it, wrapped between cells. Ends with a newline unless there is no row.
+    /// others below it, numbers with their column's name, wrapped between cells. Ends with a newline unless there is no row.
     pub fn stacked(&self, width: usize) -> String {
         let mut out = String::new();
         for row in &self.rows {
             let Some((first, rest)) = row.split_first() else { continue };
             out += &format!("{first}\n");
-            let rest: Vec<&str> =
-                rest.iter().map(String::as_str).filter(|c| !c.is_empty()).collect();
+            let named = rest.iter().zip(self.head.iter().skip(1)).filter(|(c, _)| !c.is_empty());
+            let rest: Vec<String> = named
+                .map(|(text, (name, align))| match align {
+                    Align::Left => text.clone(),
+                    Align::Right => format!("{name} {text}"),
+                })
+                .collect();
             for line in super::text::wrap(&rest.join(", "), width.saturating_sub(4)) {
                 out += &format!("    {line}\n");
             }
@@ -178,9 +183,9 @@ mod tests {
     fn a_narrow_terminal_gets_each_row_over_several_lines() {
         insta::assert_snapshot!(sample().stacked(20), @r"
         vecadd
-            59.7 µs
+            time 59.7 µs
         a|b
-            1.20 ms
+            time 1.20 ms
         ");
     }
 

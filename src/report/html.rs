@@ -67,8 +67,8 @@ pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
 /// Where and how, for the line beside the name.
 fn place(subject: &Subject<'_>) -> String {
     let profile = subject.profile;
-    let parts =
-        [profile.device.as_deref().unwrap_or_default(), &profile.run.mode, &profile.run.started];
+    let started = super::moment(&profile.run.started);
+    let parts = [profile.device.as_deref().unwrap_or_default(), &profile.run.mode, &started];
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 

@@ -15,6 +15,12 @@ pub fn usd(amount: f64) -> String {
     if amount < 1.0 { format!("${amount:.4}") } else { format!("${amount:.2}") }
 }
 
+/// A moment in RFC 3339 as people need it: without a fraction of its second.
+pub fn moment(rfc3339: &str) -> String {
+    let Some((seconds, rest)) = rfc3339.split_once('.') else { return rfc3339.to_owned() };
+    format!("{seconds}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
 /// A count: `812`, `25.6 k`, `5.25 M`.
 pub(super) fn count_of(n: f64) -> String {
     scaled(n, &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]).trim_end().to_owned()
@@ -54,6 +60,14 @@ pub(super) fn digits(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moment_has_whole_seconds() {
+        assert_eq!(moment("2026-11-21T12:36:03.123456789Z"), "2026-11-21T12:36:03Z");
+        assert_eq!(moment("2026-11-21T12:36:03.5+01:00"), "2026-11-21T12:36:03+01:00");
+        assert_eq!(moment("2026-11-21T12:36:03Z"), "2026-11-21T12:36:03Z");
+        assert_eq!(moment(""), "");
+    }
 
     #[test]
     fn numbers_have_three_digits_and_a_unit_that_fits() {

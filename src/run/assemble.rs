@@ -68,7 +68,7 @@ pub(super) struct Parts {
 const ALWAYS: &[&str] = &["case_report"];
 
 /// Steps whose success is not the run's rung.
-const PREPARING: &[&str] = &["build", "reference", "export"];
+pub(super) const PREPARING: &[&str] = &["build", "reference", "export"];
 
 /// Whether the runner's ranges in this file say when the kernel ran: not those of the steps before,
 /// and not under ncu, which runs each launch many times over.

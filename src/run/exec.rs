@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::blobs::submission;
 use super::job::{self, Desk, HostFile, JobEnd, cancelled};
 use super::{outcome, resume};
-use crate::bundle::Packer;
+use crate::bundle::{self, Packer};
 use crate::error::Result;
 use crate::exec::HERE;
 use crate::remote::{Follow, OnRemote, Wanted};
@@ -145,6 +145,7 @@ pub async fn exec(
     let job = format!("{}.1", desk.record.id);
     let bundle = packer.pack(draft(request, job.clone()))?;
     desk.folder.write_json("plan-1.json", &bundle.plan)?;
+    desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
     let sent = sent(&bundle.plan.files);
     let mut submission = submission(bundle.plan, bundle.blobs);
     submission.secrets.clone_from(&request.secrets);

@@ -1,5 +1,9 @@
 //! The order of rungs, for `--at-least`.
 
+use rgpu_protocol::RungRecord;
+
+use crate::error::{Exit, Failure};
+
 /// Every rung from best to lowest, over all ladders.
 pub(super) static RUNGS: &[&str] = &[
     // The same as the next, as root.
@@ -39,6 +43,21 @@ pub fn is_below(rung: &str, least: &str) -> bool {
     rung == "none" || below(RUNGS).or_else(|| below(SANITIZER_RUNGS)).unwrap_or(false)
 }
 
+/// Whether a run on `rung` is less than what `least` asks for. One on the CPU measured nothing of a
+/// GPU, whatever its rung is called.
+pub fn falls_short(rung: &str, least: &str, on_cpu: bool) -> bool {
+    (on_cpu && !matches!(least, "nvtx" | "cpu")) || is_below(rung, least)
+}
+
+/// The failure of a run below the rung that was asked for, with what kept it from more.
+pub fn below_rung(what: String, ladder: &[RungRecord]) -> Failure {
+    let last = ladder.iter().rev().find(|r| !r.ok);
+    let why = last.map(|r| format!("{} ({}): {}", r.rung, r.code, r.words));
+    Failure::new(Exit::Tool, "below_rung", what)
+        .cause(why.unwrap_or_default())
+        .hint("`rgpu doctor` says what each mode reaches on this host, and why not more")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +71,7 @@ mod tests {
         assert!(is_below("none", "cpu"));
         assert!(is_below("guard", "sanitizer"));
         assert!(!is_below("sanitizer", "nsys.full"));
+        assert!(falls_short("nvtx", "events", true) && !falls_short("nvtx", "nvtx", true));
+        assert!(!falls_short("events", "events", false));
     }
 }

@@ -29,7 +29,6 @@ pub(super) async fn build(
     programs: &Programs,
     desk: &mut Desk<'_>,
 ) -> Result<(JobEnd, Expectations)> {
-    desk.reporter.say(&Said::Note { text: "the host has no compiler: compiling on this machine" });
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
@@ -46,6 +45,9 @@ pub(super) async fn build(
     let for_host = Request { part: Part::Build, arch: Some(arch), ..request.clone() };
     let job = JobName { run: format!("{}.local", desk.record.id), sequence: 1 };
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
+    // Said once it is known that this machine can.
+    let text = "the host has no CUDA compiler: compiling on this machine";
+    desk.reporter.say(&Said::Note { text });
     let expect = draft.expect.clone();
     let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
     let plan = &bundle.plan;

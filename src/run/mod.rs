@@ -46,7 +46,7 @@ pub use exec::{
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
 pub use job::{Desk, HostFile, JobEnd};
-pub use ladder::{is_below, rungs};
+pub use ladder::{below_rung, falls_short, is_below, rungs};
 pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file};

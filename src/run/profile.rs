@@ -16,6 +16,7 @@ use super::blobs::submission;
 use super::disasm::{self, Built};
 use super::facts::FactsCache;
 use super::job::{self, Desk, JobEnd};
+use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::said::Said;
@@ -50,6 +51,8 @@ pub struct ProfileRun<'a> {
     pub source_folder: &'a Path,
     /// Where this machine may have nvdisasm, for hosts without one.
     pub nvdisasm: &'a [PathBuf],
+    /// The lowest rung that counts as success.
+    pub at_least: Option<&'a str>,
     /// Unix seconds.
     pub now_s: i64,
     /// Try rungs that failed on the host before.
@@ -120,6 +123,13 @@ impl ProfileRun<'_> {
                 }
                 draft => draft?,
             };
+            // Nothing has been sent yet. A first look has rungs of its own.
+            if let Some(failure) = self
+                .out_of_reach(&draft, &facts)
+                .filter(|_| seq == 1 && !self.resume && !course.surveying())
+            {
+                return Err(failure.on(follow.remote().name(), follow.remote().transport()));
+            }
             for file in &draft.files {
                 // What calls a Python kernel is there to be read, and run by hand.
                 if let (tool::HARNESS, tool::Content::Bytes(text)) = (&*file.path, &file.content) {
@@ -241,6 +251,25 @@ impl ProfileRun<'_> {
             }));
         }
         Ok(())
+    }
+
+    /// The failure of a plan whose best rung is below the one that is asked for.
+    fn out_of_reach(&self, draft: &Draft, facts: &HostFacts) -> Option<Failure> {
+        let least = self.at_least?;
+        let mut steps = draft.plan.steps.iter().rev();
+        let step = steps.find(|step| !assemble::PREPARING.contains(&step.id.as_str()))?;
+        let on_cpu = facts.gpus.is_empty();
+        let best = step.rungs.first()?;
+        let short = step.rungs.iter().all(|rung| falls_short(&rung.id, least, on_cpu));
+        let what = match on_cpu {
+            true => format!("without a GPU the run cannot reach rung `{least}`"),
+            false => format!("the run reaches rung `{}` at best, below `{least}`", best.id),
+        };
+        short.then(|| {
+            let mut left_out = draft.expect.left_out.clone();
+            left_out.retain(|record| !is_below(&record.rung, least));
+            below_rung(what, &left_out)
+        })
     }
 
     /// Submits a plan, or takes it up, and follows it to its end.

@@ -71,12 +71,17 @@ pub struct InputDigest {
 impl EnvRecord {
     /// What is known of this machine, the host and the repository around `folder`.
     pub fn new(host: Option<HostFacts>, folder: &Path) -> Self {
+        Self { repository: repository(folder), ..Self::without_repository(host) }
+    }
+
+    /// The same without a look at any repository, which would cost more than a small program runs.
+    pub fn without_repository(host: Option<HostFacts>) -> Self {
         Self {
             schema: "rgpu.env/1".to_owned(),
             rgpu: env!("CARGO_PKG_VERSION").to_owned(),
             laptop: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             host,
-            repository: repository(folder),
+            repository: None,
         }
     }
 }

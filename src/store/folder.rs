@@ -10,7 +10,7 @@ use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
 use serde::Serialize;
 
 use super::{RunRecord, atomic};
-use crate::error::{Exit, Failure};
+use crate::error::{ErrorDocument, Exit, Failure};
 
 /// What can go wrong with a run folder.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +100,9 @@ impl From<StoreError> for Failure {
         }
     }
 }
+
+/// Why a run failed (`rgpu.error/1`).
+const FAILURE: &str = "error.json";
 
 /// The folder of one run.
 #[derive(Clone, Debug)]
@@ -200,6 +203,26 @@ impl RunFolder {
     /// I/O errors.
     pub fn save(&self, record: &RunRecord) -> Result<(), StoreError> {
         self.write_json("run.json", record)
+    }
+
+    /// Keeps why the run failed, as `--json` prints it; takes that away where it did not.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn set_failure(&self, failure: Option<&ErrorDocument>) -> Result<(), StoreError> {
+        if let Some(failure) = failure {
+            return self.write_json(FAILURE, failure);
+        }
+        let path = self.path.join(FAILURE);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why the run failed, where that is kept.
+    pub fn failure(&self) -> Option<ErrorDocument> {
+        serde_json::from_slice(&self.read(FAILURE).ok()?).ok()
     }
 
     /// Writes a file of the run.

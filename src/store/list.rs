@@ -124,7 +124,7 @@ impl Runs {
         Ok(self.list()?.into_iter().filter(ended).skip(keep).collect())
     }
 
-    /// Removes these runs.
+    /// Removes these runs; `latest` then points at the newest of the others, if there is one.
     ///
     /// # Errors
     /// I/O errors.
@@ -136,7 +136,21 @@ impl Runs {
                 other => other.map_err(io_error("remove", &line.folder))?,
             }
         }
-        Ok(())
+        self.mend_latest()
+    }
+
+    fn mend_latest(&self) -> Result<(), StoreError> {
+        let latest = self.root.join("latest");
+        let Ok(last) = fs::read_to_string(&latest) else { return Ok(()) };
+        let ids = self.ids()?;
+        if ids.iter().any(|id| id == last.trim()) {
+            return Ok(());
+        }
+        match self.newest_first(ids).first() {
+            Some(id) => atomic::write(&latest, format!("{id}\n").as_bytes()),
+            None => fs::remove_file(&latest),
+        }
+        .map_err(io_error("write", &latest))
     }
 
     /// How many runs there are.
@@ -255,6 +269,9 @@ mod tests {
         runs.remove(&removed).unwrap();
         assert_eq!(removed.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);
         assert!(dir.path().join("a").exists() && dir.path().join("ccc").exists());
+        let latest = || std::fs::read_to_string(dir.path().join("latest"));
+        runs.remove(&runs.ended_beyond(0).unwrap()).unwrap();
+        assert_eq!(latest().unwrap(), "a\n");
     }
 
     #[test]

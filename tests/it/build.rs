@@ -60,6 +60,7 @@ fn ptx_alone_makes_no_cubin_and_goes_where_it_is_asked() {
 fn mistakes_say_what_to_type() {
     let laptop = Laptop::new();
     laptop.write("k.py", "x = 1\n");
+    laptop.write("bad.rs", "fn main() {}\n");
     let mut story = String::new();
     for line in [
         "build",
@@ -71,6 +72,9 @@ fn mistakes_say_what_to_type() {
         "build k.py --dsl cute --arch sm_100a",
         "build gone.py --dsl triton",
         "build k.cu --dsl triton",
+        "build bad.rs",
+        "build notes.txt",
+        "build k.cubin",
     ] {
         story += &laptop.show(line);
     }

@@ -7,7 +7,8 @@ use std::process::Command;
 /// The schema of a file in a run folder; none for files that tools wrote.
 fn schema(name: &str) -> Option<&'static str> {
     let stem = name.strip_suffix(".json")?;
-    let known = ["profile", "run", "env", "inputs", "hotspots", "trace", "compare", "fan-out"];
+    let known =
+        ["profile", "run", "error", "env", "inputs", "hotspots", "trace", "compare", "fan-out"];
     if stem == "summary" {
         return Some("build");
     }

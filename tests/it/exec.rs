@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::laptop::{Laptop, status, wait_for};
+use crate::over_ssh::know;
+use crate::sshd::Sshd;
 
 #[test]
 fn a_command_keeps_its_output_its_streams_and_its_status() {
@@ -45,6 +47,42 @@ fn standard_input_reaches_the_command_whole() {
     assert!(fs::read(log).unwrap() == input);
     // A command that does not read ends all the same.
     assert_eq!(status(&laptop.run_with_input("exec -- true", &input)), 0);
+}
+
+#[test]
+fn both_streams_come_in_the_order_in_which_they_were_written() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    let both = fs::File::create(laptop.path("both")).unwrap();
+    let script = "for i in 1 2 3; do echo out $i; sleep 0.3; echo err $i >&2; sleep 0.3; done";
+    let words = ["exec", "--remote", "box", "--accept-new", "-q", "--", "sh", "-c", script];
+    let mut command = laptop.rgpu(words);
+    command.stdout(both.try_clone().unwrap()).stderr(both);
+    assert!(command.status().unwrap().success());
+    assert_eq!(
+        fs::read_to_string(laptop.path("both")).unwrap(),
+        "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n"
+    );
+}
+
+#[test]
+fn a_run_folder_keeps_source_environment_commands_and_logs() {
+    let laptop = Laptop::new();
+    laptop.write("a.py", "import sys\nprint('out')\nprint('err', file=sys.stderr)\n");
+    assert_eq!(status(&laptop.run("exec a.py --env WORD=x -- more")), 0);
+    let kept = |name: &str| fs::read_to_string(laptop.latest().join(name)).unwrap();
+    assert_eq!(kept("source/a.py"), kept("../../../a.py"));
+    assert!(kept("commands.sh").contains("more"), "{}", kept("commands.sh"));
+    assert_eq!(
+        (kept("log/exec.stdout"), kept("log/exec.stderr")),
+        ("out\n".into(), "err\n".into())
+    );
+    let env = laptop.latest_json("env.json");
+    assert_eq!(
+        (&env["schema"], &env["rgpu"]),
+        (&"rgpu.env/1".into(), &env!("CARGO_PKG_VERSION").into())
+    );
 }
 
 #[test]

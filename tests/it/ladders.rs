@@ -338,6 +338,52 @@ fn a_lower_rung_than_asked_is_status_five_and_still_a_profile() {
 }
 
 #[test]
+fn a_rung_that_cannot_be_reached_is_refused_before_anything_is_sent() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    let refused = |line: &str, words: &str| {
+        let output = laptop.run(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status(&output), 5, "{said}");
+        assert!(said.contains(words), "{said}");
+        assert!(!said.contains("uploading"), "{said}");
+        let record = laptop.latest_json("run.json");
+        assert_eq!(
+            (&record["state"], record["jobs"].as_array().unwrap().len()),
+            (&"failed".into(), 0)
+        );
+    };
+    let at_least = |mode: &str, rung: &str| {
+        format!("profile --kernel vecadd --mode {mode} --at-least {rung} --remote h200")
+    };
+    refused(&at_least("nsys", "ncu.asked"), "reaches rung `nsys.full` at best, below `ncu.asked`");
+    // What it can reach it tries.
+    assert_eq!(status(&laptop.run(&at_least("nsys", "nsys.cuda"))), 0);
+    assert_eq!(status(&laptop.run(&at_least("bench", "events"))), 0);
+    host.mischief("nvidia-smi no-devices\n");
+    let laptop_forgets = laptop.run("doctor h200 --fresh");
+    assert_eq!(status(&laptop_forgets), 0);
+    refused(&at_least("ncu", "ncu.basic"), "without a GPU the run cannot reach rung `ncu.basic`");
+    assert_eq!(status(&laptop.run(&at_least("ncu", "cpu"))), 0);
+}
+
+#[test]
+fn where_no_gpu_is_to_verify_on_nothing_was_verified_and_the_status_says_so() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop).mischief("nvidia-smi no-devices\n");
+    for mode in ["verify", "sanitizer"] {
+        let line = format!("profile --kernel vecadd --mode {mode} --remote h200");
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        assert_eq!(status(&output), 4, "{shown}");
+        assert!(shown.contains("error: nothing was verified: the host has no GPU"), "{shown}");
+        assert!(laptop.latest().join("profile.json").is_file());
+        let story = laptop.show("runs show");
+        assert!(story.contains("  error: nothing was verified"), "{story}");
+    }
+}
+
+#[test]
 fn a_kernel_that_is_wrong_crashes_or_hangs_is_status_six() {
     for (mischief, line, code) in [
         ("rgpu-runner wrong-result\n", NCU, "wrong_result"),

@@ -195,7 +195,7 @@ static FILTERS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"\[N\] s +[0-9.]+ ([kKMG]i?)?B", "[N] s  [SIZE]"),
         (r#""seconds": [0-9.]+"#, r#""seconds": "[N]""#),
         (r"GPU-[0-9a-f]{8}-[0-9a-f-]+", "[UUID]"),
-        (r"(fetching|removed?|runs,)( \w+ )? *[0-9.]+ ([kM]?B)\b", "$1$2 [SIZE]"),
+        (r"(fetching|removed?|runs?,)( \w+ )? *[0-9.]+ ([kM]?B)\b", "$1$2 [SIZE]"),
         // The shipped kernels, wherever the program found them.
         (r#"(^|[\s`"])/[^\s`",]*/kernels\b"#, "$1[KERNELS]"),
     ]

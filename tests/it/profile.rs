@@ -234,6 +234,34 @@ fn a_warm_run_asks_the_host_nothing_and_a_changed_host_is_asked_again() {
 }
 
 #[test]
+fn without_the_kernel_that_it_tries_the_doctor_tells_all_else_and_what_to_set() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    // A program that lies where no kernels are above it.
+    let built = std::path::Path::new(env!("CARGO_BIN_EXE_rgpu"));
+    let lonely = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
+    let program = lonely.path().join("rgpu");
+    fs::hard_link(built, &program).unwrap();
+    let doctor = |more: &[&str]| {
+        let mut command = laptop.rgpu(["doctor", "h200"].iter().chain(more));
+        let mut lone = std::process::Command::new(&program);
+        lone.args(command.get_args()).current_dir(laptop.path("project")).env_clear();
+        lone.envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        command.stdin(std::process::Stdio::null());
+        lone.stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    let output = doctor(&[]);
+    let shown = laptop.shown("doctor h200", &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("no mode was tried: rgpu's own `vecadd` is not in"), "{shown}");
+    assert!(flat.contains("set `kernel_path` in your settings"), "{shown}");
+    assert!(shown.contains("H200") && shown.contains("  agent "), "{shown}");
+    let document: serde_json::Value = serde_json::from_slice(&doctor(&["--json"]).stdout).unwrap();
+    assert!(document["untried"].as_str().unwrap().contains("kernel_path"), "{document}");
+}
+
+#[test]
 fn the_doctor_tries_every_mode_and_says_what_each_reaches() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);

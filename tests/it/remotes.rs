@@ -50,6 +50,8 @@ fn addresses_that_cannot_be_right_are_refused_before_they_are_kept() {
         "remote add -- -x ssh://u@h",
         "remote add local ssh://u@h",
         "remote add x ssh://u@h --identity no-such-key",
+        "remote add x http://127.0.0.1:8790",
+        "remote add x https://gpu-box",
     ] {
         story += &laptop.show(line);
     }

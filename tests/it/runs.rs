@@ -38,6 +38,33 @@ fn runs_are_listed_shown_and_cleaned() {
 }
 
 #[test]
+fn a_failed_run_says_why_and_ends_in_lists_with_the_status_of_its_command() {
+    let laptop = Laptop::new();
+    laptop.write("a.cu", "int main() { return 0; }\n");
+    let mut story = laptop.show("exec --run-id one -- no-such-program");
+    story += &laptop.show("runs show one");
+    assert_eq!(laptop.latest_json("run.json")["exit"], 125);
+    assert_eq!(laptop.latest_json("error.json")["exit"], 125);
+    FakeHost::new(&laptop).mischief("rgpu-runner wrong-result\n");
+    let line = "profile --kernel vecadd --mode verify --remote h200 --run-id two -q";
+    assert_eq!(status(&laptop.run(line)), 6);
+    let shown = laptop.show("runs show two");
+    assert!(shown.contains("  error: the kernel computes wrong results"), "{shown}");
+    story += &laptop.show("runs list");
+    let story = regex::Regex::new(" {2,}").unwrap().replace_all(&story, "  ");
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn nothing_is_latest_once_all_runs_are_removed() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
+    let story = laptop.show("runs clean --keep 0 --all") + &laptop.show("runs show");
+    insta::assert_snapshot!(story);
+    assert!(!laptop.project("artifacts/runs/latest").exists());
+}
+
+#[test]
 fn an_id_is_taken_once_and_a_folder_must_be_empty() {
     let laptop = Laptop::new();
     let mut story = laptop.show("exec --run-id mine -- true");

@@ -1,6 +1,7 @@
 //! `rgpu exec` when something is wrong: what users mistype, what programs do, what folders hold.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -82,6 +83,34 @@ fn a_module_that_is_missing_is_pythons_own_affair_and_a_crate_that_is_nowhere_ca
     let words = text(&output.stderr);
     assert!(words.contains("`lacks.rs` asks for what cargo cannot resolve"), "{words}");
     assert!(words.contains("/nowhere/at/all"), "{words}");
+}
+
+#[test]
+fn a_dependency_that_no_index_has_is_named_and_no_environment_is_left() {
+    let laptop = Laptop::new();
+    // An index that knows no package.
+    let index = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = index.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in index.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
+        }
+    });
+    laptop.write("a.py", "# /// script\n# dependencies = [\"nobody-has-this\"]\n# ///\n");
+    let output =
+        laptop.run(&format!("exec a.py --env PIP_INDEX_URL=http://127.0.0.1:{port}/simple"));
+    let words = text(&output.stderr);
+    assert_eq!(status(&output), 125, "{words}");
+    assert_eq!(words.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{words}");
+    assert!(words.contains("nobody-has-this"), "{words}");
+    assert_eq!(laptop.latest_json("error.json")["error"]["code"], "python_unresolved", "{words}");
+    laptop.wait_until_quiet();
+    let made = walkdir::WalkDir::new(laptop.path("agent/python")).into_iter().flatten();
+    assert!(!made.into_iter().any(|entry| entry.file_name() == ".ready"));
 }
 
 #[test]
@@ -407,6 +436,7 @@ fn a_folder_with_a_socket_and_links_travels_without_them_and_says_so() {
     laptop.write("repo/a.txt", "A\n");
     symlink("/etc/passwd", laptop.project("repo/out")).unwrap();
     let _socket = UnixListener::bind(laptop.project("repo/sock")).unwrap();
+    fs::create_dir(laptop.project("repo/empty")).unwrap();
     insta::assert_snapshot!(laptop.show("exec --mount repo -- ls"));
 }
 

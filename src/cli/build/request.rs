@@ -42,6 +42,7 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<Asked> {
         (None, None, Some(file)) if is_python(file) => {
             Err(which_dsl(usage(format!("`{file}` is Python: which DSL is it?")), Path::new(file)))
         }
+        (None, None, Some(file)) if is_foreign(file) => Err(no_source(file)),
         (None, Some(name), _) | (None, None, Some(name)) => {
             of_kernel(app, args, name, emit, options)
         }
@@ -55,6 +56,27 @@ fn usage(what: String) -> Failure {
 
 fn is_python(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "py")
+}
+
+/// Whether this names a file of a kind that nothing here compiles.
+fn is_foreign(file: &str) -> bool {
+    let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| !["cu", "py", "toml"].contains(&extension))
+}
+
+/// What build takes instead of such a file, and who takes that.
+fn no_source(file: &str) -> Failure {
+    let failure = usage(format!("`{file}` is of no kind that build compiles"));
+    let failure = match Path::new(file).extension().and_then(|extension| extension.to_str()) {
+        Some("rs" | "sh") => failure.hint(format!("to run it: rgpu exec {file}")),
+        Some("cubin" | "fatbin" | "ptx" | "so") => {
+            failure.hint(format!("it is compiled already; to look into it: rgpu disasm {file}"))
+        }
+        _ => failure,
+    };
+    failure.hint(
+        "build takes a .cu, a .py with `--dsl cute` or `--dsl triton`, a kernel.toml, or the name of a kernel",
+    )
 }
 
 /// With the DSL that a Python file imports; without one there is nothing to compile in it.
@@ -239,6 +261,17 @@ fn cases(flags: &[String]) -> Result<Vec<Vec<Vec<i64>>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_of_files_that_are_not_compiled_are_told_from_kernels() {
+        for file in ["bad.rs", "notes.txt", "a.cubin", "dir/x.cuh"] {
+            assert!(is_foreign(file), "{file}");
+        }
+        for name in ["vecadd", "a.cu", "a.py", "kernels/x/kernel.toml", "kernels/vecadd", "."] {
+            assert!(!is_foreign(name), "{name}");
+        }
+        assert!(no_source("bad.rs").hints.concat().contains("rgpu exec bad.rs"));
+    }
 
     #[test]
     fn sizes_of_a_dsl_file_are_cases_of_groups() {

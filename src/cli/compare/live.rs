@@ -11,7 +11,7 @@ use crate::cli::app::{App, Status};
 use crate::cli::profile::{self, Asked};
 use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::report;
@@ -200,6 +200,8 @@ fn finish(
                 _ => RunState::Failed,
             };
             record.exit = Some(failure.exit as u8);
+            let failed = ErrorDocument::new(failure.clone(), failure.exit as u8);
+            folder.set_failure(Some(&failed))?;
             folder.save(&record)?;
             return Err(failure);
         }

@@ -170,6 +170,17 @@ pub(in crate::cli) enum FailOn {
     Resources,
 }
 
+impl FailOn {
+    /// What was found, for the one who asked for the failure.
+    pub(in crate::cli) fn found(self) -> &'static str {
+        match self {
+            Self::Any => "the two sides are not the same",
+            Self::Instructions => "instructions differ, or a kernel is on one side only",
+            Self::Resources => "a kernel takes more resources, or has a lower occupancy",
+        }
+    }
+}
+
 /// What does not count in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Without {

@@ -59,8 +59,9 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     } else {
         app.print(&safe(text(app, &diff).as_bytes()));
     }
-    let fails = args.fail_on.iter().any(|on| holds(*on, &diff));
-    Ok(if fails { Exit::Findings as u8 } else { 0 })
+    let Some(on) = args.fail_on.iter().find(|on| holds(**on, &diff)) else { return Ok(0) };
+    app.say(&format!("failed as asked: {}", on.found()));
+    Ok(Exit::Findings as u8)
 }
 
 /// Facts and code of one side.

@@ -48,11 +48,16 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     for line in &old {
         app.print(&format!("{verb} {}  {}\n", line.record.id, bytes(line.bytes as f64)));
     }
-    app.say(&format!("{verb} {} runs, {}", old.len(), bytes(total as f64)));
+    app.say(&format!("{verb} {}, {}", counted(old.len(), "run"), bytes(total as f64)));
     if !noted.is_empty() {
         app.say(&format!("{} with a note stay; `--all` removes them too", noted.len()));
     }
     Ok(0)
+}
+
+/// `1 run`, `2 runs`.
+pub(super) fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Removes the oldest ended runs without a note beyond the setting `keep`, where it is set. A

@@ -14,7 +14,7 @@ use super::super::app::{App, Status};
 use super::super::progress::Live;
 use super::super::session::{self, Voice};
 use super::super::terminal::safe;
-use super::clean::CleanArgs;
+use super::clean::{CleanArgs, counted};
 use super::{AttachArgs, fitted, outcome_word};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, HostJobs, OnRemote};
@@ -70,7 +70,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
             state(job),
             // Two readings of one clock: ours may be apart from it.
             now_ms.checked_sub(since).map(age).unwrap_or_default(),
-            if home.contains(&job.job) { "yes" } else { "no" }.to_owned(),
+            if home.contains(&job.job) { "home" } else { "not home" }.to_owned(),
             bytes(job.bytes as f64),
         ]);
     }
@@ -143,7 +143,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
         app.print(&format!("{verb} {name}  {}\n", bytes(job.bytes as f64)));
     }
     let total: u64 = removed.iter().map(|job| job.bytes).sum();
-    app.say(&format!("{verb} {} jobs, {}", removed.len(), bytes(total as f64)));
+    app.say(&format!("{verb} {}, {}", counted(removed.len(), "job"), bytes(total as f64)));
     if !left.is_empty() {
         app.say(&format!(
             "{} ended but were not brought home here; `--all` removes them too",

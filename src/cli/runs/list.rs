@@ -1,10 +1,10 @@
 //! `rgpu runs list`: the runs of this project.
 
 use super::super::app::{App, Status};
-use super::fitted;
+use super::{fitted, state_text};
 use crate::error::Result;
 use crate::report::{Align, Grid, bytes, usd};
-use crate::store::{RunState, Runs};
+use crate::store::Runs;
 
 /// Lists the newest `count` runs.
 pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
@@ -34,10 +34,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
     ]);
     for line in lines {
         let r = line.record;
-        let state = match (r.state, r.exit) {
-            (RunState::Failed, Some(exit)) => format!("failed ({exit})"),
-            (state, _) => state.as_str().to_owned(),
-        };
+        let state = state_text(&r);
         grid.row([
             r.id,
             r.title,

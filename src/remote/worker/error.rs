@@ -13,6 +13,8 @@ pub enum HttpError {
     Token {
         /// In words.
         why: String,
+        /// The variable or the file that should hold it, where one is named.
+        named: Option<String>,
     },
     /// There is no token to show to the platform.
     #[error("there is no proxy token for the app: {why}")]
@@ -141,7 +143,10 @@ impl HttpError {
     /// Adds why, and what to do next.
     pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
         match self {
-            Self::Token { .. } => failure.hint(format!(
+            Self::Token { named: Some(place), .. } => {
+                failure.hint(format!("put the token of the worker's own file into {place}"))
+            }
+            Self::Token { named: None, .. } => failure.hint(format!(
                 "name it: rgpu remote add {remote} URL --token-env VARIABLE, or --token-file FILE"
             )),
             Self::ProxyToken { .. } => failure

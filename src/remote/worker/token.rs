@@ -32,7 +32,10 @@ impl fmt::Debug for Credentials {
 impl Credentials {
     /// A bearer's token.
     fn bearer(token: &str, from: &str) -> Result<Self, HttpError> {
-        let unfit = |why: &str| HttpError::Token { why: format!("{from} {why}") };
+        let unfit = |why: &str| HttpError::Token {
+            why: format!("{from} {why}"),
+            named: Some(from.to_owned()),
+        };
         if token.is_empty() {
             return Err(unfit("is empty"));
         }
@@ -69,8 +72,10 @@ impl Credentials {
 pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     if let Some(path) = spec.options.get(FILE) {
         let path = PathBuf::from(path);
-        let text = read_private(&path).map_err(|why| HttpError::Token { why })?;
-        return Credentials::bearer(text.trim(), &format!("`{}`", path.display()));
+        let place = format!("`{}`", path.display());
+        let text = read_private(&path)
+            .map_err(|why| HttpError::Token { why, named: Some(place.clone()) })?;
+        return Credentials::bearer(text.trim(), &place);
     }
     let (name, said) = match spec.options.get(ENV) {
         Some(name) => (name.as_str(), true),
@@ -78,11 +83,29 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     };
     match std::env::var(name) {
         Ok(token) => Credentials::bearer(token.trim(), &format!("${name}")),
-        Err(_) if said => Err(HttpError::Token { why: format!("${name} is not set") }),
-        Err(_) => Err(HttpError::Token {
-            why: format!("the remote names no variable and no file for it, and ${name} is not set"),
+        Err(_) if said => Err(HttpError::Token {
+            why: format!("${name} is not set"),
+            named: Some(format!("${name}")),
         }),
+        Err(_) => Err(unnamed()),
     }
+}
+
+/// Whether a place for the token is named at all; what lies there is looked at when it is needed.
+///
+/// # Errors
+/// Neither a variable nor a file is, and the usual variable is not set.
+pub(super) fn is_named(spec: &RemoteSpec) -> Result<(), HttpError> {
+    let named = [FILE, ENV].iter().any(|setting| spec.options.contains_key(*setting));
+    match named || std::env::var_os(USUAL).is_some() {
+        true => Ok(()),
+        false => Err(unnamed()),
+    }
+}
+
+fn unnamed() -> HttpError {
+    let why = format!("the remote names no variable and no file for it, and ${USUAL} is not set");
+    HttpError::Token { why, named: None }
 }
 
 /// A file that only its user can read.
@@ -119,7 +142,11 @@ mod tests {
         assert_eq!(found.headers()[AUTHORIZATION], "Bearer secret-secret");
         assert!(!format!("{found:?} {:?}", found.headers()).contains("secret-secret"));
         std::fs::write(&path, " \n").unwrap();
-        assert!(find(&spec).unwrap_err().to_string().contains("is empty"));
+        let empty = find(&spec).unwrap_err();
+        assert!(empty.to_string().contains("is empty"));
+        let failure = crate::error::Failure::new(crate::error::Exit::Config, "no_token", "x");
+        let hint = empty.explain(failure, "box").hints.concat();
+        assert!(hint.contains("into `") && !hint.contains("remote add"), "{hint}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
-use crate::report::quantity::{digits, duration, per_second, usd};
+use crate::report::quantity::{digits, duration, moment, per_second, usd};
 
 /// The text.
 pub(super) fn report(profile: &Profile) -> String {
@@ -11,7 +11,7 @@ pub(super) fn report(profile: &Profile) -> String {
     out += &format!("Run `{}` on `{}`, ", run.id, run.remote);
     // A file does not say when it was made, nor how long that took.
     if !run.started.is_empty() {
-        out += &format!("{}, {:.1} s, ", run.started, run.seconds);
+        out += &format!("{}, {:.1} s, ", moment(&run.started), run.seconds);
         out += &run.cost_usd.map_or_else(String::new, |cost| format!("{}, ", usd(cost)));
     }
     let lost = profile.lost().map_or_else(String::new, |lost| format!(", lost: {lost}"));

@@ -179,6 +179,11 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         ("of peak", Align::Right),
         ("correct", Align::Left),
     ]);
+    // Where some were timed, an empty cell would not say that others were not.
+    let untimed = match profile.cases.iter().any(|case| case.timing.is_some()) {
+        true => "not timed",
+        false => "",
+    };
     let share = |u: Option<&Utilization>| u.map(|u| percent(u.percent)).unwrap_or_default();
     for case in &profile.cases {
         let t = case.timing.as_ref();
@@ -186,7 +191,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         let half = |t: &Timing| 50.0 * (t.ci95_ns[1] - t.ci95_ns[0]) / t.median_ns;
         grid.row([
             case.name.clone(),
-            t.map(|t| duration(t.median_ns)).unwrap_or_default(),
+            t.map_or_else(|| untimed.to_owned(), |t| duration(t.median_ns)),
             t.filter(|t| t.samples > 1 && t.median_ns > 0.0)
                 .map(|t| percent(half(t)))
                 .unwrap_or_default(),

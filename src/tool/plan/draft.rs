@@ -126,7 +126,7 @@ pub enum PlanError {
     #[error("kernels in Python cannot be timed interleaved with another")]
     PairOfPython,
     /// Nothing on the host compiles, and nothing was built elsewhere.
-    #[error("the host has no compiler for `{source_name}`")]
+    #[error("the host has no CUDA compiler for `{source_name}`")]
     NoCompiler {
         /// The source.
         source_name: String,

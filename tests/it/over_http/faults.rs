@@ -173,6 +173,10 @@ fn a_wrong_token_an_unset_one_and_one_in_the_clear_are_told_with_their_remedy() 
     assert_eq!(exit, 0);
     let (exit, said) = run("remote check env");
     assert!(exit == 3 && said.contains("$NO_SUCH is not set"), "{exit} {said}");
+    std::fs::write(laptop.path("token"), "\n").unwrap();
+    let (exit, said) = run("remote check box");
+    assert!(exit == 3 && said.contains("is empty"), "{exit} {said}");
+    assert!(said.contains("put the token") && !said.contains("remote add"), "{said}");
     let (exit, said) = run("remote add clear http://gpu-box:8790 --token-env T");
     assert!(exit == 3 && said.contains("ssh -L") && said.contains("--allow-plain-http"), "{said}");
     let (exit, _) = run("remote add clear http://gpu-box:8790 --token-env T --allow-plain-http");

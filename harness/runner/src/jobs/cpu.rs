@@ -77,7 +77,11 @@ fn reference<'a>(
             Reference::DeviceKernel { check, small, .. }
             | Reference::DeviceFunction { check, small, .. },
         ) => {
-            journal.gap("the reference is a GPU kernel: its check ran on the small sizes instead");
+            let names = input.case.data_sets.iter().map(|set| format!("`{}`", set.name));
+            journal.gap(&format!(
+                "not run: {}: the reference is a GPU kernel; its check ran on the small sizes instead",
+                names.collect::<Vec<_>>().join(", ")
+            ));
             Ok((check, small))
         }
         // `input::read` lets no reference in Python pass.
