@@ -78,7 +78,7 @@ fn reference<'a>(
             | Reference::DeviceFunction { check, small, .. },
         ) => {
             let names = input.case.data_sets.iter().map(|set| format!("`{}`", set.name));
-            journal.gap(&format!(
+            journal.gap(format!(
                 "not run: {}: the reference is a GPU kernel; its check ran on the small sizes instead",
                 names.collect::<Vec<_>>().join(", ")
             ));
