@@ -1,5 +1,7 @@
 //! `rgpu remote`: the GPU hosts the user has.
 
+mod rent;
+
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -22,8 +24,27 @@ use crate::run::{Reporter, Said};
 pub(super) enum RemoteCommand {
     /// Name a host: rgpu remote add h200 ssh://root@gpu-box:2222
     Add(Box<AddArgs>),
-    /// List the remotes
+    /// List the remotes; of rented ones also how they stand
     List,
+    /// Log in to a platform: rgpu remote login wafer
+    Login {
+        /// The platform, or a remote of it
+        platform: String,
+    },
+    /// Make a rented remote where it is not there, and wait until it runs
+    Up {
+        /// Its name
+        name: String,
+    },
+    /// Destroy a rented remote with all that lies there
+    Down {
+        /// Its name
+        name: String,
+
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
+    },
     /// Connect, and say what the host has, in seconds
     Check(CheckArgs),
     /// Use this remote when --remote is not given
@@ -45,13 +66,16 @@ pub(super) struct AddArgs {
     pub name: String,
 
     /// Where it is: ssh://user@host:port, an alias of ~/.ssh/config, https://host of a worker, or
-    /// `modal` with --url
+    /// `modal` with --url, or `wafer` with --workspace
     #[arg(value_name = "URL")]
     pub at: String,
 
     /// The address of your app, as `modal deploy` printed it
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+
+    #[command(flatten)]
+    pub wafer: rent::WaferArgs,
 
     /// The key file to log in with
     #[arg(long, value_name = "FILE")]
@@ -138,6 +162,9 @@ pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
     match command {
         RemoteCommand::Add(args) => add(app, args),
         RemoteCommand::List => list(app),
+        RemoteCommand::Login { platform } => rent::login(app, platform),
+        RemoteCommand::Up { name } => rent::up(app, name),
+        RemoteCommand::Down { name, yes } => rent::down(app, name, *yes),
         RemoteCommand::Check(args) => {
             let spec = session::spec(app, args.name.as_deref())?;
             check(app, spec, args.accept_new)
@@ -221,6 +248,7 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
         })?;
     }
     worker_options(app, args, &mut spec);
+    args.wafer.settings(&mut spec);
     // What is wrong with an address is said before it is kept.
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
     app.config.add_remote(&args.name, &spec, args.default)?;
@@ -229,13 +257,21 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     if args.accept_new {
         return check(app, spec, true);
     }
-    app.say(&format!("next: rgpu remote check {}", args.name));
+    let next =
+        if spec.open().is_ok_and(|remote| remote.rented().is_some()) { "up" } else { "check" };
+    app.say(&format!("next: rgpu remote {next} {}", args.name));
     Ok(0)
 }
 
 /// The address as settings keep it.
 fn address(args: &AddArgs) -> Result<String> {
     let wrong = |what: &str| Err(Failure::new(Exit::Usage, "usage", what));
+    if args.at == "wafer" || args.wafer.workspace.is_some() {
+        return match (args.at.as_str(), &args.wafer.workspace) {
+            ("wafer", Some(workspace)) => Ok(format!("wafer://{workspace}")),
+            _ => wrong("write `rgpu remote add NAME wafer --workspace WORKSPACE`"),
+        };
+    }
     match (args.at.as_str(), &args.url) {
         ("modal", Some(url)) => {
             crate::remote::modal::address(url).map_err(|e| e.failure(&args.name, "modal"))
@@ -300,18 +336,26 @@ struct Line<'a> {
     url: &'a str,
     default: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    price_per_hour: Option<Price>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rental: Option<rent::Stood>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostFacts>,
 }
 
 fn list(app: &App) -> Result<Status> {
     let local = RemoteSpec::local();
     let now = jiff::Timestamp::now().as_second();
-    let specs = app.config.remotes.values().chain([&local]);
-    let lines: Vec<Line<'_>> = specs
-        .map(|spec| Line {
+    let specs: Vec<&RemoteSpec> = app.config.remotes.values().chain([&local]).collect();
+    let lines: Vec<Line<'_>> = rent::states(app, &specs)?
+        .into_iter()
+        .zip(specs)
+        .map(|(rental, spec)| Line {
             name: &spec.name,
             url: &spec.url,
             default: spec.name == app.config.default_remote.value,
+            price_per_hour: spec.price_per_hour,
+            rental,
             host: session::facts_cache(app, spec).load(now),
         })
         .collect();
@@ -323,6 +367,7 @@ fn list(app: &App) -> Result<Status> {
         ("", Align::Left),
         ("remote", Align::Left),
         ("address", Align::Left),
+        ("state", Align::Left),
         ("last seen with", Align::Left),
     ]);
     for line in &lines {
@@ -330,6 +375,7 @@ fn list(app: &App) -> Result<Status> {
             if line.default { "*".to_owned() } else { String::new() },
             line.name.to_owned(),
             line.url.to_owned(),
+            line.rental.as_ref().map(rent::Stood::words).unwrap_or_default(),
             line.host.as_ref().map(gpus).unwrap_or_default(),
         ]);
     }

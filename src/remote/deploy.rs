@@ -10,6 +10,8 @@
 //! write must not be a link. The program is written under another name, checked against its sha256
 //! and run once before it gets its name.
 
+pub(super) mod commands;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,7 +34,10 @@ const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 
 /// The start command's script. It stands in single quotes for a shell of any kind, so it holds no
 /// single quote, backslash, `!` or newline, and stays under csh's 1,024 bytes a word.
-const START: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" stdio;;esac;fi;done;echo "ABSENT $(uname -sm) $(getconf GNU_LIBC_VERSION 2>/dev/null||ldd --version 2>&1|head -n1)";IFS= read -r l&&eval "$l""#;
+const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $(getconf GNU_LIBC_VERSION 2>/dev/null||ldd --version 2>&1|head -n1)""#;
+
+/// What the start command does where no folder has the agent: what it is told.
+const OBEY: &str = r#";IFS= read -r l&&eval "$l""#;
 
 /// The install script, one line, read by the start command. `$why` gathers what was wrong.
 const INSTALL: &str = concat!(
@@ -56,6 +61,10 @@ pub struct Start {
     install: String,
     program: Vec<u8>,
     needs: Needs,
+    digest: Digest,
+    folders: String,
+    /// What each command is run through.
+    via: String,
 }
 
 impl Start {
@@ -82,13 +91,14 @@ impl Start {
                 .replace("BYTES", &program.len().to_string())
                 .replace("FOLDERS", &folders)
         };
-        let mut command = String::from("exec ");
+        let mut via = String::from("exec ");
         for word in &spec.via {
-            command.push_str(&any_shell_word(word)?);
-            command.push(' ');
+            via.push_str(&any_shell_word(word)?);
+            via.push(' ');
         }
-        command.push_str(&format!("/bin/sh -c '{}'", fill(START)));
-        Ok(Self { command, install: fill(INSTALL) + "\n", program, needs })
+        let command = format!("{via}/bin/sh -c '{}{OBEY}'", fill(FIND).replace("VERB", "stdio"));
+        let install = fill(INSTALL) + "\n";
+        Ok(Self { command, install, program, needs, digest, folders, via })
     }
 
     /// The command line for the host's login shell.

@@ -9,6 +9,7 @@ use rgpu_protocol::frame::FrameError;
 
 use super::Remote;
 use super::ssh::SshError;
+use super::wafer::WaferError;
 use super::worker::HttpError;
 use crate::error::{Exit, Failure, Side};
 
@@ -55,6 +56,9 @@ pub enum RemoteError {
     /// The worker behind an HTTP address.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// Wafer's service.
+    #[error(transparent)]
+    Wafer(#[from] WaferError),
     /// The agent that we have cannot run on that host.
     #[error("the agent cannot run on the host: {why}")]
     Unfit {
@@ -165,6 +169,7 @@ impl RemoteError {
             Self::LinkCut { .. } | Self::Silent { .. } => true,
             Self::Ssh(error) => error.is_link(),
             Self::Http(error) => error.is_link(),
+            Self::Wafer(error) => error.is_link(),
             _ => false,
         }
     }
@@ -184,6 +189,7 @@ impl RemoteError {
             Self::Spawn { .. } => "spawn_failed",
             Self::Ssh(error) => error.code(),
             Self::Http(error) => error.code(),
+            Self::Wafer(error) => error.code(),
             Self::Unfit { .. } => "agent_unfit",
             Self::AgentStart { .. } => "agent_start",
             Self::NoFolder { .. } => "no_folder",
@@ -213,6 +219,7 @@ impl RemoteError {
             Self::Blob { .. } => (Side::Local, Exit::Config),
             Self::Ssh(error) => error.blame(),
             Self::Http(error) => error.blame(),
+            Self::Wafer(error) => error.blame(),
             Self::LinkCut { .. } | Self::Silent { .. } | Self::Damaged { .. } => {
                 (Side::Transport, Exit::Host)
             }
@@ -229,6 +236,7 @@ impl RemoteError {
         match self {
             Self::Ssh(error) => error.explain(failure, remote),
             Self::Http(error) => error.explain(failure, remote),
+            Self::Wafer(error) => error.explain(failure, remote),
             Self::AgentStart { last, .. } => failure
                 .cause(last)
                 .hint(format!("run `rgpu remote check {remote} -v` to see all that the host prints")),

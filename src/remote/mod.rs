@@ -7,7 +7,8 @@
 //! | module | what for |
 //! |---|---|
 //! | [`spec`], [`price`], [`options`] | what the user's configuration and the front end say |
-//! | [`local`], [`ssh`], [`worker`], [`modal`] | the transports |
+//! | [`local`], [`ssh`], [`worker`], [`modal`], [`wafer`] | the transports |
+//! | [`rented`] | what is made, paid for and given back |
 //! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
 //! | [`follow`] | a job followed to its end across cut links |
@@ -25,10 +26,12 @@ pub mod local;
 pub mod modal;
 pub mod options;
 pub mod price;
+pub mod rented;
 pub mod spec;
 pub mod ssh;
 pub mod stream;
 pub mod upload;
+pub mod wafer;
 pub mod worker;
 
 pub use client::{HostJobs, Input, JobMessage, Session, Streams};
@@ -38,6 +41,7 @@ pub use fit::unfit;
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
 pub use price::Price;
+pub use rented::{Credits, Rental, Rented};
 pub use spec::{RemoteSpec, Transport};
 pub use upload::{BlobSource, Submission, Transfer};
 
@@ -55,6 +59,11 @@ pub trait Remote: Send + Sync {
     /// # Errors
     /// [`RemoteError`] says which side failed.
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError>;
+
+    /// What can be done with it besides, where it is rented.
+    fn rented(&self) -> Option<&dyn Rented> {
+        None
+    }
 }
 
 /// A kind of remote.
@@ -69,4 +78,4 @@ pub struct RemoteKind {
 
 /// Every kind there is.
 pub static REMOTES: &[RemoteKind] =
-    &[local::KIND, ssh::KIND, worker::HTTPS, worker::HTTP, modal::KIND, modal::PLAIN];
+    &[local::KIND, ssh::KIND, worker::HTTPS, worker::HTTP, modal::KIND, modal::PLAIN, wafer::KIND];

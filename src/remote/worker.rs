@@ -34,8 +34,10 @@ use super::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session
 use requests::{Ask, Requests};
 
 pub(super) use address::{Address, no_ssh_settings};
+pub(super) use bridge::Closing;
 pub use error::HttpError;
 pub use refusal::Site;
+pub(super) use requests::chain;
 pub(super) use token::{Credentials, read_private};
 
 /// `https`.

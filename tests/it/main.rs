@@ -27,6 +27,7 @@ mod local;
 mod no_gpu;
 mod over_http;
 mod over_ssh;
+mod over_wafer;
 mod page;
 mod profile;
 mod python_kernels;

@@ -18,6 +18,7 @@ pub mod host;
 mod inside;
 pub mod job;
 pub mod journal;
+pub mod mail;
 mod probe;
 mod process;
 mod quota;

@@ -1,11 +1,12 @@
 //! The command lines that every program with the agent in it understands: `stdio` (a
-//! conversation), `--version`; and what it starts itself: `job DIR` (a supervisor), `guard DIR`
-//! (its guard), `terminal PROGRAM ARGS` (a program that gets a terminal of its own).
+//! conversation), `mail NAME …` (one command of a conversation held by commands), `--version`; and
+//! what it starts itself: `job DIR` (a supervisor), `guard DIR` (its guard), `keep DIR` (what keeps
+//! such a conversation), `terminal PROGRAM ARGS` (a program that gets a terminal of its own).
 
 use std::ffi::OsString;
 
 use crate::root::{self, Candidate};
-use crate::{front, own_digest, supervisor, terminal};
+use crate::{front, mail, own_digest, supervisor, terminal};
 
 /// Where this process's user may keep blobs and jobs, best first.
 pub fn folders() -> Vec<Candidate> {
@@ -20,6 +21,8 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
     let result = match (verb.to_str()?, operands) {
         ("stdio", []) => front::serve(&folders()).map_err(|e| e.to_string()),
         ("job", [folder]) => supervisor::run(folder.into()).map_err(|e| e.to_string()),
+        ("mail", args) => mail::post(&folders(), args),
+        ("keep", [folder]) => mail::keep(folder.into()).map_err(|e| e.to_string()),
         ("guard", [folder]) => supervisor::guard(folder.into()).map_err(|e| e.to_string()),
         (terminal::VERB, [program, args @ ..]) => {
             Err(terminal::become_program(program.clone(), args.iter().cloned()))

@@ -12,6 +12,7 @@ pub mod digest;
 pub mod event;
 pub mod frame;
 pub mod http;
+pub mod mail;
 pub mod message;
 pub mod pattern;
 pub mod plan;

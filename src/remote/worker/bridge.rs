@@ -55,15 +55,25 @@ pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> Wire {
     tokio::spawn(run(theirs, requests, greeting.to_vec(), ending.clone(), ended));
     Wire {
         reader: FrameReader::new(Box::new(read)),
-        writer: Box::new(Closing { inner: write, all_sent }),
+        writer: Box::new(Closing::new(write, all_sent)),
         ending,
     }
 }
 
 /// The writing side of a session. It is closed once all that was written has been sent on.
-struct Closing {
+pub(in crate::remote) struct Closing {
     inner: WriteHalf<DuplexStream>,
     all_sent: oneshot::Receiver<()>,
+}
+
+impl Closing {
+    /// Over `inner`; the sender of `all_sent` speaks, or goes, when all was sent.
+    pub(in crate::remote) fn new(
+        inner: WriteHalf<DuplexStream>,
+        all_sent: oneshot::Receiver<()>,
+    ) -> Self {
+        Self { inner, all_sent }
+    }
 }
 
 impl AsyncWrite for Closing {

@@ -356,7 +356,7 @@ async fn read(
 }
 
 /// An error with all that is behind it; reqwest's own words say little.
-pub(super) fn chain(error: &reqwest::Error) -> String {
+pub(in crate::remote) fn chain(error: &reqwest::Error) -> String {
     let mut words = String::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(error) = next {

@@ -1,0 +1,273 @@
+//! `rgpu remote up`, `down` and `login`: remotes that are rented.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::super::app::{App, Status};
+use super::super::session;
+use super::super::terminal::safe;
+use crate::error::{Exit, Failure, Result};
+use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, Talk, wafer};
+use crate::report::usd;
+
+/// How long a platform may take to say how a remote stands in a list.
+const STATE: Duration = Duration::from_secs(10);
+
+/// What `remote add NAME wafer` takes besides.
+#[derive(Args, Clone, Debug, Default)]
+pub(in crate::cli) struct WaferArgs {
+    /// The workspace at Wafer, made by `remote up` where it is not there
+    #[arg(long, value_name = "NAME")]
+    pub workspace: Option<String>,
+
+    /// The GPU that a workspace is made with [default: B200]
+    #[arg(long, value_name = "GPU", requires = "workspace")]
+    pub gpu: Option<String>,
+
+    /// What a workspace is made as: baremetal (the default) or modal
+    #[arg(long, value_name = "KIND", requires = "workspace")]
+    pub environment: Option<String>,
+
+    /// The container image of a workspace
+    #[arg(long, value_name = "IMAGE", requires = "workspace")]
+    pub image: Option<String>,
+
+    /// The container that commands run in: auto, gpu, cpu or baremetal
+    #[arg(long, value_name = "KIND", requires = "workspace")]
+    pub routing: Option<String>,
+
+    /// How a workspace is reached: auto, ssh, or exec (its service's own commands)
+    #[arg(long, value_name = "WAY", requires = "workspace")]
+    pub carrier: Option<String>,
+}
+
+impl WaferArgs {
+    /// Puts what was said into a remote's settings.
+    pub(super) fn settings(&self, spec: &mut RemoteSpec) {
+        let said = [
+            (wafer::GPU, &self.gpu),
+            (wafer::ENVIRONMENT, &self.environment),
+            (wafer::IMAGE, &self.image),
+            (wafer::ROUTING, &self.routing),
+            (wafer::CARRIER, &self.carrier),
+        ];
+        for (name, value) in said {
+            if let Some(value) = value {
+                spec.options.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+}
+
+/// A remote in `remote up --json` and `remote down --json`.
+#[derive(Serialize)]
+struct Stands<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    rental: Rental,
+}
+
+/// Says what happens, each thing once.
+struct Says<'a> {
+    app: &'a App,
+    last: Mutex<String>,
+}
+
+impl Talk for Says<'_> {
+    fn ask_host_key(&self, _: &HostKeyQuestion) -> bool {
+        false
+    }
+
+    fn verbose(&self, line: &str) {
+        if self.app.global.verbose > 0 {
+            self.app.say(&safe(line.as_bytes()));
+        }
+    }
+
+    fn starting(&self, what: &str) {
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *last != what {
+            self.app.say(&safe(what.as_bytes()));
+            what.clone_into(&mut last);
+        }
+    }
+}
+
+/// `remote up`: makes it where it is not there, and waits until it runs.
+pub(super) fn up(app: &App, name: &str) -> Result<Status> {
+    let (spec, remote) = open(app, name)?;
+    let says = Says { app, last: Mutex::default() };
+    let rental = app.block_on(async {
+        match remote.rented() {
+            Some(rented) => rented.up(&says).await.on(&*remote),
+            None => Err(not_rented(&spec)),
+        }
+    })?;
+    if app.global.json {
+        app.print_json(&Stands { name: &spec.name, rental })?;
+        return Ok(0);
+    }
+    app.say(&format!("`{}` is {}", spec.name, words(&rental)));
+    app.say(&format!("next: rgpu remote check {}; rgpu remote down {0} gives it back", spec.name));
+    Ok(0)
+}
+
+/// `remote down`: destroys it, once its user has agreed.
+pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
+    let (spec, remote) = open(app, name)?;
+    if remote.rented().is_none() {
+        return Err(not_rented(&spec));
+    }
+    if !yes && !agreed(&spec)? {
+        app.say("nothing was done");
+        return Ok(0);
+    }
+    let gone = app.block_on(async {
+        match remote.rented() {
+            Some(rented) => rented.down().await.on(&*remote),
+            None => Err(not_rented(&spec)),
+        }
+    })?;
+    if app.global.json {
+        let state = if gone { "destroyed" } else { "absent" }.to_owned();
+        app.print_json(&Stands {
+            name: &spec.name,
+            rental: Rental { state, ..Rental::default() },
+        })?;
+        return Ok(0);
+    }
+    app.say(&match gone {
+        true => format!("`{}` is destroyed", spec.name),
+        false => format!("`{}` was not there", spec.name),
+    });
+    Ok(0)
+}
+
+/// `remote login`: the platform of a remote, or named itself.
+pub(super) fn login(app: &App, what: &str) -> Result<Status> {
+    let is_wafer = match app.config.remotes.get(what) {
+        Some(spec) => spec.scheme() == "wafer",
+        None => what == "wafer",
+    };
+    if !is_wafer {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no_login",
+            format!("there is nothing to log in to at `{what}`"),
+        )
+        .hint("platforms with a login: wafer"));
+    }
+    let show = |url: &str| {
+        let url = safe(url.as_bytes());
+        app.say(&format!("open this page anywhere, and log in there:\n  {url}\nwaiting for it …"));
+    };
+    let done = app.block_on(async {
+        let done = wafer::login(&show).await;
+        done.map_err(|e| crate::remote::RemoteError::from(e).failure("wafer", "wafer"))
+    })?;
+    if app.global.json {
+        app.print_json(&done)?;
+        return Ok(0);
+    }
+    app.say(&format!("logged in as {}; kept in {}", safe(done.who.as_bytes()), done.file));
+    Ok(0)
+}
+
+/// How each rented remote stands, or why that is not known.
+pub(super) fn states(app: &App, specs: &[&RemoteSpec]) -> Result<Vec<Option<Stood>>> {
+    app.block_on(async {
+        let mut all = Vec::new();
+        for spec in specs {
+            let Ok(remote) = spec.open() else {
+                all.push(None);
+                continue;
+            };
+            let Some(rented) = remote.rented() else {
+                all.push(None);
+                continue;
+            };
+            all.push(Some(match tokio::time::timeout(STATE, rented.state()).await {
+                Ok(Ok(rental)) => Stood::Known(rental),
+                Ok(Err(error)) => Stood::Unknown { error: error.failure(&spec.name, "wafer") },
+                Err(_) => Stood::Unknown {
+                    error: Failure::new(
+                        Exit::Host,
+                        "no_answer",
+                        format!("no answer in {} s", STATE.as_secs()),
+                    ),
+                },
+            }));
+        }
+        Ok(all)
+    })
+}
+
+/// How a rented remote stands.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Stood {
+    /// As its platform says.
+    Known(Rental),
+    /// It does not say.
+    Unknown {
+        /// Why not.
+        error: Failure,
+    },
+}
+
+impl Stood {
+    /// In a few words.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Known(rental) => words(rental),
+            Self::Unknown { error } => safe(error.what.as_bytes()),
+        }
+    }
+}
+
+fn words(rental: &Rental) -> String {
+    let mut text = rental.state.clone();
+    if let Some(gpu) = &rental.gpu {
+        text += &format!(", {gpu}");
+    }
+    if let Some(ssh) = &rental.ssh {
+        text += &format!(", {ssh}");
+    }
+    if let Some(left) = rental.credits.as_ref().and_then(|credits| credits.left_usd) {
+        text += &format!(", {} left", usd(left));
+    }
+    safe(text.as_bytes())
+}
+
+fn open(app: &App, name: &str) -> Result<(RemoteSpec, Box<dyn Remote>)> {
+    let spec = session::spec(app, Some(name))?;
+    let remote = spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
+    Ok((spec, remote))
+}
+
+fn not_rented(spec: &RemoteSpec) -> Failure {
+    let what = format!("`{}` is {}: rgpu neither makes nor destroys it", spec.name, spec.url);
+    Failure::new(Exit::Usage, "not_rented", what)
+}
+
+/// Asks at the terminal; without one nothing is destroyed.
+fn agreed(spec: &RemoteSpec) -> Result<bool> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let what = format!("`{}` would be destroyed with all that lies there", spec.name);
+        return Err(Failure::new(Exit::Usage, "not_agreed", what)
+            .hint(format!("if that is meant: `rgpu remote down {} --yes`", spec.name)));
+    }
+    let _ = write!(
+        std::io::stderr().lock(),
+        "Destroy `{}` ({}) with all that lies there? [y/N] ",
+        spec.name,
+        spec.url
+    );
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
+}

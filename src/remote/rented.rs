@@ -1,0 +1,62 @@
+//! Remotes that are rented: made when they are wanted, paid for while they are there, given back.
+
+use serde::Serialize;
+
+use super::{RemoteError, Talk};
+
+/// How a rented remote stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Rental {
+    /// `running`, `creating`, `absent` …, as its platform says.
+    pub state: String,
+    /// The kind of GPU it was made with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// The way in over ssh, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<String>,
+    /// What the account has left; absent where the platform does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credits: Option<Credits>,
+}
+
+/// What an account has used and has left, in US dollars.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Credits {
+    /// The name of the account's plan.
+    pub tier: String,
+    /// `active` …
+    pub status: String,
+    /// Used in this period.
+    pub used_usd: f64,
+    /// Left in it; absent: there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_usd: Option<f64>,
+    /// Paid in beyond it.
+    pub topped_up_usd: f64,
+    /// Whether the account may read hardware counters; absent: the platform does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hardware_counters: Option<bool>,
+}
+
+/// What can be done with a rented remote besides connecting to it.
+#[async_trait::async_trait]
+pub trait Rented: Send + Sync {
+    /// Makes it where it is not there, and waits until it runs.
+    ///
+    /// # Errors
+    /// [`RemoteError`] says which side failed.
+    async fn up(&self, talk: &dyn Talk) -> Result<Rental, RemoteError>;
+
+    /// How it stands.
+    ///
+    /// # Errors
+    /// As [`Self::up`].
+    async fn state(&self) -> Result<Rental, RemoteError>;
+
+    /// Destroys it with all that lies there; whether it was there.
+    ///
+    /// # Errors
+    /// As [`Self::up`].
+    async fn down(&self) -> Result<bool, RemoteError>;
+}

@@ -1,0 +1,219 @@
+//! One request to Wafer's service: its time limits, no redirects, bounded answers. What may be sent
+//! twice is the caller's to know.
+
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::error::WaferError;
+use super::place::is_loopback;
+use super::refusal::{Refusal, shown};
+use super::sse::Stream;
+use super::token::Token;
+use crate::remote::limits;
+use crate::remote::worker::chain;
+
+/// The longest answer that is read, in bytes.
+const MAX_BODY: usize = 4 << 20;
+
+/// A way to the service. Clones share its connections.
+#[derive(Clone, Debug)]
+pub(super) struct Api {
+    client: Client,
+    base: String,
+    headers: HeaderMap,
+}
+
+/// A status and a body.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) body: Vec<u8>,
+}
+
+impl Api {
+    /// To the service at `base`.
+    ///
+    /// # Errors
+    /// No client can be made.
+    pub(super) fn new(base: &str, token: Option<&Token>) -> Result<Self, WaferError> {
+        let local = |why: String| WaferError::Local {
+            what: "no connection to Wafer can be made".to_owned(),
+            why,
+        };
+        let mut client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(limits::CONNECT)
+            .tcp_keepalive(Duration::from_secs(15))
+            .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
+        let url = Url::parse(base).map_err(|e| local(e.to_string()))?;
+        if is_loopback(&url) {
+            // A proxy finds another machine under that name.
+            client = client.no_proxy();
+        }
+        if url.scheme() != "https" {
+            // The system's certificates take milliseconds to read.
+            client = client.tls_certs_only([]);
+        }
+        let client = client.build().map_err(|e| local(chain(&e)))?;
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert(AUTHORIZATION, token.header()?);
+        }
+        Ok(Self { client, base: base.to_owned(), headers })
+    }
+
+    /// With the key that the giver of tokens wants to see of every client.
+    ///
+    /// # Errors
+    /// It holds what no header can.
+    pub(super) fn client_key(mut self, key: &str) -> Result<Self, WaferError> {
+        let value = HeaderValue::from_str(key).map_err(|e| WaferError::Local {
+            what: "`supabase_anon_key` of ~/.wafer/config.toml cannot be used".to_owned(),
+            why: e.to_string(),
+        })?;
+        self.headers.insert(HeaderName::from_static("apikey"), value);
+        Ok(self)
+    }
+
+    /// Asks for a document.
+    ///
+    /// # Errors
+    /// The link, or a refusal.
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        doing: &'static str,
+    ) -> Result<T, WaferError> {
+        let answer = self.ask(Method::GET, path, None, doing).await?;
+        self.document(answer)
+    }
+
+    /// Sends a document and reads one.
+    ///
+    /// # Errors
+    /// The link, or a refusal.
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        doing: &'static str,
+    ) -> Result<T, WaferError> {
+        let answer = self.ask(Method::POST, path, Some(json(body)?), doing).await?;
+        self.document(answer)
+    }
+
+    /// Sends a request, and gives whatever comes back.
+    ///
+    /// # Errors
+    /// The link.
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        doing: &'static str,
+    ) -> Result<Answer, WaferError> {
+        let response = self.send(method, path, body, doing, limits::ANSWER).await?;
+        let status = response.status();
+        let body = timeout(limits::ANSWER, read(response, doing))
+            .await
+            .map_err(|_| WaferError::Silent { doing, limit: limits::ANSWER })??;
+        Ok(Answer { status, body })
+    }
+
+    /// Sends a document, and reads the stream that answers it; nothing may be silent in it for
+    /// longer than `quiet`.
+    ///
+    /// # Errors
+    /// The link, or a refusal.
+    pub(super) async fn stream(
+        &self,
+        path: &str,
+        body: Option<Vec<u8>>,
+        doing: &'static str,
+        quiet: Duration,
+    ) -> Result<Stream, WaferError> {
+        let response = self.send(Method::POST, path, body, doing, quiet).await?;
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        if status.is_success() && kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
+            return Ok(Stream::new(response, doing, quiet));
+        }
+        let body = timeout(limits::CONNECT, read(response, doing)).await;
+        let body = body.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+        if status.is_success() {
+            return Err(self.foreign(&body));
+        }
+        Err(WaferError::Refused(Box::new(Refusal::of(status, &body))))
+    }
+
+    /// The document of an answer.
+    ///
+    /// # Errors
+    /// A refusal, or something else than a document.
+    pub(super) fn document<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, WaferError> {
+        if !answer.status.is_success() {
+            return Err(WaferError::Refused(Box::new(Refusal::of(answer.status, &answer.body))));
+        }
+        serde_json::from_slice(&answer.body).map_err(|_| self.foreign(&answer.body))
+    }
+
+    fn foreign(&self, body: &[u8]) -> WaferError {
+        let body = match shown(&String::from_utf8_lossy(body)) {
+            body if body.is_empty() => "it answers nothing".to_owned(),
+            body => body,
+        };
+        WaferError::Foreign { url: self.base.clone(), body }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        doing: &'static str,
+        limit: Duration,
+    ) -> Result<Response, WaferError> {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        request = request.headers(self.headers.clone());
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        match timeout(limit, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if error.is_connect() => {
+                Err(WaferError::Unreachable { url: self.base.clone(), why: chain(&error) })
+            }
+            Ok(Err(error)) => Err(WaferError::Cut { doing, why: chain(&error) }),
+            Err(_) => Err(WaferError::Silent { doing, limit }),
+        }
+    }
+}
+
+/// A document to be sent.
+///
+/// # Errors
+/// None that a value of ours could cause.
+pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, WaferError> {
+    serde_json::to_vec(value).map_err(|e| WaferError::Local {
+        what: "a request cannot be written".to_owned(),
+        why: e.to_string(),
+    })
+}
+
+async fn read(mut response: Response, doing: &'static str) -> Result<Vec<u8>, WaferError> {
+    let cut = |why: String| WaferError::Cut { doing, why };
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|e| cut(chain(&e)))? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_BODY {
+            return Err(cut(format!("it is over {MAX_BODY} bytes")));
+        }
+    }
+    Ok(body)
+}

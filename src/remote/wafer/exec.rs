@@ -1,0 +1,148 @@
+//! One command in a workspace, and what can be known of its end.
+//!
+//! The service tells the end of a command on the same lines as its output, and a stream that just
+//! stops says nothing at all. So a command of ours says itself that it is done, in a line with a
+//! number that nobody could know before; without that line it has not ended well, whatever else
+//! came.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64ct::{Base64, Encoding};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::api::{Api, json};
+use super::error::WaferError;
+use super::refusal::{Refusal, shown};
+use super::sse::Line;
+use super::workspace::{Workspace, exec_path};
+use crate::remote::Talk;
+
+/// How long the service may take to say that a command has ended which has said so itself.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Silence beyond a command's own limit before its stream is given up: a GPU may have to be waited
+/// for first.
+const QUEUE: Duration = Duration::from_secs(300);
+
+/// Lines of output that are kept of a command that failed.
+const KEPT: usize = 20;
+
+/// Runs commands in one workspace.
+#[derive(Clone)]
+pub(super) struct Shell {
+    api: Api,
+    path: String,
+    /// Which of its containers: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's own way.
+    routing: Option<String>,
+    talk: Arc<dyn Talk>,
+}
+
+/// The body of an exec.
+#[derive(Serialize)]
+struct Body<'a> {
+    command_b64: String,
+    pull_image: bool,
+    timeout_seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requirements: Option<Requirements<'a>>,
+}
+
+#[derive(Serialize)]
+struct Requirements<'a> {
+    routing: &'a str,
+}
+
+/// A word that nobody knows before it is said.
+pub(super) fn nonce() -> String {
+    // Each hasher has random keys of its own.
+    let word = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", word(), word())
+}
+
+impl Shell {
+    pub(super) fn new(
+        api: Api,
+        workspace: &Workspace,
+        routing: Option<String>,
+        talk: Arc<dyn Talk>,
+    ) -> Self {
+        Self { api, path: exec_path(workspace), routing, talk }
+    }
+
+    /// Runs a command until it prints a line that is `end`; the lines before it. It may take
+    /// `limit`.
+    ///
+    /// # Errors
+    /// The link, a refusal, or a command that ended without that line.
+    pub(super) async fn run(
+        &self,
+        command: &str,
+        end: &str,
+        limit: Duration,
+        doing: &'static str,
+    ) -> Result<Vec<String>, WaferError> {
+        let routing = self.routing.as_deref();
+        let body = json(&Body {
+            command_b64: Base64::encode_string(command.as_bytes()),
+            pull_image: false,
+            timeout_seconds: limit.as_secs().max(1),
+            requirements: routing.map(|routing| Requirements { routing }),
+        })?;
+        let mut stream = self.api.stream(&self.path, Some(body), doing, limit + QUEUE).await?;
+        let mut lines: Vec<String> = Vec::new();
+        loop {
+            match stream.next().await? {
+                Some(Line::Text(line)) if line.trim() == end => {
+                    // Read to its end, so that the connection can be used again.
+                    let rest = async { while let Ok(Some(_)) = stream.next().await {} };
+                    let _ = timeout(LAST_WORDS, rest).await;
+                    return Ok(lines);
+                }
+                Some(Line::Text(line)) => lines.push(line),
+                Some(Line::Phase(words)) => self.talk.starting(&words),
+                Some(Line::Status(words)) if words != "running" => self.talk.starting(&words),
+                Some(Line::Status(_) | Line::Ssh | Line::Notice) => {}
+                Some(Line::Error(words)) => {
+                    return Err(match Refusal::said(&words) {
+                        Some(refusal) => WaferError::Refused(Box::new(refusal)),
+                        None => WaferError::Command { doing, words: shown(&words) },
+                    });
+                }
+                Some(Line::End(Some(status))) if status != 0 => {
+                    let said = last(&lines);
+                    let words = format!("it ended with status {status}: {said}");
+                    return Err(WaferError::Command { doing, words });
+                }
+                Some(Line::End(_)) => {
+                    let why =
+                        format!("the service calls it ended, and it has not: {}", last(&lines));
+                    return Err(WaferError::Cut { doing, why });
+                }
+                None => {
+                    let why = "the stream stopped before the command had ended".to_owned();
+                    return Err(WaferError::Cut { doing, why });
+                }
+            }
+        }
+    }
+}
+
+/// The last lines of an output, shortened.
+fn last(lines: &[String]) -> String {
+    shown(&lines[lines.len().saturating_sub(KEPT)..].join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_words_are_alike() {
+        assert_ne!(nonce(), nonce());
+        assert_eq!(nonce().len(), 32);
+    }
+}

@@ -1,0 +1,84 @@
+//! Bringing the agent's program into a workspace, in pieces that commands carry.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::error::WaferError;
+use super::exec::{Shell, nonce};
+use crate::remote::deploy::Start;
+use crate::remote::deploy::commands::Said;
+use crate::remote::{RemoteError, Talk};
+
+/// Pieces under way at the same time.
+const AT_ONCE: usize = 4;
+
+/// Tries of a piece.
+const TRIES: u32 = 4;
+
+/// How long one of these commands may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const DOING: &str = "sending the agent's program";
+
+/// Puts the program into the first folder that can hold it. `host` is what the workspace says of
+/// itself.
+///
+/// # Errors
+/// It cannot run there, no folder takes it, or the link.
+pub(super) async fn install(
+    shell: &Shell,
+    start: &Arc<Start>,
+    host: &str,
+    talk: &dyn Talk,
+) -> Result<(), RemoteError> {
+    start.fits(host)?;
+    let end = format!("end-{}", nonce());
+    let lines = again(shell, &start.choose(&end), &end).await?;
+    let folder = match Said::find(&lines) {
+        Some(Said::Into(folder)) => folder,
+        Some(Said::NoFolder(tried)) => return Err(RemoteError::NoFolder { tried }),
+        _ => return Err(RemoteError::Nonsense { what: format!("{lines:?}") }),
+    };
+    let pieces = start.pieces()?;
+    let (count, upload) = (pieces.len(), nonce());
+    talk.verbose(&format!("putting the agent into `{folder}` there, in {count} pieces"));
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut sending = JoinSet::new();
+    for (at, piece) in pieces.into_iter().enumerate() {
+        let end = format!("end-{}", nonce());
+        let command = start.put(&folder, &upload, at, &piece, &end)?;
+        let (shell, room) = (shell.clone(), room.clone());
+        sending.spawn(async move {
+            let _place = room.acquire().await;
+            again(&shell, &command, &end).await
+        });
+    }
+    let mut done = 0;
+    while let Some(sent) = sending.join_next().await {
+        sent.map_err(|e| RemoteError::LinkCut { doing: DOING, why: e.to_string() })??;
+        done += 1;
+        talk.starting(&format!("sending the agent's program, {done} of {count}"));
+    }
+    let end = format!("end-{}", nonce());
+    let command = start.assemble(&folder, &upload, count, &end)?;
+    // A second time finds it whole.
+    again(shell, &command, &end).await?;
+    Ok(())
+}
+
+/// Runs a command that may be run twice, again where that may help.
+async fn again(shell: &Shell, command: &str, end: &str) -> Result<Vec<String>, WaferError> {
+    let mut tries = 1;
+    loop {
+        match shell.run(command, end, LIMIT, DOING).await {
+            Err(error) if error.is_link() && tries < TRIES => {
+                tokio::time::sleep(Duration::from_millis(200 << tries)).await;
+                tries += 1;
+            }
+            done => return done,
+        }
+    }
+}

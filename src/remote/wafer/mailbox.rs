@@ -1,0 +1,363 @@
+//! A stream to an agent, carried by commands: see [`rgpu_protocol::mail`].
+//!
+//! What the session writes goes out in pieces, several under way at once; what the agent writes is
+//! asked for by commands that wait for it. Both directions are counted, so a command whose answer
+//! was cut is simply run again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base64ct::{Base64, Encoding};
+use rgpu_protocol::Digest;
+use rgpu_protocol::mail::{BEGIN, END, MailHead};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+use super::error::WaferError;
+use super::exec::{Shell, nonce};
+use super::install::install;
+use crate::remote::deploy::commands::{PIECE, Said};
+use crate::remote::deploy::{self, Start};
+use crate::remote::stream::{Ending, FrameReader, Wire};
+use crate::remote::worker::Closing;
+use crate::remote::{RemoteError, Talk};
+
+/// Bytes between a session and its mailbox.
+const PIPE: usize = 1 << 20;
+
+/// Pieces under way to the agent.
+const AHEAD: usize = 4;
+
+/// How long a command waits for the agent's bytes.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// What a command may take beyond its wait.
+const SPARE: Duration = Duration::from_secs(45);
+
+/// Tries of a command, and the pause before the second.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A way to the agents of one workspace.
+#[derive(Clone)]
+pub(super) struct Post {
+    shell: Shell,
+    start: Arc<Start>,
+    talk: Arc<dyn Talk>,
+    /// Milliseconds that the last short command took.
+    round_trip: Arc<AtomicU64>,
+}
+
+/// One conversation.
+#[derive(Clone)]
+struct Mailbox {
+    post: Post,
+    name: Arc<str>,
+}
+
+/// What a command is to do.
+struct Mail<'a> {
+    take: u64,
+    bytes: &'a [u8],
+    from: u64,
+    wait: Duration,
+    /// `begin`, `eof` or nothing.
+    word: &'static str,
+}
+
+/// What came of it.
+enum Came {
+    Mail(MailHead, Vec<u8>),
+    /// The workspace has no agent; what it says of itself.
+    Absent(String),
+}
+
+impl Post {
+    pub(super) fn new(shell: Shell, start: Start, talk: Arc<dyn Talk>) -> Self {
+        Self { shell, start: Arc::new(start), talk, round_trip: Arc::new(AtomicU64::new(0)) }
+    }
+
+    /// One round trip.
+    pub(super) fn round_trip(&self) -> Duration {
+        Duration::from_millis(self.round_trip.load(Ordering::Relaxed))
+    }
+
+    /// Begins a conversation, with an agent that is sent where there is none.
+    ///
+    /// # Errors
+    /// The link, or a workspace that cannot run it.
+    pub(super) async fn open(&self) -> Result<Wire, RemoteError> {
+        let mailbox = Mailbox { post: self.clone(), name: nonce().into() };
+        let begun = Instant::now();
+        let begin = Mail { take: 0, bytes: &[], from: 0, wait: WAIT, word: "begin" };
+        let (head, bytes) = match mailbox.send(&begin).await? {
+            Came::Mail(head, bytes) => (head, bytes),
+            Came::Absent(host) => {
+                install(&self.shell, &self.start, &host, &*self.talk).await?;
+                match mailbox.send(&begin).await? {
+                    Came::Mail(head, bytes) => (head, bytes),
+                    Came::Absent(_) => {
+                        let what = "the agent was put there, and is not there".to_owned();
+                        return Err(RemoteError::Nonsense { what });
+                    }
+                }
+            }
+        };
+        let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.round_trip.store(ms, Ordering::Relaxed);
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let (read, write) = tokio::io::split(ours);
+        let ending = Ending::default();
+        let (ended, all_sent) = oneshot::channel();
+        tokio::spawn(carry(mailbox, theirs, (head, bytes), ending.clone(), ended));
+        let wire = Wire {
+            reader: FrameReader::new(Box::new(read)),
+            writer: Box::new(Closing::new(write, all_sent)),
+            ending,
+        };
+        deploy::await_magic(wire, &*self.talk).await
+    }
+}
+
+async fn carry(
+    mailbox: Mailbox,
+    pipe: DuplexStream,
+    first: (MailHead, Vec<u8>),
+    ending: Ending,
+    ended: oneshot::Sender<()>,
+) {
+    let (read, write) = tokio::io::split(pipe);
+    let why = tokio::select! {
+        why = mailbox.clone().give(read) => why,
+        why = mailbox.fetch(write, first) => why,
+    };
+    // Said before the stream ends: its reader asks why.
+    ending.ended(why);
+    let _ = ended.send(());
+}
+
+impl Mailbox {
+    /// Takes what the session writes to the agent, until it closes; then ends the conversation.
+    async fn give(self, mut from: ReadHalf<DuplexStream>) -> String {
+        let room = Arc::new(Semaphore::new(AHEAD));
+        let mut sending: JoinSet<Result<(), WaferError>> = JoinSet::new();
+        let mut at = 0;
+        // What was read when a piece came home waits for the next turn.
+        let mut waiting = Vec::new();
+        loop {
+            let read = tokio::select! {
+                read = read_some(&mut from, &mut waiting) => read,
+                Some(sent) = sending.join_next() => match sent {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => return words(&error),
+                    Err(error) => return error.to_string(),
+                },
+            };
+            match read {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return error.to_string(),
+            }
+            let Ok(place) = room.clone().acquire_owned().await else { break };
+            let (mailbox, take, bytes) = (self.clone(), at, std::mem::take(&mut waiting));
+            at += bytes.len() as u64;
+            sending.spawn(async move {
+                let _place = place;
+                mailbox.deliver(take, &bytes).await
+            });
+        }
+        while let Some(sent) = sending.join_next().await {
+            if let Ok(Err(error)) = sent {
+                return words(&error);
+            }
+        }
+        let eof = Mail { take: at, bytes: &[], from: 0, wait: Duration::ZERO, word: "eof" };
+        // Where it fails the agent's own patience ends it.
+        let _ = self.once(&eof).await;
+        "the session is closed".to_owned()
+    }
+
+    async fn deliver(&self, take: u64, bytes: &[u8]) -> Result<(), WaferError> {
+        let mail = Mail { take, bytes, from: 0, wait: Duration::ZERO, word: "" };
+        let begun = Instant::now();
+        let (mut tries, want) = (1, take + bytes.len() as u64);
+        loop {
+            let taken = match self.send(&mail).await? {
+                Came::Mail(head, _) if head.ended && head.taken < want => return Err(gone()),
+                Came::Mail(head, _) => head.taken,
+                Came::Absent(_) => return Err(gone()),
+            };
+            if taken >= want {
+                let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                self.post.round_trip.store(ms, Ordering::Relaxed);
+                return Ok(());
+            }
+            // What belongs before it has not come yet.
+            if tries == TRIES {
+                let why = format!("the agent has {taken} bytes of {want}");
+                return Err(WaferError::Cut { doing: SENDING, why });
+            }
+            tries += 1;
+        }
+    }
+
+    /// Fetches what the agent writes, until it ends or nobody listens.
+    async fn fetch(
+        &self,
+        mut to: WriteHalf<DuplexStream>,
+        mut came: (MailHead, Vec<u8>),
+    ) -> String {
+        let mut from = 0;
+        loop {
+            let (head, bytes) = came;
+            from += bytes.len() as u64;
+            if let Err(error) = to.write_all(&bytes).await {
+                return error.to_string();
+            }
+            if head.ended {
+                return "the agent in the workspace has ended".to_owned();
+            }
+            let ask = Mail { take: 0, bytes: &[], from, wait: WAIT, word: "" };
+            came = match self.send(&ask).await {
+                Ok(Came::Mail(head, bytes)) if head.from == from => (head, bytes),
+                Ok(Came::Mail(..)) => return "the agent's bytes are in no order".to_owned(),
+                Ok(Came::Absent(_)) => return words(&gone()),
+                Err(error) => return words(&error),
+            };
+        }
+    }
+
+    /// Runs one command, again where that may help.
+    async fn send(&self, mail: &Mail<'_>) -> Result<Came, WaferError> {
+        let mut pause = PAUSE;
+        let mut tries = 1;
+        loop {
+            match self.once(mail).await {
+                Err(error) if error.is_link() && tries < TRIES => {
+                    self.post.talk.verbose(&format!("{}; again", words(&error)));
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn once(&self, mail: &Mail<'_>) -> Result<Came, WaferError> {
+        let (nonce, Mail { take, bytes, from, wait, word }) = (nonce(), mail);
+        let end = format!("{END} {nonce}");
+        let verb = format!("mail {} {take} {from} {} {nonce} {word}", self.name, wait.as_millis());
+        let command = self.post.start.once(verb.trim_end(), bytes, &end);
+        let limit = *wait + SPARE;
+        let lines = self.post.shell.run(&command, &end, limit, SENDING).await?;
+        match read(&lines, &nonce) {
+            Some(mail) => mail,
+            None => match Said::find(&lines) {
+                Some(Said::Absent(host)) => Ok(Came::Absent(host)),
+                _ => Err(damaged("its answer has no beginning")),
+            },
+        }
+    }
+}
+
+const SENDING: &str = "talking to the agent in the workspace";
+
+/// Waits for bytes, and takes those that are there already along; 0: there are no more.
+/// Cancel-safe: what has come lies in `bytes`.
+async fn read_some(
+    from: &mut ReadHalf<DuplexStream>,
+    bytes: &mut Vec<u8>,
+) -> std::io::Result<usize> {
+    let mut limited = from.take((PIECE - bytes.len()) as u64);
+    if bytes.is_empty() && limited.read_buf(bytes).await? == 0 {
+        return Ok(0);
+    }
+    // One turn for a writer that has more.
+    let turn = Duration::from_millis(1);
+    while bytes.len() < PIECE
+        && let Ok(more) = tokio::time::timeout(turn, limited.read_buf(bytes)).await
+        && more? > 0
+    {}
+    Ok(bytes.len())
+}
+
+/// The answer among the lines of a command; `None`: it does not begin.
+fn read(lines: &[String], nonce: &str) -> Option<Result<Came, WaferError>> {
+    let begin = format!("{BEGIN} {nonce} ");
+    let (at, head) = lines
+        .iter()
+        .enumerate()
+        .find_map(|(at, line)| line.trim_end().strip_prefix(&begin).map(|head| (at, head)))?;
+    Some(body(head, &lines[at + 1..]))
+}
+
+fn body(head: &str, lines: &[String]) -> Result<Came, WaferError> {
+    let head: MailHead = serde_json::from_str(head).map_err(|e| damaged(&e.to_string()))?;
+    let text: String = lines.iter().map(|line| line.trim()).collect();
+    let bytes = Base64::decode_vec(&text).map_err(|e| damaged(&e.to_string()))?;
+    let sha256 = Digest::from_bytes(&Sha256::digest(&bytes).into());
+    if bytes.len() as u64 != head.len || sha256 != head.sha256 {
+        return Err(damaged("its bytes are not those that were sent"));
+    }
+    Ok(Came::Mail(head, bytes))
+}
+
+fn damaged(why: &str) -> WaferError {
+    WaferError::Cut { doing: SENDING, why: why.to_owned() }
+}
+
+fn gone() -> WaferError {
+    damaged("the agent in the workspace is gone")
+}
+
+/// An error with why, on one line.
+fn words(error: &WaferError) -> String {
+    match error {
+        WaferError::Cut { why, .. } | WaferError::Unreachable { why, .. } => {
+            format!("{error}: {why}")
+        }
+        WaferError::Refused(refusal) => format!("{error} ({})", refusal.body),
+        WaferError::Command { words, .. } => format!("{error}: {words}"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(nonce: &str, bytes: &[u8]) -> Vec<String> {
+        let head = MailHead {
+            taken: 3,
+            from: 9,
+            len: bytes.len() as u64,
+            sha256: Digest::from_bytes(&Sha256::digest(bytes).into()),
+            ended: false,
+        };
+        let head = serde_json::to_string(&head).unwrap();
+        let text = Base64::encode_string(bytes);
+        let (a, b) = text.split_at(text.len() / 2);
+        ["welcome".to_owned(), format!("{BEGIN} {nonce} {head}"), a.to_owned(), b.to_owned()].into()
+    }
+
+    #[test]
+    fn an_answer_is_taken_only_when_every_byte_of_it_is_there() {
+        let lines = answer("ab", b"some bytes of a frame");
+        match read(&lines, "ab") {
+            Some(Ok(Came::Mail(head, bytes))) => {
+                assert_eq!((head.from, &*bytes), (9, &b"some bytes of a frame"[..]));
+            }
+            _ => panic!("it is whole"),
+        }
+        // Another command's, one with a line lost, one with a byte changed.
+        assert!(read(&lines, "cd").is_none());
+        assert!(matches!(read(&lines[..3], "ab"), Some(Err(WaferError::Cut { .. }))));
+        let mut changed = lines.clone();
+        changed[2].replace_range(..1, if lines[2].starts_with('A') { "B" } else { "A" });
+        assert!(matches!(read(&changed, "ab"), Some(Err(WaferError::Cut { .. }))));
+    }
+}

@@ -1,0 +1,193 @@
+//! Where Wafer's service is, as its own command line finds it: `WAFER_API_URL`, else
+//! `~/.wafer/config.toml`, else the live service. `~/.wafer/.env` is read as that program reads it;
+//! a `.env` of the current folder is not: a project must not say where a token goes.
+//!
+//! Source: the published packages `wafer-ai` 0.0.13 and 0.0.85.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use reqwest::Url;
+use serde::Deserialize;
+
+use super::error::WaferError;
+
+/// The service, and who gives out its tokens.
+const LIVE: (&str, &str) = ("https://www.api.wafer.ai", "https://auth.wafer.ai");
+
+/// The other places that the program knows by name.
+const NAMED: &[(&str, &str, &str)] = &[
+    ("prod", LIVE.0, LIVE.1),
+    ("staging", "https://wafer-api-staging.onrender.com", ""),
+    ("local", "http://localhost:8000", "http://localhost:54321"),
+];
+
+/// What is known of the service.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Without a slash at its end.
+    pub(super) api: String,
+    /// Gives out tokens; empty: not known.
+    pub(super) auth: String,
+    /// What that one wants to see of every client; empty: not known.
+    pub(super) client_key: String,
+    /// The folder that both programs keep their login in.
+    pub(super) folder: PathBuf,
+    /// A token of the environment.
+    pub(super) token: Option<String>,
+}
+
+/// `~/.wafer/config.toml`, as far as it matters here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct File {
+    api: FileApi,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FileApi {
+    environment: String,
+    environments: BTreeMap<String, FileEnvironment>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FileEnvironment {
+    url: String,
+    supabase_url: String,
+    supabase_anon_key: String,
+}
+
+impl Place {
+    /// From this user's environment and files.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or an address to which no token may go.
+    pub(super) fn find() -> Result<Self, WaferError> {
+        let home = etcetera::home_dir().map_err(|e| WaferError::Local {
+            what: "your home folder is not known".to_owned(),
+            why: e.to_string(),
+        })?;
+        Self::from(home.join(".wafer"), |name| {
+            std::env::var(name).ok().filter(|value| !value.is_empty())
+        })
+    }
+
+    fn from(folder: PathBuf, var: impl Fn(&str) -> Option<String>) -> Result<Self, WaferError> {
+        let dotenv = dotenv(&text(&folder.join(".env"))?);
+        let var = |name: &str| var(name).or_else(|| dotenv.get(name).cloned());
+        let path = folder.join("config.toml");
+        let file: File = toml::from_str(&text(&path)?).map_err(|e| WaferError::Local {
+            what: format!("`{}` cannot be read", path.display()),
+            why: e.to_string(),
+        })?;
+        let name = match file.api.environment.as_str() {
+            "" => "prod",
+            name => name,
+        };
+        let (mut api, mut auth) = LIVE;
+        if let Some((_, a, b)) = NAMED.iter().find(|(known, ..)| *known == name) {
+            (api, auth) = (a, b);
+        }
+        let own = file.api.environments.get(name);
+        let or = |own: Option<&String>, usual: &str| {
+            own.filter(|value| !value.is_empty()).map_or_else(|| usual.to_owned(), Clone::clone)
+        };
+        let api = var("WAFER_API_URL").unwrap_or_else(|| or(own.map(|o| &o.url), api));
+        let auth = var("SUPABASE_URL").unwrap_or_else(|| or(own.map(|o| &o.supabase_url), auth));
+        let client_key = or(own.map(|o| &o.supabase_anon_key), "");
+        let (api, auth) = (checked(&api)?, if auth.is_empty() { auth } else { checked(&auth)? });
+        Ok(Self { api, auth, client_key, folder, token: var("WAFER_AUTH_TOKEN") })
+    }
+
+    /// The file with the login.
+    pub(super) fn credentials(&self) -> PathBuf {
+        self.folder.join("credentials.json")
+    }
+}
+
+/// An address without a slash at its end, to which a token may go.
+fn checked(address: &str) -> Result<String, WaferError> {
+    let wrong = |why: &str| WaferError::Local {
+        what: format!("`{address}` is no address for Wafer's service"),
+        why: why.to_owned(),
+    };
+    let url = Url::parse(address).map_err(|e| wrong(&e.to_string()))?;
+    if url.scheme() != "https" && !is_loopback(&url) {
+        return Err(wrong("a token goes over https, or to this machine"));
+    }
+    Ok(address.trim_end_matches('/').to_owned())
+}
+
+/// Whether an address is this machine's own.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let number = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || number.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The text of a file; empty where there is none.
+fn text(path: &Path) -> Result<String, WaferError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(e) => Err(WaferError::Local {
+            what: format!("`{}` cannot be read", path.display()),
+            why: e.to_string(),
+        }),
+    }
+}
+
+/// `NAME=value` lines; quotes around a value fall away.
+fn dotenv(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| {
+            let (name, value) = line.trim_start_matches("export ").split_once('=')?;
+            let value = value.trim().trim_matches(['"', '\'']);
+            Some((name.trim().to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(config: &str, dotenv: &str, vars: &[(&str, &str)]) -> Result<Place, WaferError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("config.toml"), config).unwrap();
+        std::fs::write(dir.path().join(".env"), dotenv).unwrap();
+        Place::from(dir.path().to_owned(), |name| {
+            vars.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file_and_the_file_over_what_is_built_in() {
+        let built_in = place("", "", &[]).unwrap();
+        assert_eq!((built_in.api.as_str(), built_in.auth.as_str()), LIVE);
+        let config = "[api]\nenvironment = \"mine\"\n[api.environments.mine]\n\
+             url = \"https://wafer.example/\"\nsupabase_url = \"https://auth.example\"\n\
+             supabase_anon_key = \"k\"\n[defaults]\ngpu = \"B200\"\n";
+        let mine = place(config, "", &[]).unwrap();
+        assert_eq!((mine.api.as_str(), mine.client_key.as_str()), ("https://wafer.example", "k"));
+        let dotenv = "# mine\nexport WAFER_AUTH_TOKEN='t'\nWAFER_API_URL=https://a.example\n";
+        let vars = [("WAFER_API_URL", "http://127.0.0.1:1/")];
+        let from_env = place(config, dotenv, &vars).unwrap();
+        assert_eq!(from_env.api, "http://127.0.0.1:1");
+        assert_eq!(from_env.token.as_deref(), Some("t"));
+        assert_eq!(place("[api]\nenvironment = \"local\"", "", &[]).unwrap().auth, NAMED[2].2);
+    }
+
+    #[test]
+    fn no_token_goes_over_the_network_in_the_clear() {
+        for bad in ["http://wafer.example", "ftp://127.0.0.1x", "wafer"] {
+            let error = place("", "", &[("WAFER_API_URL", bad)]).unwrap_err();
+            assert_eq!(error.code(), "wafer_settings", "{bad}");
+        }
+        assert_eq!(place("[api", "", &[]).unwrap_err().code(), "wafer_settings");
+    }
+}

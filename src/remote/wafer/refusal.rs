@@ -1,0 +1,147 @@
+//! What a status and a body of Wafer's mean, and what to do about it. Its bodies are
+//! `{"detail": "…"}`; some refusals come within a stream, as `[ERROR] …`, with the same words.
+
+use reqwest::StatusCode;
+use serde::Deserialize;
+
+/// Bytes of a body that are shown.
+const SHOWN: usize = 200;
+
+/// A refusal with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code under which `--json` names it.
+    pub code: &'static str,
+    /// What happened.
+    pub what: String,
+    /// Wafer's own words, their beginning.
+    pub body: String,
+    /// What to do next; `REMOTE` stands for the remote's name.
+    pub hint: &'static str,
+    /// Whether it may pass by itself.
+    pub passes: bool,
+}
+
+/// How a refusal is known: by its status (0: any), or by a word in small letters (empty: any).
+struct Row {
+    status: u16,
+    holds: &'static str,
+    code: &'static str,
+    what: &'static str,
+    hint: &'static str,
+    passes: bool,
+}
+
+const LOGIN: &str = "log in again: `rgpu remote login wafer`";
+const CREDIT: &str = "add credit with Wafer; `rgpu remote list --json` says what is left";
+const UP: &str = "bring it up: `rgpu remote up REMOTE`";
+const GPU: &str = "all its GPUs are busy: try again in a minute";
+const TIME: &str =
+    "the platform ended it, not rgpu; the job itself goes on while its workspace does";
+
+/// The most telling rows first.
+static ROWS: &[Row] = &[
+    row(401, "", "wrong_token", "Wafer does not take the login", LOGIN, false),
+    row(402, "", "no_credit", "the credits at Wafer are used up", CREDIT, false),
+    row(404, "", "no_workspace", "Wafer has no such workspace", UP, false),
+    row(0, "credit", "no_credit", "the credits at Wafer are used up", CREDIT, false),
+    row(0, "not running", "workspace_not_running", "the workspace is not running", UP, false),
+    row(503, "", "no_gpu", "Wafer has no GPU free", GPU, true),
+    row(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU, true),
+    row(0, "creating", "workspace_creating", "the workspace is still being made", UP, true),
+    row(0, "timeout", "session_timeout", "a session timed out inside Wafer", TIME, true),
+    row(0, "timed out", "session_timeout", "a session timed out inside Wafer", TIME, true),
+    row(400, "", "bad_request", "Wafer does not understand the request", "", false),
+    row(403, "", "forbidden", "Wafer forbids it", LOGIN, false),
+    row(409, "", "conflict", "Wafer has something else of that name", "", false),
+    row(413, "", "too_long", "Wafer takes no request of this length", "", false),
+    row(429, "", "too_many", "Wafer is asked too often", "wait a minute", true),
+    row(500, "", "server_error", "Wafer's service failed", "", true),
+    row(502, "", "server_error", "Wafer's service does not answer", "", true),
+    row(504, "", "server_error", "Wafer's service does not answer in time", "", true),
+];
+
+const fn row(
+    status: u16,
+    holds: &'static str,
+    code: &'static str,
+    what: &'static str,
+    hint: &'static str,
+    passes: bool,
+) -> Row {
+    Row { status, holds, code, what, hint, passes }
+}
+
+impl Refusal {
+    /// Of a status and a body.
+    pub(super) fn of(status: StatusCode, body: &[u8]) -> Self {
+        let words = words(body);
+        if let Some(known) = Self::known(status.as_u16(), &words) {
+            return known;
+        }
+        let what = format!("Wafer answers {}", status.as_u16());
+        Self { code: "refused", what, body: words, hint: "", passes: false }
+    }
+
+    /// Of words within a stream; `None`: they are not known.
+    pub(super) fn said(words: &str) -> Option<Self> {
+        Self::known(0, &shown(words))
+    }
+
+    fn known(status: u16, words: &str) -> Option<Self> {
+        let small = words.to_lowercase();
+        let fits = |row: &&Row| {
+            (row.status == 0 || row.status == status)
+                && (row.status != 0 || !row.holds.is_empty())
+                && small.contains(row.holds)
+        };
+        let row = ROWS.iter().find(fits)?;
+        let Row { code, what, hint, passes, .. } = *row;
+        Some(Self { code, what: what.to_owned(), body: words.to_owned(), hint, passes })
+    }
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    detail: serde_json::Value,
+}
+
+/// The words of a body: its `detail`, else its beginning.
+fn words(body: &[u8]) -> String {
+    match serde_json::from_slice::<Detail>(body) {
+        Ok(Detail { detail: serde_json::Value::String(words) }) => shown(&words),
+        Ok(Detail { detail }) => shown(&detail.to_string()),
+        Err(_) => shown(&String::from_utf8_lossy(body)),
+    }
+}
+
+/// The beginning of foreign words, on one line.
+pub(super) fn shown(words: &str) -> String {
+    let line: Vec<&str> = words.split_whitespace().collect();
+    line.join(" ").chars().take(SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_and_words_have_names() {
+        for (status, body, code, passes) in [
+            (401, r#"{"detail": "Invalid token"}"#, "wrong_token", false),
+            (402, r#"{"detail": "Insufficient credits"}"#, "no_credit", false),
+            (404, r#"{"detail": "Workspace not found"}"#, "no_workspace", false),
+            (503, r#"{"detail": "No GPU available"}"#, "no_gpu", true),
+            (400, r#"{"detail": "Workspace is not running"}"#, "workspace_not_running", false),
+            (500, r#"{"detail": "exec timeout"}"#, "session_timeout", true),
+            (409, r#"{"detail": "Workspace is creating"}"#, "workspace_creating", true),
+            (502, "<html>bad gateway</html>", "server_error", true),
+            (418, "", "refused", false),
+        ] {
+            let refusal = Refusal::of(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+            assert_eq!((refusal.code, refusal.passes), (code, passes), "{status} {body}");
+        }
+        assert_eq!(Refusal::said("Session timed out").unwrap().code, "session_timeout");
+        assert!(Refusal::said("segmentation fault").is_none());
+    }
+}

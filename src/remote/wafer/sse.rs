@@ -1,0 +1,153 @@
+//! Wafer's streams, line by line.
+//!
+//! Only lines that begin with `data: ` count. What stands behind is either a word of the service in
+//! brackets or a line that a program printed, and nothing tells the two apart: a program may print
+//! `[EXIT:0]` too. So what matters here is never concluded from such a line, see [`super::exec`].
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `[STATUS:WORD]`, `[STATUS:GPU_ALLOCATED:N]` | a phase |
+//! | `[QUEUE_POSITION:N:SECONDS]` | the place in the queue for a GPU |
+//! | `[BILLING:TEXT]` | what it costs |
+//! | `[SYNC:…]`, `[CONTEXT:…]` | files copied between containers |
+//! | `[SSH:HOST:PORT:USER]` | a workspace has come up |
+//! | `[ERROR] TEXT` | it failed, and ends |
+//! | `[EXIT:N]`, `[DONE]` | it ends |
+//!
+//! Source: the clients in `wafer-ai` 0.0.13 and 0.0.85.
+
+use std::time::Duration;
+
+use reqwest::Response;
+use tokio::time::timeout;
+
+use super::error::WaferError;
+use crate::remote::worker::chain;
+
+/// The longest line, in bytes.
+const MAX_LINE: usize = 4 << 20;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A phase, a place in the queue, a price: in words for the user.
+    Phase(String),
+    /// `creating`, `running`, `error` …, in small letters.
+    Status(String),
+    /// A workspace has come up, with a way in.
+    Ssh,
+    /// It failed.
+    Error(String),
+    /// It ends with this status; `None`: the status is no number, or none is told.
+    End(Option<i32>),
+    /// Nothing of interest.
+    Notice,
+    /// What a program printed.
+    Text(String),
+}
+
+impl Line {
+    fn parse(content: &str) -> Self {
+        let within = |name: &str| {
+            content.strip_prefix('[')?.strip_prefix(name)?.strip_prefix(':')?.strip_suffix(']')
+        };
+        if content == "[DONE]" {
+            Self::End(None)
+        } else if let Some(words) = content.strip_prefix("[ERROR]") {
+            Self::Error(words.trim().to_owned())
+        } else if let Some(status) = within("EXIT") {
+            Self::End(status.parse().ok())
+        } else if let Some(gpu) = within("STATUS:GPU_ALLOCATED") {
+            Self::Phase(format!("GPU {gpu} is yours"))
+        } else if let Some(status) = within("STATUS") {
+            Self::Status(status.to_lowercase())
+        } else if let Some(place) = within("QUEUE_POSITION") {
+            Self::Phase(match place.split_once(':') {
+                Some((place, seconds)) => format!("place {place} in the queue, about {seconds} s"),
+                None => format!("place {place} in the queue"),
+            })
+        } else if let Some(text) = within("BILLING") {
+            Self::Phase(text.to_owned())
+        } else if within("SSH").is_some() {
+            Self::Ssh
+        } else if within("SYNC").is_some() || within("CONTEXT").is_some() {
+            Self::Notice
+        } else {
+            Self::Text(content.to_owned())
+        }
+    }
+}
+
+/// A stream that is being read.
+pub(super) struct Stream {
+    response: Response,
+    buffer: Vec<u8>,
+    doing: &'static str,
+    quiet: Duration,
+}
+
+impl Stream {
+    /// Of an answer; nothing may be silent in it for longer than `quiet`.
+    pub(super) fn new(response: Response, doing: &'static str, quiet: Duration) -> Self {
+        Self { response, buffer: Vec::new(), doing, quiet }
+    }
+
+    /// The next line; `None`: the stream stopped, which says nothing of how anything ended.
+    ///
+    /// # Errors
+    /// The link.
+    pub(super) async fn next(&mut self) -> Result<Option<Line>, WaferError> {
+        let (doing, limit) = (self.doing, self.quiet);
+        let cut = |why: String| WaferError::Cut { doing, why };
+        let mut searched = 0;
+        loop {
+            if let Some(at) = self.buffer[searched..].iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=searched + at).collect();
+                searched = 0;
+                let line = String::from_utf8_lossy(&line);
+                match line.trim_end_matches(['\r', '\n']).strip_prefix("data: ") {
+                    Some(content) => return Ok(Some(Line::parse(content))),
+                    None => continue,
+                }
+            }
+            searched = self.buffer.len();
+            if searched > MAX_LINE {
+                return Err(cut(format!("a line of it is over {MAX_LINE} bytes")));
+            }
+            let chunk = timeout(limit, self.response.chunk())
+                .await
+                .map_err(|_| WaferError::Silent { doing, limit })?;
+            match chunk.map_err(|e| cut(chain(&e)))? {
+                Some(bytes) => self.buffer.extend_from_slice(&bytes),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_in_brackets_are_told_from_what_is_printed() {
+        for (content, line) in [
+            ("[DONE]", Line::End(None)),
+            ("[EXIT:3]", Line::End(Some(3))),
+            ("[EXIT:x]", Line::End(None)),
+            ("[ERROR] no such container", Line::Error("no such container".into())),
+            ("[STATUS:CREATING]", Line::Status("creating".into())),
+            ("[STATUS:GPU_ALLOCATED:2]", Line::Phase("GPU 2 is yours".into())),
+            ("[QUEUE_POSITION:3:90]", Line::Phase("place 3 in the queue, about 90 s".into())),
+            ("[BILLING:$0.02 used]", Line::Phase("$0.02 used".into())),
+            ("[SSH:10.0.0.1:22:root]", Line::Ssh),
+            ("[SYNC:FORWARD:DONE:5]", Line::Notice),
+            ("[CONTEXT:gpu]", Line::Notice),
+            ("[EXIT:0", Line::Text("[EXIT:0".into())),
+            (" [DONE]", Line::Text(" [DONE]".into())),
+            ("hello", Line::Text("hello".into())),
+        ] {
+            assert_eq!(Line::parse(content), line, "{content}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Workspaces: the machines that Wafer makes, and the account that pays for them.
+
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::api::{Api, json};
+use super::error::WaferError;
+use super::sse::Line;
+use crate::remote::{Credits, Talk};
+
+/// The longest silence while a workspace is made.
+const QUIET: Duration = Duration::from_secs(120);
+
+/// How long a workspace may take to come up in all.
+const COME_UP: Duration = Duration::from_secs(900);
+
+/// What a new workspace is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) gpu_type: String,
+    pub(super) environment_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) image: Option<String>,
+}
+
+/// A workspace, as the service tells of it. What a version leaves out is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Workspace {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) status: String,
+    pub(super) gpu_type: Option<String>,
+    pub(super) ssh_host: Option<String>,
+    pub(super) ssh_port: Option<u16>,
+    pub(super) ssh_user: Option<String>,
+}
+
+impl Workspace {
+    /// The way in over ssh, where there is one.
+    pub(super) fn ssh_url(&self) -> Option<String> {
+        let host = self.ssh_host.as_deref().filter(|host| !host.is_empty())?;
+        let port = self.ssh_port?;
+        let user = self.ssh_user.as_deref().filter(|user| !user.is_empty()).unwrap_or("root");
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        Some(format!("ssh://{user}@{host}:{port}"))
+    }
+}
+
+/// What is used and left, in cents; -1: without end.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Usage {
+    tier: String,
+    status: String,
+    credits_used_cents: i64,
+    credits_limit_cents: i64,
+    credits_remaining_cents: i64,
+    topup_balance_cents: i64,
+    has_hardware_counters: Option<bool>,
+}
+
+/// What a part of a path may hold as it is.
+const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+fn path(name: &str) -> String {
+    format!("/v1/workspaces/{}", utf8_percent_encode(name, PART))
+}
+
+/// The path of a workspace's exec.
+pub(super) fn exec_path(workspace: &Workspace) -> String {
+    format!("{}/exec", path(&workspace.id))
+}
+
+/// The workspace of this name or id; `None`: there is none.
+///
+/// # Errors
+/// The link, or a refusal.
+pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, WaferError> {
+    let answer = api.ask(Method::GET, &path(name), None, "asking for the workspace").await?;
+    // Its own words: a 404 of something else on the way is HTML.
+    let ours = serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok();
+    if answer.status == StatusCode::NOT_FOUND && ours {
+        return Ok(None);
+    }
+    let mut workspace: Workspace = api.document(answer)?;
+    if workspace.id.is_empty() {
+        workspace.id = name.to_owned();
+    }
+    Ok(Some(workspace))
+}
+
+/// Makes a workspace where there is none of this name, and waits until it runs.
+///
+/// # Errors
+/// The link, a refusal, or a workspace that does not come up.
+pub(super) async fn bring_up(
+    api: &Api,
+    wanted: &Wanted,
+    talk: &dyn Talk,
+) -> Result<Workspace, WaferError> {
+    let workspace = match find(api, &wanted.name).await? {
+        Some(workspace) => workspace,
+        None => {
+            talk.starting(&format!("making the workspace `{}` ({})", wanted.name, wanted.gpu_type));
+            api.post("/v1/workspaces", wanted, "making the workspace").await?
+        }
+    };
+    if workspace.status == "running" {
+        return Ok(workspace);
+    }
+    let up = provision(api, &workspace, talk);
+    let limit = COME_UP;
+    let doing = "waiting for the workspace";
+    tokio::time::timeout(limit, up).await.map_err(|_| WaferError::Silent { doing, limit })??;
+    // The stream tells of ssh at most; a workspace without may run as well.
+    match find(api, &wanted.name).await? {
+        Some(workspace) if workspace.status == "running" => Ok(workspace),
+        Some(Workspace { name, status, .. }) => {
+            Err(WaferError::NotUp { name, why: format!("it is `{status}`") })
+        }
+        None => {
+            let name = wanted.name.clone();
+            Err(WaferError::NotUp { name, why: "it is gone".to_owned() })
+        }
+    }
+}
+
+async fn provision(api: &Api, workspace: &Workspace, talk: &dyn Talk) -> Result<(), WaferError> {
+    let path = format!("{}/provision-stream", path(&workspace.id));
+    let mut stream = api.stream(&path, None, "waiting for the workspace", QUIET).await?;
+    let name = || workspace.name.clone();
+    while let Some(line) = stream.next().await? {
+        match line {
+            Line::Status(status) if status == "error" => {
+                let why = "Wafer says `error`, and no more".to_owned();
+                return Err(WaferError::NotUp { name: name(), why });
+            }
+            Line::Error(why) => return Err(WaferError::NotUp { name: name(), why }),
+            Line::Status(words) | Line::Phase(words) => talk.starting(&words),
+            Line::Ssh | Line::End(_) => return Ok(()),
+            Line::Notice | Line::Text(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Destroys a workspace; whether it was there.
+///
+/// # Errors
+/// The link, or a refusal.
+pub(super) async fn destroy(api: &Api, name: &str) -> Result<bool, WaferError> {
+    let Some(workspace) = find(api, name).await? else { return Ok(false) };
+    let doing = "destroying the workspace";
+    let answer = api.ask(Method::DELETE, &path(&workspace.id), None, doing).await?;
+    if answer.status == StatusCode::NOT_FOUND {
+        return Ok(false);
+    }
+    // Some versions answer nothing.
+    if answer.status.is_success() && answer.body.is_empty() {
+        return Ok(true);
+    }
+    api.document::<serde_json::Value>(answer).map(|_| true)
+}
+
+/// What the account has left.
+///
+/// # Errors
+/// The link, or a refusal.
+pub(super) async fn credits(api: &Api) -> Result<Credits, WaferError> {
+    let usage: Usage = api.get("/v1/billing/usage", "asking for the credits").await?;
+    let usd = |cents: i64| cents as f64 / 100.0;
+    Ok(Credits {
+        tier: usage.tier,
+        status: usage.status,
+        used_usd: usd(usage.credits_used_cents),
+        left_usd: (usage.credits_limit_cents >= 0).then(|| usd(usage.credits_remaining_cents)),
+        topped_up_usd: usd(usage.topup_balance_cents),
+        hardware_counters: usage.has_hardware_counters,
+    })
+}
+
+/// Asks whose a token is.
+///
+/// # Errors
+/// The link, or a token that is none.
+pub(super) async fn whose(api: &Api, token: &str) -> Result<String, WaferError> {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        token: &'a str,
+    }
+    #[derive(Deserialize)]
+    struct User {
+        user_id: String,
+        email: Option<String>,
+    }
+    let body = json(&Body { token })?;
+    let answer =
+        api.ask(Method::POST, "/v1/auth/verify", Some(body), "verifying the login").await?;
+    let user: User = api.document(answer)?;
+    Ok(user.email.unwrap_or(user.user_id))
+}

@@ -1,0 +1,120 @@
+//! What a service answers that is out of credit, out of GPUs, of another mind or not itself; and
+//! streams that end in the middle.
+
+use serde_json::{Value, json};
+
+use super::service::{EXPIRED, Service};
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status, wait_for};
+
+const EXEC: &str = "POST .*/exec";
+
+#[test]
+fn every_refusal_has_a_name_and_a_remedy_and_tells_no_token() {
+    let laptop = Laptop::new();
+    let service = Service::start(&laptop);
+    let said = |status, body: &str| json!([{"on": EXEC, "status": status, "body": body}]);
+    let mut shown = String::new();
+    for rules in [
+        said(401, r#"{"detail": "Invalid token"}"#),
+        said(402, r#"{"detail": "Insufficient credits"}"#),
+        said(404, r#"{"detail": "Workspace not found"}"#),
+        said(400, r#"{"detail": "Workspace is not running"}"#),
+        json!([{"on": EXEC, "lines": ["[ERROR] Out of credits"]}]),
+        json!([{"on": EXEC, "status": 200, "body": "<html>Welcome to nginx</html>", "type": "text/html"}]),
+        json!([{"on": "GET .*", "status": 200, "body": "<html>a captive portal</html>", "type": "text/html"}]),
+        json!([{"on": "GET .*", "status": 404, "body": "<html>nothing here</html>", "type": "text/html"}]),
+        said(503, r#"{"detail": "No GPU available"}"#),
+        json!([{"on": EXEC, "lines": ["[ERROR] Session timed out"]}]),
+        json!([{"on": EXEC, "stop": 1}]),
+        json!([{"on": EXEC, "lines": ["[EXIT:0]"]}]),
+        json!([{"on": EXEC, "lines": ["[DONE]"]}]),
+        json!([{"on": EXEC, "cut": 1}]),
+    ] {
+        service.faults(&laptop, rules.clone());
+        let text = laptop.show("exec --remote w200 -- true");
+        assert!(!text.contains("e30."), "{text}");
+        let port = format!(":{}", service.port);
+        shown += &format!("## {rules}\n{}\n", text.replace(&port, ":[PORT]"));
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn a_workspace_that_does_not_run_and_a_login_that_is_too_old_are_told_at_once() {
+    let laptop = Laptop::new();
+    let known = json!({"workspaces": [
+        {"name": "b200-dev", "gpu_type": "B200", "environment": "modal", "status": "creating"}
+    ]});
+    let service = Service::with(&laptop, known);
+    insta::assert_snapshot!(laptop.show("remote check w200"));
+    service.faults(&laptop, json!([{"on": ".*provision-stream", "lines": ["[STATUS:ERROR]"]}]));
+    insta::assert_snapshot!(laptop.show("remote up w200"));
+    service.faults(
+        &laptop,
+        json!([{"on": "POST /auth/v1/token", "status": 400,
+        "body": "{\"detail\": \"Invalid Refresh Token\"}"}]),
+    );
+    service.log_in(&laptop, EXPIRED);
+    insta::assert_snapshot!(laptop.show("remote check w200"));
+    assert_eq!(Service::asked(&laptop, "POST /v1/workspaces/b200-dev/exec"), 0);
+}
+
+#[test]
+fn streams_that_are_cut_stop_or_are_lost_cost_a_profile_nothing() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let service = Service::start(&laptop);
+    // In the middle of the program's upload, of the bundle's, and of everything that follows.
+    let every = |n: u32, what: Value| {
+        let mut rules = Vec::new();
+        for at in 0..40 {
+            let mut rule = what.clone();
+            rule["on"] = EXEC.into();
+            rule["skip"] = (n + at * 11).into();
+            rule["times"] = 1.into();
+            rules.push(rule);
+        }
+        rules
+    };
+    let rules = [
+        every(2, json!({"cut": 2})),
+        every(5, json!({"stop": 1})),
+        every(7, json!({"lose": true})),
+        every(9, json!({"status": 502, "body": "<html>bad gateway</html>"})),
+    ];
+    service.faults(&laptop, Value::from(rules.concat()));
+    let line = "profile --kernel vecadd --mode ncu --remote w200 --json";
+    let child = laptop.start(line);
+    host.wait_for_gate("ncu");
+    host.open_gate("ncu");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let profile: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(profile["rung"], "ncu.asked");
+    let log = std::fs::read_to_string(laptop.latest().join("log/profile.stdout")).unwrap();
+    assert_eq!(log.matches("==PROF== Profiling").count(), 1, "{log}");
+}
+
+#[test]
+fn a_service_that_is_gone_for_a_while_is_waited_for_and_what_was_submitted_runs_once() {
+    let laptop = Laptop::new();
+    let service = Service::start(&laptop);
+    let ran = laptop.path("ran");
+    let line = format!(
+        "exec --remote w200 -- sh -c 'echo once >> {}; sleep 4; echo late; exit 6'",
+        ran.display()
+    );
+    let child = laptop.start(&line);
+    wait_for("the program to begin", || ran.exists().then_some(()));
+    // Out of service for longer than one command is tried.
+    service.faults(&laptop, json!([{"on": "(GET|POST) .*", "status": 502, "body": ""}]));
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    service.faults(&laptop, json!([]));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 6, "{}", laptop.shown(&line, &output));
+    assert_eq!(output.stdout, b"late\n");
+    assert_eq!(std::fs::read_to_string(ran).unwrap(), "once\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("link"), "it is told");
+}
