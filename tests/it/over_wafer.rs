@@ -30,14 +30,14 @@ fn a_workspace_is_made_looked_at_and_given_back() {
     let add =
         "remote add w200 wafer --workspace b200-dev --environment modal --price-per-hour 6.25";
     insta::assert_snapshot!(laptop.show(add));
-    assert_eq!(json_of(&laptop, "remote list --json")[1]["rental"]["state"], "absent");
+    assert_eq!(json_of(&laptop, "remote list --json")[0]["rental"]["state"], "absent");
     insta::assert_snapshot!(laptop.show("remote check w200"));
     insta::assert_snapshot!(laptop.show("remote up w200"));
     let made = json_of(&laptop, "remote up w200 --json");
     assert_eq!((&made["state"], &made["gpu"]), (&json!("running"), &json!("B200")));
     assert_eq!(Service::asked(&laptop, "POST /v1/workspaces"), 2, "made once, waited for once");
     insta::assert_snapshot!(laptop.show("remote list"));
-    let line = &json_of(&laptop, "remote list --json")[1];
+    let line = &json_of(&laptop, "remote list --json")[0];
     assert_eq!(line["rental"]["credits"]["left_usd"], 17.5);
     assert_eq!(line["price_per_hour"], 6.25);
     insta::assert_snapshot!(laptop.show("remote down w200"));
@@ -66,21 +66,21 @@ fn a_login_is_waited_for_and_kept_where_wafers_own_program_finds_it() {
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).unwrap()) & 0o777, 0o600);
     // An old one is renewed, and the file written anew.
     service.log_in(&laptop, EXPIRED);
-    assert_eq!(json_of(&laptop, "remote list --json")[1]["rental"]["state"], "running");
+    assert_eq!(json_of(&laptop, "remote list --json")[0]["rental"]["state"], "running");
     assert!(fs::read_to_string(&path).unwrap().contains(TOKEN));
     // One of the environment goes before the file's, unless it is too old.
     service.log_in(&laptop, "wfr_cloud_x_1_y");
     let mut command = laptop.rgpu(["remote", "list", "--json"]);
     let output = command.env("WAFER_AUTH_TOKEN", TOKEN).output().unwrap();
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(list[1]["rental"]["state"], "running", "{list}");
+    assert_eq!(list[0]["rental"]["state"], "running", "{list}");
 }
 
 #[test]
 fn commands_run_in_a_workspace_without_ssh_with_their_output_input_and_status() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
-    let _service = Service::start(&laptop);
+    let _service = Service::with(&laptop, json!({}));
     let line = "exec --remote w200 -- sh -c 'echo out; echo err >&2; exit 3'";
     let output = laptop.run(line);
     assert_eq!(status(&output), 3, "{}", laptop.shown(line, &output));

@@ -20,6 +20,10 @@ use crate::remote::worker::chain;
 /// The longest answer that is read, in bytes.
 const MAX_BODY: usize = 4 << 20;
 
+/// Tries of a request that changes nothing, and the pause before the second.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// A way to the service. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(super) struct Api {
@@ -89,7 +93,7 @@ impl Api {
         path: &str,
         doing: &'static str,
     ) -> Result<T, WaferError> {
-        let answer = self.ask(Method::GET, path, None, doing).await?;
+        let answer = self.look(path, doing).await?;
         self.document(answer)
     }
 
@@ -105,6 +109,30 @@ impl Api {
     ) -> Result<T, WaferError> {
         let answer = self.ask(Method::POST, path, Some(json(body)?), doing).await?;
         self.document(answer)
+    }
+
+    /// Asks for something, again where that may help: nothing changes by it.
+    ///
+    /// # Errors
+    /// The link.
+    pub(super) async fn look(&self, path: &str, doing: &'static str) -> Result<Answer, WaferError> {
+        let mut pause = PAUSE;
+        let mut tries = 1;
+        loop {
+            let answer = self.ask(Method::GET, path, None, doing).await;
+            let passes = match &answer {
+                Ok(answer) => answer.status.is_server_error(),
+                // Silence has taken long enough.
+                Err(WaferError::Silent { .. }) => false,
+                Err(error) => error.is_link(),
+            };
+            if !passes || tries == TRIES {
+                return answer;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+            tries += 1;
+        }
     }
 
     /// Sends a request, and gives whatever comes back.
@@ -157,6 +185,11 @@ impl Api {
     /// # Errors
     /// A refusal, or something else than a document.
     pub(super) fn document<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, WaferError> {
+        // The service's own words are a document; a 404 of anything else is another address.
+        let ours = serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
+        if answer.status == StatusCode::NOT_FOUND && !ours {
+            return Err(self.foreign(&answer.body));
+        }
         if !answer.status.is_success() {
             return Err(WaferError::Refused(Box::new(Refusal::of(answer.status, &answer.body))));
         }

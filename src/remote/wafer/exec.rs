@@ -118,8 +118,7 @@ impl Shell {
                     return Err(WaferError::Command { doing, words });
                 }
                 Some(Line::End(_)) => {
-                    let why =
-                        format!("the service calls it ended, and it has not: {}", last(&lines));
+                    let why = format!("the service calls it ended too early: {}", last(&lines));
                     return Err(WaferError::Cut { doing, why });
                 }
                 None => {
@@ -133,7 +132,10 @@ impl Shell {
 
 /// The last lines of an output, shortened.
 fn last(lines: &[String]) -> String {
-    shown(&lines[lines.len().saturating_sub(KEPT)..].join(" "))
+    match shown(&lines[lines.len().saturating_sub(KEPT)..].join(" ")) {
+        said if said.is_empty() => "it printed nothing".to_owned(),
+        said => said,
+    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,8 @@ pub(super) async fn install(
     };
     let pieces = start.pieces()?;
     let (count, upload) = (pieces.len(), nonce());
-    talk.verbose(&format!("putting the agent into `{folder}` there, in {count} pieces"));
+    talk.verbose(&format!("putting the agent into `{folder}` there"));
+    talk.starting(&format!("sending the agent's program in {count} pieces"));
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut sending = JoinSet::new();
     for (at, piece) in pieces.into_iter().enumerate() {
@@ -56,11 +57,8 @@ pub(super) async fn install(
             again(&shell, &command, &end).await
         });
     }
-    let mut done = 0;
     while let Some(sent) = sending.join_next().await {
         sent.map_err(|e| RemoteError::LinkCut { doing: DOING, why: e.to_string() })??;
-        done += 1;
-        talk.starting(&format!("sending the agent's program, {done} of {count}"));
     }
     let end = format!("end-{}", nonce());
     let command = start.assemble(&folder, &upload, count, &end)?;

@@ -81,7 +81,7 @@ pub(super) fn exec_path(workspace: &Workspace) -> String {
 /// # Errors
 /// The link, or a refusal.
 pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, WaferError> {
-    let answer = api.ask(Method::GET, &path(name), None, "asking for the workspace").await?;
+    let answer = api.look(&path(name), "asking for the workspace").await?;
     // Its own words: a 404 of something else on the way is HTML.
     let ours = serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok();
     if answer.status == StatusCode::NOT_FOUND && ours {

@@ -65,7 +65,7 @@ fn streams_that_are_cut_stop_or_are_lost_cost_a_profile_nothing() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);
     host.mischief("ncu gate\n");
-    let service = Service::start(&laptop);
+    let service = Service::with(&laptop, json!({}));
     // In the middle of the program's upload, of the bundle's, and of everything that follows.
     let every = |n: u32, what: Value| {
         let mut rules = Vec::new();

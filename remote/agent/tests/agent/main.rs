@@ -8,5 +8,6 @@ mod client;
 mod faults;
 mod follow;
 mod gpu;
+mod mail;
 mod steps;
 mod trees;
