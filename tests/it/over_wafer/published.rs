@@ -2,6 +2,7 @@
 //!
 //! They come from PyPI into Python environments of their own, made on first use.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -74,10 +75,11 @@ fn the_published_profiler_of_0_0_13_takes_the_stand_in_for_the_service() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
     let service = Service::start(&laptop);
-    laptop.write("job/run.sh", "echo a program\n");
+    let program = laptop.write("job/vecadd", "#!/bin/sh\necho a program\n");
+    std::fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
     let output = client(&laptop, &service, &folder.join("bin/wafer"))
         .args(["tool", "ncu", "run", "--dir", "job", "--ncu-args", "--set full"])
-        .args(["--output", "out.ncu-rep", "sh", "run.sh"])
+        .args(["--output", "out.ncu-rep", "./vecadd"])
         .output()
         .unwrap();
     let said = text(&output);
