@@ -72,7 +72,7 @@
 //! - A text of more than 4,096 bytes is cut and ends in `…`; bytes that are no UTF-8 become U+FFFD.
 //!
 //! A forked child writes a log of its own from its first event on, without buffering, since such
-//! children usually leave by `_exit`; at the end of each of its outermost ranges CUPTI is asked for
+//! children usually leave by `_exit`, also when it is the first to use NVTX or CUDA; at the end of each of its outermost ranges CUPTI is asked for
 //! the work that has ended.
 //!
 //! # Rules inside

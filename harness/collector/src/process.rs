@@ -33,8 +33,10 @@ struct Settings {
 
 /// The recording of one process.
 pub(crate) struct Process {
-    /// Which fork this is; 0 is the process that loaded the library.
+    /// Which fork since the library was loaded this is; 0 is the process that loaded it.
     pub(crate) generation: u32,
+    /// Whether it is a forked child, now or before the library was loaded.
+    forked: bool,
     pid: u32,
     limit: u64,
     sink: Mutex<Sink>,
@@ -91,6 +93,18 @@ fn limit() -> u64 {
     })
 }
 
+/// `PF_FORKNOEXEC`: forked, and no `exec` since.
+const FORKED: u64 = 0x40;
+
+/// Whether the kernel knows this process as a forked child that has replaced nothing: one of
+/// Python's multiprocessing may be the first to load the library. `proc_pid_stat(5)`: the flags are
+/// the seventh field behind the name, which may hold anything.
+fn runs_its_parents_program() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let flags = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(6));
+    flags.and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & FORKED != 0)
+}
+
 extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
@@ -124,6 +138,7 @@ impl Process {
         path.push(format!(".{pid}"));
         Self {
             generation,
+            forked: generation > 0 || runs_its_parents_program(),
             pid,
             limit: settings.limit,
             sink: Mutex::new(Sink::new(PathBuf::from(path))),
@@ -156,7 +171,12 @@ impl Process {
     /// Whether events go to the file one by one: a forked child may leave without an exit handler,
     /// and after the exit handler there is none left.
     pub(crate) fn is_unbuffered(&self) -> bool {
-        self.generation > 0 || self.closed.load(Ordering::Relaxed)
+        self.forked || self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is a forked child, which usually leaves without exit handlers.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.forked
     }
 
     /// Whether a range or mark may still be written by a thread that holds `buffered` bytes back.

@@ -124,7 +124,7 @@ impl Recorder {
             self.write("pop", domain, Some(level), None, &Attributes::default());
         }
         // A forked child usually leaves without exit handlers: what it did is asked for here.
-        if level == 0 && self.process.generation > 0 {
+        if level == 0 && self.process.is_forked() {
             cupti::flush_finished();
         }
         Some(level)

@@ -185,9 +185,11 @@ fn be_the_program() {
             unsafe { libc::waitpid(child, &mut status, 0) };
             assert_eq!(status, 0);
         }
-        Ok("child") => {
-            // A child that meets CUDA first, as one of multiprocessing does.
-            sys::mark_ascii(c"parent");
+        Ok(which @ ("child" | "first")) => {
+            // A child that meets CUDA first, as one of multiprocessing does, and NVTX maybe too.
+            if which == "child" {
+                sys::mark_ascii(c"parent");
+            }
             let child = unsafe { libc::fork() };
             if child == 0 {
                 initialise();
@@ -295,6 +297,15 @@ fn a_child_that_meets_cuda_first_has_kernels_of_its_own() {
     assert!(run.output.status.success(), "{:?}", run.output);
     let [parent, child] = &run.logs[..] else { panic!("{} logs", run.logs.len()) };
     assert_eq!((of(parent, "kernel").len(), of(child, "kernel").len()), (0, 1));
+}
+
+#[test]
+fn a_child_that_is_the_first_to_load_the_library_loses_nothing() {
+    let run = run("first", cupti(true), &[]);
+    assert!(run.output.status.success(), "{:?}", run.output);
+    let [child] = &run.logs[..] else { panic!("{} logs", run.logs.len()) };
+    let counts = ["push", "kernel", "pop"].map(|event| of(child, event).len());
+    assert_eq!(counts, [1, 1, 1], "{child:?}");
 }
 
 #[test]
