@@ -1,10 +1,14 @@
-"""Makes a GPU host lack something: files are renamed, and renamed back."""
+"""Makes a GPU host lack something: files are renamed, and renamed back. Where they lie on a file system that takes no
+changes, their folder is mounted over without them, or an empty file over each; both want root."""
 
 import contextlib
+import errno
 import glob
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 
 PLACES = {
     "ncu": ["/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu"],
@@ -29,24 +33,107 @@ def on_path(thing):
             yield os.path.join(folder, thing)
 
 
+def of_python():
+    """libcupti of the packages that this host's Python sees, as rgpu asks for them."""
+    ask = "import glob, sys; [print(p) for f in sys.path for p in glob.glob(f + '/nvidia/*/lib/libcupti.so*')]"
+    told = subprocess.run(["python3", "-c", ask], check=False, capture_output=True, text=True)
+    return told.stdout.split("\n")[:-1]
+
+
+def places(thing):
+    known = [path for pattern in PLACES[thing] for path in sorted(glob.glob(pattern))]
+    return [*known, *on_path(thing), *(of_python() if thing == "libcupti" else [])]
+
+
+def mount(*words):
+    done = subprocess.run(["mount", *words], check=False, capture_output=True, text=True)
+    return done.returncode == 0
+
+
+def is_apart(folder):
+    """Whether something else is mounted below a folder, which a mount over all of it would hide too."""
+    with open("/proc/self/mounts") as mounts:
+        return any(line.split()[1].startswith(folder.rstrip("/") + "/") for line in mounts)
+
+
+class Hiding:
+    """What was done, to be undone the other way round."""
+
+    def __init__(self):
+        self.undo = []
+
+    def take(self, paths):
+        fixed = {}
+        for path in paths:
+            try:
+                os.rename(path, path + HIDDEN)
+                self.undo.append(lambda path=path: os.rename(path + HIDDEN, path))
+            except OSError as problem:
+                if problem.errno not in (errno.EROFS, errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES):
+                    raise
+                fixed.setdefault(os.path.realpath(os.path.dirname(path)), []).append(os.path.basename(path))
+        for folder, names in fixed.items():
+            if is_apart(folder) or not self.cover_folder(folder, names):
+                for name in names:
+                    self.cover_file(os.path.join(folder, name))
+
+    def cover_folder(self, folder, names):
+        """The folder without these names: an overlay in which they are marked as removed."""
+        layer = tempfile.mkdtemp(prefix="rgpu-hide-")
+        if not mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", layer):
+            os.rmdir(layer)
+            return False
+
+        def forget():
+            subprocess.run(["umount", "-l", layer], check=False)
+            os.rmdir(layer)
+
+        try:
+            for name in names:
+                os.mknod(os.path.join(layer, name), 0o600 | 0o020000, os.makedev(0, 0))
+            covered = mount("-t", "overlay", "overlay", "-o", f"ro,lowerdir={layer}:{folder}", folder)
+        except OSError:
+            covered = False
+        if not covered:
+            forget()
+            return False
+        self.undo.append(forget)
+        self.undo.append(lambda: subprocess.run(["umount", "-l", folder], check=True))
+        return True
+
+    def cover_file(self, path):
+        """An empty file that nobody may execute: no program and no library."""
+        with tempfile.NamedTemporaryFile(prefix="rgpu-hide-", delete=False) as empty:
+            os.chmod(empty.name, 0)
+        self.undo.append(lambda: os.unlink(empty.name))
+        if not mount("--bind", empty.name, path):
+            raise OSError(f"`{path}` can be neither renamed nor mounted over here")
+        self.undo.append(lambda: subprocess.run(["umount", "-l", path], check=True))
+
+    def put_back(self):
+        for step in reversed(self.undo):
+            try:
+                step()
+            except (OSError, subprocess.CalledProcessError) as problem:  # the others must come back all the same
+                print(f"     not put back: {problem}", file=sys.stderr)
+
+
 @contextlib.contextmanager
 def hidden(*things):
     """The host without `things`; yields what was found and hidden."""
-    moved = []
+    hiding, gone = Hiding(), []
     try:
         for thing in things:
-            places = [path for pattern in PLACES[thing] for path in sorted(glob.glob(pattern))]
-            for path in [*places, *on_path(thing)]:
-                if not path.endswith(HIDDEN) and os.path.lexists(path):
-                    os.rename(path, path + HIDDEN)
-                    moved.append(path)
-        if moved:
+            found = [path for path in dict.fromkeys(places(thing)) if not path.endswith(HIDDEN) and os.path.lexists(path)]
+            # One of several ways to the same folder is enough.
+            found = list({(os.path.realpath(os.path.dirname(p)), os.path.basename(p)): p for p in found}.values())
+            gone += found
+            hiding.take(found)
+        if gone:
             # -X: it would take the links away whose files were renamed.
             subprocess.run(["ldconfig", "-X"], check=False)
-        yield moved
+        yield gone
     finally:
-        for path in reversed(moved):
-            if os.path.lexists(path + HIDDEN):
-                os.rename(path + HIDDEN, path)
-        if moved:
+        hiding.put_back()
+        if gone:
             subprocess.run(["ldconfig", "-X"], check=False)
