@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rgpu::remote::{FirstUse, Wanted};
 use rgpu_protocol::EventBody;
@@ -179,6 +179,28 @@ line'; ln -s /etc/passwd link; echo in > sub/b; ln -s /etc sub/etc; mkfifo pipe;
     assert_eq!(text("a~2.txt"), "two\n", "{said}");
     assert!(!laptop.project("link").exists() && !laptop.project("sub/etc").exists());
     laptop.wait_until_quiet();
+}
+
+#[test]
+#[ignore = "moves 5 GB; run by hand, see docs/faults.md"]
+fn an_artifact_of_five_gigabytes_arrives_in_little_memory() {
+    let laptop = Laptop::new();
+    let begun = Instant::now();
+    let mut child =
+        laptop.start("exec --run-id big --timeout 10m --pull big -- truncate -s 5G big");
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+        most = most.max(kib.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 0, "{}", laptop.shown("", &output));
+    assert_eq!(fs::metadata(laptop.project("big")).unwrap().len(), 5 << 30);
+    eprintln!("{} s, peak {} MiB", begun.elapsed().as_secs(), most >> 10);
+    assert!(most < 64 << 10, "{most} KiB");
 }
 
 /// Commands of many terminals at once, on a host of four GPUs whose nvidia-smi is played.
