@@ -18,6 +18,9 @@ use super::{
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
+/// Threads besides the command's own: one has the connection, one more what it waits for.
+const WORKERS: usize = 2;
+
 /// What every command has at hand.
 pub(super) struct App {
     pub(super) config: Config,
@@ -235,12 +238,14 @@ impl App {
         }
     }
 
-    /// Runs `future` on a runtime of this thread.
+    /// Runs `future` on this thread, beside one that has the connection: bytes are deciphered there
+    /// while they are put together here.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| {
-                Failure::new(Exit::Bug, "runtime", "the event loop cannot start").cause(e)
-            })?;
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(WORKERS).enable_all().build();
+        let runtime = runtime.map_err(|e| {
+            Failure::new(Exit::Bug, "runtime", "the event loop cannot start").cause(e)
+        })?;
         let result = runtime.block_on(future);
         // Threads that still wait on stdin must not keep a finished command alive.
         runtime.shutdown_background();

@@ -2,7 +2,8 @@
 //!
 //! Pieces are asked for ahead, so that a long link stays full. A file is written beside its place
 //! under a name that holds its digest, so that a cut fetch goes on where it stopped; only a file
-//! whose digest is right gets its own name.
+//! whose digest is right gets its own name. Hashing, writing and syncing go on in threads of their
+//! own while the next pieces come.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, ToAgent};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unasked};
@@ -18,6 +21,13 @@ use super::{RemoteError, limits};
 
 /// Pieces asked for and not yet come.
 const AHEAD: u64 = 8;
+
+/// Pieces that have come and wait to be written.
+const UNWRITTEN: usize = 1;
+
+/// Bytes after which the disk begins to take what was written, so that little is left to wait for
+/// at the end.
+const SYNC_EVERY: u64 = 16 << 20;
 
 /// A file of a job, as its `artifact` event names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,12 +58,28 @@ impl Session {
         progress: Progress<'_>,
     ) -> Result<(), RemoteError> {
         let mut part = Part::open(wanted, dest)?;
+        let brought = self.bring(wanted, &mut part, progress).await;
+        // What is still to be written is waited for in any case: the next try goes on behind it.
+        let written = part.written().await;
+        brought?;
+        written?.finish(wanted)?;
+        progress(Transfer { done: wanted.size, total: wanted.size });
+        Ok(())
+    }
+
+    /// Fills `part`.
+    async fn bring(
+        &mut self,
+        wanted: &Wanted,
+        part: &mut Part,
+        progress: Progress<'_>,
+    ) -> Result<(), RemoteError> {
         if part.len == 0
             && self.is_following(&wanted.job)
             && let Some(bytes) = self.take_inline(&wanted.path)
             && bytes.len() as u64 == wanted.size
         {
-            part.add(&bytes)?;
+            part.add(bytes).await?;
         }
         let mut asked = part.len;
         self.unsettled = true;
@@ -66,11 +92,9 @@ impl Session {
                 self.talk.writer.message(&request)?;
                 asked += len;
             }
-            self.piece(wanted, &mut part).await?;
+            self.piece(wanted, part).await?;
         }
         self.unsettled = false;
-        part.finish(wanted)?;
-        progress(Transfer { done: wanted.size, total: wanted.size });
         Ok(())
     }
 
@@ -90,7 +114,7 @@ impl Session {
                             what: format!("{} bytes of `{path}` at {offset}", bytes.len()),
                         });
                     }
-                    return part.add(&bytes);
+                    return part.add(bytes).await;
                 }
                 Incoming::Answer(FromAgent::Refused { request, code, text }) => {
                     return Err(RemoteError::Refused { request, code, text });
@@ -103,16 +127,23 @@ impl Session {
     }
 }
 
-/// A file that is not whole yet.
+/// A file that is not whole yet: what comes is handed to a thread.
 struct Part {
+    to_writer: mpsc::Sender<Vec<u8>>,
+    writer: Option<JoinHandle<Result<Written, RemoteError>>>,
+    len: u64,
+}
+
+/// What the thread has made of it.
+struct Written {
     file: File,
     path: PathBuf,
     dest: PathBuf,
     hash: Sha256,
-    len: u64,
 }
 
 impl Part {
+    /// Takes up what an earlier try has left.
     fn open(wanted: &Wanted, dest: &Path) -> Result<Self, RemoteError> {
         let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let path = dest.with_file_name(format!(".{name}.{}.part", &wanted.digest.as_str()[..16]));
@@ -141,14 +172,64 @@ impl Part {
             file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).map_err(disk)?;
             (hash, len) = (Sha256::new(), 0);
         }
-        Ok(Self { file, path, dest: dest.to_owned(), hash, len })
+        let written = Written { file, path, dest: dest.to_owned(), hash };
+        let (to_writer, pieces) = mpsc::channel(UNWRITTEN);
+        let writer = tokio::task::spawn_blocking(move || written.take(pieces));
+        Ok(Self { to_writer, writer: Some(writer), len })
     }
 
-    fn add(&mut self, bytes: &[u8]) -> Result<(), RemoteError> {
-        self.file.write_all(bytes).map_err(|source| self.disk(source))?;
-        self.hash.update(bytes);
+    async fn add(&mut self, bytes: Vec<u8>) -> Result<(), RemoteError> {
         self.len += bytes.len() as u64;
-        Ok(())
+        match self.to_writer.send(bytes).await {
+            Ok(()) => Ok(()),
+            // It ends early only when the disk fails, and says how.
+            Err(_) => self.ended().await.map(|_| ()),
+        }
+    }
+
+    /// Waits until all of it is written.
+    async fn written(mut self) -> Result<Written, RemoteError> {
+        // Dropping the way there tells the thread that nothing more comes.
+        self.to_writer = mpsc::channel(1).0;
+        self.ended().await
+    }
+
+    async fn ended(&mut self) -> Result<Written, RemoteError> {
+        let failed = |why: String| RemoteError::Nonsense { what: format!("the writer: {why}") };
+        match self.writer.take() {
+            Some(writer) => writer.await.map_err(|error| failed(error.to_string()))?,
+            None => Err(failed("it has failed".to_owned())),
+        }
+    }
+}
+
+impl Written {
+    /// Writes and hashes what comes. Blocks.
+    fn take(mut self, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<Self, RemoteError> {
+        let syncing = self.file.try_clone().map_err(|source| self.disk(source))?;
+        let (sync, asked) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|threads| {
+            // Where no thread is to be had all of it is synced at the end.
+            let _ = std::thread::Builder::new().spawn_scoped(threads, move || {
+                while asked.recv().is_ok() {
+                    // One that fails is told of by the last one, which counts.
+                    let _ = syncing.sync_data();
+                }
+            });
+            let mut unsynced = 0;
+            while let Some(bytes) = pieces.blocking_recv() {
+                self.file.write_all(&bytes).map_err(|source| self.disk(source))?;
+                self.hash.update(&bytes);
+                unsynced += bytes.len() as u64;
+                if unsynced >= SYNC_EVERY {
+                    unsynced = 0;
+                    let _ = sync.send(());
+                }
+            }
+            drop(sync);
+            Ok::<_, RemoteError>(())
+        })?;
+        Ok(self)
     }
 
     fn disk(&self, source: io::Error) -> RemoteError {

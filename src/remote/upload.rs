@@ -12,7 +12,7 @@ use std::time::Duration;
 use rgpu_protocol::frame::Kind;
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Plan, ToAgent};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::client::{Conversation, Incoming, Request, Session, unasked};
@@ -26,6 +26,13 @@ const WIDE_BYTES: u64 = 4 << 20;
 const WIDE_RTT: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
 const WIDE_STREAMS: usize = 8;
+
+/// With a bundle of more bytes than these the streams are opened while the host is still asked what
+/// it lacks: most likely that is the large file, and each stream takes a round trip to begin.
+const EAGER_BYTES: u64 = 32 << 20;
+
+/// Bytes on which packing is tried before it is done.
+const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Blobs that one stream may have sent without their being confirmed.
 const AHEAD: usize = 3;
@@ -92,6 +99,11 @@ impl Session {
             inline_bytes: INLINE_BYTES,
         };
         let mut uploaded = Uploaded::default();
+        let size = submission.plan.files.iter().map(|file| file.size).sum();
+        let mut opening = match size > EAGER_BYTES {
+            true => self.open_streams(size, WIDE_STREAMS),
+            false => Vec::new(),
+        };
         loop {
             let doing = "submitting the plan";
             let request = Request { name: "submit", doing, limit: limits::ANSWER };
@@ -102,7 +114,7 @@ impl Session {
                 }
                 FromAgent::Missing { digests, .. } if uploaded.blobs == 0 => {
                     self.unsettled = true;
-                    uploaded = self.upload(submission, digests, progress).await?;
+                    uploaded = self.upload(submission, digests, &mut opening, progress).await?;
                     self.unsettled = false;
                 }
                 FromAgent::Missing { digests, .. } => {
@@ -115,10 +127,28 @@ impl Session {
         }
     }
 
+    /// Begins to open up to `most` streams besides the session's own, where so many `bytes` over so
+    /// long a link are worth it.
+    fn open_streams(&self, bytes: u64, most: usize) -> Vec<Opening> {
+        if bytes <= WIDE_BYTES || self.streams.round_trip() <= WIDE_RTT {
+            return Vec::new();
+        }
+        let open = |_| {
+            let streams = self.streams.clone();
+            tokio::spawn(async move {
+                // A host that grants fewer streams is served by those that it grants.
+                let Ok(wire) = streams.open().await else { return Ok(None) };
+                Conversation::greet(wire).await.map(|(talk, _)| Some(talk))
+            })
+        };
+        (1..most).map(open).collect()
+    }
+
     async fn upload(
         &mut self,
         submission: &Submission,
         mut digests: Vec<Digest>,
+        opening: &mut Vec<Opening>,
         progress: Progress<'_>,
     ) -> Result<Uploaded, RemoteError> {
         let sizes = blob_sizes(&submission.plan);
@@ -137,16 +167,19 @@ impl Session {
 
         let (stored, mut confirmed) = mpsc::unbounded_channel();
         let mut lanes = JoinSet::new();
-        if total > WIDE_BYTES && self.streams.round_trip() > WIDE_RTT {
-            for _ in 1..WIDE_STREAMS.min(blobs) {
-                let (streams, work, stored) = (self.streams.clone(), work.clone(), stored.clone());
-                lanes.spawn(async move {
-                    // A host that grants fewer streams is served by those that it grants.
-                    let Ok(wire) = streams.open().await else { return Ok(false) };
-                    let (mut talk, _) = Conversation::greet(wire).await?;
-                    lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(|()| true)
-                });
-            }
+        if opening.is_empty() {
+            *opening = self.open_streams(total, WIDE_STREAMS.min(blobs));
+        }
+        for opened in opening.drain(..).take(blobs - 1) {
+            let (work, stored) = (work.clone(), stored.clone());
+            lanes.spawn(async move {
+                let cut = |why: tokio::task::JoinError| RemoteError::LinkCut {
+                    doing: "opening a stream",
+                    why: why.to_string(),
+                };
+                let Some(mut talk) = opened.await.map_err(cut)?? else { return Ok(false) };
+                lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(|()| true)
+            });
         }
 
         let mut aside = VecDeque::new();
@@ -191,6 +224,9 @@ impl Session {
     }
 }
 
+/// A stream that is being opened; `None`: the host grants no more.
+type Opening = JoinHandle<Result<Option<Conversation>, RemoteError>>;
+
 /// The blobs that are still to be sent.
 struct Work {
     left: Mutex<VecDeque<Digest>>,
@@ -219,10 +255,26 @@ fn pack(blobs: &dyn BlobSource, digest: Digest) -> Result<Packed, RemoteError> {
         let source = io::Error::other(format!("a blob of {size} bytes"));
         return Err(RemoteError::Blob { digest, source });
     }
-    let packed = zstd::bulk::compress(&plain, 1).ok().filter(|z| z.len() < plain.len() / 10 * 9);
+    let packed = match might_shrink(&plain) {
+        true => zstd::bulk::compress(&plain, 1).ok().filter(|z| shrinks(z, &plain)),
+        false => None,
+    };
     let zstd = packed.is_some();
     let bytes = packed.unwrap_or(plain);
     Ok(Packed { message: ToAgent::Blob { digest, size, stored: bytes.len() as u64, zstd }, bytes })
+}
+
+fn shrinks(packed: &[u8], plain: &[u8]) -> bool {
+    packed.len() < plain.len() / 10 * 9
+}
+
+/// Whether packing is worth a try, judged by the middle of what is long.
+fn might_shrink(plain: &[u8]) -> bool {
+    if plain.len() <= 2 * SAMPLE_BYTES {
+        return true;
+    }
+    let sample = &plain[plain.len() / 2..][..SAMPLE_BYTES];
+    zstd::bulk::compress(sample, 1).is_ok_and(|packed| shrinks(&packed, sample))
 }
 
 /// Sends blobs over one stream until none is left and all are confirmed.

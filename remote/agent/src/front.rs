@@ -1,13 +1,14 @@
 //! One conversation with a laptop, over standard input and output.
 //!
 //! This thread reads requests and never waits for the laptop to read; threads of their own follow
-//! jobs, fetch artifacts and answer probes, and share the outbox. When standard input ends, so does
+//! jobs, fetch artifacts, store blobs and answer probes, and share the outbox. When standard input ends, so does
 //! the process, with what its probes run: jobs live elsewhere.
 
 pub mod fetch;
 pub mod follow;
 pub(crate) mod launch;
 pub(crate) mod listing;
+mod storer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -32,6 +33,7 @@ use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 
 use fetch::{Fetcher, Part};
 use follow::{Position, Seen};
+use storer::{Arrived, Storer};
 
 /// What this agent can do beyond the first generation.
 pub const FEATURES: [&str; 5] = ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup"];
@@ -66,6 +68,7 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         return Ok(());
     }
     let fetcher = Fetcher::start(out.clone());
+    let storer = Storer::start(service.clone(), out.clone());
     let mut front = Front {
         service,
         out,
@@ -74,6 +77,7 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         renewed: Instant::now(),
         setup: Setup::default(),
         fetcher,
+        storer,
         probing: Vec::new(),
         gone: Arc::default(),
     };
@@ -119,6 +123,7 @@ struct Front {
     /// The user's settings for this host.
     setup: Setup,
     fetcher: Fetcher,
+    storer: Storer,
     /// Threads that answer probes.
     probing: Vec<JoinHandle<()>>,
     /// Set when the client has gone: what probes run is ended.
@@ -161,6 +166,7 @@ impl Front {
                 }));
             }
             ToAgent::Submit { plan, secrets, inline_bytes } => {
+                self.storer.settle();
                 self.submit(&plan, &secrets, inline_bytes)?;
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
@@ -354,18 +360,12 @@ impl Front {
                 wire.extend_from_slice(body);
             }
         }
-        let put = match keep {
-            true => self.service.put_blob(digest, size, &wire, packed),
-            false => {
-                let text = format!("blob {digest:?} is over {BLOB_BYTES} bytes");
-                Err(Refusal::new("blob", "bad_blob", text))
-            }
-        };
-        let answer = match put {
-            Ok(()) => FromAgent::Stored { digest: digest.clone() },
-            Err(refusal) => refusal.into(),
-        };
-        Ok(self.out.send(&answer)?)
+        if !keep {
+            let text = format!("blob {digest:?} is over {BLOB_BYTES} bytes");
+            return Ok(self.out.send(&refused("blob", "bad_blob", text))?);
+        }
+        self.storer.put(Arrived { digest: digest.clone(), size, wire, packed });
+        Ok(())
     }
 
     /// A client that says anything is there: its jobs live on.

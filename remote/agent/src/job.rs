@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rgpu_protocol::plan::{InputFile, valid_job_id};
-use rgpu_protocol::{Digest, Plan, Stream};
+use rgpu_protocol::{BLOB_BYTES, Digest, Plan, Stream};
 use rustix::fs::FlockOperation;
 
 use crate::blob::{Blobs, hash, piece_sizes};
@@ -279,14 +279,50 @@ fn write_input(work: &Path, file: &InputFile, blobs: &Blobs) -> Result<(), Creat
     let mode = if file.executable { 0o755 } else { 0o644 };
     let out = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
     let mut out = out.doing("make", &path)?;
-    let mut size = 0;
-    for digest in &file.blobs {
-        size += blobs.copy_to(digest, &mut out).doing("write", &path)?;
-    }
+    let size = match file.blobs.len() > SIDE_BY_SIDE {
+        true => copy_side_by_side(file, blobs, &out).doing("write", &path)?,
+        false => {
+            let mut size = 0;
+            for digest in &file.blobs {
+                size += blobs.copy_to(digest, &mut out).doing("write", &path)?;
+            }
+            size
+        }
+    };
     out.flush().doing("write", &path)?;
     if size != file.size {
         let why = format!("{size} bytes in the place of {}", file.size);
         return Err(CreateError::Blobs { path: file.path.clone(), why });
     }
     Ok(())
+}
+
+/// A file of more blobs is put together by as many threads as this.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Copies each of the blobs to its place in `out`; their bytes.
+fn copy_side_by_side(file: &InputFile, blobs: &Blobs, out: &File) -> io::Result<u64> {
+    let places: Vec<(&Digest, u64)> =
+        file.blobs.iter().zip((0..).map(|i: u64| i * BLOB_BYTES)).collect();
+    let copy = |places: &[(&Digest, u64)]| {
+        let copied = places.iter().map(|(digest, at)| blobs.copy_at(digest, out, *at));
+        copied.sum::<io::Result<u64>>()
+    };
+    std::thread::scope(|threads| {
+        let copiers: Vec<_> = places
+            .chunks(places.len().div_ceil(SIDE_BY_SIDE))
+            .map(|share| {
+                let copier = std::thread::Builder::new().spawn_scoped(threads, move || copy(share));
+                // No more threads are to be had.
+                copier.map_err(|_| copy(share))
+            })
+            .collect();
+        let ended = copiers.into_iter().map(|copier| match copier {
+            Ok(copier) => copier
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a copying thread has failed"))),
+            Err(copied) => copied,
+        });
+        ended.sum()
+    })
 }

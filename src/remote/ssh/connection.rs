@@ -27,8 +27,11 @@ use crate::remote::local::child_pipes;
 use crate::remote::stream::{Ending, Wire};
 use crate::remote::{ConnectOptions, limits};
 
-/// Beyond this round trip a channel is opened ahead of its use.
+/// Beyond this round trip channels are opened ahead of their use.
 const LONG: Duration = Duration::from_millis(20);
+
+/// So many: as an upload takes. They cost the host next to nothing until a command is run on them.
+const SPARES: usize = 7;
 
 /// Jump hosts in a row; more is a circle.
 const MAX_JUMPS: usize = 8;
@@ -50,7 +53,7 @@ pub(super) struct Connection {
     _way: Vec<Arc<Handle<Doorman>>>,
     address: String,
     round_trip: Duration,
-    spare: Mutex<Option<JoinHandle<Result<channel::Open, russh::Error>>>>,
+    spares: Mutex<Vec<JoinHandle<Result<channel::Open, russh::Error>>>>,
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -66,7 +69,7 @@ impl Connection {
             _way: passed,
             address: resolved.address(),
             round_trip: Duration::ZERO,
-            spare: Mutex::new(None),
+            spares: Mutex::new(Vec::new()),
         };
         Ok(this)
     }
@@ -82,13 +85,13 @@ impl Connection {
         let open = self.channel().await?;
         self.round_trip = began.elapsed();
         let wire = self.exec(open, command).await?;
-        self.open_spare().await;
+        self.open_spares().await;
         Ok(wire)
     }
 
     /// Runs `command` on one more channel.
     pub(super) async fn run(&self, command: &str) -> Result<Wire, SshError> {
-        let spare = self.spare.lock().await.take();
+        let spare = self.spares.lock().await.pop();
         let open = match spare.map(|spare| timeout(limits::CONNECT, spare)) {
             Some(spare) => match spare.await {
                 Ok(Ok(Ok(open))) => open,
@@ -99,11 +102,13 @@ impl Connection {
         self.exec(open, command).await
     }
 
-    async fn open_spare(&self) {
+    async fn open_spares(&self) {
         if self.round_trip > LONG {
-            let handle = self.handle.clone();
-            *self.spare.lock().await =
-                Some(tokio::spawn(async move { handle.channel_open_session().await }));
+            let open = |_| {
+                let handle = self.handle.clone();
+                tokio::spawn(async move { handle.channel_open_session().await })
+            };
+            self.spares.lock().await.extend((0..SPARES).map(open));
         }
     }
 
@@ -347,7 +352,8 @@ fn config(door: &Door) -> client::Config {
     let keys = door.key_order(&usual.key);
     let certificates = if door.has_authority() { keys.clone() } else { Vec::new() };
     client::Config {
-        window_size: 16 << 20,
+        window_size: 32 << 20,
+        maximum_packet_size: 65535,
         keepalive_interval: Some(Duration::from_secs(15)),
         keepalive_max: 3,
         nodelay: true,

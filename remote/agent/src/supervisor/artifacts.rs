@@ -4,10 +4,12 @@
 //! without their having travelled.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use rgpu_protocol::plan::{ArtifactSpec, valid_relative_path};
@@ -21,6 +23,9 @@ use crate::inside::{matches, open_regular};
 
 /// Files up to this size also become blobs.
 const BLOB_LIMIT: u64 = 64 << 20;
+
+/// Pieces of a file that wait to become blobs while the whole is hashed.
+const PASSED: usize = 1;
 
 /// More files than this are not looked at: a program that writes that many is at fault.
 const MOST_FILES: usize = 100_000;
@@ -69,30 +74,59 @@ impl Supervisor {
         if self.announced.files.insert(found.path.clone(), mark) == Some(mark) {
             return Ok(());
         }
-        let keep = meta.len() <= BLOB_LIMIT;
-        let mut whole = Sha256::new();
-        let mut size = 0;
         let mut piece = Vec::new();
-        loop {
-            piece.clear();
-            (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).doing("read", &path)?;
-            if piece.is_empty() {
-                break;
-            }
-            size += piece.len() as u64;
-            whole.update(&piece);
-            if keep {
-                // Only saves an upload later.
-                let _ = self.blobs.store(&blob::hash(&piece), &piece);
-            }
-            if meta.len() > BLOB_BYTES {
-                self.hub.wait(&[], Duration::ZERO)?;
-                self.check_stop()?;
-            }
-        }
-        let digest = Digest::from_bytes(&whole.finalize().into());
+        (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).doing("read", &path)?;
+        let (size, digest) = if (piece.len() as u64) < BLOB_BYTES {
+            let digest = blob::hash(&piece);
+            // Only saves an upload later.
+            let _ = self.blobs.store(&digest, &piece);
+            (piece.len() as u64, digest)
+        } else {
+            self.hash_long(piece, file, &path, meta.len() <= BLOB_LIMIT)?
+        };
         let (step, kind) = (step.id.clone(), found.kind);
         Ok(self.emit(EventBody::Artifact { step, path: found.path, kind, size, digest })?)
+    }
+}
+
+impl Supervisor {
+    /// Size and digest of a file of which the first piece has been read. The pieces of one that is
+    /// to be kept become blobs meanwhile.
+    fn hash_long(
+        &mut self,
+        first: Vec<u8>,
+        mut file: File,
+        path: &Path,
+        keep: bool,
+    ) -> Result<(u64, Digest), Halt> {
+        let blobs = self.blobs.clone();
+        std::thread::scope(|threads| {
+            let (pass, pieces) = sync_channel::<Arc<Vec<u8>>>(PASSED);
+            let storing = keep.then(|| {
+                std::thread::Builder::new().spawn_scoped(threads, move || {
+                    for piece in pieces {
+                        // Only saves an upload later.
+                        let _ = blobs.store(&blob::hash(&piece), &piece);
+                    }
+                })
+            });
+            let mut whole = Sha256::new();
+            let mut size = 0;
+            let mut piece = first;
+            while !piece.is_empty() {
+                size += piece.len() as u64;
+                let read = Arc::new(std::mem::take(&mut piece));
+                if matches!(storing, Some(Ok(_))) {
+                    let _ = pass.send(read.clone());
+                }
+                whole.update(&*read);
+                drop(read);
+                self.hub.wait(&[], Duration::ZERO)?;
+                self.check_stop()?;
+                (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).doing("read", path)?;
+            }
+            Ok((size, Digest::from_bytes(&whole.finalize().into())))
+        })
     }
 }
 
