@@ -1,8 +1,8 @@
 //! One conversation with a laptop, over standard input and output.
 //!
 //! This thread reads requests and never waits for the laptop to read; threads of their own follow
-//! jobs, fetch artifacts, store blobs and answer probes, and share the outbox. When standard input ends, so does
-//! the process, with what its probes run: jobs live elsewhere.
+//! jobs, fetch artifacts, store blobs and answer probes, and share the outbox. When standard input
+//! ends, so does the process, with what its probes run: jobs live elsewhere.
 
 pub mod fetch;
 pub mod follow;
