@@ -104,6 +104,16 @@ impl Packer {
         Self { limit, known: HashMap::new() }
     }
 
+    /// The same, with these files hashed already, where they can be read: [`Packer::pack`] tells of
+    /// those that cannot. Blocks.
+    pub fn ahead(limit: u64, paths: &[PathBuf]) -> Self {
+        let mut this = Self::new(limit);
+        for path in paths {
+            let _ = this.hash(path);
+        }
+        this
+    }
+
     /// Hashes the draft's files.
     ///
     /// # Errors

@@ -152,13 +152,19 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         row: None,
     };
     let ended = app.block_on(async {
-        // The compiler works while the connection is made.
-        let (mut open, built) = session::open_beside(app, spec, voice, |mut reporter| {
+        // The compiler works, and large files are hashed, while the connection is made.
+        let (mut open, made) = session::open_beside(app, spec, voice, |mut reporter| {
             let (source, folder) = (&source, &folder);
-            async move { make::compile(app, source.package.as_ref(), folder, &mut reporter).await }
+            let large = source.mounts.large();
+            let hashed = tokio::task::spawn_blocking(move || Packer::ahead(DEFAULT_LIMIT, &large));
+            async move {
+                let package = source.package.as_ref();
+                let built = make::compile(app, package, folder, &mut reporter).await?;
+                Ok((built, hashed.await.unwrap_or_default()))
+            }
         })
         .await?;
-        let ended = carry(app, args, &source, &folder, &mut record, &mut open, built).await;
+        let ended = carry(app, args, &source, &folder, &mut record, &mut open, made).await;
         let drained = open.drain().await;
         let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);
@@ -229,11 +235,10 @@ async fn carry(
     folder: &RunFolder,
     record: &mut RunRecord,
     open: &mut session::Open,
-    built: make::Built,
+    (built, mut packer): (make::Built, Packer),
 ) -> Result<ExecEnd> {
     let cache = session::facts_cache(app, &open.spec);
     let now_s = jiff::Timestamp::now().as_second();
-    let mut packer = Packer::new(DEFAULT_LIMIT);
     // Put back when this function ends, however it does.
     let terminal = if args.tty { Some(RawTerminal::take()?) } else { None };
     // Kept facts may be of before the host's last boot: then it says so, and is asked again.

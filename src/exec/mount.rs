@@ -120,6 +120,15 @@ impl Snapshot {
         program.files.push(BundleFile::text(MOUNTED_PATH, MOUNTED));
     }
 
+    /// The files that were too large to be taken into memory.
+    pub fn large(&self) -> Vec<PathBuf> {
+        let local = |file: &BundleFile| match &file.content {
+            Content::Local(path) => Some(path.clone()),
+            Content::Bytes(_) => None,
+        };
+        self.files.iter().filter_map(local).collect()
+    }
+
     /// Where a file of this machine lies in the job's folder, if the first mount holds it.
     pub fn place_of(&self, path: &Path) -> Option<String> {
         let path = fs::canonicalize(path).ok()?;

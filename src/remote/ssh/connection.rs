@@ -91,14 +91,14 @@ impl Connection {
 
     /// Runs `command` on one more channel.
     pub(super) async fn run(&self, command: &str) -> Result<Wire, SshError> {
-        let spare = self.spares.lock().await.pop();
-        let open = match spare.map(|spare| timeout(limits::CONNECT, spare)) {
-            Some(spare) => match spare.await {
-                Ok(Ok(Ok(open))) => open,
-                _ => self.channel().await?,
-            },
-            None => self.channel().await?,
-        };
+        // A host may grant some of them only, and would grant no other then.
+        loop {
+            let Some(spare) = self.spares.lock().await.pop() else { break };
+            if let Ok(Ok(Ok(open))) = timeout(limits::CONNECT, spare).await {
+                return self.exec(open, command).await;
+            }
+        }
+        let open = self.channel().await?;
         self.exec(open, command).await
     }
 
