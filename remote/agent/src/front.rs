@@ -158,10 +158,13 @@ impl Front {
                 let (service, out) = (self.service.clone(), self.out.clone());
                 let (setup, gone) = (self.setup.clone(), self.gone.clone());
                 self.probing.push(std::thread::spawn(move || {
-                    let facts = Box::new(service.facts(&probes, &setup, &gone));
+                    let answer = match service.facts(&probes, &setup, &gone) {
+                        Ok(facts) => FromAgent::Facts { facts: Box::new(facts) },
+                        Err(refusal) => refusal.into(),
+                    };
                     if !gone.load(Ordering::Relaxed) {
                         // A failed outbox ends the conversation elsewhere.
-                        let _ = out.send(&FromAgent::Facts { facts });
+                        let _ = out.send(&answer);
                     }
                 }));
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use rgpu_protocol::frame::{Kind, MAX_BODY};
@@ -23,6 +23,7 @@ use crate::inside::open_regular;
 use crate::job::{JobFolder, SOCKET};
 use crate::root::{Candidate, RootError, Roots};
 use crate::setup::Setup;
+use crate::supervisor::facts as relayed_facts;
 use crate::wire::{write_frame, write_message};
 use crate::{check, host, quota};
 
@@ -31,6 +32,8 @@ use crate::{check, host, quota};
 pub struct Service {
     roots: Roots,
     blobs: Option<Blobs>,
+    /// The socket of another agent that carries jobs out.
+    way: Option<PathBuf>,
 }
 
 /// A request that is not met.
@@ -129,7 +132,19 @@ impl Service {
             // Our own leftovers may be what fills it; the next client profits.
             quota::sweep_now_and_then(path);
         }
-        Self { blobs: roots.main().ok().map(Blobs::new), roots }
+        Self { blobs: roots.main().ok().map(Blobs::new), roots, way: None }
+    }
+
+    /// The same with jobs that another agent carries out, behind the socket `way`, if there is one.
+    pub fn through(self, way: Option<PathBuf>) -> Self {
+        Self { way, ..self }
+    }
+
+    /// Goes on with jobs that another agent carries out, and whose relay ended with its host.
+    pub fn take_up(&self) {
+        if let (Ok(root), Some(way)) = (self.roots.main(), &self.way) {
+            launch::take_up(root, way);
+        }
     }
 
     /// Where blobs and new jobs go.
@@ -151,11 +166,23 @@ impl Service {
 
     /// What is known of the host, with the answers to `probes`, short enough for one message. Nobody
     /// waits for it any more once `stop` is set: what the probes run is ended.
-    pub fn facts(&self, probes: &[Probe], setup: &Setup, stop: &AtomicBool) -> AgentFacts {
+    ///
+    /// # Errors
+    /// The other agent, if that is who knows, cannot be asked.
+    pub fn facts(
+        &self,
+        probes: &[Probe],
+        setup: &Setup,
+        stop: &AtomicBool,
+    ) -> Result<AgentFacts, Refusal> {
+        if let Some(way) = &self.way {
+            return relayed_facts(way, probes, setup, stop)
+                .map_err(|text| Refusal::new("facts", "no_container", text));
+        }
         let folder = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
         let mut facts = host::facts(probes, &folder, setup, stop);
         host::shorten(&mut facts, MAX_BODY / 2);
-        facts
+        Ok(facts)
     }
 
     /// Starts a plan whose blobs are all here. One that is here already is left to go on, and gets
@@ -178,7 +205,13 @@ impl Service {
         {
             return join(there, plan, secrets);
         }
-        if plan.facts.as_ref().is_some_and(|facts| *facts != host::key()) {
+        if self.way.is_some() && !plan.secrets.is_empty() {
+            let text =
+                "a job's secrets would lie on the platform's volume: give them to the app instead";
+            return refuse("no_secrets", text.into());
+        }
+        let stays = |facts: &String| self.way.is_some() || *facts == host::key();
+        if !plan.facts.as_ref().is_none_or(stays) {
             let text = "the host is not the one that the plan was made for, or has rebooted";
             return refuse("facts_changed", text.into());
         }
@@ -189,7 +222,7 @@ impl Service {
             );
         }
         let (root, blobs) = self.store("submit")?;
-        match launch::launch(root, plan, blobs, setup) {
+        match launch::launch(root, plan, blobs, setup, self.way.as_deref()) {
             Ok(launch::Launched::Started { folder, mut link }) => {
                 pass_secrets(&mut link, secrets);
                 Ok(Submitted::Begun { folder, link })

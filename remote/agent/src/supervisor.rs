@@ -13,6 +13,7 @@ mod hub;
 mod judge;
 mod ladder;
 mod queue;
+mod relay;
 mod rung;
 
 use std::any::Any;
@@ -38,6 +39,8 @@ pub(crate) use environment::{find_on_path, is_program, marker};
 
 use artifacts::Announced;
 pub use guard::guard;
+pub(crate) use relay::facts;
+pub use relay::relay;
 
 use gpu::GpuLock;
 use guard::{GUARDED_AFTER, Guard};

@@ -1,7 +1,8 @@
 //! The command lines that every program with the agent in it understands: `stdio` (a
 //! conversation), `mail NAME …` (one command of a conversation held by commands), `--version`; and
-//! what it starts itself: `job DIR` (a supervisor), `guard DIR` (its guard), `keep DIR` (what keeps
-//! such a conversation), `terminal PROGRAM ARGS` (a program that gets a terminal of its own).
+//! what it starts itself: `job DIR` (a supervisor), `relay DIR SOCKET` (one whose job another agent
+//! carries out), `guard DIR` (its guard), `keep DIR` (what keeps a conversation held by commands),
+//! `terminal PROGRAM ARGS` (a program that gets a terminal of its own).
 
 use std::ffi::OsString;
 
@@ -23,6 +24,9 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
         ("job", [folder]) => supervisor::run(folder.into()).map_err(|e| e.to_string()),
         ("mail", args) => mail::post(&folders(), args),
         ("keep", [folder]) => mail::keep(folder.into()).map_err(|e| e.to_string()),
+        ("relay", [folder, way]) => {
+            supervisor::relay(folder.into(), way.as_ref()).map_err(|e| e.to_string())
+        }
         ("guard", [folder]) => supervisor::guard(folder.into()).map_err(|e| e.to_string()),
         (terminal::VERB, [program, args @ ..]) => {
             Err(terminal::become_program(program.clone(), args.iter().cloned()))

@@ -47,7 +47,7 @@ pub(crate) async fn facts(
     let facts = state
         .ask(move |service| {
             let setup = Setup::new(&settings.path, settings.env);
-            Ok(Box::new(service.facts(&probes, &setup, &stop)))
+            service.facts(&probes, &setup, &stop).map(Box::new)
         })
         .await?;
     Ok(json(StatusCode::OK, &FromAgent::Facts { facts }))

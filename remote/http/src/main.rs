@@ -1,6 +1,7 @@
 //! `rgpu-agent-http`: the agent, spoken to over HTTP.
 //!
-//! `rgpu-agent-http serve --listen ADDR --token-file FILE [--allow-host NAME]…`; besides, all that
+//! `rgpu-agent-http serve --listen ADDR --token-file FILE [--allow-host NAME]…
+//! [--hand-over SOCKET]` (jobs are carried out by another agent, behind that socket); besides, all that
 //! `rgpu-agent` does, since a job's supervisor is this same program started anew. It holds no
 //! state: jobs live in processes and files of their own, so that they survive a restart of it.
 //!
@@ -31,8 +32,8 @@ mod stream;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: rgpu-agent-http serve --listen ADDR --token-file FILE [--allow-host NAME]… | openapi";
+const USAGE: &str = "usage: rgpu-agent-http serve --listen ADDR --token-file FILE [--allow-host NAME]… \
+     [--hand-over SOCKET] | openapi";
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();

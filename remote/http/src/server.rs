@@ -57,8 +57,8 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let address = listener.local_addr().map_err(ServerError::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Runtime)?;
-    let json = settings.json;
-    let state = Arc::new(State::new(Doors::new(settings, address)));
+    let (json, way) = (settings.json, settings.hand_over.clone());
+    let state = Arc::new(State::new(Doors::new(settings, address), way));
     match json {
         true => println!(r#"{{"schema":"rgpu.worker/1","url":"http://{address}"}}"#),
         false => println!("listening on http://{address}"),

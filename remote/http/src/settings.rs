@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) token: Token,
     /// Names under which clients may call this host, besides its addresses.
     pub(crate) hosts: Vec<String>,
+    /// The socket of another agent that carries jobs out.
+    pub(crate) hand_over: Option<PathBuf>,
     /// Whether to say in JSON where it listens.
     pub(crate) json: bool,
 }
@@ -46,6 +48,7 @@ impl Settings {
     pub(crate) fn parse(args: &[OsString]) -> Result<Self, SettingsError> {
         let usage = |text: String| SettingsError::Usage(text);
         let (mut listen, mut token, mut hosts, mut json) = (None, None, Vec::new(), false);
+        let mut hand_over = None;
         let mut args = args.iter();
         while let Some(flag) = args.next() {
             let flag = flag.to_string_lossy();
@@ -63,13 +66,14 @@ impl Settings {
                     listen = Some(address);
                 }
                 "--token-file" => token = Some(Token::read(Path::new(value))?),
+                "--hand-over" => hand_over = Some(PathBuf::from(value)),
                 "--allow-host" => hosts.push(value.to_string_lossy().to_ascii_lowercase()),
                 _ => return Err(usage(format!("there is no option `{flag}`"))),
             }
         }
         let listen = listen.ok_or_else(|| usage("`--listen ADDR` is missing".into()))?;
         let token = token.ok_or_else(|| usage("`--token-file FILE` is missing".into()))?;
-        Ok(Self { listen, token, hosts, json })
+        Ok(Self { listen, token, hosts, hand_over, json })
     }
 }
 

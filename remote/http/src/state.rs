@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -21,16 +22,21 @@ const FOLDERS_FOR: Duration = Duration::from_secs(60);
 pub(crate) struct State {
     pub(crate) doors: Doors,
     service: Mutex<(Arc<Service>, Instant)>,
+    way: Option<PathBuf>,
     inputs: Mutex<HashMap<String, Arc<Mutex<JobInput>>>>,
     pub(crate) followed: Arc<Semaphore>,
     followers: Mutex<Vec<Weak<AtomicBool>>>,
 }
 
 impl State {
-    pub(crate) fn new(doors: Doors) -> Self {
-        let service = Arc::new(Service::open(&verbs::folders()));
+    /// With jobs carried out here, or by another agent behind the socket `way`.
+    pub(crate) fn new(doors: Doors, way: Option<PathBuf>) -> Self {
+        let service = Arc::new(Service::open(&verbs::folders()).through(way.clone()));
+        // Before anybody asks how they stand.
+        service.take_up();
         Self {
             doors,
+            way,
             service: Mutex::new((service, Instant::now())),
             inputs: Mutex::default(),
             followed: Arc::new(Semaphore::new(FOLLOWED)),
@@ -51,7 +57,8 @@ impl State {
     fn service(&self) -> Arc<Service> {
         let mut held = lock(&self.service);
         if held.1.elapsed() > FOLDERS_FOR || held.0.blobs().is_err() {
-            *held = (Arc::new(Service::open(&verbs::folders())), Instant::now());
+            let service = Service::open(&verbs::folders()).through(self.way.clone());
+            *held = (Arc::new(service), Instant::now());
         }
         held.0.clone()
     }

@@ -13,8 +13,8 @@ use crate::blob::{Blobs, piece_sizes};
 use crate::control;
 use crate::fault::{Doing, HostFault};
 use crate::job::{CreateError, JobFolder, NewJob, SOCKET, missing_blobs};
-use crate::quota;
 use crate::setup::Setup;
+use crate::{quota, settle};
 
 /// What became of a plan.
 pub(crate) enum Launched {
@@ -31,7 +31,7 @@ pub(crate) enum Launched {
     Exists,
 }
 
-/// Starts `plan` under `root`.
+/// Starts `plan` under `root`; with `way`, another agent behind that socket carries it out.
 ///
 /// # Errors
 /// Code and text of a refusal.
@@ -40,6 +40,7 @@ pub(crate) fn launch(
     plan: &Plan,
     blobs: &Blobs,
     setup: &Setup,
+    way: Option<&Path>,
 ) -> Result<Launched, (&'static str, String)> {
     let missing = missing_blobs(plan, blobs);
     quota::room_for(root, bytes_of(plan, &missing)).map_err(|e| ("quota", e.to_string()))?;
@@ -55,13 +56,30 @@ pub(crate) fn launch(
     };
     let folder = job.folder.clone();
     let link = control::connect(folder.path(), SOCKET).doing("connect to", folder.path());
-    match link.and_then(|link| start_supervisor(job, setup).map(|()| link)) {
+    match link.and_then(|link| start_supervisor(job, setup, way).map(|()| link)) {
         Ok(link) => Ok(Launched::Started { folder, link }),
         Err(e) => {
             // Nobody has seen it run.
             let _ = folder.remove();
             Err(host(e))
         }
+    }
+}
+
+/// Starts relays for jobs of a server that is gone: their other agents go on, or have ended.
+pub(crate) fn take_up(root: &Path, way: &Path) {
+    for folder in JobFolder::all(root) {
+        let begin = || -> Result<(), HostFault> {
+            let settled = matches!(settle::state(&folder)?, settle::State::Dead);
+            let Some(lock) = folder.try_lock()?.filter(|_| settled) else { return Ok(()) };
+            let _ = std::fs::remove_file(folder.path().join(SOCKET));
+            let listener = control::listen(folder.path(), SOCKET);
+            let listener = listener.doing("listen in", folder.path())?;
+            let job = NewJob { folder: folder.clone(), lock: lock.into(), listener };
+            start_supervisor(job, &Setup::default(), Some(way))
+        };
+        // What cannot be taken up is told as dead to whoever asks.
+        let _ = begin();
     }
 }
 
@@ -80,15 +98,16 @@ fn bytes_of(plan: &Plan, missing: &[Digest]) -> u64 {
 }
 
 /// Starts the supervisor's process: it gets the socket and the lock, and leaves our session.
-fn start_supervisor(job: NewJob, setup: &Setup) -> Result<(), HostFault> {
+fn start_supervisor(job: NewJob, setup: &Setup, way: Option<&Path>) -> Result<(), HostFault> {
     let log = job.folder.supervisor_log();
     let log = File::create(&log).doing("make", &log)?;
     // Also right when the agent's file was replaced by a newer one meanwhile.
     let program = Path::new("/proc/self/exe");
     let child = Command::new(program)
         .arg0("rgpu-agent")
-        .arg("job")
+        .arg(if way.is_some() { "relay" } else { "job" })
         .arg(job.folder.path())
+        .args(way)
         .current_dir("/")
         .envs(setup.for_supervisor())
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(job.listener)))

@@ -215,11 +215,13 @@ pub(crate) struct Spool {
     written: u64,
     taken: u64,
     ended: bool,
+    /// Whether its end was handed on.
+    told: bool,
 }
 
 impl Spool {
     fn new(path: PathBuf) -> Self {
-        Self { path, file: None, written: 0, taken: 0, ended: false }
+        Self { path, file: None, written: 0, taken: 0, ended: false, told: false }
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), HostFault> {
@@ -259,6 +261,21 @@ impl Spool {
     /// Whether all was taken and nothing more will come.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && !self.has_bytes()
+    }
+
+    /// Whether its end was handed on.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// Its end was handed on.
+    pub(crate) fn tell(&mut self) {
+        self.told = true;
+    }
+
+    /// Its end is to be handed on again.
+    pub(crate) fn untell(&mut self) {
+        self.told = false;
     }
 
     /// The next bytes, at most `buffer.len()`; they stay until [`Spool::took`].
