@@ -166,6 +166,12 @@ impl Parts {
         if end.gpu.is_some() {
             self.profile.gpu.clone_from(&end.gpu);
         }
+        // A container may get another GPU than the one had that was asked; reports say it too.
+        let listed =
+            |host: &HostFacts| host.gpus.iter().any(|gpu| end.gpu.as_ref() == Some(&gpu.uuid));
+        if self.profile.device.is_none() && !self.profile.host.as_ref().is_some_and(listed) {
+            self.profile.device.clone_from(&end.gpu_name);
+        }
         let mut refused = None;
         for file in &end.files {
             self.profile.artifacts.retain(|a| a.path != file.artifact.path);

@@ -1,7 +1,9 @@
 //! The same commands over HTTP: a real `rgpu worker` on loopback, with played tools behind it.
 
+mod deployed;
 mod face;
 mod faults;
+mod handed_over;
 mod modal;
 mod published;
 mod worker;

@@ -1,7 +1,7 @@
 //! The same commands through Modal's door: a stand-in with Modal's behaviours before a real worker.
 //! What a user reads in each of its cases, and that nothing is lost or run twice.
 
-mod stand_in;
+pub(super) mod stand_in;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

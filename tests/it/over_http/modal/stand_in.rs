@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use super::super::worker::Worker;
 use crate::laptop::Laptop;
 
-pub(super) const KEY: &str = "wk-key-that-must-not-be-told";
-pub(super) const SECRET: &str = "ws-secret-that-must-not-be-told";
+pub(in super::super) const KEY: &str = "wk-key-that-must-not-be-told";
+pub(in super::super) const SECRET: &str = "ws-secret-that-must-not-be-told";
 
 /// The query of a result's address.
 const RESULT: &str = "__modal_function_call_id=";
@@ -112,7 +112,7 @@ impl StandIn {
 }
 
 /// Makes an app at a port known to the laptop as `b200`, with the token in such a file.
-pub(super) fn know(laptop: &Laptop, port: u16, env_file: &str) {
+pub(in super::super) fn know(laptop: &Laptop, port: u16, env_file: &str) {
     use std::os::unix::fs::PermissionsExt;
     let file = laptop.path("modal.env");
     std::fs::write(&file, env_file).unwrap();
