@@ -15,8 +15,10 @@ use crate::remote::{RemoteError, Talk};
 /// Pieces under way at the same time.
 const AT_ONCE: usize = 4;
 
-/// Tries of a piece.
-const TRIES: u32 = 4;
+/// Tries of a piece, and the pauses before the second and before the last.
+const TRIES: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// How long one of these commands may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -69,11 +71,12 @@ pub(super) async fn install(
 
 /// Runs a command that may be run twice, again where that may help.
 async fn again(shell: &Shell, command: &str, end: &str) -> Result<Vec<String>, WaferError> {
-    let mut tries = 1;
+    let (mut tries, mut pause) = (1, PAUSE);
     loop {
         match shell.run(command, end, LIMIT, DOING).await {
             Err(error) if error.is_link() && tries < TRIES => {
-                tokio::time::sleep(Duration::from_millis(200 << tries)).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST);
                 tries += 1;
             }
             done => return done,
