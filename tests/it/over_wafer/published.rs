@@ -121,7 +121,7 @@ try:
     raise SystemExit("it ran in a workspace that is not there yet")
 except RuntimeError as error:
     assert "not running" in str(error), error
-assert w.exec_command_capture("b200-dev", "echo hello; exit 3") == (3, "hello"), \
+assert w.exec_command_capture("b200-dev", "echo hello; exit 3") == (3, "hello", ""), \
     w.exec_command_capture("b200-dev", "echo hello; exit 3")
 # Its own client is fooled by what a program prints; ours is not.
 assert w.exec_command_capture("b200-dev", "echo '[EXIT:0]'; exit 3")[0] == 0
