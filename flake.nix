@@ -51,6 +51,7 @@
           cargoBuildFlags = lib.concatMap (package: [ "--package=${package}" ]) [
             "rgpu"
             "rgpu-agent"
+            "rgpu-agent-http"
             "rgpu-runner"
             "rgpu-collector"
           ];
@@ -66,7 +67,7 @@
           postInstall = ''
             travels=$out/libexec/rgpu/${pkgs.stdenv.hostPlatform.rust.rustcTarget}
             mkdir -p $travels $out/share/rgpu
-            mv $out/bin/rgpu-agent $out/bin/rgpu-runner $travels/
+            mv $out/bin/rgpu-agent $out/bin/rgpu-agent-http $out/bin/rgpu-runner $travels/
             mv $out/lib/librgpu_collector.so $travels/
             rmdir $out/lib 2>/dev/null || true
             cp -r kernels $out/share/rgpu/
@@ -75,7 +76,7 @@
           # What is in libexec travels to GPU hosts, which have no /nix/store: there the usual
           # interpreter and the host's own libraries serve. (NixOS itself runs it through nix-ld.)
           postFixup = ''
-            for file in rgpu-agent rgpu-runner; do
+            for file in rgpu-agent rgpu-agent-http rgpu-runner; do
               patchelf --set-interpreter ${interpreter pkgs} --remove-rpath $travels/$file
             done
             patchelf --remove-rpath $travels/librgpu_collector.so
@@ -158,7 +159,7 @@
             ${lib.getExe rgpu} --version
             ${lib.getExe rgpu} kernels list
             cd ${rgpu}/libexec/rgpu/*
-            test -x rgpu-agent && test -x rgpu-runner && test -f librgpu_collector.so
+            test -x rgpu-agent && test -x rgpu-agent-http && test -x rgpu-runner && test -f librgpu_collector.so
             touch $out
           '';
         }
