@@ -24,7 +24,13 @@ PLACES = {
     "libdw": ["/usr/local/lib/gpu-host/libdw.so*", "/opt/gpu-host/usr/lib/x86_64-linux-gnu/libdw*.so*",
               "/usr/lib/x86_64-linux-gnu/libdw*.so*", "/lib/x86_64-linux-gnu/libdw*.so*"],
 }
-HIDDEN = ".hidden-by-rgpu-tests"
+# Before the name: `libcupti.so.13` with something behind it would still be taken for one.
+HIDDEN = "hidden-by-rgpu-tests."
+
+
+def aside(path):
+    """What a hidden file is called."""
+    return os.path.join(os.path.dirname(path), HIDDEN + os.path.basename(path))
 
 
 def on_path(thing):
@@ -66,8 +72,8 @@ class Hiding:
         fixed = {}
         for path in paths:
             try:
-                os.rename(path, path + HIDDEN)
-                self.undo.append(lambda path=path: os.rename(path + HIDDEN, path))
+                os.rename(path, aside(path))
+                self.undo.append(lambda path=path: os.rename(aside(path), path))
             except OSError as problem:
                 if problem.errno not in (errno.EROFS, errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES):
                     raise
@@ -124,7 +130,7 @@ def hidden(*things):
     hiding, gone = Hiding(), []
     try:
         for thing in things:
-            found = [path for path in dict.fromkeys(places(thing)) if not path.endswith(HIDDEN) and os.path.lexists(path)]
+            found = [path for path in dict.fromkeys(places(thing)) if not os.path.basename(path).startswith(HIDDEN) and os.path.lexists(path)]
             # One of several ways to the same folder is enough.
             found = list({(os.path.realpath(os.path.dirname(p)), os.path.basename(p)): p for p in found}.values())
             gone += found
