@@ -233,9 +233,12 @@ def main():
             compared.differences.append(f"{file.name}: {entry['status']}: {entry.get('errors')}")
             continue
         compare_cubin(compared, given.cuobjdump, file, entry["images"][0], file.with_suffix(".log"))
-    for file in (file for file in files if file.suffix in CONTAINERS):
+    # A library may have its version behind: libnccl.so.2.
+    for file in (file for file in files if file.suffix in CONTAINERS or ".so." in file.name):
         counts = compare_container(compared, given.rgpu, given.cuobjdump, file, given.sample)
         result["containers"][file.name] = counts
+    if not compared.kernels:
+        parser.error(f"{given.folder}: nothing there to compare")
     result |= {"kernels": compared.kernels, "fields_equal": sum(compared.equal.values()),
                "by_field": dict(sorted(compared.equal.items())), "differences": compared.differences}
     print(json.dumps(result, indent=1))
