@@ -56,10 +56,21 @@ fn device(profile: &Profile) -> Option<String> {
 /// Holds the times of all against those of the first that has one: fills in `against_base`. Its
 /// remote's name, where there is one, and what follows from it in one sentence.
 pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<String>, String) {
-    let timed = |profile: &&Profile| profile.timing.is_some();
+    // The reference on a CPU says nothing of a kernel.
+    let timed = |profile: &&Profile| {
+        profile.timing.as_ref().is_some_and(|timing| timing.clock != "cpu_reference")
+    };
     let base = profiles.iter().position(|p| p.as_ref().filter(timed).is_some());
     let Some((at, base)) = base.and_then(|at| Some((at, profiles[at].as_ref()?))) else {
-        return (None, "no remote has a time to hold the others against".to_owned());
+        let on_cpu = rows.iter().any(|row| row.clock.as_deref() == Some("cpu_reference"));
+        return (
+            None,
+            match on_cpu {
+                true => "no GPU was measured: these are times of the reference on each CPU",
+                false => "no remote has a time to hold the others against",
+            }
+            .to_owned(),
+        );
     };
     let name = rows[at].remote.clone();
     for (row, profile) in rows.iter_mut().zip(profiles).skip(at + 1) {

@@ -16,17 +16,8 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         let shown = super::runs::show(app, folder)?;
         return Ok(record.exit.unwrap_or(shown));
     }
-    if record.remote.contains(',') {
-        let names = record.remote.split(',').map(str::trim);
-        let each = names.map(|name| {
-            let tail = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-            format!("rgpu runs attach {}-{}", record.id, tail.trim_matches('-'))
-        });
-        let what = format!("`{}` is several runs, each taken up by itself", record.id);
-        let failure = Failure::new(Exit::Usage, "not_attachable", what);
-        return Err(each.fold(failure, Failure::hint));
-    }
-    if record.jobs.is_empty() {
+    let several = profile::fan_out::is_several(&record);
+    if record.jobs.is_empty() && !several {
         if record.state == RunState::Running {
             app.say("a run that is only just starting can be taken up in a moment");
         }
@@ -49,6 +40,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         .cause(e)
     })?;
     match cli.command {
+        Command::Profile(args) if several => profile::fan_out::attach(app, &args, folder, record),
         Command::Profile(mut args) => {
             args.run.events = events.map(str::to_owned);
             profile::attach(app, &args, folder.clone(), record)

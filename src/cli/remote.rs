@@ -247,7 +247,7 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
             Failure::new(Exit::Usage, "usage", format!("`--via {via}`: a quote is not closed"))
         })?;
     }
-    worker_options(app, args, &mut spec);
+    worker_options(app, args, &mut spec)?;
     args.wafer.settings(&mut spec);
     // What is wrong with an address is said before it is kept.
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
@@ -287,7 +287,25 @@ fn address(args: &AddArgs) -> Result<String> {
 }
 
 /// The settings of a worker, and of what speaks as one.
-fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) {
+///
+/// # Errors
+/// A variable's name that cannot be one.
+fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()> {
+    let names = [
+        ("--token-env", &args.token_env),
+        ("--key-env", &args.key_env),
+        ("--secret-env", &args.secret_env),
+    ];
+    for (flag, name) in names {
+        let first = |name: &str| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let rest = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if name.as_ref().is_some_and(|name| !first(name) || !rest(name)) {
+            // What is no name may be the secret itself, so it is not shown again.
+            let what = format!("`{flag}` takes the name of a variable, not what is in it");
+            return Err(Failure::new(Exit::Usage, "bad_variable", what)
+                .hint(format!("export BOX_TOKEN=…; rgpu remote add … {flag} BOX_TOKEN")));
+        }
+    }
     let mut set = |key: &str, value: String| spec.options.insert(key.to_owned(), value);
     if let Some(name) = &args.token_env {
         set("token_env", name.clone());
@@ -327,6 +345,7 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) {
     for gone in gone {
         spec.options.remove(*gone);
     }
+    Ok(())
 }
 
 /// A remote in `remote list --json`.

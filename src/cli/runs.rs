@@ -10,6 +10,7 @@ use std::time::Instant;
 use clap::{Args, Subcommand};
 
 use super::app::{App, Status};
+use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
@@ -235,7 +236,29 @@ fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
     Ok(0)
 }
 
+/// Cancels a run, or each of several held together.
 fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
+    let mut record = folder.record()?;
+    if profile::fan_out::is_several(&record) {
+        for own in profile::fan_out::each(app, folder, &record)? {
+            stop(app, &own)?;
+        }
+        if matches!(record.state, RunState::Running | RunState::Detached) {
+            record.state = RunState::Cancelled;
+            record.exit = Some(Exit::Cancelled as u8);
+            folder.save(&record)?;
+        }
+    } else {
+        record = stop(app, folder)?;
+    }
+    if app.global.json {
+        app.print_json(&record)?;
+    }
+    Ok(0)
+}
+
+/// Stops what of a run is not over; its record as it then is.
+fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let begun = Instant::now();
     let mut record = folder.record()?;
     let Some(job) = record
@@ -246,10 +269,7 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
         .map(|j| (j.job.clone(), j.remote.clone()))
     else {
         app.say(&format!("`{}` has ended already", record.id));
-        if app.global.json {
-            app.print_json(&record)?;
-        }
-        return Ok(0);
+        return Ok(record);
     };
     let (job, remote) = job;
     let spec = session::spec(app, Some(&remote))?;
@@ -282,8 +302,5 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
         "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
         begun.elapsed().as_secs_f64()
     ));
-    if app.global.json {
-        app.print_json(&record)?;
-    }
-    Ok(0)
+    Ok(record)
 }

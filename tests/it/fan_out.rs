@@ -89,6 +89,31 @@ fn a_remote_that_fails_costs_the_others_nothing() {
 }
 
 #[test]
+fn several_left_alone_are_taken_up_or_cancelled_together() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    let host = three(&laptop, &sshd);
+    let line = "profile --kernel vecadd --mode ncu --remote here,box --accept-new --detach";
+    assert_eq!(status(&laptop.run(&format!("{line} --run-id later"))), 0);
+    let fan_out: FanOut = serde_json::from_value(laptop.latest_json("fan-out.json")).unwrap();
+    assert!(fan_out.remotes.iter().all(|row| row.state == "detached"));
+    let output = laptop.run("runs attach later --json");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("runs attach later", &output));
+    let fan_out: FanOut = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&str> = fan_out.remotes.iter().map(|row| row.remote.as_str()).collect();
+    assert_eq!(names, ["here", "box"]);
+    assert!(fan_out.remotes.iter().all(|row| row.state == "done" && row.sm_percent.is_some()));
+    assert_eq!(laptop.latest_json("run.json")["state"], "done");
+
+    host.mischief("ncu hang\n");
+    assert_eq!(status(&laptop.run(&format!("{line} --run-id never"))), 0);
+    let output = laptop.run("runs cancel never");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("runs cancel never", &output));
+    laptop.wait_until_quiet();
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+}
+
+#[test]
 fn ctrl_c_stops_all_of_them() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();

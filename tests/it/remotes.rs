@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::fake_host::FakeHost;
-use crate::laptop::Laptop;
+use crate::laptop::{Laptop, status};
 
 #[test]
 fn remotes_are_added_listed_made_default_and_removed() {
@@ -85,4 +85,21 @@ fn checking_a_remote_says_what_the_host_has() {
     for word in ["NVIDIA H200", "580.159.04", "ncu", "2025.3.1"] {
         assert!(shown.contains(word), "`{word}` is missing:\n{shown}");
     }
+}
+
+#[test]
+fn a_secret_typed_where_a_variables_name_belongs_is_neither_kept_nor_shown() {
+    let laptop = Laptop::new();
+    for line in [
+        "remote add a https://box.example --token-env ak-1secret",
+        "remote add b modal --url https://x.modal.run --key-env ak-1secret",
+        "remote add c modal --url https://x.modal.run --secret-env 1secret",
+    ] {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 2, "{}", laptop.shown(line, &output));
+        let said = [output.stdout, output.stderr].concat();
+        assert!(!String::from_utf8_lossy(&said).contains("1secret"), "{line}");
+    }
+    let kept = std::fs::read_to_string(laptop.path("config/config.toml")).unwrap_or_default();
+    assert!(!kept.contains("1secret"), "{kept}");
 }

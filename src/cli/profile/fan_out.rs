@@ -61,9 +61,8 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
             Some((id, _)) => id,
             None => &together.insert(folder(app, args, &asked, started)?).0,
         };
-        let tail = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        own.run.run_id = Some(format!("{id}-{}", tail.trim_matches('-')));
-        own.run.out = args.run.out.as_ref().map(|out| out.join(tail.trim_matches('-')));
+        own.run.run_id = Some(format!("{id}-{}", tail(name)));
+        own.run.out = args.run.out.as_ref().map(|out| out.join(tail(name)));
         let (folder, record) = begin(app, &own, &asked, "profile")?;
         each.push(One { args: own, asked, folder, record });
     }
@@ -72,42 +71,132 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
         // What holds them together is what was last begun.
         folder.becomes_latest()?;
     }
-    let (kernel, mode) = match each.first() {
-        Some(one) => (one.record.kernel.clone(), one.record.mode.clone()),
-        None => return Ok(0),
-    };
-    let mut record = record(app, args, &id, remotes, started, (&kernel, &mode));
+    let Some(first) = each.first() else { return Ok(0) };
+    let of = (first.record.kernel.clone(), first.record.mode.clone());
+    let record = record(app, args, &id, &names, started, of);
     folder.save(&record)?;
-    let ended = side_by_side(app, each);
+    let ended = side_by_side(app, each, Resume::No);
+    hold(app, &folder, record, ended, begun)
+}
+
+/// Takes up what of them is not over, and holds all of them together anew.
+pub(in crate::cli) fn attach(
+    app: &App,
+    args: &ProfileArgs,
+    folder: &RunFolder,
+    record: RunRecord,
+) -> Result<Status> {
+    let begun = Instant::now();
+    let (mut over, mut open) = (Vec::new(), Vec::new());
+    for own in each(app, folder, &record)? {
+        let run = own.record()?;
+        let ended = matches!(run.state, RunState::Done | RunState::Failed | RunState::Cancelled);
+        if ended || run.jobs.is_empty() {
+            over.push(as_it_ended(own, run)?);
+            continue;
+        }
+        let mut args = args.clone();
+        args.place.remote = Some(run.remote.clone());
+        let asked = request::resolve(app, &args)?;
+        open.push(One { args, asked, folder: own, record: run });
+    }
+    over.extend(side_by_side(app, open, Resume::Yes));
+    let names = names(&record.remote)?;
+    over.sort_by_key(|(_, run, _)| names.iter().position(|name| *name == run.remote));
+    hold(app, folder, record.clone(), over, begun)
+}
+
+/// Whether a run is several held together.
+pub(in crate::cli) fn is_several(record: &RunRecord) -> bool {
+    record.remote.contains(',')
+}
+
+/// The folders of the runs that are held together, in the order of their remotes.
+pub(in crate::cli) fn each(
+    app: &App,
+    folder: &RunFolder,
+    record: &RunRecord,
+) -> Result<Vec<RunFolder>> {
+    let of = |name: &&str| {
+        let inner = folder.path().join(tail(name));
+        match inner.is_dir() {
+            true => RunFolder::open(&inner),
+            false => {
+                Runs::new(&app.config.runs_dir.value).find(&format!("{}-{}", record.id, tail(name)))
+            }
+        }
+    };
+    Ok(names(&record.remote)?.iter().map(of).collect::<Result<_, _>>()?)
+}
+
+/// What follows a run's id on one of several remotes.
+fn tail(remote: &str) -> String {
+    let word = remote.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    word.trim_matches('-').to_owned()
+}
+
+/// A run that had ended before.
+fn as_it_ended(folder: RunFolder, record: RunRecord) -> Result<Over> {
+    let profile = match folder.path().join("profile.json").is_file() {
+        true => Some(Box::new(crate::cli::report::saved(&folder)?.profile)),
+        false => None,
+    };
+    let status = record.exit.unwrap_or(Exit::Host as u8);
+    let failure = folder.failure().map(|document| document.error);
+    Ok((folder, record, Ok(Settled { profile, failure, status })))
+}
+
+/// Holds runs that are over together: in their common folder, and on the screen.
+fn hold(
+    app: &App,
+    folder: &RunFolder,
+    mut record: RunRecord,
+    ended: Vec<Over>,
+    begun: Instant,
+) -> Result<Status> {
     let profiles: Vec<Option<Profile>> = ended
         .iter()
         .map(|(.., settled)| settled.as_ref().ok()?.profile.as_deref().cloned())
         .collect();
     let status = status(&ended);
     let mut rows: Vec<FanOutRow> =
-        ended.iter().map(|(one, record, settled)| row(&folder, one, record, settled)).collect();
+        ended.iter().map(|(one, record, settled)| row(folder, one, record, settled)).collect();
     let (base, summary) = analysis::fan_out::hold(&mut rows, &profiles);
+    let states: Vec<RunState> = ended.iter().map(|(_, record, _)| record.state).collect();
+    let waiting = states.iter().filter(|state| **state == RunState::Detached).count();
+    record.seconds += begun.elapsed().as_secs_f64();
     let fan_out = FanOut {
         schema: SCHEMA.to_owned(),
-        id,
-        kernel,
-        mode,
-        started: started.to_string(),
-        seconds: begun.elapsed().as_secs_f64(),
-        summary,
+        id: record.id.clone(),
+        kernel: record.kernel.clone(),
+        mode: record.mode.clone(),
+        started: record.started.clone(),
+        seconds: record.seconds,
+        summary: match waiting {
+            0 => summary,
+            n => format!(
+                "{n} of {} go on by themselves; `rgpu runs attach {}` brings the results",
+                states.len(),
+                record.id
+            ),
+        },
         base,
         remotes: rows,
     };
     folder.write_json(kept::FILE, &fan_out)?;
     folder.write("fan-out.md", markdown(&fan_out).as_bytes())?;
-    record.state = match ended.iter().map(|(_, record, _)| record.state).collect::<Vec<_>>() {
-        states if states.iter().all(|state| *state == RunState::Detached) => RunState::Detached,
-        states if states.contains(&RunState::Cancelled) => RunState::Cancelled,
-        _ if status == 0 => RunState::Done,
-        _ => RunState::Failed,
+    record.state = if waiting > 0 {
+        RunState::Detached
+    } else if states.contains(&RunState::Running) {
+        RunState::Running
+    } else if states.contains(&RunState::Cancelled) {
+        RunState::Cancelled
+    } else if status == 0 {
+        RunState::Done
+    } else {
+        RunState::Failed
     };
     record.exit = Some(status);
-    record.seconds = fan_out.seconds;
     record.cost_usd = ended.iter().filter_map(|(_, record, _)| record.cost_usd).reduce(f64::add);
     folder.save(&record)?;
     shown(app, &fan_out)?;
@@ -162,9 +251,9 @@ fn record(
     app: &App,
     args: &ProfileArgs,
     id: &str,
-    remotes: &str,
+    remotes: &[&str],
     started: jiff::Timestamp,
-    (kernel, mode): (&str, &str),
+    (kernel, mode): (String, String),
 ) -> RunRecord {
     RunRecord {
         schema: "rgpu.run/1".to_owned(),
@@ -173,9 +262,9 @@ fn record(
         title: format!("profile {kernel} ({mode}) on several remotes"),
         command: "profile".to_owned(),
         argv: app.argv.clone(),
-        mode: mode.to_owned(),
-        kernel: kernel.to_owned(),
-        remote: remotes.to_owned(),
+        mode,
+        kernel,
+        remote: remotes.join(","),
         address: String::new(),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
@@ -193,7 +282,7 @@ fn record(
 type Over = (RunFolder, RunRecord, Result<Settled>);
 
 /// Carries all of them out at once.
-fn side_by_side(app: &App, each: Vec<One>) -> Vec<Over> {
+fn side_by_side(app: &App, each: Vec<One>, resume: Resume) -> Vec<Over> {
     let remotes = each.iter().map(|one| one.record.remote.as_str());
     let lines = Row::each(app.terminal, app.global.quiet, remotes);
     std::thread::scope(|scope| {
@@ -205,7 +294,7 @@ fn side_by_side(app: &App, each: Vec<One>) -> Vec<Over> {
                 let kept = (folder.clone(), record.clone());
                 let thread = scope.spawn(move || {
                     let ended =
-                        carry_out(app, &args, asked, &folder, &mut record, Resume::No, Some(line));
+                        carry_out(app, &args, asked, &folder, &mut record, resume, Some(line));
                     let settled = settle(app, &args, &folder, &mut record, ended);
                     (folder, record, settled)
                 });

@@ -179,28 +179,50 @@ impl Nvdisasm {
     }
 }
 
-/// A cubin where nvdisasm can read it.
-struct File(tempfile::NamedTempFile);
+/// A cubin where nvdisasm can read it: in memory where the system has files there, so that nothing
+/// is left behind whatever ends this process.
+struct File {
+    path: PathBuf,
+    #[cfg(target_os = "linux")]
+    _memory: std::os::fd::OwnedFd,
+    #[cfg(not(target_os = "linux"))]
+    _file: tempfile::TempPath,
+}
 
 impl File {
     fn new(program: &Path, cubin: &[u8], version: &str) -> Result<Self, ToolError> {
         let start = |source| ToolError::Start { program: program.display().to_string(), source };
         let fitting = fitting(cubin, version);
-        let file =
-            tempfile::Builder::new().prefix("rgpu-").suffix(".cubin").tempfile().map_err(start)?;
-        std::fs::write(file.path(), fitting.as_deref().unwrap_or(cubin)).map_err(start)?;
-        Ok(Self(file))
+        Self::of(fitting.as_deref().unwrap_or(cubin)).map_err(start)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn of(bytes: &[u8]) -> std::io::Result<Self> {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let memory = rustix::fs::memfd_create("rgpu.cubin", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let mut file = std::fs::File::from(memory);
+        file.write_all(bytes)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        Ok(Self { path: path.into(), _memory: file.into() })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of(bytes: &[u8]) -> std::io::Result<Self> {
+        let file = tempfile::Builder::new().prefix("rgpu-").suffix(".cubin").tempfile()?;
+        std::fs::write(file.path(), bytes)?;
+        Ok(Self { path: file.path().to_owned(), _file: file.into_temp_path() })
     }
 
     fn listing(&self, program: &Path, words: &[String]) -> Result<String, ToolError> {
         let start = |source| ToolError::Start { program: program.display().to_string(), source };
         let mut command = Command::new(program);
-        let command = command.args(words).arg(self.0.path()).stdin(Stdio::null());
+        let command = command.args(words).arg(&self.path).stdin(Stdio::null());
         let output = command.output().map_err(start)?;
         let text = String::from_utf8(output.stdout)
             .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
         if !output.status.success() || text.trim().is_empty() {
-            return Err(failed(&output.stderr, &self.0.path().display().to_string()));
+            return Err(failed(&output.stderr, &self.path.display().to_string()));
         }
         Ok(text)
     }
