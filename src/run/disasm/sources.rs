@@ -1,14 +1,18 @@
-//! Texts of source files that a line table names: where it says, else beside the cubin.
+//! Texts of source files that a line table names: where it says, else beside the cubin, else, for what
+//! one of our own jobs compiled in its folder, the file that its run was given, if it is still the same.
 //!
 //! A cubin may come from anyone and name any path, so only files that are called like sources are
 //! opened, and only lines around those that instructions come from are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rgpu_protocol::plan::valid_job_id;
 
 use crate::model::code::SourceText;
 use crate::model::hotspots::SourceAt;
+use crate::run::{InputsRecord, digest_file};
 
 /// Lines kept before and behind one that an instruction comes from.
 const AROUND: u32 = 6;
@@ -57,10 +61,32 @@ fn found(file: &str, cubin: &Path) -> (Option<String>, Option<String>) {
         return (Some(text), None);
     }
     let beside = named.file_name().and_then(|name| Some(cubin.parent()?.join(name)));
-    match beside.and_then(|path| Some((read(&path)?, path))) {
+    let beside = beside.and_then(|path| Some((read(&path)?, path)));
+    match beside.or_else(|| given(named, cubin)) {
         Some((text, path)) => (Some(text), Some(path.display().to_string())),
         None => (None, None),
     }
+}
+
+/// What was sent as `…/jobs/RUN.N/work/…/NAME`, a path of the host: as the run's `inputs.json` names
+/// it, near the cubin.
+fn given(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
+    let words: Vec<&str> = named.iter().filter_map(|word| word.to_str()).collect();
+    let job = words.windows(3).find(|w| w[0] == "jobs" && w[2] == "work")?[1];
+    let run = job.rsplit_once('.').map_or(job, |(run, _)| run);
+    if !valid_job_id(run) {
+        return None;
+    }
+    let cubin = std::path::absolute(cubin).ok()?;
+    let near = cubin.ancestors().skip(1).flat_map(|a| [a.join("runs").join(run), a.join(run)]);
+    let inputs = near.map(|folder| folder.join("inputs.json")).find(|path| path.is_file())?;
+    let inputs: InputsRecord = serde_json::from_slice(&std::fs::read(inputs).ok()?).ok()?;
+    inputs.files.into_iter().find_map(|file| {
+        let path = PathBuf::from(&file.path);
+        let same = path.file_name() == named.file_name();
+        let still = same && digest_file(&path).is_ok_and(|now| now.sha256 == file.sha256);
+        Some((read(&path).filter(|_| still)?, path))
+    })
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -71,4 +97,34 @@ fn read(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= LARGEST).then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_job_of_ours_compiled_is_read_where_its_run_had_it_while_it_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("k.cu");
+        std::fs::write(&source, "first\nsecond\n").unwrap();
+        let run = folder.path().join("artifacts/runs/20261121-k-1f2e");
+        std::fs::create_dir_all(&run).unwrap();
+        let inputs = InputsRecord {
+            schema: "rgpu.inputs/1".to_owned(),
+            seed: 0,
+            cases: Vec::new(),
+            files: vec![digest_file(&source).unwrap()],
+        };
+        std::fs::write(run.join("inputs.json"), serde_json::to_vec(&inputs).unwrap()).unwrap();
+        let named = "/root/.cache/rgpu/jobs/20261121-k-1f2e.1/work/build/../src/k.cu";
+        let from = |cubin: &str| found(named, &folder.path().join(cubin));
+        let read = (Some("first\nsecond\n".to_owned()), Some(source.display().to_string()));
+        assert_eq!(from("artifacts/k.sm_90a.cubin"), read);
+        assert_eq!(from("artifacts/runs/20261121-k-1f2e/cubin/k.cubin"), read);
+        // Elsewhere nothing says what it was, and a file that has changed is another.
+        assert_eq!(from("other/k.cubin"), (None, None));
+        std::fs::write(&source, "another\n").unwrap();
+        assert_eq!(from("artifacts/k.sm_90a.cubin"), (None, None));
+    }
 }
