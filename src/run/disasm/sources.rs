@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use rgpu_protocol::Plan;
 use rgpu_protocol::plan::valid_job_id;
 
 use crate::model::code::SourceText;
@@ -68,25 +69,28 @@ fn found(file: &str, cubin: &Path) -> (Option<String>, Option<String>) {
     }
 }
 
-/// What was sent as `…/jobs/RUN.N/work/…/NAME`, a path of the host: as the run's `inputs.json` names
-/// it, near the cubin.
+/// What was sent as `…/jobs/RUN.N/work/…/NAME`, a path of the host: a file beside those that the
+/// run's `inputs.json` names, near the cubin, with the digest that its plan has for that name.
 fn given(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
     let words: Vec<&str> = named.iter().filter_map(|word| word.to_str()).collect();
     let job = words.windows(3).find(|w| w[0] == "jobs" && w[2] == "work")?[1];
-    let run = job.rsplit_once('.').map_or(job, |(run, _)| run);
-    if !valid_job_id(run) {
-        return None;
-    }
+    let (run, number) = job.rsplit_once('.').filter(|(run, _)| valid_job_id(run))?;
     let cubin = std::path::absolute(cubin).ok()?;
     let near = cubin.ancestors().skip(1).flat_map(|a| [a.join("runs").join(run), a.join(run)]);
-    let inputs = near.map(|folder| folder.join("inputs.json")).find(|path| path.is_file())?;
-    let inputs: InputsRecord = serde_json::from_slice(&std::fs::read(inputs).ok()?).ok()?;
-    inputs.files.into_iter().find_map(|file| {
-        let path = PathBuf::from(&file.path);
-        let same = path.file_name() == named.file_name();
-        let still = same && digest_file(&path).is_ok_and(|now| now.sha256 == file.sha256);
-        Some((read(&path).filter(|_| still)?, path))
+    let folder = near.into_iter().find(|folder| folder.join("inputs.json").is_file())?;
+    let inputs: InputsRecord = document(&folder.join("inputs.json"))?;
+    let plan: Plan = document(&folder.join(format!("plan-{}.json", number.parse::<u32>().ok()?)))?;
+    let name = named.file_name()?;
+    let sent = plan.files.iter().find(|file| Path::new(&file.path).file_name() == Some(name))?;
+    let beside = inputs.files.iter().filter_map(|file| Some(Path::new(&file.path).parent()?));
+    beside.map(|folder| folder.join(name)).find_map(|path| {
+        let same = digest_file(&path).is_ok_and(|now| now.sha256 == sent.digest);
+        Some((read(&path).filter(|_| same)?, path))
     })
+}
+
+fn document<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -110,21 +114,28 @@ mod tests {
         std::fs::write(&source, "first\nsecond\n").unwrap();
         let run = folder.path().join("artifacts/runs/20261121-k-1f2e");
         std::fs::create_dir_all(&run).unwrap();
-        let inputs = InputsRecord {
-            schema: "rgpu.inputs/1".to_owned(),
-            seed: 0,
-            cases: Vec::new(),
-            files: vec![digest_file(&source).unwrap()],
-        };
-        std::fs::write(run.join("inputs.json"), serde_json::to_vec(&inputs).unwrap()).unwrap();
-        let named = "/root/.cache/rgpu/jobs/20261121-k-1f2e.1/work/build/../src/k.cu";
+        // The headers beside it were sent too.
+        let header = folder.path().join("k.cuh");
+        std::fs::write(&header, "first\nsecond\n").unwrap();
+        let sent = digest_file(&header).unwrap();
+        let inputs = serde_json::json!({
+            "schema": "rgpu.inputs/1", "seed": 0, "cases": [],
+            "files": [digest_file(&source).unwrap()],
+        });
+        let plan = serde_json::json!({
+            "job": "20261121-k-1f2e.1", "title": "build k", "steps": [],
+            "files": [{"path": "src/k.cuh", "size": sent.size, "digest": sent.sha256, "blobs": []}],
+        });
+        std::fs::write(run.join("inputs.json"), inputs.to_string()).unwrap();
+        std::fs::write(run.join("plan-1.json"), plan.to_string()).unwrap();
+        let named = "/root/.cache/rgpu/jobs/20261121-k-1f2e.1/work/build/../src/k.cuh";
         let from = |cubin: &str| found(named, &folder.path().join(cubin));
-        let read = (Some("first\nsecond\n".to_owned()), Some(source.display().to_string()));
+        let read = (Some("first\nsecond\n".to_owned()), Some(header.display().to_string()));
         assert_eq!(from("artifacts/k.sm_90a.cubin"), read);
         assert_eq!(from("artifacts/runs/20261121-k-1f2e/cubin/k.cubin"), read);
         // Elsewhere nothing says what it was, and a file that has changed is another.
         assert_eq!(from("other/k.cubin"), (None, None));
-        std::fs::write(&source, "another\n").unwrap();
+        std::fs::write(&header, "another\n").unwrap();
         assert_eq!(from("artifacts/k.sm_90a.cubin"), (None, None));
     }
 }
