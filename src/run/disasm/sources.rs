@@ -82,7 +82,7 @@ fn given(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
     let plan: Plan = document(&folder.join(format!("plan-{}.json", number.parse::<u32>().ok()?)))?;
     let name = named.file_name()?;
     let sent = plan.files.iter().find(|file| Path::new(&file.path).file_name() == Some(name))?;
-    let beside = inputs.files.iter().filter_map(|file| Some(Path::new(&file.path).parent()?));
+    let beside = inputs.files.iter().filter_map(|file| Path::new(&file.path).parent());
     beside.map(|folder| folder.join(name)).find_map(|path| {
         let same = digest_file(&path).is_ok_and(|now| now.sha256 == sent.digest);
         Some((read(&path).filter(|_| same)?, path))
