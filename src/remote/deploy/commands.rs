@@ -155,7 +155,7 @@ mod tests {
             Start::of(&RemoteSpec::new("x", "wafer://x"), &std::env::current_exe().unwrap())
                 .unwrap();
         let piece = vec![0xff; PIECE];
-        let put = start.put("/root/.cache/rgpu", "ab", 7, &piece, "end-ab").unwrap();
+        let put = start.put("/home/u/.cache/rgpu", "ab", 7, &piece, "end-ab").unwrap();
         let once = start.once("mail ab 0 0 0 cd", &piece, "end-ab");
         for command in [put, once, start.choose("e"), start.assemble("/r", "ab", 3, "e").unwrap()] {
             assert!(command.len() < 128 << 10, "{}", command.len());
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn what_a_command_says_is_found_among_other_lines() {
-        let lines = ["hello", "rgpu-agent-send-1 /root/.cache/rgpu"].map(str::to_owned);
-        assert_eq!(Said::find(&lines), Some(Said::Into("/root/.cache/rgpu".to_owned())));
+        let lines = ["hello", "rgpu-agent-send-1 /home/u/.cache/rgpu"].map(str::to_owned);
+        assert_eq!(Said::find(&lines), Some(Said::Into("/home/u/.cache/rgpu".to_owned())));
         assert_eq!(Said::find(&lines[..1]), None);
     }
 }

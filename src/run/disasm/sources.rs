@@ -128,7 +128,7 @@ mod tests {
         });
         std::fs::write(run.join("inputs.json"), inputs.to_string()).unwrap();
         std::fs::write(run.join("plan-1.json"), plan.to_string()).unwrap();
-        let named = "/root/.cache/rgpu/jobs/20261121-k-1f2e.1/work/build/../src/k.cuh";
+        let named = "/home/u/.cache/rgpu/jobs/20261121-k-1f2e.1/work/build/../src/k.cuh";
         let from = |cubin: &str| found(named, &folder.path().join(cubin));
         let read = (Some("first\nsecond\n".to_owned()), Some(header.display().to_string()));
         assert_eq!(from("artifacts/k.sm_90a.cubin"), read);
