@@ -24,6 +24,7 @@ mod outcome;
 mod profile;
 mod programs;
 mod provenance;
+mod publish;
 mod range_results;
 mod region_filter;
 mod regions;
@@ -32,7 +33,6 @@ mod said;
 mod selection;
 mod stages;
 
-pub use assemble::publish_cubins;
 pub use build::{
     Begin, BuildRun, Built, Emit, Message, Wanted as BuildWanted, messages,
     publish as publish_build,
@@ -50,6 +50,7 @@ pub use ladder::{below_rung, falls_short, is_below, rungs};
 pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file};
+pub use publish::publish_cubins;
 pub use said::{Lines, Reporter, Reporters, Said, Shared};
 pub use selection::first_plan;
 

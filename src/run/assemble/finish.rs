@@ -1,0 +1,192 @@
+//! The profile of everything that a run gathered: numbers joined, one verdict over its cases, and the
+//! analysis last.
+
+use std::path::Path;
+
+use rgpu_protocol::{HostFacts, RungRecord};
+
+use super::Parts;
+use crate::analysis;
+use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
+use crate::model::{Beside, Profile};
+use crate::run::stages;
+use crate::store::RunRecord;
+use crate::tool::{Expectations, Request, Target};
+
+/// The profile of everything gathered.
+pub(in crate::run) fn profile(
+    parts: Parts,
+    request: &Request,
+    facts: HostFacts,
+    record: &RunRecord,
+) -> (Profile, Beside) {
+    let mut parts = parts;
+    parts.end_survey();
+    let mut profile = parts.profile;
+    profile.schema = SCHEMA.to_owned();
+    profile.run = RunInfo {
+        id: record.id.clone(),
+        started: record.started.clone(),
+        seconds: record.seconds,
+        cost_usd: record.cost_usd,
+        mode: request.mode.name().to_owned(),
+        remote: record.remote.clone(),
+        command: record.argv.clone(),
+        labels: record.labels.clone(),
+        rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    profile.kernel = kernel_info(request, &parts.expect, &profile, &parts.project);
+    if let Target::Kernel { spec, data_sets, .. } = &request.target {
+        profile.kernel.model = spec.model.as_ref().map(|model| stages::model(model, &parts.model));
+        profile.stages = stages::stages(&profile.regions, data_sets, spec);
+    }
+    profile.host = Some(facts);
+    profile.rung = if parts.rung.is_empty() { "none".to_owned() } else { parts.rung };
+    forget_lower(&mut profile);
+    rates(&mut profile, request);
+    profile.cases.iter_mut().for_each(count_timed_calls);
+    profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
+    profile.correctness = overall(&profile.cases);
+    join_code(&mut profile);
+    analysis::analyze_all(&mut profile, &parts.beside, &parts.thresholds);
+    (profile, parts.beside)
+}
+
+/// A rung that was left out below the one that was reached is nobody's loss; of the same tool it is
+/// why this one was taken (root's ncu in place of the user's). Another step's ladder is another matter.
+fn forget_lower(profile: &mut Profile) {
+    let reached = profile.rung.clone();
+    let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
+    let step = end.step.clone();
+    let lower = |record: &RungRecord| {
+        let tool = |rung: &str| rung.split('.').next().map(str::to_owned);
+        !record.ok
+            && record.step == step
+            && record.argv.is_empty()
+            && crate::run::is_below(&record.rung, &reached)
+            && tool(&record.rung) != tool(&reached)
+    };
+    let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();
+    profile.gaps.retain(|gap| {
+        !gone.iter().any(|r| gap.code == r.code && gap.text == format!("{}: {}", r.rung, r.words))
+    });
+}
+
+fn kernel_info(
+    request: &Request,
+    expect: &Expectations,
+    profile: &Profile,
+    project: &Path,
+) -> KernelInfo {
+    let arch = if expect.arch.is_empty() { Vec::new() } else { vec![expect.arch.clone()] };
+    match &request.target {
+        Target::Kernel { spec, .. } => KernelInfo {
+            name: spec.name.clone(),
+            language: spec.language.to_owned(),
+            entry: spec.entry_name().to_owned(),
+            source: spec.source.strip_prefix(project).unwrap_or(&spec.source).display().to_string(),
+            sha256: crate::run::provenance::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
+            arch,
+            compiler: profile.code.first().map(|c| c.compiler.clone()).unwrap_or_default(),
+            model: None,
+        },
+        Target::Program(program) => KernelInfo {
+            name: program.name.clone(),
+            language: "program".to_owned(),
+            ..KernelInfo::default()
+        },
+    }
+}
+
+/// Rates at the median, from what `[work]` says a case needs.
+fn rates(profile: &mut Profile, request: &Request) {
+    let Target::Kernel { data_sets, .. } = &request.target else { return };
+    for case in &mut profile.cases {
+        let Some(set) = data_sets.iter().find(|s| s.name == case.name) else { continue };
+        if let Some(timing) =
+            case.timing.as_mut().filter(|t| t.median_ns > 0.0 && t.clock != "cpu_reference")
+        {
+            timing.flops_per_s = set.flops.map(|f| f * 1e9 / timing.median_ns);
+            timing.bytes_per_s = set.bytes.map(|b| b * 1e9 / timing.median_ns);
+        }
+    }
+}
+
+/// What the timing compared belongs to what is known of a case's correctness.
+fn count_timed_calls(case: &mut CaseResult) {
+    let Some((check, timing)) = case.correctness.as_mut().zip(case.timing.as_ref()) else { return };
+    check.timed_calls = timing.verified;
+    check.timed_contents = timing.verified.and(timing.contents);
+}
+
+/// One verdict over all cases: wrong if any is, right only if all are.
+fn overall(cases: &[CaseResult]) -> Option<Correctness> {
+    let checks: Vec<&Correctness> = cases.iter().filter_map(|c| c.correctness.as_ref()).collect();
+    let first = *checks.first()?;
+    let chosen = checks
+        .iter()
+        .find(|c| c.verdict == "wrong")
+        .or_else(|| checks.iter().find(|c| c.verdict == "unchecked"))
+        .copied()
+        .unwrap_or(first);
+    let mut all = chosen.clone();
+    if all.verdict == "right" {
+        all.checked = checks.iter().map(|c| c.checked).sum();
+        all.max_abs = checks
+            .iter()
+            .filter_map(|c| c.max_abs)
+            .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))));
+        all.max_rel = checks
+            .iter()
+            .filter_map(|c| c.max_rel)
+            .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))));
+        let sum = |f: fn(&Correctness) -> Option<u64>| {
+            checks.iter().filter_map(|c| f(c)).reduce(|a, b| a + b)
+        };
+        all.timed_calls = sum(|c| c.timed_calls);
+        all.timed_contents = sum(|c| c.timed_contents);
+        all.bit_equal = checks.iter().try_fold(true, |all, c| Some(all && c.bit_equal?));
+    }
+    Some(all)
+}
+
+/// Launches point at the compiled code of the same name.
+fn join_code(profile: &mut Profile) {
+    for launch in &mut profile.launches {
+        let named =
+            |symbol: &str| symbol == launch.kernel || Some(symbol) == launch.mangled.as_deref();
+        let at = profile
+            .code
+            .iter()
+            .position(|c| named(&c.symbol) || c.name.as_deref().is_some_and(named));
+        launch.code = at.and_then(|at| u32::try_from(at).ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(verdict: &str, bit_equal: Option<bool>) -> CaseResult {
+        let correctness = Correctness {
+            verdict: verdict.into(),
+            checked: 10,
+            bit_equal,
+            ..Correctness::default()
+        };
+        CaseResult { name: verdict.into(), correctness: Some(correctness), ..CaseResult::default() }
+    }
+
+    #[test]
+    fn one_wrong_case_makes_the_whole_wrong_and_one_unchecked_makes_it_unchecked() {
+        let verdict = |cases: &[CaseResult]| overall(cases).map(|c| c.verdict);
+        assert_eq!(verdict(&[]), None);
+        assert_eq!(
+            verdict(&[case("right", None), case("wrong", None), case("unchecked", None)]).unwrap(),
+            "wrong"
+        );
+        assert_eq!(verdict(&[case("right", None), case("unchecked", None)]).unwrap(), "unchecked");
+        let all = overall(&[case("right", Some(true)), case("right", Some(false))]).unwrap();
+        assert_eq!((all.verdict.as_str(), all.checked, all.bit_equal), ("right", 20, Some(false)));
+    }
+}

@@ -1,0 +1,196 @@
+//! What went wrong in a run, said to its user: by the job's end, the runner's own report, the compiler's
+//! words and the results that were checked.
+
+use rgpu_case::ErrorClass;
+use rgpu_protocol::Outcome;
+
+use super::{Parts, is_look};
+use crate::error::{Exit, Failure, Side};
+use crate::import::case_report::RunnerFailure;
+use crate::kernel::Entry;
+use crate::model::profile::CaseResult;
+use crate::remote::Remote;
+use crate::run::job::{JobEnd, cancelled};
+use crate::run::outcome;
+use crate::store::RunFolder;
+use crate::tool::{Expectations, Request, Target};
+
+impl Parts {
+    /// The failure of a run that looked several times and has nothing to show for it.
+    pub(in crate::run) fn no_look(&self, remote: &dyn Remote) -> Option<Failure> {
+        let end = self.job.as_ref()?;
+        let last = end.rungs.iter().rev().find(|r| is_look(&r.step) && !r.ok)?;
+        if !self.profile.launches.is_empty() || !self.survey.is_empty() {
+            return None;
+        }
+        let outcome = Outcome::Failed { step: last.step.clone(), code: last.code.clone() };
+        Some(outcome::failure(remote, &JobEnd { outcome: Some(outcome), ..end.clone() }))
+    }
+
+    /// What went wrong, if anything did.
+    pub(in crate::run) fn failure(&self, remote: &dyn Remote) -> Option<Failure> {
+        let found = self.profile.sanitizer.iter().any(|s| s.verdict == "found");
+        let end = self.job.as_ref()?;
+        let failure = match &end.outcome {
+            Some(Outcome::Done | Outcome::Failed { .. }) if self.missing_entry.is_some() => {
+                return self.missing_entry.clone();
+            }
+            Some(Outcome::Done) => {
+                let wrong = self
+                    .profile
+                    .cases
+                    .iter()
+                    .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == "wrong"))?;
+                return Some(self.wrong_result(remote, wrong));
+            }
+            Some(Outcome::Cancelled) => return Some(cancelled()),
+            // A kernel that crashes under the sanitizer is what the sanitizer was asked about.
+            Some(Outcome::Failed { .. }) if found => return None,
+            // A runner that was stopped in time has nothing to say of why.
+            Some(Outcome::Failed { code, .. }) if code == "timeout" => {
+                outcome::failure(remote, end)
+            }
+            Some(Outcome::Failed { step, .. }) => {
+                let runner = self.runner.iter().find(|(s, _)| s == step).map(|(_, f)| f);
+                match (step.as_str(), runner, &self.compiler) {
+                    ("build", _, Some(message)) => {
+                        let mut failure = outcome::failure(remote, end);
+                        failure.what = "the kernel does not compile".to_owned();
+                        failure.exit = Exit::Kernel;
+                        failure.side = Side::Kernel;
+                        failure.cause(message)
+                    }
+                    (_, Some(failure), _) => self.runner_failure(remote, step, failure),
+                    _ => outcome::failure(remote, end),
+                }
+            }
+            _ => outcome::failure(remote, end),
+        };
+        Some(failure)
+    }
+
+    fn wrong_result(&self, remote: &dyn Remote, case: &CaseResult) -> Failure {
+        let first =
+            case.correctness.as_ref().and_then(|c| c.first_wrong.clone()).unwrap_or_default();
+        Failure::new(
+            Exit::Kernel,
+            "wrong_result",
+            format!("the kernel computes wrong results in case `{}`", case.name),
+        )
+        .on(remote.name(), remote.transport())
+        .step("verify")
+        .cause(first)
+        .hint("`rgpu profile --mode sanitizer` looks for races and stray accesses")
+    }
+
+    fn runner_failure(&self, remote: &dyn Remote, step: &str, failure: &RunnerFailure) -> Failure {
+        let wrong = self
+            .profile
+            .cases
+            .iter()
+            .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == "wrong"));
+        if let (ErrorClass::WrongResult, Some(case)) = (failure.class, wrong) {
+            return self.wrong_result(remote, case);
+        }
+        let (exit, code, what, hint) = runner_words(failure.class);
+        let mut out = Failure::new(exit, code, what)
+            .on(remote.name(), remote.transport())
+            .step(step)
+            .cause(&failure.text);
+        if !hint.is_empty() {
+            out = out.hint(hint);
+        }
+        out
+    }
+
+    /// The kernel that kernel.toml names but the compiled code has not: without a GPU nothing else
+    /// would tell.
+    pub(super) fn missing_entry(&self, request: &Request) -> Option<Failure> {
+        let Target::Kernel { spec, .. } = &request.target else { return None };
+        let Entry::Device(function) = &spec.entry else { return None };
+        let compiled = self.profile.artifacts.iter().any(|a| a.kind == "cubin");
+        let symbols: Vec<&str> = self.profile.code.iter().map(|c| c.symbol.as_str()).collect();
+        // With a GPU the driver says it itself. A mangled name holds the plain one.
+        if self.profile.gpu.is_some()
+            || !compiled
+            || symbols.iter().any(|s| *s == function || s.contains(function.as_str()))
+        {
+            return None;
+        }
+        let failure = Failure::new(
+            Exit::Config,
+            "no_such_entry",
+            format!("the compiled code has no kernel `{function}`"),
+        )
+        .file(spec.file.as_ref().unwrap_or(&spec.source).display());
+        Some(match symbols.is_empty() {
+            true => failure.hint("it has none at all: a template needs an explicit instantiation"),
+            false => failure.hint(format!("it has `{}`: name it in `entry`", symbols.join("`, `"))),
+        })
+    }
+}
+
+/// What a class of the runner's failures means to a user.
+fn runner_words(class: ErrorClass) -> (Exit, &'static str, &'static str, &'static str) {
+    match class {
+        ErrorClass::WrongResult => (
+            Exit::Kernel,
+            "wrong_result",
+            "the kernel computes wrong results",
+            "`rgpu profile --mode sanitizer` looks for races and stray accesses",
+        ),
+        ErrorClass::IllegalAccess => (
+            Exit::Kernel,
+            "illegal_access",
+            "the kernel crashed: it accessed memory that is not its own",
+            "`rgpu profile --mode sanitizer --tool memcheck` names the line",
+        ),
+        ErrorClass::NoDriver => (
+            Exit::Host,
+            "no_driver",
+            "the host has no working GPU driver",
+            "`rgpu doctor` says what is missing",
+        ),
+        ErrorClass::Load => (
+            Exit::Kernel,
+            "load",
+            "the compiled kernel does not load",
+            "check `--arch` against the GPU and the entry's name",
+        ),
+        ErrorClass::OutOfMemory => (
+            Exit::Kernel,
+            "out_of_memory",
+            "the GPU has not enough memory for this case",
+            "choose smaller sizes with `--problem-sizes`",
+        ),
+        ErrorClass::Launch => (
+            Exit::Kernel,
+            "launch",
+            "the launch was refused",
+            "check grid, block, cluster and shared memory in kernel.toml",
+        ),
+        ErrorClass::Usage | ErrorClass::BadCase | ErrorClass::MissingFile => (
+            Exit::Bug,
+            "runner",
+            "the runner could not use what rgpu sent",
+            "please report it with the run folder",
+        ),
+        _ => (Exit::Kernel, "kernel_failed", "the kernel's run failed", ""),
+    }
+}
+
+/// What the compiler said, from its log, with this machine's paths.
+pub(in crate::run) fn compiler_message(
+    folder: &RunFolder,
+    expect: &Expectations,
+) -> Option<String> {
+    let read =
+        |name: &str| folder.read(name).ok().map(|b| String::from_utf8_lossy(&b).into_owned());
+    let text = ["log/build.stderr", "log/build.stdout"]
+        .iter()
+        .filter_map(|name| read(name))
+        .find(|text| !text.trim().is_empty())?;
+    let text = expect.localize(&rgpu_protocol::pattern::strip_ansi(&text));
+    let lines: Vec<&str> = text.lines().collect();
+    Some(lines[lines.len().saturating_sub(40)..].join("\n"))
+}

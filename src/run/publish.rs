@@ -1,0 +1,20 @@
+//! Compiled modules where users look for them, beside the runs.
+
+use std::path::Path;
+
+use crate::model::Profile;
+
+/// Puts the compiled modules where `rgpu disasm artifacts/*.cubin` finds them:
+/// `<kernel>.<arch>.cubin` beside the runs.
+pub fn publish_cubins(profile: &Profile, run: &Path, runs_root: &Path) -> std::io::Result<()> {
+    let Some(artifacts) = runs_root.parent() else { return Ok(()) };
+    for cubin in profile.artifacts.iter().filter(|a| a.kind == "cubin") {
+        let arch = profile.kernel.arch.first().map_or("sm", String::as_str);
+        let bytes = std::fs::read(run.join(&cubin.path))?;
+        crate::store::atomic::write(
+            &artifacts.join(format!("{}.{arch}.cubin", profile.kernel.name)),
+            &bytes,
+        )?;
+    }
+    Ok(())
+}
