@@ -47,25 +47,9 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         .unwrap_or_else(|| Runs::fresh_id(&format!("{}-build", asked.name), now));
     let folder = RunFolder::create(&app.config.runs_dir.value, &id, out.as_deref())?;
     let mut record = RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id,
-        started: now.to_string(),
         title: format!("build {}", asked.name),
-        command: "build".to_owned(),
-        argv: app.argv.clone(),
-        mode: String::new(),
         kernel: asked.name.clone(),
-        remote: spec.name.clone(),
-        address: spec.url.clone(),
-        labels: Default::default(),
-        note: String::new(),
-        jobs: Vec::new(),
-        state: RunState::Running,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: spec.usd_per_hour(),
-        cost_usd: None,
+        ..session::record(app, &spec, id, "build", now)
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;

@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, Mode, Selection, find};
 use crate::report::{Align, Grid, wrap};
 use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
-use crate::store::{RunFolder, RunRecord, RunState};
+use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
 
 /// Try every tool on a host with a tiny kernel: what works, what each mode reaches, why not more
@@ -182,25 +182,10 @@ async fn try_mode(
         format!("doctor-{mode}-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());
     let folder = RunFolder::create(scratch, &id, None)?;
     let mut record = RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id,
-        started: jiff::Timestamp::now().to_string(),
         title: format!("doctor ({mode})"),
-        command: "doctor".to_owned(),
-        argv: Vec::new(),
         mode: mode.name().to_owned(),
         kernel: KERNEL.to_owned(),
-        remote: open.spec.name.clone(),
-        address: open.spec.url.clone(),
-        labels: Default::default(),
-        note: String::new(),
-        jobs: Vec::new(),
-        state: RunState::Running,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: open.spec.usd_per_hour(),
-        cost_usd: None,
+        ..session::record(app, &open.spec, id, "doctor", jiff::Timestamp::now())
     };
     let run = ProfileRun {
         request,

@@ -112,25 +112,10 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         args.run.run_id.clone().unwrap_or_else(|| Runs::fresh_id(&format!("exec-{name}"), now));
     let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
     let mut record = RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id: id.clone(),
-        started: now.to_string(),
         title: format!("exec {name}"),
-        command: "exec".to_owned(),
-        argv: app.argv.clone(),
-        mode: String::new(),
-        kernel: String::new(),
-        remote: spec.name.clone(),
-        address: spec.url.clone(),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
-        jobs: Vec::new(),
-        state: RunState::Running,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: spec.usd_per_hour(),
-        cost_usd: None,
+        ..session::record(app, &spec, id.clone(), "exec", now)
     };
     folder.save(&record)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;

@@ -90,25 +90,12 @@ fn begin(
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
     let record = RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id,
-        started: now.to_string(),
         title: format!("{command} {} ({mode})", asked.name),
-        command: command.to_owned(),
-        argv: app.argv.clone(),
         mode: mode.name().to_owned(),
         kernel: asked.name.clone(),
-        remote: spec.name.clone(),
-        address: spec.url.clone(),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
-        jobs: Vec::new(),
-        state: RunState::Running,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: spec.usd_per_hour(),
-        cost_usd: None,
+        ..session::record(app, &spec, id, command, now)
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;

@@ -24,6 +24,7 @@ use crate::run::{
     Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, Said, Shared, channel,
     find_programs, set_up_compilers, triple,
 };
+use crate::store::RunRecord;
 
 /// The remote a command runs on.
 pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
@@ -50,6 +51,23 @@ fn ssh_alias(name: &str) -> bool {
             key.eq_ignore_ascii_case("host").then_some(rest)
         })
         .any(|patterns| patterns.split_whitespace().any(|p| p.trim_matches('"') == name))
+}
+
+/// A run of this command line on that remote, about to begin; its title is still to be given.
+pub(super) fn record(
+    app: &App,
+    spec: &RemoteSpec,
+    id: String,
+    command: &str,
+    started: jiff::Timestamp,
+) -> RunRecord {
+    RunRecord {
+        argv: app.argv.clone(),
+        remote: spec.name.clone(),
+        address: spec.url.clone(),
+        usd_per_hour: spec.usd_per_hour(),
+        ..RunRecord::new(id, command, started)
+    }
 }
 
 /// Our programs for a host of this architecture.

@@ -80,33 +80,13 @@ pub(super) fn known(folder: &RunFolder, record: &RunRecord, job: &str) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{JobRecord, RunState};
+    use crate::store::JobRecord;
 
     #[test]
     fn a_cut_last_line_is_asked_for_again() {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "r", None).unwrap();
-        let mut record = RunRecord {
-            schema: String::new(),
-            id: "r".into(),
-            started: String::new(),
-            title: String::new(),
-            command: String::new(),
-            argv: Vec::new(),
-            mode: String::new(),
-            kernel: String::new(),
-            remote: String::new(),
-            address: String::new(),
-            labels: Default::default(),
-            note: String::new(),
-            jobs: Vec::new(),
-            state: RunState::Running,
-            exit: None,
-            program_exit: None,
-            seconds: 0.0,
-            usd_per_hour: None,
-            cost_usd: None,
-        };
+        let mut record = RunRecord::new("r".into(), "profile", jiff::Timestamp::UNIX_EPOCH);
         assert!(known(&folder, &record, "r.1").unwrap().is_none());
         record.jobs.push(JobRecord {
             job: "r.1".into(),

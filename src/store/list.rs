@@ -210,25 +210,10 @@ mod tests {
 
     fn run(root: &Path, id: &str, state: RunState) {
         let record = RunRecord {
-            schema: "rgpu.run/1".into(),
-            id: id.into(),
             started: format!("2026-01-01T00:00:{:02}Z", id.len()),
-            title: String::new(),
-            command: "profile".into(),
-            argv: Vec::new(),
-            mode: String::new(),
-            kernel: String::new(),
             remote: "local".into(),
-            address: String::new(),
-            labels: Default::default(),
-            note: String::new(),
-            jobs: Vec::new(),
             state,
-            exit: None,
-            program_exit: None,
-            seconds: 0.0,
-            usd_per_hour: None,
-            cost_usd: None,
+            ..RunRecord::new(id.into(), "profile", jiff::Timestamp::UNIX_EPOCH)
         };
         RunFolder::create(root, id, None).unwrap().save(&record).unwrap();
     }

@@ -62,6 +62,31 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// A run that begins: no job yet, and nowhere.
+    pub fn new(id: String, command: &str, started: jiff::Timestamp) -> Self {
+        Self {
+            schema: "rgpu.run/1".to_owned(),
+            id,
+            started: started.to_string(),
+            title: String::new(),
+            command: command.to_owned(),
+            argv: Vec::new(),
+            mode: String::new(),
+            kernel: String::new(),
+            remote: String::new(),
+            address: String::new(),
+            labels: BTreeMap::new(),
+            note: String::new(),
+            jobs: Vec::new(),
+            state: RunState::Running,
+            exit: None,
+            program_exit: None,
+            seconds: 0.0,
+            usd_per_hour: None,
+            cost_usd: None,
+        }
+    }
+
     /// The run went on for so many seconds more.
     pub fn lasted(&mut self, seconds: f64) {
         self.seconds += seconds;

@@ -48,25 +48,10 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
     let record = RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id,
-        started: now.to_string(),
         title: format!("compare {} with {} ({})", names[0], names[1], look.name()),
-        command: "compare".to_owned(),
-        argv: app.argv.clone(),
         mode: look.name().to_owned(),
         kernel: format!("{}, {}", names[0], names[1]),
-        remote: spec.name.clone(),
-        address: spec.url.clone(),
-        labels: Default::default(),
-        note: String::new(),
-        jobs: Vec::new(),
-        state: RunState::Running,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: spec.usd_per_hour(),
-        cost_usd: None,
+        ..session::record(app, &spec, id, "compare", now)
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &inputs(&sides))?;

@@ -1,6 +1,5 @@
 //! Which nvdisasm serves: one on this machine, else one on a remote, else none.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::args::{DisasmArgs, Tool};
@@ -11,7 +10,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::disasm::{Host, Nvdisasm, Question, What, fetched, find, questions};
 use crate::run::{Desk, Reporter, Said, set_up_compilers};
-use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The tool that the user's choice means for these files: on the host of `--remote`, else here,
 /// else on the default remote.
@@ -89,25 +88,8 @@ fn ask(
     })?;
     let folder = RunFolder::create(kept.path(), &id, Some(&kept.path().join("run")))?;
     let mut record = RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id: id.clone(),
-        started: now.to_string(),
         title: "disasm".to_owned(),
-        command: "disasm".to_owned(),
-        argv: app.argv.clone(),
-        mode: String::new(),
-        kernel: String::new(),
-        remote: spec.name.clone(),
-        address: spec.url.clone(),
-        labels: BTreeMap::new(),
-        note: String::new(),
-        jobs: Vec::new(),
-        state: RunState::Running,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: spec.usd_per_hour(),
-        cost_usd: None,
+        ..session::record(app, &spec, id.clone(), "disasm", now)
     };
     let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
     let voice = Voice { live, events: None, accept_new: args.accept_new, run: "", row: None };

@@ -256,25 +256,14 @@ fn record(
     (kernel, mode): (String, String),
 ) -> RunRecord {
     RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id: id.to_owned(),
-        started: started.to_string(),
         title: format!("profile {kernel} ({mode}) on several remotes"),
-        command: "profile".to_owned(),
-        argv: app.argv.clone(),
         mode,
         kernel,
+        argv: app.argv.clone(),
         remote: remotes.join(","),
-        address: String::new(),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
-        jobs: Vec::new(),
-        state: RunState::Running,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: None,
-        cost_usd: None,
+        ..RunRecord::new(id.to_owned(), "profile", started)
     }
 }
 

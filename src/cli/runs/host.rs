@@ -207,16 +207,11 @@ pub(super) fn folder_of(
     // The run's own name: the jobs are named after it.
     let folder = RunFolder::create(runs.root(), &origin.run, None)?;
     folder.save(&RunRecord {
-        schema: "rgpu.run/1".to_owned(),
-        id: origin.run,
         started: origin.started,
         title: origin.title,
-        command: origin.command,
         argv: origin.argv,
         mode: origin.mode,
         kernel: origin.kernel,
-        remote: spec.name.clone(),
-        address: spec.url.clone(),
         labels: origin.labels,
         note: origin.note,
         jobs: jobs
@@ -224,11 +219,7 @@ pub(super) fn folder_of(
             .map(|job| JobRecord { job, remote: spec.name.clone(), last_seq: 0, outcome: None })
             .collect(),
         state: RunState::Detached,
-        exit: None,
-        program_exit: None,
-        seconds: 0.0,
-        usd_per_hour: spec.usd_per_hour(),
-        cost_usd: None,
+        ..session::record(app, &spec, origin.run, &origin.command, jiff::Timestamp::now())
     })?;
     for (at, plan) in plans.iter().enumerate() {
         folder.write_json(&format!("plan-{}.json", at + 1), plan)?;
