@@ -111,13 +111,17 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let path = |p: &Option<std::path::PathBuf>| {
             p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
         };
+        let arch = &host.agent.arch;
+        let tools = open.programs.toolbox(arch);
+        let other = open.programs.agent_for(arch).filter(|_| arch != std::env::consts::ARCH);
+        let agent = other.unwrap_or_else(|| open.programs.agent.clone());
         let chosen = Chosen {
             remote: open.spec.name.clone(),
             address: open.spec.url.clone(),
             settings: settings(app),
-            agent: open.programs.agent.display().to_string(),
-            runner: path(&open.programs.runner),
-            collector: path(&open.programs.collector),
+            agent: agent.display().to_string(),
+            runner: path(&tools.runner),
+            collector: path(&tools.collector),
             runs: format!(
                 "{} ({})",
                 app.config.runs_dir.value.display(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,12 +70,13 @@ pub(super) fn record(
     }
 }
 
-/// Our programs for a host of this architecture.
-pub(super) fn programs(app: &App, arch: &str) -> Result<Programs> {
+/// Our programs for this machine, and where those for other architectures lie.
+pub(super) fn programs(app: &App) -> Result<Programs> {
     let exe = std::env::current_exe().map_err(|e| {
         Failure::new(Exit::Config, "no_exe", "this program's own path is not known").cause(e)
     })?;
-    let mut programs = find_programs(&triple(arch), app.config.libexec.as_deref(), &exe)?;
+    let mut programs =
+        find_programs(&triple(std::env::consts::ARCH), app.config.libexec.as_deref(), &exe)?;
     programs.compilers = compilers(app);
     Ok(programs)
 }
@@ -166,7 +167,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     voice: Voice<'_>,
     work: impl FnOnce(Shared) -> F,
 ) -> Result<(Open, T)> {
-    let programs = programs(app, std::env::consts::ARCH)?;
+    let programs = programs(app)?;
     let (canceller, cancel) = channel();
     listen_for_signals(canceller.clone())?;
     let Heard { mut reporter, bar, outlet } = reporter(app, voice, canceller)?;
@@ -179,7 +180,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     let interactive =
         voice.row.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let options = ConnectOptions {
-        agent: programs.agent.clone(),
+        agent: known_agent(app, &spec, &programs).unwrap_or_else(|| programs.agent.clone()),
         first_use: match (voice.accept_new, interactive) {
             (true, _) => FirstUse::AcceptNew,
             (false, true) => FirstUse::Ask,
@@ -195,7 +196,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     let begun = Instant::now();
     let mut stop = cancel.clone();
     let connect = async {
-        let follow = Follow::connect(Arc::clone(&remote), options).await.on(&*remote)?;
+        let follow = reach(&remote, options, &programs).await.on(&*remote)?;
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().say(&Said::Connected { ms });
         Ok::<_, Failure>(follow)
@@ -207,6 +208,33 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
         () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
     Ok((Open { spec, follow, reporter, cancel, programs, outlet }, done))
+}
+
+/// The agent for what is known of the host, where it is of another architecture than this machine.
+fn known_agent(app: &App, spec: &RemoteSpec, programs: &Programs) -> Option<PathBuf> {
+    let known = facts_cache(app, spec).load(jiff::Timestamp::now().as_second())?;
+    let arch = known.agent.arch;
+    if arch == std::env::consts::ARCH { None } else { programs.agent_for(&arch) }
+}
+
+/// Connects. A host that turns out to be of another architecture is sent that one's agent, where it
+/// lies on this machine.
+async fn reach(
+    remote: &Arc<dyn Remote>,
+    options: ConnectOptions,
+    programs: &Programs,
+) -> std::result::Result<Follow, RemoteError> {
+    let refused = match Follow::connect(Arc::clone(remote), options.clone()).await {
+        Err(RemoteError::Unfit { why, arch: Some(arch) }) => (why, arch),
+        connected => return connected,
+    };
+    let (why, arch) = refused;
+    match programs.agent_for(&arch).filter(|agent| *agent != options.agent) {
+        Some(agent) => {
+            Follow::connect(Arc::clone(remote), ConnectOptions { agent, ..options }).await
+        }
+        None => Err(RemoteError::Unfit { why, arch: Some(arch) }),
+    }
 }
 
 /// Does something on this machine that Ctrl-C stops.

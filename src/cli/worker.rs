@@ -42,7 +42,7 @@ const TOKEN_BYTES: usize = 32;
 
 /// Becomes the server; returns only when that fails.
 pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
-    let programs = session::programs(app, std::env::consts::ARCH)?;
+    let programs = session::programs(app)?;
     let Some(server) = programs.worker else {
         return Err(Failure::new(
             Exit::Config,

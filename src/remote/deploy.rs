@@ -34,7 +34,9 @@ const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 
 /// The start command's script. It stands in single quotes for a shell of any kind, so it holds no
 /// single quote, backslash, `!` or newline, and stays under csh's 1,024 bytes a word.
-const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $(getconf GNU_LIBC_VERSION 2>/dev/null||ldd --version 2>&1|head -n1)""#;
+///
+/// Containers have neither `getconf` nor `ldd`; glibc itself, run as a program, says what it is.
+const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
 
 /// What the start command does where no folder has the agent: what it is told.
 const OBEY: &str = r#";IFS= read -r l&&eval "$l""#;
@@ -77,6 +79,7 @@ impl Start {
             .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
         let needs = Needs::read(&program).map_err(|why| RemoteError::Unfit {
             why: format!("`{}` is no program for it: {why}", agent.display()),
+            arch: None,
         })?;
         let digest = Digest::from_bytes(&Sha256::digest(&program).into());
         let folders = folders(spec)?;

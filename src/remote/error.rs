@@ -64,6 +64,8 @@ pub enum RemoteError {
     Unfit {
         /// What does not match.
         why: String,
+        /// The host's architecture as `uname -m` says it, where that is what does not match.
+        arch: Option<String>,
     },
     /// The start command ended, or went silent, without the agent's first line.
     #[error("the agent did not start on the host: {ended}")]

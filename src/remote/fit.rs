@@ -16,6 +16,20 @@ pub(super) struct Needs {
     glibc: Option<(u32, u32)>,
 }
 
+/// The architecture that an ELF program is for, as `uname -m` says it, from its first 64 bytes;
+/// `None`: not one of ours.
+pub fn arch_of(head: &[u8]) -> Option<&'static str> {
+    machine(Elf::parse_header(head).ok()?.e_machine)
+}
+
+fn machine(number: u16) -> Option<&'static str> {
+    match number {
+        EM_X86_64 => Some("x86_64"),
+        EM_AARCH64 => Some("aarch64"),
+        _ => None,
+    }
+}
+
 /// Why a program of this machine cannot run on a host; `None`: it can, as far as is known.
 pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
     let needs = match Needs::read(program) {
@@ -23,7 +37,7 @@ pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
         Err(why) => return Some(why),
     };
     match needs.check(&format!("Linux {} glibc {}", host.arch, host.glibc)) {
-        Err(RemoteError::Unfit { why }) => Some(why.replace("this agent", "the program")),
+        Err(RemoteError::Unfit { why, .. }) => Some(why.replace("this agent", "the program")),
         _ => None,
     }
 }
@@ -32,11 +46,9 @@ impl Needs {
     /// Of an ELF program.
     pub(super) fn read(program: &[u8]) -> Result<Self, String> {
         let elf = Elf::parse(program).map_err(|error| error.to_string())?;
-        let machine = match elf.header.e_machine {
-            EM_X86_64 => "x86_64",
-            EM_AARCH64 => "aarch64",
-            other => return Err(format!("it is for {}", header::machine_to_str(other))),
-        };
+        let number = elf.header.e_machine;
+        let machine = machine(number)
+            .ok_or_else(|| format!("it is for {}", header::machine_to_str(number)))?;
         let versions = elf.verneed.iter().flat_map(|needs| {
             needs.iter().flat_map(|need| {
                 need.iter().filter_map(|aux| elf.dynstrtab.get_at(aux.vna_name)).collect::<Vec<_>>()
@@ -53,19 +65,23 @@ impl Needs {
         let mut words = host.split_whitespace();
         let (system, machine) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
         let libc: Vec<&str> = words.collect();
-        let unfit = |why: String| Err(RemoteError::Unfit { why });
+        let unfit = |why: String| Err(RemoteError::Unfit { why, arch: None });
         if system != "Linux" {
             return unfit(format!("the host runs `{system}`, and the agent needs Linux"));
         }
         if machine != self.machine {
-            return unfit(format!("the host is `{machine}`, this agent is for {}", self.machine));
+            return Err(RemoteError::Unfit {
+                why: format!("the host is `{machine}`, this agent is for {}", self.machine),
+                arch: Some(machine.to_owned()),
+            });
         }
         let Some((major, minor)) = self.glibc else { return Ok(()) };
         if libc.first().is_some_and(|word| word.contains("musl")) {
             return unfit("the host has musl, this agent needs glibc".to_owned());
         }
-        // `glibc 2.36`, or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9) 2.31`; where neither is to be
-        // had the loader has the last word.
+        // `glibc 2.36`, glibc's own `GNU C Library (Debian GLIBC 2.28-10) stable release version
+        // 2.28.`, or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9) 2.31`; where none is to be had the
+        // loader has the last word.
         match libc.last().and_then(|word| version(word)) {
             Some(found) if found < (major, minor) => unfit(format!(
                 "the host has glibc {}.{}, this agent needs {major}.{minor}",
@@ -91,12 +107,17 @@ mod tests {
         for good in [
             "Linux x86_64 glibc 2.34",
             "Linux x86_64 ldd (Debian GLIBC 2.41-12) 2.41",
+            "Linux x86_64 GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.",
             "Linux x86_64",
         ] {
             needs.check(good).unwrap();
         }
         for (bad, word) in [
             ("Linux x86_64 glibc 2.31", "glibc 2.31"),
+            (
+                "Linux x86_64 GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.",
+                "glibc 2.28",
+            ),
             ("Linux aarch64 glibc 2.39", "aarch64"),
             ("Linux x86_64 musl libc (x86_64)", "musl"),
             ("Darwin arm64", "Darwin"),

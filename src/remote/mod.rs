@@ -37,7 +37,7 @@ pub mod worker;
 pub use client::{HostJobs, Input, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::Wanted;
-pub use fit::unfit;
+pub use fit::{arch_of, unfit};
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
 pub use price::Price;

@@ -29,7 +29,7 @@ use crate::model::comparison::Part;
 use crate::model::{Beside, Profile};
 use crate::remote::{Follow, RemoteSpec};
 use crate::store::RunFolder;
-use crate::tool::{self, Expectations, JobName, PairDraft, Request, SIDES, Target, Toolbox};
+use crate::tool::{self, Expectations, JobName, PairDraft, Request, SIDES, Target};
 
 /// Plans that one comparison may send at most.
 const MOST_PLANS: u32 = 24;
@@ -188,10 +188,7 @@ impl CompareRun<'_> {
         desk: &mut Desk<'_>,
         seq: u32,
     ) -> Result<PairDraft> {
-        let toolbox = Toolbox {
-            runner: self.programs.runner.clone(),
-            collector: self.programs.collector.clone(),
-        };
+        let toolbox = self.programs.toolbox(&facts.agent.arch);
         let job = JobName { run: desk.record.id.clone(), sequence: seq };
         let mut requests = [None, None];
         for ((slot, side), open) in requests.iter_mut().zip(sides).zip(open) {

@@ -28,7 +28,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::{Beside, Profile};
 use crate::remote::{Follow, OnRemote, RemoteSpec};
-use crate::tool::{self, Draft, JobName, Request, Target, Toolbox};
+use crate::tool::{self, Draft, JobName, Request, Target};
 
 /// Plans that one run may send at most: every rung refused once, and some room.
 const MOST_PLANS: u32 = 12;
@@ -210,10 +210,7 @@ impl ProfileRun<'_> {
         parts: &mut Parts,
         seq: u32,
     ) -> Result<Draft> {
-        let toolbox = Toolbox {
-            runner: self.programs.runner.clone(),
-            collector: self.programs.collector.clone(),
-        };
+        let toolbox = self.programs.toolbox(&facts.agent.arch);
         self.compile_here(follow, facts, desk, parts).await?;
         let job = JobName { run: desk.record.id.clone(), sequence: seq };
         Ok(tool::plan(&self.request, facts, &toolbox, &job)?)

@@ -1,9 +1,13 @@
 //! Where our own programs lie: the agent, the runner and the collector for a target.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Exit, Failure, Result};
+use crate::remote::arch_of;
+use crate::tool::Toolbox;
 
 /// Our programs for one target. The agent is always there; the harness may not have been built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +22,42 @@ pub struct Programs {
     pub runner: Option<PathBuf>,
     /// `librgpu_collector.so`.
     pub collector: Option<PathBuf>,
+    /// Where programs of other targets are looked for: as [`find`] was told.
+    places: (Option<PathBuf>, PathBuf),
     /// Compilers that set-up brought into a project-local environment of this machine, by the
     /// tool's name: they are not on any path.
     pub compilers: BTreeMap<String, String>,
+}
+
+impl Programs {
+    /// The agent for hosts of this architecture, as `uname -m` says it, where it lies on this
+    /// machine.
+    pub fn agent_for(&self, arch: &str) -> Option<PathBuf> {
+        self.file("rgpu-agent", arch)
+    }
+
+    /// What plans for hosts of this architecture may bring along.
+    pub fn toolbox(&self, arch: &str) -> Toolbox {
+        if arch.is_empty() || triple(arch) == self.triple {
+            return Toolbox { runner: self.runner.clone(), collector: self.collector.clone() };
+        }
+        Toolbox {
+            runner: self.file("rgpu-runner", arch),
+            collector: self.file("librgpu_collector.so", arch),
+        }
+    }
+
+    /// One of another target. What is not under that target's name is looked into: it may be ours.
+    fn file(&self, name: &str, arch: &str) -> Option<PathBuf> {
+        let (libexec, exe) = &self.places;
+        let fits = |path: &PathBuf| {
+            let mut head = [0; 64];
+            let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+            read.is_ok() && arch_of(&head) == Some(arch)
+        };
+        let folders = folders(&triple(arch), libexec.as_deref(), exe);
+        folders.iter().map(|folder| folder.join(name)).find(fits)
+    }
 }
 
 /// What `cargo xtask setup` installs into `.rgpu/cuda`, by tool.
@@ -104,6 +141,7 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
         worker: file("rgpu-agent-http"),
         runner: file("rgpu-runner"),
         collector: file("librgpu_collector.so"),
+        places: (libexec.map(Path::to_owned), exe.to_owned()),
         compilers: BTreeMap::new(),
     })
 }
@@ -149,5 +187,37 @@ mod tests {
         assert_eq!(found.agent, dir.path().join("mine/rgpu-agent"));
         assert_eq!(found.runner, Some(dir.path().join("bin/rgpu-runner")));
         assert_eq!(found.collector, None);
+    }
+
+    #[test]
+    fn a_host_of_another_architecture_is_given_that_ones_programs() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |place: &str, machine: u8| {
+            let mut head = [0_u8; 64];
+            head[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+            head[18] = machine;
+            let path = dir.path().join(place);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, head).unwrap();
+        };
+        for (arch, machine) in [("x86_64", 62), ("aarch64", 183)] {
+            for name in ["rgpu-agent", "rgpu-runner"] {
+                put(&format!("libexec/rgpu/{arch}-unknown-linux-gnu/{name}"), machine);
+            }
+        }
+        // What lies beside the CLI is for this machine.
+        put("bin/librgpu_collector.so", 62);
+        let exe = dir.path().join("bin/rgpu");
+        let found = find(&triple("x86_64"), None, &exe).unwrap();
+        let tools = found.toolbox("aarch64");
+        assert!(tools.runner.unwrap().ends_with("aarch64-unknown-linux-gnu/rgpu-runner"));
+        assert_eq!(tools.collector, None);
+        let agent = found.agent_for("aarch64").unwrap();
+        assert!(agent.ends_with("aarch64-unknown-linux-gnu/rgpu-agent"));
+        assert_eq!(found.agent_for("riscv64"), None);
+        for own in ["x86_64", ""] {
+            let Toolbox { runner, collector } = found.toolbox(own);
+            assert_eq!((runner, collector), (found.runner.clone(), found.collector.clone()));
+        }
     }
 }

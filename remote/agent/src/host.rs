@@ -98,12 +98,22 @@ fn memory_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The host's glibc, which need not be the one the agent was built for.
+/// The host's glibc, which need not be the one the agent was built for. Containers have no
+/// `getconf`; glibc itself, run as a program, says what it is.
 fn glibc() -> String {
-    let argv = ["getconf", "GNU_LIBC_VERSION"].map(String::from);
+    let script = "getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 \
+                  /lib/libc.so.6;do $l&&break;done";
+    let argv = ["/bin/sh", "-c", script].map(String::from);
     let answer = ask(&argv, &BTreeMap::new(), 1000, Duration::from_secs(2)).unwrap_or_default();
-    let text = String::from_utf8_lossy(&answer.stdout).into_owned();
-    text.trim().strip_prefix("glibc ").unwrap_or_default().to_owned()
+    glibc_version(&String::from_utf8_lossy(&answer.stdout)).to_owned()
+}
+
+/// From `glibc 2.36`, or from `GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.`
+fn glibc_version(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    let Some((_, version)) = line.rsplit_once(' ') else { return "" };
+    let version = version.trim_end_matches('.');
+    if version.starts_with(|c: char| c.is_ascii_digit()) { version } else { "" }
 }
 
 /// The name of a user; the number where there is none.
@@ -128,5 +138,15 @@ mod tests {
         assert_eq!(facts.host_id.len(), 64);
         assert!(facts.memory_bytes > 0 && facts.cpus > 0);
         assert_eq!(user_name(0), "root");
+    }
+
+    #[test]
+    fn glibc_is_known_from_getconf_and_from_itself() {
+        let own = "GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.\nCopyright";
+        assert_eq!(glibc_version("glibc 2.36\n"), "2.36");
+        assert_eq!(glibc_version(own), "2.28");
+        assert_eq!(glibc_version("undefined\n"), "");
+        assert_eq!(glibc_version("no such variable"), "");
+        assert_eq!(glibc_version(""), "");
     }
 }

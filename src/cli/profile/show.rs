@@ -60,10 +60,8 @@ pub(in crate::cli) fn planned(
             spec.name, spec.name
         ));
     }
-    let arch = std::env::consts::ARCH;
-    let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, arch));
-    let programs = session::programs(app, arch)?;
-    let toolbox = Toolbox { runner: programs.runner, collector: programs.collector };
+    let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
+    let toolbox = session::programs(app)?.toolbox(&facts.agent.arch);
     let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
     let draft = plan(&facts, &toolbox, &job)?;
     let packed = bundle::Packer::new(bundle::DEFAULT_LIMIT).pack(draft)?;

@@ -165,7 +165,8 @@ impl BuildRun<'_> {
             }
         };
         desk.folder.write_json("env.json", &EnvRecord::new(Some(facts.clone()), source))?;
-        let toolbox = Toolbox { runner: self.programs.runner.clone(), collector: None };
+        let runner = self.programs.toolbox(&facts.agent.arch).runner;
+        let toolbox = Toolbox { runner, collector: None };
         Ok((tool::plan(request, &facts, &toolbox, &job)?, Some(facts)))
     }
 
