@@ -238,3 +238,35 @@ fn fifty_commands_on_four_gpus_all_end_and_share_none() {
     });
     laptop.wait_until_quiet();
 }
+
+#[test]
+fn every_test_that_the_table_of_faults_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut there = Vec::new();
+    for folder in ["tests/it", "src", "remote"] {
+        let files = walkdir::WalkDir::new(root.join(folder)).into_iter().flatten();
+        for file in files.filter(|file| file.path().extension().is_some_and(|e| e == "rs")) {
+            let module = file.path().file_stem().unwrap_or_default();
+            there.push(module.to_string_lossy().into_owned());
+            let text = fs::read_to_string(file.path()).unwrap();
+            there.extend(text.lines().filter_map(|line| {
+                let line = line.trim_start();
+                let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")?;
+                Some(name.split(['(', '<']).next()?.to_owned())
+            }));
+        }
+    }
+    let table = fs::read_to_string(root.join("docs/faults.md")).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
+    let tests = rows.filter_map(|row| row.trim_end_matches(" |").rsplit_once(" | "));
+    let mut seen = 0;
+    for name in tests.flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2)) {
+        // What has blanks is a command.
+        let part = name.rsplit("::").next().unwrap_or(name).trim_matches(['…', '*']);
+        if !name.contains(' ') {
+            seen += 1;
+            assert!(there.iter().any(|test| test.contains(part)), "no test `{name}`");
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}
