@@ -28,6 +28,7 @@ usage: cargo xtask COMMAND
   schemas [--check]     schemas/*.json from the types (--check: only compare)
   sass-table            the table of opcode names, from nvcc and nvdisasm on PATH
   bench [PART...]       benches/run: every benchmark this machine can run, as ratios to other tools
+  roots ROOT [TREE]     tests/roots/run: starts the tree of `dist` in another system's root folder or image
   gpu [PART...]         tests/gpu/run: the tests that need a real GPU
 ";
 
@@ -86,6 +87,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
         "sass-table" if rest.is_empty() => sass_table::write(&workspace)?,
         "bench" => script(&workspace, "benches/run", rest)?,
+        "roots" => script(&workspace, "tests/roots/run", rest)?,
         "gpu" => script(&workspace, "tests/gpu/run", rest)?,
         _ => return Err(format!("`{}` is no task\n{USAGE}", arguments.join(" ")).into()),
     }
