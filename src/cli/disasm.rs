@@ -40,6 +40,11 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "usage", "`--tool none` lists no instructions")
             .hint("without nvdisasm: `--tool rgpu`"));
     }
+    if args.tool == Tool::Rgpu && args.view == Some(View::Live) {
+        let what = "`--tool rgpu` lists without operands, and life ranges need them";
+        return Err(Failure::new(Exit::Usage, "usage", what)
+            .hint("leave `--tool` out: nvdisasm knows operands"));
+    }
     if let Some(reason) = not_asked(args).filter(|_| args.remote.is_some()) {
         return Err(Failure::new(Exit::Usage, "usage", format!("{reason}: no host is asked"))
             .hint("leave `--remote` out; it says where nvdisasm runs, files are of this machine"));
@@ -162,6 +167,12 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
         text.map(|text| Told { input, text, empty, symbols })
     });
     drop(bar);
+    if let (Some(why), Some(out)) = (what.unwritten.get(), &what.out) {
+        return Err(Failure::new(Exit::Disk, "unwritten", "the listings cannot be written")
+            .file(out.display())
+            .cause(why)
+            .hint("`--out FOLDER` writes them elsewhere"));
+    }
     let mut told = inputs.into_iter().collect::<serde_json::Result<Vec<Told>>>().map_err(bug)?;
     let all_failed = told.iter().all(|t| t.input.status == Ended::Failed);
     let none = !args.list && told.iter().all(|t| t.empty);

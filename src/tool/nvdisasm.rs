@@ -63,6 +63,9 @@ const SCRIPT: &str = include_str!("nvdisasm.sh");
 /// Time for all listings, in seconds. A large library's cubin takes minutes.
 const TIMEOUT_S: u64 = 3600;
 
+/// Processor time of each call, in seconds, as the script has it.
+pub const CALL_TIMEOUT_S: u64 = 600;
+
 /// One call of nvdisasm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingCall {

@@ -5,6 +5,8 @@ if [ $# -gt 1 ]; then
     tool=$1 n=$2
     # Flags, numbers and names of our own: nothing in them needs quotes.
     set -- $(sed -n "${n}p" calls)
+    # A damaged cubin can hold it up for ever.
+    ulimit -t 600 2>/dev/null
     "$tool" "$@" >"$n.out" 2>"$n.err" </dev/null
     echo $? >"$n.exit"
     # A line for each that is done: the laptop counts them.

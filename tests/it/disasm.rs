@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::laptop::{Laptop, status, words};
+use crate::laptop::{Laptop, status, wait_for, words};
 
 const VECADD: &str = "fatbin/13.5/vecadd";
 const TENSOR: &str = "cubin/13.5/instructions/tcgen05.sm_100a.O3";
@@ -157,6 +157,48 @@ fn where_nvdisasm_fails_rgpu_lists_and_says_why() {
     assert!(fs::read_to_string(laptop.project("artifacts/sass/k.sm_80.sass")).is_ok());
     let image = &summary(&laptop)["inputs"][0]["images"][0];
     assert!(image["tool"].as_str().unwrap().starts_with("rgpu "));
+}
+
+#[test]
+fn an_nvdisasm_that_comes_to_no_end_is_ended_and_the_cubin_is_listed_without_it() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_80.cubin", "k.cubin")]);
+    let bin = played(
+        &laptop,
+        "case $1 in --version) echo 'release 13.5, V13.5.37';; *) while :; do :; done;; esac",
+    );
+    let mut command = laptop.rgpu(words("disasm k.cubin --timeout 1s"));
+    let output = command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).output().unwrap();
+    assert_eq!(status(&output), 0);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("ended after 1 s of processor time"), "{said}");
+    assert!(said.contains("`--timeout` gives it more"), "{said}");
+    assert!(fs::read_to_string(laptop.project("artifacts/sass/k.sm_80.sass")).is_ok());
+}
+
+#[test]
+fn nvdisasm_ends_with_the_rgpu_that_is_killed() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_80.cubin", "k.cubin")]);
+    let bin = played(
+        &laptop,
+        "case $1 in --version) echo 'release 13.5, V13.5.37';; \
+         *) echo $$ > pid; while :; do :; done;; esac",
+    );
+    let mut command = laptop.rgpu(words("disasm k.cubin"));
+    let mut rgpu = command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).spawn().unwrap();
+    let mut pid = || fs::read_to_string(laptop.project("pid")).ok()?.trim().parse::<u32>().ok();
+    wait_for("nvdisasm to run", &mut pid);
+    let there = format!("/proc/{}/exe", pid().unwrap());
+    assert!(Path::new(&there).exists());
+    rgpu.kill().unwrap();
+    rgpu.wait().unwrap();
+    wait_for("nvdisasm to end", || (!Path::new(&there).exists()).then_some(()));
+}
+
+#[test]
+fn listings_that_cannot_be_written_are_a_failure_of_our_disk() {
+    let laptop = laptop(&[("cubin/13.5/facts/sm_80.cubin", "k.cubin")]);
+    laptop.write("file", "no folder\n");
+    insta::assert_snapshot!(laptop.show("disasm k.cubin k.cubin --tool rgpu --out file/inside"));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! What `rgpu disasm` takes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+
+use crate::cli::profile::duration;
 
 /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
 #[derive(Args, Clone, Debug)]
@@ -78,6 +81,11 @@ pub(in crate::cli) struct DisasmArgs {
     /// Who writes listings: nvdisasm where it is found, or rgpu itself, without operands
     #[arg(long, value_enum, default_value_t = Tool::Auto, value_name = "TOOL")]
     pub tool: Tool,
+
+    /// Processor time that each call of nvdisasm on this machine may take [default: 30s, and 10s
+    /// for each MiB of a cubin]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["list", "hot"])]
+    pub timeout: Option<Duration>,
 
     /// Have nvdisasm run on this host, one job for all files (not with --list and --hot, which need
     /// none): a remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port

@@ -131,6 +131,9 @@ pub(super) fn problem_of(arch: &str, problem: &str) -> String {
 
 /// What helps against a complaint of nvdisasm.
 pub(super) fn help_for(problem: &str) -> Option<&'static str> {
+    if problem.contains("processor time") {
+        return Some("`--timeout` gives it more, `--tool rgpu` does without it");
+    }
     let old = problem.contains("is deprecated");
     old.then_some("this nvdisasm is too new for it: one of CUDA 12 reads sm_50 to sm_72")
 }

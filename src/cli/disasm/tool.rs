@@ -41,7 +41,7 @@ pub(super) fn chosen(
     }
     let candidates = candidates(app);
     if let Some(tool) = find(&candidates) {
-        return Ok(Some(tool));
+        return Ok(Some(tool.within(args.timeout)));
     }
     let default = session::spec(app, None).ok().filter(|spec| !session::is_local(spec));
     let mut why = "no nvdisasm here".to_owned();

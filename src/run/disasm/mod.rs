@@ -13,6 +13,7 @@ mod fetch;
 mod fill;
 mod images;
 mod inputs;
+mod leash;
 mod lines_diff;
 mod names;
 mod nvdisasm;
@@ -83,6 +84,7 @@ pub fn each<T: Send>(
             match named.remove(&(number, at)) {
                 Some(Ok(names)) => image.files = names,
                 Some(Err(error)) => {
+                    what.not_written(&error);
                     input.errors.push(error);
                     input.status = Status::Partial;
                 }

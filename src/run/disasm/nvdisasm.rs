@@ -7,7 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::leash;
 use super::remote::Brought;
 use super::shards;
 use super::turns::Turns;
@@ -23,7 +25,7 @@ pub struct Nvdisasm {
 #[derive(Clone, Debug)]
 enum Place {
     /// On this machine.
-    Here { path: PathBuf, turns: Arc<Turns> },
+    Here { path: PathBuf, turns: Arc<Turns>, limit: Option<Duration> },
     /// On a host: what it said to everything it was asked.
     There { host: String, brought: Arc<Brought> },
 }
@@ -44,6 +46,12 @@ pub enum ToolError {
     Failed {
         /// The first lines of what it said.
         words: String,
+    },
+    /// It was ended, still at work.
+    #[error("it was ended after {seconds} s of processor time: the cubin may be damaged")]
+    Endless {
+        /// What it was given.
+        seconds: u64,
     },
     /// A listing that the host was not asked for.
     #[error("`{host}` was not asked for this listing")]
@@ -110,7 +118,17 @@ pub(super) fn fitting(cubin: &[u8], version: &str) -> Option<Vec<u8>> {
 
 impl Nvdisasm {
     fn here(path: PathBuf, version: String) -> Self {
-        Self { version, place: Place::Here { path, turns: Arc::new(Turns::one_a_core()) } }
+        let turns = Arc::new(Turns::one_a_core());
+        Self { version, place: Place::Here { path, turns, limit: None } }
+    }
+
+    /// With this much processor time for each call on this machine, in place of what the size of
+    /// the cubin gives it.
+    pub fn within(mut self, time: Option<Duration>) -> Self {
+        if let Place::Here { limit, .. } = &mut self.place {
+            *limit = time;
+        }
+        self
     }
 
     /// What a host's has said.
@@ -143,7 +161,8 @@ impl Nvdisasm {
     /// the symbol table, empty for all.
     ///
     /// # Errors
-    /// It cannot be run, says why it failed, or is on a host that was not asked for this listing.
+    /// It cannot be run, says why it failed, comes to no end, or is on a host that was not asked for
+    /// this listing.
     pub fn listing(
         &self,
         cubin: &[u8],
@@ -154,10 +173,11 @@ impl Nvdisasm {
             Place::There { host, brought } => brought
                 .listing(cubin, flags, symbols)
                 .unwrap_or_else(|| Err(ToolError::NotAsked { host: host.clone() })),
-            Place::Here { path, turns } => {
+            Place::Here { path, turns, limit } => {
                 let file = File::new(path, cubin, &self.version)?;
+                let time = limit.unwrap_or_else(|| usual_time(cubin.len()));
                 let calls = shards::cut(cubin, flags, symbols, turns.most());
-                let one = |words: &Vec<String>| turns.take(|| file.listing(path, words));
+                let one = |words: &Vec<String>| turns.take(|| file.listing(path, words, time));
                 let mut texts = Vec::with_capacity(calls.len());
                 if let [words] = calls.as_slice() {
                     texts.push(one(words)?);
@@ -214,11 +234,22 @@ impl File {
         Ok(Self { path: file.path().to_owned(), _file: file.into_temp_path() })
     }
 
-    fn listing(&self, program: &Path, words: &[String]) -> Result<String, ToolError> {
+    fn listing(
+        &self,
+        program: &Path,
+        words: &[String],
+        time: Duration,
+    ) -> Result<String, ToolError> {
         let start = |source| ToolError::Start { program: program.display().to_string(), source };
-        let mut command = Command::new(program);
-        let command = command.args(words).arg(&self.path).stdin(Stdio::null());
-        let output = command.output().map_err(start)?;
+        let mut command = leash::command(program);
+        command.args(words).arg(&self.path).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(start)?;
+        leash::limit(&child, time);
+        let output = child.wait_with_output().map_err(start)?;
+        if leash::overran(output.status) {
+            return Err(ToolError::Endless { seconds: leash::seconds(time) });
+        }
         let text = String::from_utf8(output.stdout)
             .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
         if !output.status.success() || text.trim().is_empty() {
@@ -226,6 +257,14 @@ impl File {
         }
         Ok(text)
     }
+}
+
+/// Processor time of a call for a cubin of so many bytes: many times what one takes that is whole
+/// (a second for 50 MB to read, and for 10 MB of code), since a damaged one may hold it up for ever.
+fn usual_time(bytes: usize) -> Duration {
+    const LEAST_S: u64 = 30;
+    const MIB_S: u64 = 10;
+    Duration::from_secs(LEAST_S + MIB_S * (bytes as u64 >> 20))
 }
 
 /// What it said where it gave no listing; `file` is the name it knew the cubin by.

@@ -148,7 +148,8 @@ fn of_ptx(path: &Path, mut image: Image, bytes: &[u8], what: &What) -> Result<Ma
     if what.extract
         && let Some(out) = &what.out
     {
-        files.push(Waiting::write(out, (path, &image.arch, None), "ptx", bytes)?);
+        let file = Waiting::write(out, (path, &image.arch, None), "ptx", bytes);
+        files.push(file.inspect_err(|why| what.not_written(why))?);
     }
     Ok(Some((image, files)))
 }
@@ -179,7 +180,8 @@ fn of_cubin(
     let mut files = Vec::new();
     let Some(out) = &what.out else { return Ok(Some((image, files))) };
     let mut write = |part: Option<&str>, extension, bytes: &[u8]| {
-        files.push(Waiting::write(out, (path, &image.arch, part), extension, bytes)?);
+        let file = Waiting::write(out, (path, &image.arch, part), extension, bytes);
+        files.push(file.inspect_err(|why| what.not_written(why))?);
         Ok::<(), String>(())
     };
     if what.extract {

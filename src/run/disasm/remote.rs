@@ -20,7 +20,7 @@ use crate::remote::{Follow, RemoteSpec};
 use crate::run::blobs::submission;
 use crate::run::job::{self, Desk};
 use crate::run::{FactsCache, Programs, Reporter, Said, outcome};
-use crate::tool::{self, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
+use crate::tool::{self, CALL_TIMEOUT_S, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
 
 /// A listing that is wanted of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +65,13 @@ fn key(cubin: &[u8], flags: &[&str], symbols: &[usize]) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// A shell's status of a program that its processor time ended (SIGXCPU).
+const OVERRAN: usize = 128 + 24;
+
 /// What one call of nvdisasm gave.
 #[derive(Debug)]
 struct Answer {
-    well: bool,
+    exit: usize,
     out: std::ops::Range<usize>,
     err: std::ops::Range<usize>,
 }
@@ -96,7 +99,10 @@ impl Brought {
         let mut texts = Vec::with_capacity(calls.len());
         for answer in self.answers.get(calls.clone())? {
             let text = String::from_utf8_lossy(self.text.get(answer.out.clone())?);
-            if !answer.well || text.trim().is_empty() {
+            if answer.exit == OVERRAN {
+                return Some(Err(ToolError::Endless { seconds: CALL_TIMEOUT_S }));
+            }
+            if answer.exit != 0 || text.trim().is_empty() {
                 let file = format!("{number}.cubin");
                 return Some(Err(failed(self.text.get(answer.err.clone())?, &file)));
             }
@@ -121,7 +127,7 @@ impl Brought {
                 return None;
             }
             at = err.end;
-            answers.push(Answer { well: exit == 0, out, err });
+            answers.push(Answer { exit, out, err });
         }
         Some(Self { text, answers, asked })
     }

@@ -1,6 +1,7 @@
 //! What is asked of files: which of their images and kernels, and what becomes of them.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use regex::Regex;
 use rgpu_format::container::Limits;
@@ -47,6 +48,16 @@ pub struct What {
     pub limits: Limits,
     /// Names already taken in `out`.
     pub names: Names,
+    /// Why something could not be written, said by the first that could not.
+    pub unwritten: OnceLock<String>,
+}
+
+impl What {
+    /// Something could not be written.
+    pub(super) fn not_written(&self, why: &str) {
+        // The first says it all.
+        let _ = self.unwritten.set(why.to_owned());
+    }
 }
 
 impl Wanted {
