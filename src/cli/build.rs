@@ -32,7 +32,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
-    let (file, out) = destination(args.out.as_deref(), asked.emit)?;
+    let out = destination(args.out.as_deref(), asked.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
     if let BuildWanted::Dsl(build) = &asked.wanted {
         fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
@@ -45,7 +45,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         .run_id
         .clone()
         .unwrap_or_else(|| Runs::fresh_id(&format!("{}-build", asked.name), now));
-    let folder = RunFolder::create(&app.config.runs_dir.value, &id, out.as_deref())?;
+    let folder = RunFolder::create(&app.config.runs_dir.value, &id, out.folder())?;
     let mut record = RunRecord {
         title: format!("build {}", asked.name),
         kernel: asked.name.clone(),
@@ -76,7 +76,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         fetch::wanted_nvcc(app, &task.spec);
     }
     record.lasted(begun.elapsed().as_secs_f64());
-    finish(app, &folder, record, built, file)
+    finish(app, &folder, record, built, out)
 }
 
 /// Takes up a build whose rgpu went away.
@@ -88,7 +88,7 @@ pub(super) fn attach(
     events: Option<&str>,
 ) -> Result<Status> {
     let mut asked = request::resolve(app, args)?;
-    let (file, _) = destination(args.out.as_deref(), asked.emit)?;
+    let out = destination(args.out.as_deref(), asked.emit)?;
     let spec = session::spec(app, Some(&record.remote))?;
     if let BuildWanted::Kernel(request) = &mut asked.wanted {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
@@ -104,19 +104,39 @@ pub(super) fn attach(
         built = task.carry_out(&mut record);
     }
     record.lasted(begun.elapsed().as_secs_f64());
-    finish(app, folder, record, built, file)
+    finish(app, folder, record, built, out)
+}
+
+/// Where results go.
+enum Destination {
+    /// The run's folder, and a copy of each cubin beside the runs.
+    Usual,
+    /// There, and the main PTX or cubin in this file too.
+    File(PathBuf),
+    /// The run's folder is this one, and nothing goes anywhere else.
+    Folder(PathBuf),
+}
+
+impl Destination {
+    /// The run's own folder, where it was named.
+    fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(folder) => Some(folder),
+            Self::Usual | Self::File(_) => None,
+        }
+    }
 }
 
 /// `--out`: a file for the main PTX or cubin, or the run's own folder.
-fn destination(out: Option<&Path>, emit: Emit) -> Result<(Option<PathBuf>, Option<PathBuf>)> {
-    let Some(out) = out else { return Ok((None, None)) };
+fn destination(out: Option<&Path>, emit: Emit) -> Result<Destination> {
+    let Some(out) = out else { return Ok(Destination::Usual) };
     let kept = match out.extension().and_then(|extension| extension.to_str()) {
         Some("ptx") => emit.ptx,
         Some("cubin") => emit.cubin,
-        _ => return Ok((None, Some(out.to_owned()))),
+        _ => return Ok(Destination::Folder(out.to_owned())),
     };
     match kept {
-        true => Ok((Some(out.to_owned()), None)),
+        true => Ok(Destination::File(out.to_owned())),
         false => Err(nothing_for(out)),
     }
 }
@@ -181,7 +201,7 @@ fn finish(
     folder: &RunFolder,
     mut record: RunRecord,
     built: Result<Built>,
-    file: Option<PathBuf>,
+    out: Destination,
 ) -> Result<Status> {
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     let (build, failure) = match built {
@@ -215,7 +235,7 @@ fn finish(
             .log(short(&folder.path().join("log")))
             .hint(format!("everything that is known of it: {}", short(folder.path()))));
     }
-    let places = publish(app, &build, folder, file)?;
+    let places = publish(app, &build, folder, out)?;
     match app.global.json {
         true => app.print_json(&build)?,
         false => show::result(app, &build, folder.path(), &places),
@@ -237,13 +257,18 @@ fn detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result<Stat
 }
 
 /// Puts copies where the user expects them.
-fn publish(app: &App, build: &Build, folder: &RunFolder, file: Option<PathBuf>) -> Result<Places> {
+fn publish(app: &App, build: &Build, folder: &RunFolder, out: Destination) -> Result<Places> {
+    if out.folder().is_some() {
+        let cubins = build.files.iter().filter(|f| f.kind == "cubin");
+        let cubins = cubins.map(|f| folder.path().join(&f.path)).collect();
+        return Ok(Places { cubins, ptx: None });
+    }
     let disk = |e: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
     };
     let mut cubins =
         publish_build(build, folder.path(), &app.config.runs_dir.value).map_err(disk)?;
-    let Some(to) = file else { return Ok(Places { cubins, ptx: None }) };
+    let Destination::File(to) = out else { return Ok(Places { cubins, ptx: None }) };
     let is_cubin = to.extension().is_some_and(|extension| extension == "cubin");
     let main = match is_cubin {
         true => build.files.iter().find(|f| f.kind == "cubin").map(|f| &f.path),

@@ -57,6 +57,18 @@ fn ptx_alone_makes_no_cubin_and_goes_where_it_is_asked() {
 }
 
 #[test]
+fn a_folder_that_is_named_is_all_that_is_written() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let line = "build --kernel vecadd --arch sm_90a --remote h200 --out mine";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("CUBIN mine/cubin/"), "{said}");
+    assert!(!laptop.project("artifacts").exists());
+}
+
+#[test]
 fn mistakes_say_what_to_type() {
     let laptop = Laptop::new();
     laptop.write("k.py", "x = 1\n");
@@ -71,6 +83,7 @@ fn mistakes_say_what_to_type() {
         "build k.py --dsl cute --arch sm_100a --problem-sizes m=1",
         "build k.py --dsl cute --arch sm_100a",
         "build gone.py --dsl triton",
+        "build gone.py",
         "build k.cu --dsl triton",
         "build bad.rs",
         "build notes.txt",

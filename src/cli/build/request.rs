@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::args::{BuildArgs, Dsl, Kind};
 use crate::cli::app::App;
 use crate::cli::kernels::places;
+use crate::cli::missing;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{
     ARCHITECTURES, FIRST_FAMILY, FIRST_SPECIFIC, Mode, Selection, find, known_arch,
@@ -39,6 +40,9 @@ pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<Asked> {
     let options = words(args.compile_options.as_deref())?;
     match (&args.dsl, &args.kernel, &args.file) {
         (Some(dsl), _, Some(file)) => of_dsl(args, *dsl, Path::new(file), emit, options),
+        (None, None, Some(file)) if is_python(file) && !Path::new(file).exists() => {
+            Err(missing::file(file))
+        }
         (None, None, Some(file)) if is_python(file) => {
             Err(which_dsl(usage(format!("`{file}` is Python: which DSL is it?")), Path::new(file)))
         }
