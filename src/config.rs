@@ -278,9 +278,17 @@ impl Config {
             .parse()
             .map_err(|e: toml_edit::TomlError| bad_file(&self.user_file, &e.to_string()))?;
         self.edit(|doc| {
+            let end = last_place(doc.as_table()) + 1;
             let remotes = doc.entry("remote").or_insert_with(implicit_table);
+            let before = remotes.get(name).and_then(|item| item.as_table());
+            let mut own = value.as_table().clone();
+            if let Some(before) = before {
+                *own.decor_mut() = before.decor().clone();
+            }
+            let place = before.and_then(toml_edit::Table::position).unwrap_or(end);
+            put_at(&mut own, place);
             if let Some(table) = remotes.as_table_mut() {
-                table.insert(name, toml_edit::Item::Table(value.as_table().clone()));
+                table.insert(name, toml_edit::Item::Table(own));
             }
             if make_default {
                 doc["default_remote"] = toml_edit::value(name);
@@ -336,6 +344,28 @@ fn implicit_table() -> toml_edit::Item {
     let mut table = toml_edit::Table::new();
     table.set_implicit(true);
     toml_edit::Item::Table(table)
+}
+
+/// The place of the table that stands last in a document.
+fn last_place(table: &toml_edit::Table) -> isize {
+    let below = |item: &toml_edit::Item| match item {
+        toml_edit::Item::Table(table) => last_place(table),
+        toml_edit::Item::ArrayOfTables(all) => all.iter().map(last_place).max().unwrap_or(0),
+        _ => 0,
+    };
+    let deepest = table.iter().map(|(_, item)| below(item)).max().unwrap_or(0);
+    deepest.max(table.position().unwrap_or(0))
+}
+
+/// Puts a table, and those in it, at this place of a document: tables of one place stand in the
+/// order in which they are held.
+fn put_at(table: &mut toml_edit::Table, place: isize) {
+    table.set_position(Some(place));
+    for (_, item) in table.iter_mut() {
+        if let toml_edit::Item::Table(inner) = item {
+            put_at(inner, place);
+        }
+    }
 }
 
 /// The first layer that says something.
@@ -450,6 +480,26 @@ mod tests {
         assert_eq!(again.remotes["h200"], spec);
         assert!(again.remove_remote("h200").unwrap());
         assert!(load(dir.path(), Environment::default()).unwrap().remotes.is_empty());
+    }
+
+    #[test]
+    fn a_new_remote_stands_last_and_one_said_again_stays_where_it_was() {
+        let user = "# mine\ndefault_remote = \"b\"\n\n# the second box\n[remote.b]\nurl = \"ssh://b\"\n\n\
+                    [analysis]\nimbalance = 0.2\n\n# the first\n[remote.a]\nurl = \"ssh://a\"\n\n\
+                    [remote.a.env]\nX = \"1\"\n";
+        let dir = setup(user, "");
+        let config = load(dir.path(), Environment::default()).unwrap();
+        let mut spec = RemoteSpec::new("new", "ssh://new");
+        spec.env.insert("Y".to_owned(), "2".to_owned());
+        config.add_remote("new", &spec, false).unwrap();
+        let text = fs::read_to_string(&config.user_file).unwrap();
+        let rest = text.strip_prefix(user).unwrap_or_else(|| panic!("{text}"));
+        assert!(rest.starts_with("\n[remote.new]\nurl = \"ssh://new\"\n"), "{text}");
+        assert!(rest.ends_with("[remote.new.env]\nY = \"2\"\n"), "{text}");
+        let again = RemoteSpec::new("b", "ssh://other");
+        config.add_remote("b", &again, false).unwrap();
+        let changed = fs::read_to_string(&config.user_file).unwrap();
+        assert_eq!(changed, text.replace("ssh://b", "ssh://other"));
     }
 
     #[test]
