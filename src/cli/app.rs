@@ -224,7 +224,10 @@ impl App {
 
     /// How reports look on this terminal.
     pub(super) fn style(&self) -> crate::report::Style {
-        let width = if self.terminal.stdout_tty { self.terminal.width.min(120) } else { 80 };
+        let width = match (self.terminal.columns, self.terminal.stdout_tty) {
+            (None, false) => 80,
+            _ => self.terminal.width.min(120),
+        };
         crate::report::Style { width, color: self.terminal.stdout_color, ..Default::default() }
     }
 

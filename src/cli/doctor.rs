@@ -252,7 +252,8 @@ async fn try_mode(
 }
 
 fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
-    app.print(&host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds));
+    let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
+    app.print(&text);
     let mut grid = Grid::new(&[
         ("mode", Align::Left),
         ("reaches", Align::Left),

@@ -16,7 +16,7 @@ use super::terminal::safe;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Price, RemoteSpec, Transport};
-use crate::report::{Align, Grid};
+use crate::report::{Align, Grid, wrap};
 use crate::run::{Reporter, Said};
 
 /// Name, list and check the GPU hosts you have
@@ -398,7 +398,7 @@ fn list(app: &App) -> Result<Status> {
             line.host.as_ref().map(gpus).unwrap_or_default(),
         ]);
     }
-    app.print(&grid.without_empty_columns().plain(app.style().width, 0));
+    app.print(&grid.without_empty_columns().fitted(app.columns(), 0));
     Ok(0)
 }
 
@@ -438,31 +438,33 @@ fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
         app.print_json(&facts)?;
         return Ok(0);
     }
-    app.print(&host_text(&name, &facts, begun.elapsed().as_secs_f64()));
+    app.print(&host_text(&name, &facts, begun.elapsed().as_secs_f64(), app.columns()));
     Ok(0)
 }
 
-/// A host in a few lines.
-pub(super) fn host_text(name: &str, facts: &HostFacts, seconds: f64) -> String {
+/// A host in a few lines of `width` columns.
+pub(super) fn host_text(name: &str, facts: &HostFacts, seconds: f64, width: usize) -> String {
     let clean = |text: &str| safe(text.as_bytes());
     let agent = &facts.agent;
-    let mut out = format!(
-        "{name}  {} ({}, {} CPUs, {}), as {}  [{seconds:.1} s]\n",
+    let head = format!(
+        "{name}  {} ({}, {} CPUs, {}), as {}  [{seconds:.1} s]",
         clean(&agent.os),
         clean(&agent.arch),
         agent.cpus,
         crate::report::bytes(agent.memory_bytes as f64),
         clean(&agent.user),
     );
+    let mut out = lines(&head, width, "  ");
     for gpu in &facts.gpus {
-        out += &format!(
-            "  GPU {}      {}, {}, sm_{}  {}\n",
+        let line = format!(
+            "  GPU {}      {}, {}, sm_{}  {}",
             gpu.index,
             clean(&gpu.name),
             crate::report::bytes(gpu.memory_bytes as f64),
             gpu.sm,
             clean(&gpu.uuid),
         );
+        out += &lines(&line, width, "             ");
     }
     match &facts.driver {
         Some(driver) => {
@@ -481,6 +483,16 @@ pub(super) fn host_text(name: &str, facts: &HostFacts, seconds: f64) -> String {
         }
     }
     out += "\n";
-    out += &grid.plain(100, 2);
+    out += &grid.fitted(width, 2);
+    out
+}
+
+/// A line wrapped at blanks; those that follow begin with `indent`.
+fn lines(text: &str, width: usize, indent: &str) -> String {
+    let wrapped = wrap(text, width.saturating_sub(indent.len()));
+    let mut out = String::new();
+    for (at, line) in wrapped.iter().enumerate() {
+        out += &format!("{}{line}\n", if at == 0 { "" } else { indent });
+    }
     out
 }

@@ -15,7 +15,6 @@ use super::progress::Live;
 use super::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::OnRemote;
-use crate::report::Grid;
 use crate::run::{Reporter, Said};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 
@@ -122,15 +121,6 @@ fn attach(app: &App, runs: &Runs, args: &AttachArgs) -> Result<Status> {
     }
     let folder = host::folder_of(app, runs, remote, args)?;
     super::attach::run(app, &folder, args.events.as_deref())
-}
-
-/// A table where it fits, else what it holds line by line: names that are typed again stay whole.
-fn fitted(grid: &Grid, width: usize) -> String {
-    let table = grid.plain(usize::from(u16::MAX), 0);
-    match table.lines().all(|line| line.chars().count() <= width) {
-        true => table,
-        false => grid.stacked(width),
-    }
 }
 
 fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {

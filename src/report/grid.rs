@@ -125,6 +125,18 @@ impl Grid {
         out
     }
 
+    /// In `width` columns, as a table where it fits, else row by row: names and paths that are
+    /// typed again stay whole. Every line is indented by `indent` blanks.
+    pub fn fitted(&self, width: usize, indent: usize) -> String {
+        let table = self.plain(usize::from(u16::MAX), indent);
+        if table.lines().all(|line| line.chars().count() <= width) {
+            return table;
+        }
+        let pad = " ".repeat(indent);
+        let rows = self.stacked(width.saturating_sub(indent));
+        rows.lines().map(|line| format!("{pad}{line}\n")).collect()
+    }
+
     /// As a Markdown table. Ends with a newline.
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -187,6 +199,15 @@ mod tests {
         a|b
             time 1.20 ms
         ");
+    }
+
+    #[test]
+    fn a_table_that_does_not_fit_is_stacked_and_no_name_is_broken() {
+        assert!(sample().fitted(26, 2).starts_with("  kernel     time  note\n"));
+        assert_eq!(
+            sample().fitted(22, 2),
+            "  vecadd\n      time 59.7 µs\n  a|b\n      time 1.20 ms\n"
+        );
     }
 
     #[test]

@@ -30,6 +30,27 @@ fn remotes_are_added_listed_made_default_and_removed() {
 }
 
 #[test]
+fn names_and_paths_stay_whole_however_narrow_the_terminal_is() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let url = "ssh://someone@a-host-with-a-long-name.example.org:2222";
+    assert_eq!(status(&laptop.run(&format!("remote add long-name {url}"))), 0);
+    for columns in [60, 200] {
+        for line in ["remote check h200", "remote list"] {
+            let mut command = laptop.rgpu(crate::laptop::words(line));
+            let output = command.env("COLUMNS", columns.to_string()).output().unwrap();
+            let text = laptop.shown(line, &output);
+            let whole = if line == "remote list" { url } else { "bin/nvidia-smi" };
+            assert!(text.contains(whole), "{text}");
+            let wide = |row: &&str| row.contains(' ') && row.chars().count() > columns;
+            let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+            let wide: Vec<&str> = rows.lines().filter(wide).collect();
+            assert!(wide.iter().all(|row| row.trim().split(' ').count() == 1), "{wide:?}");
+        }
+    }
+}
+
+#[test]
 fn comments_in_the_settings_survive_an_edit() {
     let laptop = Laptop::new();
     let file = laptop.path("config/config.toml");

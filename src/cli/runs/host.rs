@@ -15,7 +15,7 @@ use super::super::progress::Live;
 use super::super::session::{self, Voice};
 use super::super::terminal::safe;
 use super::clean::{CleanArgs, counted};
-use super::{AttachArgs, fitted, outcome_word};
+use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, HostJobs, OnRemote};
 use crate::report::{Align, Grid, bytes};
@@ -77,7 +77,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     if jobs.is_empty() {
         app.say("no jobs of yours are there");
     }
-    app.print(&fitted(&grid, app.style().width));
+    app.print(&grid.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {
         app.say(&format!(
             "jobs and their inputs take {} of {} there; `home`: whether all of it is here",

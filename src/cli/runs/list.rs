@@ -1,7 +1,7 @@
 //! `rgpu runs list`: the runs of this project.
 
 use super::super::app::{App, Status};
-use super::{fitted, state_text};
+use super::state_text;
 use crate::error::Result;
 use crate::report::{Align, Grid, bytes, usd};
 use crate::store::Runs;
@@ -46,6 +46,6 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             super::super::terminal::safe(r.note.as_bytes()),
         ]);
     }
-    app.print(&fitted(&grid.without_empty_columns(), app.style().width));
+    app.print(&grid.without_empty_columns().fitted(app.style().width, 0));
     Ok(0)
 }
