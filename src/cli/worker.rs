@@ -5,8 +5,8 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,6 +40,9 @@ pub(super) struct WorkerArgs {
 /// Bytes of a token that we make.
 const TOKEN_BYTES: usize = 32;
 
+/// The server takes no shorter one.
+const LEAST_TOKEN: usize = 16;
+
 /// Becomes the server; returns only when that fails.
 pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
     let programs = session::programs(app)?;
@@ -57,11 +60,14 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
         None => app.data.join("worker-token"),
     };
     let shown = file.display();
+    // The server looks at both again; what it says has no hints and no form of ours.
+    can_listen(args.listen)?;
     if make_token(&file).map_err(|e| {
         Failure::new(Exit::Disk, "disk", "the token cannot be written").file(&shown).cause(e)
     })? {
         app.say(&format!("a token was made: {shown}"));
     }
+    is_fit(&file)?;
     app.say(&format!(
         "on the other side: rgpu remote add NAME {} --token-file FILE",
         if args.listen.ip().is_loopback() {
@@ -83,6 +89,53 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
     Err(Failure::new(Exit::Host, "spawn_failed", "the worker cannot be started")
         .file(server.display())
         .cause(error))
+}
+
+/// Whether the server will get this address.
+fn can_listen(address: SocketAddr) -> Result<()> {
+    let Err(error) = TcpListener::bind(address) else { return Ok(()) };
+    let failure = |code: &str, what: String| Failure::new(Exit::Host, code, what).cause(&error);
+    Err(match error.kind() {
+        ErrorKind::AddrInUse => {
+            let port = address.port();
+            failure("address_in_use", format!("another program listens at `{address}`"))
+                .hint("if that is a worker of yours, use it: one serves many clients")
+                .hint(format!(
+                    "`ss -ltnp 'sport = :{port}'` shows who it is; --listen takes another port"
+                ))
+        }
+        ErrorKind::PermissionDenied => {
+            failure("cannot_listen", format!("this user may not listen at `{address}`"))
+                .hint("take a port of 1024 or more: --listen 127.0.0.1:8790")
+        }
+        ErrorKind::AddrNotAvailable => {
+            failure("cannot_listen", format!("`{address}` is no address of this machine"))
+                .hint("`ip address` shows those it has; 0.0.0.0 stands for all of them")
+        }
+        _ => failure("cannot_listen", format!("nothing can listen at `{address}`")),
+    })
+}
+
+/// Whether the server will take the token in this file.
+fn is_fit(file: &Path) -> Result<()> {
+    let unfit = |what: &str| Failure::new(Exit::Config, "unfit_token", what).file(file.display());
+    let unread = |error: std::io::Error| unfit("the token cannot be read").cause(error);
+    let mode = std::fs::metadata(file).map_err(unread)?.mode();
+    if mode & 0o077 != 0 {
+        return Err(unfit("others can read the token")
+            .cause(format!("mode {:o}", mode & 0o7777))
+            .hint(format!(
+                "`chmod 600 {}`, and make a new token if others saw it",
+                file.display()
+            )));
+    }
+    let len = std::fs::read_to_string(file).map_err(unread)?.trim().len();
+    if len < LEAST_TOKEN {
+        return Err(unfit("the token can be guessed")
+            .cause(format!("it has {len} characters; at least {LEAST_TOKEN} are needed"))
+            .hint("remove the file: `rgpu worker` makes a long one"));
+    }
+    Ok(())
 }
 
 /// Makes the token's file, for its user alone; false: it is there already.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::worker::Worker;
 use crate::host::{digest, submission};
-use crate::laptop::{Laptop, wait_for};
+use crate::laptop::{Laptop, status, wait_for};
 
 const JSON: &str = "Content-Type: application/json";
 
@@ -67,8 +67,38 @@ fn a_token_that_others_can_read_starts_no_worker() {
     let line = format!("worker --listen 127.0.0.1:0 --token-file {}", token.display());
     let output = laptop.run(&line);
     let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("error: others can read the token"), "{said}");
     assert!(said.contains("chmod 600"), "{said}");
-    assert!(!output.status.success());
+    assert_eq!(status(&output), 3);
+    std::fs::write(&token, "short\n").unwrap();
+    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let output = laptop.run(&line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(status(&output) == 3 && said.contains("it has 5 characters"), "{said}");
+}
+
+#[test]
+fn a_second_worker_on_a_port_that_is_taken_says_so_and_writes_nothing() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let port = worker.port;
+    let token = laptop.path("second");
+    let line = format!("worker --listen 127.0.0.1:{port} --token-file {}", token.display());
+    let output = laptop.run(&line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(status(&output), 4, "{said}");
+    assert!(said.starts_with("error: another program listens at"), "{said}");
+    assert!(said.contains("help: ") && said.contains("--listen"), "{said}");
+    assert!(!token.exists());
+    let output = laptop.run(&format!("{line} --json"));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["error"]["code"], "address_in_use");
+    // An address that no machine has, and a port that is free again.
+    let output = laptop.run("worker --listen 192.0.2.1:8790");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(status(&output) == 4 && said.contains("no address of this machine"), "{said}");
+    worker.stop(rustix::process::Signal::TERM);
+    Worker::start_at(&laptop, port);
 }
 
 #[test]
