@@ -164,7 +164,20 @@ class Bench:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
     def crowd(self):
-        before, until, jobs, errors = self.memory(), time.monotonic() + 60 * MINUTES, [0], []
+        before, begun, jobs, errors, slowest = self.memory(), time.monotonic(), [0], [], [0.0, ""]
+        until = begun + 60 * MINUTES
+
+        def ask(*request):
+            """The same, with the slowest answer noted: a wait for news, which may last, is none."""
+            asked = time.monotonic()
+            try:
+                answer = self.ask(*request)
+            except OSError as error:
+                answer = 0, repr(error).encode()
+            took = time.monotonic() - asked
+            if "wait=" not in request[1] and took > slowest[0]:
+                slowest[:] = took, f"{request[0]} {request[1].split('/crowd')[0]}"
+            return answer
 
         def client(number):
             count = 0
@@ -173,34 +186,38 @@ class Bench:
                 job = f"crowd-{number}-{count}"
                 step = {"id": "run", "title": "run", "timeout_s": 60, "rungs": [{"id": "host", "argv": ["/bin/echo", "hello"]}]}
                 body = json.dumps({"plan": {"job": job, "title": job, "steps": [step]}}).encode()
-                status, said = self.ask("POST", "/v1/jobs", body)
+                status, said = ask("POST", "/v1/jobs", body)
                 after, ended = 0, False
                 while status in (200, 201) and not ended:
-                    status, said = self.ask("GET", f"/v1/jobs/{job}/events?after={after}&wait=60")
+                    status, said = ask("GET", f"/v1/jobs/{job}/events?after={after}&wait=60")
                     if status == 200:
                         told = json.loads(said)
                         after, ended = told["next"], told["ended"]
                         if ended and told["events"] and told["events"][-1]["outcome"]["how"] != "done":
                             status, said = 0, said
                 if status == 200:
-                    status, said = self.ask("DELETE", f"/v1/jobs/{job}")
+                    status, said = ask("DELETE", f"/v1/jobs/{job}")
                 if status != 200:
-                    errors.append((job, status, said[:200]))
+                    errors.append((f"{time.monotonic() - begun:.0f} s", job, status, said[:200]))
                 jobs[0] += 1
 
         threads = [threading.Thread(target=client, args=(n,)) for n in range(CLIENTS)]
         for thread in threads:
             thread.start()
-        most = before
+        most, marks = before, [minute for minute in (1, 5) if minute < MINUTES]
         while any(thread.is_alive() for thread in threads):
             most = max(most, self.memory())
+            if marks and time.monotonic() - begun > 60 * marks[0]:
+                print(f"  after {marks.pop(0)} min: {jobs[0]} jobs, {len(errors)} errors, "
+                      f"{self.memory():.1f} MiB", flush=True)
             time.sleep(0.5)
         for thread in threads:
             thread.join()
         good = not errors
         self.missed |= not good
         print(f"{CLIENTS} clients for {MINUTES:g} min: {jobs[0]} jobs, {len(errors)} errors, the server's memory "
-              f"{before:.1f} MiB before, {most:.1f} at most, {self.memory():.1f} after {'' if good else 'MISSED'}")
+              f"{before:.1f} MiB before, {most:.1f} at most, {self.memory():.1f} after; the slowest answer "
+              f"{slowest[0]:.1f} s ({slowest[1]}) {'' if good else 'MISSED'}")
         for error in errors:
             print(" ", error)
 
