@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::SystemTime;
 
 use rgpu_protocol::plan::{InputFile, valid_relative_path};
@@ -16,6 +16,9 @@ use crate::tool::{BundleFile, Content, Draft, Expectations};
 
 /// Bytes that all files together may have, unless told otherwise.
 pub const DEFAULT_LIMIT: u64 = 2 << 30;
+
+/// Blobs of a file up to this size are hashed once more when they are read to be sent.
+const HASHED_AGAIN: u64 = 64 << 10;
 
 /// A plan and the blobs that its host may lack.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub enum BlobSource {
         offset: u64,
         /// Bytes.
         len: u64,
+        /// When it was last written, as far as that is known.
+        modified: Option<SystemTime>,
     },
     /// In memory.
     Bytes(Arc<[u8]>),
@@ -60,20 +65,28 @@ impl BlobSource {
         }
     }
 
-    /// The bytes, checked against `digest`.
+    /// The bytes. Of a small blob they are checked against `digest`, of a large one it is looked
+    /// whether its file was written since: the host hashes what comes, and takes nothing else.
     ///
     /// # Errors
     /// [`BundleError`] when the file cannot be read, or is no longer what it was.
     pub fn read(&self, digest: &Digest) -> Result<Vec<u8>, BundleError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.to_vec()),
-            Self::File { path, offset, len } => {
+            Self::File { path, offset, len, modified } => {
                 let unreadable = |source| BundleError::Unreadable { path: path.clone(), source };
                 let mut file = File::open(path).map_err(unreadable)?;
                 file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
                 let mut bytes = Vec::with_capacity(usize::try_from(*len).unwrap_or(0));
-                file.take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
-                match sha256(&bytes) == *digest {
+                (&mut file).take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
+                let same = match modified {
+                    Some(known) if *len > HASHED_AGAIN => {
+                        let now = file.metadata().and_then(|meta| meta.modified());
+                        bytes.len() as u64 == *len && now.is_ok_and(|now| now == *known)
+                    }
+                    _ => sha256(&bytes) == *digest,
+                };
+                match same {
                     true => Ok(bytes),
                     false => Err(BundleError::Changed { path: path.clone() }),
                 }
@@ -196,7 +209,8 @@ impl Packer {
                 let mut offset = 0;
                 for name in &hashed.blobs {
                     let len = (hashed.size - offset).min(BLOB_BYTES);
-                    let source = BlobSource::File { path: path.clone(), offset, len };
+                    let (path, modified) = (path.clone(), hashed.modified);
+                    let source = BlobSource::File { path, offset, len, modified };
                     blobs.insert(name.clone(), source);
                     offset += len;
                 }
@@ -224,27 +238,10 @@ impl Packer {
         {
             return Ok(known.clone());
         }
-        let mut whole = Sha256::new();
-        let mut blobs = Vec::new();
-        let mut size = 0;
-        let mut piece = Vec::new();
-        loop {
-            piece.clear();
-            let read = (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).map_err(unreadable)?;
-            if read == 0 && size > 0 {
-                break;
-            }
-            size += read as u64;
-            whole.update(&piece);
-            blobs.push(sha256(&piece));
-            if (read as u64) < BLOB_BYTES {
-                break;
-            }
-        }
+        let (size, digest, blobs) = sum(&mut file, before.len()).map_err(unreadable)?;
         if size != before.len() {
             return Err(BundleError::Changed { path: path.to_owned() });
         }
-        let digest = Digest::from_bytes(&whole.finalize().into());
         let hashed = Hashed { size, modified, digest, blobs };
         self.known.insert(path.to_owned(), hashed.clone());
         Ok(hashed)
@@ -255,6 +252,38 @@ impl Default for Packer {
     fn default() -> Self {
         Self::new(DEFAULT_LIMIT)
     }
+}
+
+/// The size of a file, which should be `len`, its digest and those of its pieces. A thread of its
+/// own hashes the whole: one alone would go through every byte twice.
+fn sum(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest>)> {
+    let room = usize::try_from(len.min(BLOB_BYTES)).unwrap_or(0);
+    let mut next_piece = || {
+        let mut piece = Vec::with_capacity(room);
+        file.take(BLOB_BYTES).read_to_end(&mut piece).map(|_| piece)
+    };
+    let first = next_piece()?;
+    if (first.len() as u64) < BLOB_BYTES {
+        let digest = sha256(&first);
+        return Ok((first.len() as u64, digest.clone(), vec![digest]));
+    }
+    let (to_whole, pieces) = mpsc::sync_channel::<Arc<Vec<u8>>>(1);
+    let whole = std::thread::Builder::new().spawn(move || {
+        let mut whole = Sha256::new();
+        pieces.iter().for_each(|piece| whole.update(&*piece));
+        Digest::from_bytes(&whole.finalize().into())
+    })?;
+    let (mut size, mut blobs, mut piece) = (0, Vec::new(), first);
+    while !piece.is_empty() {
+        let shared = Arc::new(piece);
+        to_whole.send(shared.clone()).map_err(io::Error::other)?;
+        size += shared.len() as u64;
+        blobs.push(sha256(&shared));
+        piece = next_piece()?;
+    }
+    drop(to_whole);
+    let digest = whole.join().map_err(|_| io::Error::other("a hashing thread has failed"))?;
+    Ok((size, digest, blobs))
 }
 
 /// An empty file is one empty piece.
@@ -324,6 +353,19 @@ mod tests {
         let error = Packer::new(1000).pack(draft(files)).unwrap_err();
         let text = crate::error::Failure::from(error).to_string();
         assert!(text.contains("the biggest: big (0.0 MiB), small"), "{text}");
+    }
+
+    #[test]
+    fn a_large_file_that_was_written_after_it_was_hashed_is_not_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, vec![1; 9 << 20]).unwrap();
+        let bundle = Packer::default().pack(draft(vec![BundleFile::copy("f", &path)])).unwrap();
+        let read = || bundle.blobs.iter().map(|(digest, source)| source.read(digest).map(drop));
+        assert!(read().all(|blob| blob.is_ok()));
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::now() + std::time::Duration::from_secs(1)).unwrap();
+        assert!(read().all(|blob| matches!(blob, Err(BundleError::Changed { .. }))));
     }
 
     #[test]
