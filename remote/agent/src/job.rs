@@ -201,12 +201,38 @@ impl JobFolder {
     /// # Errors
     /// When part of it stays.
     pub(crate) fn remove(&self) -> Result<(), HostFault> {
-        // Renamed first, so that nobody sees half a job.
+        self.set_aside()?.remove()
+    }
+
+    /// Takes the folder out of sight, so that nobody sees half a job. The caller has made sure that
+    /// the job ended.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub(crate) fn set_aside(&self) -> Result<SetAside, HostFault> {
         let hidden = self.0.with_file_name(format!(".old-{}-{}", std::process::id(), self.id()));
         fs::rename(&self.0, &hidden).doing("remove", &self.0)?;
+        Ok(SetAside { hidden, tmp: self.tmp() })
+    }
+}
+
+/// A job's folder that nobody sees any more. Should its process end before it is removed, the next
+/// sweep does that.
+#[derive(Debug)]
+pub struct SetAside {
+    hidden: PathBuf,
+    tmp: PathBuf,
+}
+
+impl SetAside {
+    /// Removes it.
+    ///
+    /// # Errors
+    /// When part of it stays.
+    pub fn remove(self) -> Result<(), HostFault> {
         // There only when the supervisor was killed.
-        let _ = remove_tree(&self.tmp());
-        remove_tree(&hidden)
+        let _ = remove_tree(&self.tmp);
+        remove_tree(&self.hidden)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::blob::{Blobs, Packed};
 use crate::control::{self, Control};
 use crate::front::{fetch, launch, listing};
 use crate::inside::open_regular;
-use crate::job::{JobFolder, SOCKET};
+use crate::job::{JobFolder, SOCKET, SetAside};
 use crate::root::{Candidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
@@ -317,7 +317,16 @@ impl Service {
     /// # Errors
     /// It has not ended, or cannot be removed.
     pub fn forget(&self, job: &str) -> Result<(), Refusal> {
-        listing::forget(&self.find("forget", job)?)
+        let aside = self.set_aside(job)?;
+        aside.remove().map_err(|e| Refusal::new("forget", e.code(), e.to_string()))
+    }
+
+    /// Takes an ended job out of sight; what is left of it is removed by whoever has the time.
+    ///
+    /// # Errors
+    /// It has not ended, or stays.
+    pub fn set_aside(&self, job: &str) -> Result<SetAside, Refusal> {
+        listing::set_aside(&self.find("forget", job)?)
     }
 
     /// Stores a blob that came over the wire.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rgpu_agent::front::fetch::send_part;
+use rgpu_agent::front::fetch::part;
 use rgpu_agent::job::JobFolder;
 use rgpu_agent::journal::JournalReader;
 use rgpu_protocol::http::{FRAMES, SHA256};
@@ -22,7 +22,7 @@ use crate::guard::busy;
 use crate::jobs::wants;
 use crate::range::Asked;
 use crate::state::State;
-use crate::stream::{ReadBody, frames, pipe};
+use crate::stream::{ReadBody, announced, frames};
 
 /// A file of a job.
 pub(crate) async fn get(
@@ -58,7 +58,7 @@ pub(crate) async fn get(
     let same = header(header::IF_RANGE).is_none_or(|of| of == tag);
     let asked = Asked::parse(header(header::RANGE).filter(|_| same), size);
     if wants(&headers, FRAMES) {
-        return piece(folder, path, asked, size, &tag);
+        return piece(folder, path, asked, size, &tag).await;
     }
     let (first, end, status) = match asked {
         Asked::All => (0, size, StatusCode::OK),
@@ -98,7 +98,7 @@ async fn body(file: File, first: u64, end: u64) -> Result<axum::body::Body, Refu
 }
 
 /// One piece as a byte stream's `data` message and its blob frames.
-fn piece(
+async fn piece(
     folder: JobFolder,
     path: String,
     asked: Asked,
@@ -112,12 +112,9 @@ fn piece(
         Asked::Nothing => (size, size),
     };
     let len = (end - first).min(BLOB_BYTES);
-    let (out, stream) = pipe().map_err(|e| busy(&e.to_string()))?;
-    tokio::task::spawn_blocking(move || {
-        // A client that went away wants nothing more.
-        let _ = send_part(&out, &folder, &path, first, len);
-    });
-    let mut response = frames(ReadBody::endless(stream));
+    let read = tokio::task::spawn_blocking(move || part(&folder, &path, first, len)).await;
+    let (message, bytes) = read.map_err(|e| busy(&e.to_string()))?;
+    let mut response = frames(announced(&message, bytes)?);
     response.headers_mut().insert(header::ETAG, value(tag));
     Ok(response)
 }

@@ -114,7 +114,9 @@ pub(crate) async fn forget(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, Refused> {
-    state.ask(move |service| service.forget(&job)).await?;
+    let aside = state.ask(move |service| service.set_aside(&job)).await?;
+    // Nobody waits for it. What stays after a failure, the next sweep removes.
+    tokio::task::spawn_blocking(move || aside.remove());
     Ok(done("forget"))
 }
 

@@ -1,5 +1,6 @@
 //! Bodies that come from elsewhere while they are sent: what a follower writes, or a file.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use rgpu_agent::front::Out;
@@ -88,8 +89,46 @@ impl<R: AsyncRead + Unpin> hyper::body::Body for ReadBody<R> {
     }
 }
 
+/// A message and the bytes that it announces, as a body of frames. The bytes are not copied.
+pub(crate) fn announced(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, Refused> {
+    let json = serde_json::to_vec(message)
+        .map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", e.to_string()))?;
+    let head = [&frame::header(Kind::Message, json.len())[..], &json].concat();
+    let mut pieces = VecDeque::from([Bytes::from(head)]);
+    let mut bytes = Bytes::from(bytes);
+    while !bytes.is_empty() {
+        let piece = bytes.split_to(bytes.len().min(frame::MAX_BODY));
+        let head = frame::header(Kind::Blob, piece.len());
+        pieces.extend([Bytes::copy_from_slice(&head), piece]);
+    }
+    Ok(Body::new(Pieces(pieces)))
+}
+
+/// A body that is in memory, in several pieces.
+struct Pieces(VecDeque<Bytes>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.iter().map(|piece| piece.len() as u64).sum())
+    }
+}
+
 /// A way from blocking code to a body.
-pub(crate) fn pipe() -> io::Result<(Out, UnixStream)> {
+fn pipe() -> io::Result<(Out, UnixStream)> {
     let (ours, theirs) = StdStream::pair()?;
     ours.set_nonblocking(true)?;
     let out = Outbox::new(File::from(OwnedFd::from(theirs)));

@@ -53,31 +53,37 @@ impl Fetcher {
 ///
 /// # Errors
 /// When the outbox fails.
-pub fn send_part(
+pub(super) fn send_part(
     out: &Out,
     folder: &JobFolder,
     path: &str,
     offset: u64,
     len: u64,
 ) -> io::Result<()> {
+    let (message, wire) = part(folder, path, offset, len);
+    out.queue_with(&message, Kind::Blob, &wire)?;
+    out.flush()
+}
+
+/// Up to `len` bytes of an artifact from `offset` on, behind the message that announces them; or a
+/// refusal.
+pub fn part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> (FromAgent, Vec<u8>) {
     let bytes = match read_part(folder, path, offset, len) {
         Ok(bytes) => bytes,
-        Err(e) => {
-            return out.send(&FromAgent::from(refusal(path, &e)));
-        }
+        Err(e) => return (FromAgent::from(refusal(path, &e)), Vec::new()),
     };
     let packed = pack(&bytes);
-    let wire = packed.as_deref().unwrap_or(&bytes);
+    let (plain, zstd) = (bytes.len() as u64, packed.is_some());
+    let wire = packed.unwrap_or(bytes);
     let message = FromAgent::Data {
         job: folder.id().to_owned(),
         path: path.to_owned(),
         offset,
-        len: bytes.len() as u64,
+        len: plain,
         stored: wire.len() as u64,
-        zstd: packed.is_some(),
+        zstd,
     };
-    out.queue_with(&message, Kind::Blob, wire)?;
-    out.flush()
+    (message, wire)
 }
 
 /// Why a file of a job is not sent.
