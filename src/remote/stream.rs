@@ -120,9 +120,17 @@ pub struct OwnedFrame {
     pub body: Vec<u8>,
 }
 
+/// Where frames come from.
+enum Source {
+    /// Out of a stream of bytes.
+    Stream(BoxRead),
+    /// From a task of ours, whole; an empty group is the end.
+    Groups(mpsc::Receiver<Vec<u8>>),
+}
+
 /// Cuts a byte stream into frames.
 pub struct FrameReader {
-    from: BoxRead,
+    from: Source,
     buffer: Vec<u8>,
     /// Bytes of `buffer` already given out.
     used: usize,
@@ -131,7 +139,13 @@ pub struct FrameReader {
 impl FrameReader {
     /// Over `from`.
     pub fn new(from: BoxRead) -> Self {
-        Self { from, buffer: Vec::new(), used: 0 }
+        Self { from: Source::Stream(from), buffer: Vec::new(), used: 0 }
+    }
+
+    /// Over frames that a task of ours hands on: they are not copied on their way. The end is an
+    /// empty group, or that nobody is left to send one.
+    pub fn of_groups(groups: mpsc::Receiver<Vec<u8>>) -> Self {
+        Self { from: Source::Groups(groups), buffer: Vec::new(), used: 0 }
     }
 
     /// What has arrived and is not yet given out.
@@ -153,8 +167,20 @@ impl FrameReader {
             self.buffer.drain(..self.used);
             self.used = 0;
         }
-        self.buffer.reserve(READ);
-        self.from.read_buf(&mut self.buffer).await
+        let groups = match &mut self.from {
+            Source::Stream(stream) => {
+                self.buffer.reserve(READ);
+                return stream.read_buf(&mut self.buffer).await;
+            }
+            Source::Groups(groups) => groups,
+        };
+        let Some(mut group) = groups.recv().await else { return Ok(0) };
+        let len = group.len();
+        match self.buffer.is_empty() {
+            true => self.buffer = group,
+            false => self.buffer.append(&mut group),
+        }
+        Ok(len)
     }
 
     /// The next frame; `None`: the stream ended between two frames.
@@ -163,11 +189,22 @@ impl FrameReader {
     /// [`RemoteError::LinkCut`] when it ended within one, [`RemoteError::Frames`] when it is not
     /// ours.
     pub async fn frame(&mut self) -> Result<Option<OwnedFrame>, RemoteError> {
+        let mut body = Vec::new();
+        Ok(self.next_into(&mut body).await?.map(|kind| OwnedFrame { kind, body }))
+    }
+
+    /// The kind of the next frame, whose body is added to `body`; `None`: the stream ended between
+    /// two frames.
+    ///
+    /// # Errors
+    /// As [`Self::frame`].
+    pub async fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, RemoteError> {
         loop {
             if let Some((frame, used)) = frame::parse(self.pending())? {
-                let owned = OwnedFrame { kind: frame.kind, body: frame.body.to_vec() };
+                let kind = frame.kind;
+                body.extend_from_slice(frame.body);
                 self.consume(used);
-                return Ok(Some(owned));
+                return Ok(Some(kind));
             }
             let why = match self.fill().await {
                 Ok(0) if self.pending().is_empty() => return Ok(None),

@@ -17,7 +17,7 @@ use rgpu_protocol::frame::{self, Kind, MAX_BODY};
 use rgpu_protocol::http::{FactsRequest, HostSettings, PLAIN_SIZE, SubmitRequest};
 use rgpu_protocol::{BLOB_BYTES, FromAgent, ToAgent};
 use serde::Serialize;
-use tokio::io::{AsyncWrite, AsyncWriteExt, DuplexStream, WriteHalf};
+use tokio::io::{AsyncWrite, DuplexStream, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
@@ -49,12 +49,13 @@ const PATH: &AsciiSet =
 /// A stream to the worker, on which it has just greeted.
 pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> Wire {
     let (ours, theirs) = tokio::io::duplex(PIPE);
-    let (read, write) = tokio::io::split(ours);
+    let (_, write) = tokio::io::split(ours);
+    let (out, groups) = mpsc::channel(GROUPS);
     let ending = Ending::default();
     let (ended, all_sent) = oneshot::channel();
-    tokio::spawn(run(theirs, requests, greeting.to_vec(), ending.clone(), ended));
+    tokio::spawn(run(theirs, out, requests, greeting.to_vec(), ending.clone(), ended));
     Wire {
-        reader: FrameReader::new(Box::new(read)),
+        reader: FrameReader::of_groups(groups),
         writer: Box::new(Closing::new(write, all_sent)),
         ending,
     }
@@ -99,32 +100,23 @@ impl AsyncWrite for Closing {
 
 async fn run(
     pipe: DuplexStream,
+    out: mpsc::Sender<Vec<u8>>,
     requests: Arc<Requests>,
     greeting: Vec<u8>,
     ending: Ending,
     ended: oneshot::Sender<()>,
 ) {
-    let (read, mut write) = tokio::io::split(pipe);
-    let (out, mut groups) = mpsc::channel::<Vec<u8>>(GROUPS);
     let (cut, mut cuts) = mpsc::channel(1);
-    let link = Link { requests, out, cut };
-    let writing = async {
-        while let Some(group) = groups.recv().await {
-            if let Err(error) = write.write_all(&group).await {
-                return error.to_string();
-            }
-        }
-        "nothing more is to be said".to_owned()
-    };
+    let link = Link { requests, out: out.clone(), cut };
     let why = tokio::select! {
-        why = Bridge::new(link).listen(FrameReader::new(Box::new(read)), greeting) => why,
-        why = writing => why,
+        why = Bridge::new(link).listen(FrameReader::new(Box::new(pipe)), greeting) => why,
         Some(why) = cuts.recv() => why,
     };
     // Said before the stream ends: its reader asks why.
     ending.ended(why);
-    drop(write);
     let _ = ended.send(());
+    // The end. Nobody may be there any more to hear of it.
+    let _ = out.send(Vec::new()).await;
 }
 
 /// What every request under way needs.
@@ -141,6 +133,10 @@ pub(super) struct Gone;
 impl Link {
     /// Hands whole frames to the session.
     pub(super) async fn pass(&self, frames: Vec<u8>) -> Result<(), Gone> {
+        // An empty group would be the end.
+        if frames.is_empty() {
+            return Ok(());
+        }
         self.out.send(frames).await.map_err(|_| Gone)
     }
 
@@ -401,9 +397,8 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, RemoteError> {
 async fn announced(reader: &mut FrameReader, kind: Kind, len: u64) -> Result<Vec<u8>, RemoteError> {
     let mut bytes = Vec::with_capacity(len.min(2 * BLOB_BYTES) as usize);
     while (bytes.len() as u64) < len {
-        match reader.frame().await? {
-            Some(frame) if frame.kind == kind => bytes.extend_from_slice(&frame.body),
-            _ => return Err(RemoteError::Nonsense { what: "announced bytes did not come".into() }),
+        if reader.next_into(&mut bytes).await? != Some(kind) {
+            return Err(RemoteError::Nonsense { what: "announced bytes did not come".into() });
         }
     }
     Ok(bytes)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, ETAG, RANGE};
-use rgpu_protocol::FromAgent;
 use rgpu_protocol::http::FRAMES;
+use rgpu_protocol::{BLOB_BYTES, FromAgent};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -101,7 +101,8 @@ async fn fetch(link: &Link, ask: Ask) -> Result<Came, HttpError> {
         return Err(cut("it is no stream of frames".to_owned()));
     }
     let tag = header(&response, ETAG);
-    let mut frames = Vec::new();
+    let announced = response.content_length().unwrap_or(0).min(2 * BLOB_BYTES);
+    let mut frames = Vec::with_capacity(announced as usize);
     loop {
         let chunk = timeout(limits::STALL, response.chunk())
             .await
