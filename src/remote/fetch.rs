@@ -8,6 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, ToAgent};
 use sha2::{Digest as _, Sha256};
@@ -204,11 +205,13 @@ impl Part {
 }
 
 impl Written {
-    /// Writes and hashes what comes. Blocks.
+    /// Writes and hashes what comes, side by side. Blocks.
     fn take(mut self, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<Self, RemoteError> {
         let syncing = self.file.try_clone().map_err(|source| self.disk(source))?;
         let (sync, asked) = std::sync::mpsc::channel::<()>();
-        std::thread::scope(|threads| {
+        let (to_hash, written) = std::sync::mpsc::sync_channel::<Arc<Vec<u8>>>(1);
+        let mut hash = self.hash.clone();
+        self.hash = std::thread::scope(|threads| {
             // Where no thread is to be had all of it is synced at the end.
             let _ = std::thread::Builder::new().spawn_scoped(threads, move || {
                 while asked.recv().is_ok() {
@@ -216,18 +219,26 @@ impl Written {
                     let _ = syncing.sync_data();
                 }
             });
+            let hashing = std::thread::Builder::new().spawn_scoped(threads, move || {
+                written.iter().for_each(|bytes| hash.update(&*bytes));
+                hash
+            });
+            let hashing = hashing.map_err(|source| self.disk(source))?;
             let mut unsynced = 0;
             while let Some(bytes) = pieces.blocking_recv() {
+                let bytes = Arc::new(bytes);
+                // It takes all that comes.
+                let _ = to_hash.send(bytes.clone());
                 self.file.write_all(&bytes).map_err(|source| self.disk(source))?;
-                self.hash.update(&bytes);
                 unsynced += bytes.len() as u64;
                 if unsynced >= SYNC_EVERY {
                     unsynced = 0;
                     let _ = sync.send(());
                 }
             }
-            drop(sync);
-            Ok::<_, RemoteError>(())
+            drop((sync, to_hash));
+            let failed = |_| self.disk(io::Error::other("a hashing thread has failed"));
+            hashing.join().map_err(failed)
         })?;
         Ok(self)
     }
@@ -256,7 +267,6 @@ impl Written {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use super::super::fake::{self, FakeHost};
