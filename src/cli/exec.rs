@@ -259,7 +259,7 @@ async fn carry(
             record,
             reporter: &mut open.reporter,
             cancel: open.cancel.clone(),
-            input: (source.stdin && !args.run.detach).then(standard_input),
+            input: (terminal.is_some() || source.has_input(args.run.detach)).then(standard_input),
         };
         match exec(&mut open.follow, &request, &mut packer, &mut desk).await {
             Err(failure) if failure.code == "facts_changed" && !fresh => cache.forget(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
+use std::os::fd::AsFd;
 
 use super::{ExecArgs, pull};
 use crate::cli::app::App;
@@ -11,6 +12,7 @@ use crate::exec::{
 };
 use crate::tool::Program;
 use rgpu_protocol::plan::Stdin;
+use rustix::fs::FileType;
 
 /// Everything that is here, and nothing of the host yet.
 pub(super) struct Source {
@@ -73,9 +75,15 @@ impl Source {
         Ok(Self { snippet, package, mounts: mounts(app, args)?, secrets, stdin })
     }
 
-    /// What the program reads on standard input: nothing, where nobody will be there to send it.
+    /// What the program reads on standard input.
     pub(super) fn stdin(&self, detach: bool) -> Stdin {
-        if self.stdin && !detach { Stdin::Client } else { Stdin::Null }
+        if self.has_input(detach) { Stdin::Client } else { Stdin::Null }
+    }
+
+    /// Whether there is anything to send to it: not where nobody will be there to do so, nor where
+    /// ours is the null device, whose end would be a request of its own.
+    pub(super) fn has_input(&self, detach: bool) -> bool {
+        self.stdin && !detach && !is_null(rustix::stdio::stdin())
     }
 
     /// Whether there is nothing in it to run.
@@ -165,4 +173,12 @@ fn standard_input() -> Result<Vec<u8>> {
         Failure::new(Exit::Config, "missing_source", "standard input cannot be read").cause(e)
     })?;
     Ok(bytes)
+}
+
+/// Whether it is the null device.
+fn is_null(file: impl AsFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+            && stat.st_rdev == rustix::fs::makedev(1, 3)
+    })
 }
