@@ -5,6 +5,7 @@ mod face;
 mod faults;
 mod handed_over;
 mod modal;
+mod phases;
 mod published;
 mod worker;
 

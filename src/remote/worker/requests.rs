@@ -234,11 +234,11 @@ impl Requests {
     /// # Errors
     /// As [`Self::send`].
     pub(super) async fn message(&self, ask: Ask) -> Result<Vec<u8>, HttpError> {
-        let doing = ask.doing;
+        let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER));
         match self.send(ask).await? {
             Answer::Said(body) => Ok(body),
             Answer::Good(response) => {
-                let (body, cut) = read(response, MAX_BODY, limits::ANSWER, doing).await?;
+                let (body, cut) = read(response, MAX_BODY, limit, doing).await?;
                 match cut {
                     None => Ok(body),
                     Some(why) => Err(HttpError::Cut { doing, why }),

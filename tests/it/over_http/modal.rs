@@ -144,6 +144,46 @@ fn a_profile_is_whole_although_every_third_request_meets_a_fault() {
 }
 
 #[test]
+fn a_warm_command_is_three_requests() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let app = StandIn::before(Some(&worker), AMPLE, |_| Fault::None);
+    app.know(&laptop);
+    let line = "exec --remote b200 -q -- true";
+    assert_eq!(status(&laptop.run(line)), 0);
+    let cold = app.log().len();
+    assert_eq!(status(&laptop.run(line)), 0);
+    let log = app.log().split_off(cold);
+    let verbs: Vec<_> = log.iter().map(|line| line.split(['?', '2']).next().unwrap()).collect();
+    assert_eq!(verbs, ["GET /v1/health", "POST /v1/jobs", "DELETE /v1/jobs/"], "{log:#?}");
+}
+
+#[test]
+fn a_page_in_the_place_of_any_answer_is_never_taken_for_one() {
+    let line = "exec --remote b200 -- sh -c 'echo once >> ../../../ran; echo out; exit 3'";
+    for at in 1..5 {
+        let laptop = Laptop::new();
+        let worker = Worker::start(&laptop);
+        let app = StandIn::before(Some(&worker), AMPLE, move |asked| match asked.before == at {
+            true => Fault::Refused("200 OK", "<html><h1>Log in to the network</h1></html>"),
+            false => Fault::None,
+        });
+        app.know(&laptop);
+        let output = laptop.run(line);
+        let said = laptop.shown(line, &output);
+        // The job's own end, or one clear error; the job itself at most once.
+        match status(&output) {
+            3 => assert_eq!(output.stdout, b"out\n", "{at}: {said}"),
+            125 => assert!(said.contains("Log in to the network"), "{at}: {said}"),
+            _ => panic!("{at}: {said}"),
+        }
+        let ran = std::fs::read_to_string(laptop.path("agent/ran")).unwrap_or_default();
+        assert!(["", "once\n"].contains(&ran.as_str()), "{at}: {ran}");
+        assert!(status(&output) != 3 || ran == "once\n");
+    }
+}
+
+#[test]
 fn modals_own_words_are_told_by_name_with_what_to_do() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);

@@ -1,5 +1,6 @@
 //! A running worker, and what a bare HTTP client sees of it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -25,13 +26,22 @@ impl Worker {
 
     /// On this port.
     pub(super) fn start_at(laptop: &Laptop, port: u16) -> Self {
+        Self::begin(laptop, port, &[])
+    }
+
+    /// On a port of its own, with more in its environment.
+    pub(super) fn start_with(laptop: &Laptop, env: &[(&str, &OsStr)]) -> Self {
+        Self::begin(laptop, 0, env)
+    }
+
+    fn begin(laptop: &Laptop, port: u16, env: &[(&str, &OsStr)]) -> Self {
         let program = laptop.path("libexec/rgpu-agent-http");
         if !program.exists() {
             symlink(built("rgpu-agent-http"), program).unwrap();
         }
         let token = laptop.path("token");
         let mut command = laptop.rgpu(["worker", "--listen", &format!("127.0.0.1:{port}")]);
-        command.arg("--token-file").arg(&token);
+        command.arg("--token-file").arg(&token).envs(env.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
