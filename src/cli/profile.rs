@@ -254,7 +254,8 @@ fn settle(
         }
         Ok(Ended::Profile(mut profile, beside, failure)) => {
             profile.run.seconds = record.seconds;
-            profile.run.cost_usd = record.cost_usd;
+            profile.run.cost_usd = record.cost.cost_usd;
+            profile.run.cost_from = record.cost.source();
             if let Some(hotspots) = &beside.hotspots {
                 folder.write_json("hotspots.json", hotspots)?;
             }

@@ -16,7 +16,7 @@ use super::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::OnRemote;
 use crate::run::{Reporter, Said};
-use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 
 pub(super) use clean::prune;
 
@@ -177,8 +177,9 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         app.print_json(&record)?;
         return Ok(0);
     }
+    let cost = cost_text(&record.cost).map_or_else(String::new, |c| format!("  cost        {c}\n"));
     app.print(&format!(
-        "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{}{}",
+        "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{cost}{}{}",
         record.id,
         record.title,
         record.remote,
@@ -196,6 +197,11 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         app.say(&format!("take it up with `rgpu runs attach {}`", record.id));
     }
     Ok(0)
+}
+
+/// What a run cost, with whose figure it is; `None`: nobody said.
+fn cost_text(cost: &Cost) -> Option<String> {
+    Some(crate::report::cost(cost.cost_usd?, cost.source().as_deref()))
 }
 
 /// How a run stands; a failed one with the status that its command ended with.

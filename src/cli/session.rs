@@ -24,7 +24,7 @@ use crate::run::{
     Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, Said, Shared, channel,
     find_programs, set_up_compilers, triple,
 };
-use crate::store::RunRecord;
+use crate::store::{Cost, RunRecord};
 
 /// The remote a command runs on.
 pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
@@ -65,7 +65,7 @@ pub(super) fn record(
         argv: app.argv.clone(),
         remote: spec.name.clone(),
         address: spec.url.clone(),
-        usd_per_hour: spec.usd_per_hour(),
+        cost: Cost::at(spec.usd_per_hour()),
         ..RunRecord::new(id, command, started)
     }
 }

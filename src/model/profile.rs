@@ -113,9 +113,13 @@ pub struct RunInfo {
     pub started: String,
     /// Wall-clock seconds of the whole run.
     pub seconds: f64,
-    /// What it cost in US dollars: those seconds at the price in the remote's settings.
+    /// What it cost in US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// Whose figure that is: `provider` (it billed so much), or `price` (those seconds at the price
+    /// in the remote's settings).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_from: Option<String>,
     /// `ncu`, `nsys`, `bench` …
     pub mode: String,
     /// The remote's name; `local` for this machine.

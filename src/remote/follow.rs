@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
-    ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Session, Wanted, limits,
+    ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Session, Talk, Wanted, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -96,6 +96,11 @@ impl Follow {
     /// The remote.
     pub fn remote(&self) -> &dyn Remote {
         &*self.remote
+    }
+
+    /// The front end of its connection.
+    pub fn talk(&self) -> Arc<dyn Talk> {
+        Arc::clone(&self.options.talk)
     }
 
     /// The agent's greeting, while the link is there.

@@ -6,13 +6,14 @@
 //!
 //! | module | what for |
 //! |---|---|
-//! | [`spec`], [`price`], [`options`] | what the user's configuration and the front end say |
+//! | [`spec`], [`price`], [`bill`], [`options`] | what the user's configuration and the front end say |
 //! | [`local`], [`ssh`], [`worker`], [`modal`], [`wafer`] | the transports |
-//! | [`rented`] | what is made, paid for and given back |
+//! | [`rented`], [`served`] | what is made, paid for and given back; what a provider does itself |
 //! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
 //! | [`follow`] | a job followed to its end across cut links |
 
+pub mod bill;
 pub mod client;
 pub mod deploy;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod modal;
 pub mod options;
 pub mod price;
 pub mod rented;
+pub mod served;
 pub mod spec;
 pub mod ssh;
 pub mod stream;
@@ -34,6 +36,7 @@ pub mod upload;
 pub mod wafer;
 pub mod worker;
 
+pub use bill::{Bill, Bills, Meter};
 pub use client::{HostJobs, Input, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::Wanted;
@@ -42,6 +45,7 @@ pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
 pub use price::Price;
 pub use rented::{Credits, Rental, Rented};
+pub use served::{ServedEnd, ServedJob, ServedNcu};
 pub use spec::{RemoteSpec, Transport};
 pub use upload::{BlobSource, Submission, Transfer};
 
@@ -59,6 +63,16 @@ pub trait Remote: Send + Sync {
     /// # Errors
     /// [`RemoteError`] says which side failed.
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError>;
+
+    /// What its provider billed since this was last asked.
+    fn take_bills(&self) -> Vec<Bill> {
+        Vec::new()
+    }
+
+    /// Its provider's own ncu, for counters that a job there may not read.
+    fn served_ncu(&self) -> Option<&dyn ServedNcu> {
+        None
+    }
 
     /// What can be done with it besides, where it is rented.
     fn rented(&self) -> Option<&dyn Rented> {

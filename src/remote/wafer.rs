@@ -10,6 +10,7 @@
 //! | `place`, `token`, `login` | where the service is and who asks, as its own program has it |
 //! | `api`, `sse`, `refusal` | one request, one stream, one refusal |
 //! | `workspace` | made, looked at, destroyed; what the account has left |
+//! | `profiler` | the service's own ncu, where a workspace may not read counters |
 //! | `exec`, `install`, `mailbox` | a command with a certain end; the agent sent and spoken to by them |
 //!
 //! None of it was run against the live service: the facts are those of its published clients
@@ -22,11 +23,13 @@ mod install;
 mod login;
 mod mailbox;
 mod place;
+mod profiler;
 mod refusal;
 mod sse;
 mod token;
 mod workspace;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +37,8 @@ use super::client::Streams;
 use super::deploy::{self, Start};
 use super::stream::Wire;
 use super::{
-    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Rental, Rented, Session, Talk, ssh,
+    Bill, Bills, ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Rental, Rented,
+    ServedEnd, ServedJob, ServedNcu, Session, Talk, ssh,
 };
 use api::Api;
 use exec::Shell;
@@ -65,6 +69,10 @@ pub const ROUTING: &str = "routing";
 /// How the agent is reached: `ssh`, `exec`, or `auto`, the default.
 pub const CARRIER: &str = "carrier";
 
+/// Whose ncu may read the counters: `auto` (the workspace's, and where that may not the service's),
+/// or `workspace` alone.
+pub const NCU: &str = "ncu";
+
 /// Settings, with what they may be; nothing: any word.
 const SETTINGS: &[(&str, &[&str])] = &[
     (GPU, &[]),
@@ -72,6 +80,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
     (IMAGE, &[]),
     (ROUTING, &["auto", "gpu", "cpu", "baremetal"]),
     (CARRIER, &["auto", "ssh", "exec"]),
+    (NCU, &["auto", "workspace"]),
 ];
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
@@ -96,13 +105,15 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
             why: "a workspace's name is of letters, digits and `._-`".to_owned(),
         });
     }
-    Ok(Box::new(Wafer { spec: spec.clone(), workspace: workspace.to_owned() }))
+    let (workspace, bills) = (workspace.to_owned(), Bills::default());
+    Ok(Box::new(Wafer { spec: spec.clone(), workspace, bills }))
 }
 
 /// A workspace.
 struct Wafer {
     spec: RemoteSpec,
     workspace: String,
+    bills: Bills,
 }
 
 impl Wafer {
@@ -165,6 +176,15 @@ impl Remote for Wafer {
         Some(self)
     }
 
+    fn served_ncu(&self) -> Option<&dyn ServedNcu> {
+        // Nobody asks a service that its user does not want asked.
+        (self.option(NCU) != Some("workspace")).then_some(self as &dyn ServedNcu)
+    }
+
+    fn take_bills(&self) -> Vec<Bill> {
+        self.bills.take()
+    }
+
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
         let api = self.api().await?;
         let workspace = self.running(&api).await?;
@@ -174,7 +194,8 @@ impl Remote for Wafer {
         }
         let start = Start::of(&self.spec, &options.agent)?;
         let routing = self.option(ROUTING).map(str::to_owned);
-        let shell = Shell::new(api, &workspace, routing, options.talk.clone());
+        let talk = options.talk.clone();
+        let shell = Shell::new(api, &workspace, routing, talk, self.bills.clone());
         let post = Post::new(shell, start, options.talk.clone());
         let wire = post.open().await?;
         Session::start(wire, Arc::new(Posts(post)), &self.spec).await
@@ -210,6 +231,22 @@ impl Rented for Wafer {
     async fn down(&self) -> Result<bool, RemoteError> {
         let api = self.api().await?;
         Ok(workspace::destroy(&api, &self.workspace).await?)
+    }
+}
+
+#[async_trait::async_trait]
+impl ServedNcu for Wafer {
+    fn called(&self) -> &'static str {
+        "Wafer's own ncu"
+    }
+
+    async fn profile(
+        &self,
+        job: &ServedJob,
+        report: &Path,
+        talk: &dyn Talk,
+    ) -> Result<ServedEnd, RemoteError> {
+        profiler::profile(&self.api().await?, job, report, &self.bills, talk).await
     }
 }
 

@@ -26,7 +26,7 @@ mod text;
 pub use brief::LEAST_BUDGET;
 pub use document::{Document, Shown};
 pub use grid::{Align, Grid};
-pub use quantity::{bytes, duration, moment, per_second, percent, usd};
+pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
 pub use subject::Subject;
 pub use text::wrap;
 

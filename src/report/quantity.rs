@@ -15,6 +15,12 @@ pub fn usd(amount: f64) -> String {
     if amount < 1.0 { format!("${amount:.4}") } else { format!("${amount:.2}") }
 }
 
+/// What a run cost, and that its provider billed so much where it did (`cost_from` of a profile).
+pub fn cost(usd_spent: f64, from: Option<&str>) -> String {
+    let amount = usd(usd_spent);
+    if from == Some("provider") { format!("{amount} as billed") } else { amount }
+}
+
 /// A moment in RFC 3339 as people need it: without a fraction of its second.
 pub fn moment(rfc3339: &str) -> String {
     let Some((seconds, rest)) = rfc3339.split_once('.') else { return rfc3339.to_owned() };

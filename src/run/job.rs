@@ -195,6 +195,28 @@ pub(super) async fn follow_choosing(
     desk: &mut Desk<'_>,
     wanted: &(dyn Fn(&Wanted) -> bool + Sync),
 ) -> Result<JobEnd> {
+    let end = carry_through(follow, job, before, desk, wanted).await;
+    take_bills(follow, desk)?;
+    end
+}
+
+/// Adds what the provider has billed to the run's record.
+pub(super) fn take_bills(follow: &Follow, desk: &mut Desk<'_>) -> Result<()> {
+    let bills = follow.remote().take_bills();
+    if bills.is_empty() {
+        return Ok(());
+    }
+    bills.into_iter().for_each(|bill| desk.record.cost.bill(bill.words, bill.usd));
+    Ok(desk.folder.save(desk.record)?)
+}
+
+async fn carry_through(
+    follow: &mut Follow,
+    job: &str,
+    before: &[Event],
+    desk: &mut Desk<'_>,
+    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+) -> Result<JobEnd> {
     let mut end = JobEnd { job: job.to_owned(), ..JobEnd::default() };
     let mut announced = Vec::new();
     for event in before {

@@ -11,8 +11,11 @@ pub(super) static RUNGS: &[&str] = &[
     "ncu.asked",
     "ncu.app_range",
     "ncu.kernel",
+    // By the provider's own ncu, on a machine of its choice.
+    "ncu.service",
     "ncu.basic",
     "ncu.launch",
+    "ncu.service_launch",
     "nsys.full",
     "nsys.cuda",
     "torch",

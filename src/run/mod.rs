@@ -31,6 +31,7 @@ mod regions;
 mod resume;
 mod said;
 mod selection;
+mod served;
 mod stages;
 
 pub use build::{

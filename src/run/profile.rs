@@ -127,6 +127,7 @@ impl ProfileRun<'_> {
             if let Some(failure) = self
                 .out_of_reach(&draft, &facts)
                 .filter(|_| seq == 1 && !self.resume && !course.surveying())
+                .filter(|_| !self.provider_may_reach(follow, &facts))
             {
                 return Err(failure.on(follow.remote().name(), follow.remote().transport()));
             }
@@ -173,6 +174,7 @@ impl ProfileRun<'_> {
             seq += 1;
         }
         failed.learn(&facts, &parts.profile.ladder, self.now_s);
+        self.ask_provider(follow, &facts, desk, &mut parts, seq).await?;
         desk.record.program_exit = parts.program_exit;
         let (selection, unselected) = course.finish(&parts, &facts);
         parts.profile.selection = selection;
@@ -331,7 +333,7 @@ impl ProfileRun<'_> {
     }
 
     /// The next plan starts with what is built already.
-    fn reuse_built(&mut self, parts: &Parts) -> Result<()> {
+    pub(super) fn reuse_built(&mut self, parts: &Parts) -> Result<()> {
         self.request.reuse.clear();
         for (path, local) in &parts.built {
             self.request.reuse.push(self.packer.built(path, local, &mut self.built)?);

@@ -15,10 +15,12 @@
 
 pub mod archive;
 pub mod atomic;
+mod cost;
 mod folder;
 mod list;
 mod record;
 
+pub use cost::{Billed, Cost, CostSource};
 pub use folder::{Recorded, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
 pub use record::{JobRecord, RunRecord, RunState};

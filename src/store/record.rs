@@ -7,6 +7,8 @@ use rgpu_protocol::Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::cost::Cost;
+
 /// The content of `run.json` (`rgpu.run/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
@@ -53,12 +55,9 @@ pub struct RunRecord {
     /// Wall-clock seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// What an hour there costs in US dollars, as the user's settings say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usd_per_hour: Option<f64>,
-    /// What the run cost in US dollars: that price for those seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
+    /// What it cost.
+    #[serde(flatten)]
+    pub cost: Cost,
 }
 
 impl RunRecord {
@@ -82,15 +81,14 @@ impl RunRecord {
             exit: None,
             program_exit: None,
             seconds: 0.0,
-            usd_per_hour: None,
-            cost_usd: None,
+            cost: Cost::default(),
         }
     }
 
     /// The run went on for so many seconds more.
     pub fn lasted(&mut self, seconds: f64) {
         self.seconds += seconds;
-        self.cost_usd = self.usd_per_hour.map(|price| price / 3600.0 * self.seconds);
+        self.cost.settle(self.seconds);
     }
 }
 

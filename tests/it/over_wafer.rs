@@ -1,6 +1,7 @@
 //! The same commands in a workspace at Wafer: a stand-in for its service, with played tools in the
 //! workspace. That it is a faithful one is shown by the service's own published clients.
 
+mod counters;
 mod faults;
 mod published;
 mod service;
@@ -137,6 +138,52 @@ fn every_mode_profiles_in_a_workspace_and_says_what_it_cost() {
     let listed = laptop.run("runs list");
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert_eq!(listed.matches('$').count(), 4, "{listed}");
+}
+
+#[test]
+fn what_the_service_bills_goes_before_the_price_and_a_place_in_the_queue_is_shown() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let service = Service::start(&laptop);
+    let said = ["[STATUS:QUEUED]", "[QUEUE_POSITION:2:30]", "[BILLING:$0.25 used, $17.25 left]"];
+    let rule = json!([{"on": "POST .*/exec", "lines": said, "skip": 1, "times": 2}]);
+    service.faults(&laptop, rule);
+    let line = "profile --kernel vecadd --mode bench --remote w200";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("place 2 in the queue, about 30 s"), "{told}");
+    assert!(told.contains("$0.25 used, $17.25 left"), "{told}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("cost        $0.5000 as billed"), "{table}");
+    let profile = laptop.latest_json("profile.json");
+    assert_eq!(profile["run"]["cost_usd"], 0.5);
+    assert_eq!(profile["run"]["cost_from"], "provider");
+    let listed = json_of(&laptop, "runs list --json");
+    assert_eq!(
+        (&listed[0]["cost_usd"], &listed[0]["cost_from"]),
+        (&json!(0.5), &json!("provider"))
+    );
+    assert_eq!(listed[0]["usd_per_hour"], 3600.0);
+    assert_eq!(
+        listed[0]["billed"],
+        json!({"usd": 0.5, "times": 2, "words": ["$0.25 used, $17.25 left"]})
+    );
+    let listed = laptop.run("runs list");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("$0.5000 as billed"), "{listed}");
+    let shown = laptop.run("runs show");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("$0.5000 as billed"), "{shown}");
+    // Of a run without a profile, too; and words without a sum leave the price to say it.
+    let rule = json!([{"on": "POST .*/exec", "lines": ["[BILLING:3 credits]"], "times": 1}]);
+    service.faults(&laptop, rule);
+    assert_eq!(status(&laptop.run("exec --remote w200 -q -- true")), 0);
+    let record = json_of(&laptop, "runs show --json");
+    assert_eq!((&record["cost_from"], &record["billed"]["times"]), (&json!("price"), &json!(1)));
+    let shown = laptop.run("runs show");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("\n  cost        $"), "{shown}");
 }
 
 #[test]

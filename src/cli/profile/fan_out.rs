@@ -7,7 +7,6 @@
 
 mod kept;
 
-use std::ops::Add;
 use std::path::Path;
 use std::time::Instant;
 
@@ -21,7 +20,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
 use crate::report::fan_out::markdown;
-use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(in crate::cli) use kept::{again, kept, kept_by, show as shown};
 
@@ -197,7 +196,7 @@ fn hold(
         RunState::Failed
     };
     record.exit = Some(status);
-    record.cost_usd = ended.iter().filter_map(|(_, record, _)| record.cost_usd).reduce(f64::add);
+    record.cost = Cost::together(ended.iter().map(|(_, record, _)| &record.cost));
     folder.save(&record)?;
     shown(app, &fan_out)?;
     if !app.global.json {
@@ -339,7 +338,7 @@ fn row(
         failure: why.map(|why| safe(why.as_bytes())),
         code: failure.map(|failure| failure.code.clone()),
         seconds: record.seconds,
-        cost_usd: record.cost_usd,
+        cost_usd: record.cost.cost_usd,
         ..profile.map(analysis::fan_out::row).unwrap_or_default()
     }
 }

@@ -43,6 +43,11 @@ pub(in crate::cli) struct WaferArgs {
     /// How a workspace is reached: auto, ssh, or exec (its service's own commands)
     #[arg(long, value_name = "WAY", requires = "workspace")]
     pub carrier: Option<String>,
+
+    /// Whose ncu may read counters: auto (where the workspace's may not, the service's), or
+    /// workspace alone
+    #[arg(long, value_name = "WHOSE", requires = "workspace")]
+    pub ncu: Option<String>,
 }
 
 impl WaferArgs {
@@ -54,6 +59,7 @@ impl WaferArgs {
             (wafer::IMAGE, &self.image),
             (wafer::ROUTING, &self.routing),
             (wafer::CARRIER, &self.carrier),
+            (wafer::NCU, &self.ncu),
         ];
         for (name, value) in said {
             if let Some(value) = value {

@@ -1,9 +1,9 @@
 //! `rgpu runs list`: the runs of this project.
 
 use super::super::app::{App, Status};
-use super::state_text;
+use super::{cost_text, state_text};
 use crate::error::Result;
-use crate::report::{Align, Grid, bytes, usd};
+use crate::report::{Align, Grid, bytes};
 use crate::store::Runs;
 
 /// Lists the newest `count` runs.
@@ -41,7 +41,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             r.remote,
             state,
             format!("{:.1} s", r.seconds),
-            r.cost_usd.map_or_else(String::new, usd),
+            cost_text(&r.cost).unwrap_or_default(),
             bytes(line.bytes as f64),
             super::super::terminal::safe(r.note.as_bytes()),
         ]);

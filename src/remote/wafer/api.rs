@@ -1,12 +1,15 @@
 //! One request to Wafer's service: its time limits, no redirects, bounded answers. What may be sent
 //! twice is the caller's to know.
 
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::error::WaferError;
@@ -14,11 +17,14 @@ use super::place::is_loopback;
 use super::refusal::{Refusal, shown};
 use super::sse::Stream;
 use super::token::Token;
-use crate::remote::limits;
 use crate::remote::worker::chain;
+use crate::remote::{RemoteError, limits};
 
 /// The longest answer that is read, in bytes.
 const MAX_BODY: usize = 4 << 20;
+
+/// What documents are sent as.
+const JSON: &str = "application/json";
 
 /// Tries of a request that changes nothing, and the pause before the second.
 const TRIES: u32 = 4;
@@ -146,6 +152,7 @@ impl Api {
         body: Option<Vec<u8>>,
         doing: &'static str,
     ) -> Result<Answer, WaferError> {
+        let body = body.map(|body| (JSON, body));
         let response = self.send(method, path, body, doing, limits::ANSWER).await?;
         let status = response.status();
         let body = timeout(limits::ANSWER, read(response, doing))
@@ -166,6 +173,31 @@ impl Api {
         doing: &'static str,
         quiet: Duration,
     ) -> Result<Stream, WaferError> {
+        self.answered(path, body.map(|body| (JSON, body)), doing, quiet).await
+    }
+
+    /// Sends a form whose type is `kind`, and reads the stream that answers it.
+    ///
+    /// # Errors
+    /// As [`Self::stream`].
+    pub(super) async fn send_form(
+        &self,
+        path: &str,
+        kind: &str,
+        body: Vec<u8>,
+        doing: &'static str,
+        quiet: Duration,
+    ) -> Result<Stream, WaferError> {
+        self.answered(path, Some((kind, body)), doing, quiet).await
+    }
+
+    async fn answered(
+        &self,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+        doing: &'static str,
+        quiet: Duration,
+    ) -> Result<Stream, WaferError> {
         let response = self.send(Method::POST, path, body, doing, quiet).await?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -178,6 +210,53 @@ impl Api {
             return Err(self.foreign(&body));
         }
         Err(WaferError::Refused(Box::new(Refusal::of(status, &body))))
+    }
+
+    /// Fetches a file of at most `most` bytes, whole or not at all.
+    ///
+    /// # Errors
+    /// The link, a refusal, or our own disk.
+    pub(super) async fn download(
+        &self,
+        path: &str,
+        to: &Path,
+        most: u64,
+        doing: &'static str,
+    ) -> Result<(), RemoteError> {
+        let mut response = self.send(Method::GET, path, None, doing, limits::STALL).await?;
+        let status = response.status();
+        if !status.is_success() {
+            let body = timeout(limits::CONNECT, read(response, doing)).await;
+            let body = body.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+            return Err(WaferError::Refused(Box::new(Refusal::of(status, &body))).into());
+        }
+        let disk = |source| RemoteError::Disk { path: to.to_owned(), source };
+        let fresh = to.with_extension("part");
+        let mut file = File::create(&fresh).await.map_err(disk)?;
+        let mut got = 0;
+        let limit = limits::STALL;
+        let taken = async {
+            while let Some(bytes) = timeout(limit, response.chunk())
+                .await
+                .map_err(|_| WaferError::Silent { doing, limit })?
+                .map_err(|e| WaferError::Cut { doing, why: chain(&e) })?
+            {
+                got += bytes.len() as u64;
+                if got > most {
+                    let why = format!("it is over {most} bytes");
+                    return Err(WaferError::Refused(Box::new(Refusal::too_long(why))).into());
+                }
+                file.write_all(&bytes).await.map_err(disk)?;
+            }
+            file.sync_all().await.map_err(disk)?;
+            tokio::fs::rename(&fresh, to).await.map_err(disk)
+        }
+        .await;
+        if taken.is_err() {
+            // Nothing half-written stays.
+            let _ = tokio::fs::remove_file(&fresh).await;
+        }
+        taken
     }
 
     /// The document of an answer.
@@ -208,14 +287,14 @@ impl Api {
         &self,
         method: Method,
         path: &str,
-        body: Option<Vec<u8>>,
+        body: Option<(&str, Vec<u8>)>,
         doing: &'static str,
         limit: Duration,
     ) -> Result<Response, WaferError> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         request = request.headers(self.headers.clone());
-        if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        if let Some((kind, body)) = body {
+            request = request.header(CONTENT_TYPE, kind).body(body);
         }
         match timeout(limit, request.send()).await {
             Ok(Ok(response)) => Ok(response),

@@ -28,6 +28,12 @@ pub enum WaferError {
         /// What became of renewing it.
         why: String,
     },
+    /// What should be a token is none.
+    #[error("the token of {there} is none of Wafer's")]
+    BadToken {
+        /// The variable or the file.
+        there: String,
+    },
     /// No connection.
     #[error("`{url}` cannot be reached")]
     Unreachable {
@@ -87,6 +93,12 @@ pub enum WaferError {
         /// What it printed.
         words: String,
     },
+    /// The service runs no ncu itself.
+    #[error("Wafer runs no ncu of its own: {words}")]
+    NoServedNcu {
+        /// Its words.
+        words: String,
+    },
     /// Nobody finished the login in time.
     #[error("the login was not finished within {} s", limit.as_secs())]
     LoginTimeout {
@@ -111,6 +123,7 @@ impl WaferError {
             Self::Local { .. } => "wafer_settings",
             Self::NoToken { .. } => "no_token",
             Self::Expired { .. } => "expired_token",
+            Self::BadToken { .. } => "bad_token",
             Self::Unreachable { .. } => "unreachable",
             Self::Silent { .. } => "no_answer",
             Self::Cut { .. } => "link_cut",
@@ -119,6 +132,7 @@ impl WaferError {
             Self::NotRunning { .. } => "workspace_not_running",
             Self::NotUp { .. } => "workspace_not_up",
             Self::Command { .. } => "workspace_command",
+            Self::NoServedNcu { .. } => "no_served_ncu",
             Self::LoginTimeout { .. } => "login_timeout",
         }
     }
@@ -126,9 +140,10 @@ impl WaferError {
     /// The side that failed and the exit status that goes with it.
     pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
         match self {
-            Self::Local { .. } | Self::NoToken { .. } | Self::Expired { .. } => {
-                (Side::Local, Exit::Config)
-            }
+            Self::Local { .. }
+            | Self::NoToken { .. }
+            | Self::Expired { .. }
+            | Self::BadToken { .. } => (Side::Local, Exit::Config),
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => {
                 (Side::Transport, Exit::Host)
             }
@@ -145,6 +160,9 @@ impl WaferError {
                 failure.hint(LOGIN).hint("or set WAFER_AUTH_TOKEN, as Wafer's own program reads it")
             }
             Self::Expired { why } => failure.cause(why).hint(LOGIN),
+            Self::BadToken { .. } => {
+                failure.cause("it does not say when it ends; it was not sent").hint(LOGIN)
+            }
             Self::Unreachable { why, .. } | Self::Cut { why, .. } => failure.cause(why),
             Self::Foreign { body, .. } => {
                 failure.cause(body).hint("check WAFER_API_URL and `[api]` in ~/.wafer/config.toml")
@@ -163,7 +181,7 @@ impl WaferError {
                 "`rgpu remote list` says how it stands; `rgpu remote down {remote}` gives it back"
             )),
             Self::Command { words, .. } => failure.cause(words),
-            Self::Silent { .. } | Self::LoginTimeout { .. } => failure,
+            Self::Silent { .. } | Self::NoServedNcu { .. } | Self::LoginTimeout { .. } => failure,
         }
     }
 }

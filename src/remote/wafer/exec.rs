@@ -19,7 +19,7 @@ use super::error::WaferError;
 use super::refusal::{Refusal, shown};
 use super::sse::Line;
 use super::workspace::{Workspace, exec_path};
-use crate::remote::Talk;
+use crate::remote::{Bills, Meter, Talk};
 
 /// How long the service may take to say that a command has ended which has said so itself.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -39,6 +39,7 @@ pub(super) struct Shell {
     /// Which of its containers: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's own way.
     routing: Option<String>,
     talk: Arc<dyn Talk>,
+    bills: Bills,
 }
 
 /// The body of an exec.
@@ -69,8 +70,9 @@ impl Shell {
         workspace: &Workspace,
         routing: Option<String>,
         talk: Arc<dyn Talk>,
+        bills: Bills,
     ) -> Self {
-        Self { api, path: exec_path(workspace), routing, talk }
+        Self { api, path: exec_path(workspace), routing, talk, bills }
     }
 
     /// Runs a command until it prints a line that is `end`; the lines before it. It may take
@@ -93,31 +95,39 @@ impl Shell {
             requirements: routing.map(|routing| Requirements { routing }),
         })?;
         let mut stream = self.api.stream(&self.path, Some(body), doing, limit + QUEUE).await?;
+        let mut meter = Meter::new(&self.bills);
         let mut lines: Vec<String> = Vec::new();
         loop {
             match stream.next().await? {
                 Some(Line::Text(line)) if line.trim() == end => {
                     // Read to its end, so that the connection can be used again.
-                    let rest = async { while let Ok(Some(_)) = stream.next().await {} };
+                    let rest = async {
+                        while let Ok(Some(line)) = stream.next().await {
+                            if let Line::Billing(words) = line {
+                                self.billed(&mut meter, &words);
+                            }
+                        }
+                    };
                     let _ = timeout(LAST_WORDS, rest).await;
                     return Ok(lines);
                 }
                 Some(Line::Text(line)) => lines.push(line),
                 Some(Line::Phase(words)) => self.talk.starting(&words),
+                Some(Line::Billing(words)) => self.billed(&mut meter, &words),
                 Some(Line::Status(words)) if words != "running" => self.talk.starting(&words),
-                Some(Line::Status(_) | Line::Ssh | Line::Notice) => {}
+                Some(Line::Status(_) | Line::Ssh | Line::Notice | Line::Report(_)) => {}
                 Some(Line::Error(words)) => {
                     return Err(match Refusal::said(&words) {
                         Some(refusal) => WaferError::Refused(Box::new(refusal)),
                         None => WaferError::Command { doing, words: shown(&words) },
                     });
                 }
-                Some(Line::End(Some(status))) if status != 0 => {
+                Some(Line::Exit(Some(status))) if status != 0 => {
                     let said = last(&lines);
                     let words = format!("it ended with status {status}: {said}");
                     return Err(WaferError::Command { doing, words });
                 }
-                Some(Line::End(_)) => {
+                Some(Line::Exit(_) | Line::Done) => {
                     let why = format!("the service calls it ended too early: {}", last(&lines));
                     return Err(WaferError::Cut { doing, why });
                 }
@@ -126,6 +136,14 @@ impl Shell {
                     return Err(WaferError::Cut { doing, why });
                 }
             }
+        }
+    }
+}
+
+impl Shell {
+    fn billed(&self, meter: &mut Meter, words: &str) {
+        if let Some(words) = meter.read(words) {
+            self.talk.starting(words);
         }
     }
 }

@@ -10,6 +10,8 @@ const SHOWN: usize = 200;
 /// A refusal with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The status that said it; 0: words within a stream.
+    pub status: u16,
     /// The code under which `--json` names it.
     pub code: &'static str,
     /// What happened.
@@ -32,6 +34,7 @@ struct Row {
     passes: bool,
 }
 
+const REFUSED: &str = "Wafer does not take the login: it is wrong or has expired";
 const LOGIN: &str = "log in again: `rgpu remote login wafer`";
 const CREDIT: &str = "add credit with Wafer; `rgpu remote list --json` says what is left";
 const UP: &str = "bring it up: `rgpu remote up REMOTE`";
@@ -41,7 +44,12 @@ const TIME: &str =
 
 /// The most telling rows first.
 static ROWS: &[Row] = &[
-    row(401, "", "wrong_token", "Wafer does not take the login", LOGIN, false),
+    // `invalid or expired` tells neither apart.
+    row(401, "or expired", "refused_token", REFUSED, LOGIN, false),
+    row(401, "expired or", "refused_token", REFUSED, LOGIN, false),
+    row(401, "expired", "expired_token", "the login for Wafer has expired", LOGIN, false),
+    row(401, "invalid", "wrong_token", "Wafer does not take the login: it is wrong", LOGIN, false),
+    row(401, "", "refused_token", REFUSED, LOGIN, false),
     row(402, "", "no_credit", "the credits at Wafer are used up", CREDIT, false),
     row(404, "", "no_workspace", "Wafer has no such workspace", UP, false),
     row(0, "credit", "no_credit", "the credits at Wafer are used up", CREDIT, false),
@@ -80,12 +88,25 @@ impl Refusal {
             return known;
         }
         let what = format!("Wafer answers {}", status.as_u16());
-        Self { code: "refused", what, body: words, hint: "", passes: false }
+        Self {
+            status: status.as_u16(),
+            code: "refused",
+            what,
+            body: words,
+            hint: "",
+            passes: false,
+        }
     }
 
     /// Of words within a stream; `None`: they are not known.
     pub(super) fn said(words: &str) -> Option<Self> {
         Self::known(0, &shown(words))
+    }
+
+    /// Of an answer that is longer than any should be.
+    pub(super) fn too_long(why: String) -> Self {
+        let what = "Wafer sends more than can be meant".to_owned();
+        Self { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
     }
 
     fn known(status: u16, words: &str) -> Option<Self> {
@@ -97,7 +118,7 @@ impl Refusal {
         };
         let row = ROWS.iter().find(fits)?;
         let Row { code, what, hint, passes, .. } = *row;
-        Some(Self { code, what: what.to_owned(), body: words.to_owned(), hint, passes })
+        Some(Self { status, code, what: what.to_owned(), body: words.to_owned(), hint, passes })
     }
 }
 
@@ -129,6 +150,10 @@ mod tests {
     fn statuses_and_words_have_names() {
         for (status, body, code, passes) in [
             (401, r#"{"detail": "Invalid token"}"#, "wrong_token", false),
+            (401, r#"{"detail": "Token has expired"}"#, "expired_token", false),
+            (401, r#"{"detail": "Invalid or expired token"}"#, "refused_token", false),
+            (401, r#"{"detail": "Not authenticated"}"#, "refused_token", false),
+            (401, "", "refused_token", false),
             (402, r#"{"detail": "Insufficient credits"}"#, "no_credit", false),
             (404, r#"{"detail": "Workspace not found"}"#, "no_workspace", false),
             (503, r#"{"detail": "No GPU available"}"#, "no_gpu", true),

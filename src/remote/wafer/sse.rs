@@ -10,6 +10,7 @@
 //! | `[QUEUE_POSITION:N:SECONDS]` | the place in the queue for a GPU |
 //! | `[BILLING:TEXT]` | what it costs |
 //! | `[SYNC:…]`, `[CONTEXT:…]` | files copied between containers |
+//! | `[REPORT_READY:JOB]` | the service's own ncu made a report |
 //! | `[SSH:HOST:PORT:USER]` | a workspace has come up |
 //! | `[ERROR] TEXT` | it failed, and ends |
 //! | `[EXIT:N]`, `[DONE]` | it ends |
@@ -30,16 +31,22 @@ const MAX_LINE: usize = 4 << 20;
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A phase, a place in the queue, a price: in words for the user.
+    /// A phase, a place in the queue: in words for the user.
     Phase(String),
+    /// What it costs, in the service's words.
+    Billing(String),
     /// `creating`, `running`, `error` …, in small letters.
     Status(String),
     /// A workspace has come up, with a way in.
     Ssh,
     /// It failed.
     Error(String),
-    /// It ends with this status; `None`: the status is no number, or none is told.
-    End(Option<i32>),
+    /// It ended with this status; `None`: what is told is no number.
+    Exit(Option<i32>),
+    /// Everything was said.
+    Done,
+    /// A report can be fetched under this name.
+    Report(String),
     /// Nothing of interest.
     Notice,
     /// What a program printed.
@@ -52,11 +59,11 @@ impl Line {
             content.strip_prefix('[')?.strip_prefix(name)?.strip_prefix(':')?.strip_suffix(']')
         };
         if content == "[DONE]" {
-            Self::End(None)
+            Self::Done
         } else if let Some(words) = content.strip_prefix("[ERROR]") {
             Self::Error(words.trim().to_owned())
         } else if let Some(status) = within("EXIT") {
-            Self::End(status.parse().ok())
+            Self::Exit(status.parse().ok())
         } else if let Some(gpu) = within("STATUS:GPU_ALLOCATED") {
             Self::Phase(format!("GPU {gpu} is yours"))
         } else if let Some(status) = within("STATUS") {
@@ -67,7 +74,9 @@ impl Line {
                 None => format!("place {place} in the queue"),
             })
         } else if let Some(text) = within("BILLING") {
-            Self::Phase(text.to_owned())
+            Self::Billing(text.to_owned())
+        } else if let Some(name) = within("REPORT_READY") {
+            Self::Report(name.chars().take(200).collect())
         } else if within("SSH").is_some() {
             Self::Ssh
         } else if within("SYNC").is_some() || within("CONTEXT").is_some() {
@@ -132,14 +141,15 @@ mod tests {
     #[test]
     fn words_in_brackets_are_told_from_what_is_printed() {
         for (content, line) in [
-            ("[DONE]", Line::End(None)),
-            ("[EXIT:3]", Line::End(Some(3))),
-            ("[EXIT:x]", Line::End(None)),
+            ("[DONE]", Line::Done),
+            ("[EXIT:3]", Line::Exit(Some(3))),
+            ("[EXIT:x]", Line::Exit(None)),
             ("[ERROR] no such container", Line::Error("no such container".into())),
             ("[STATUS:CREATING]", Line::Status("creating".into())),
             ("[STATUS:GPU_ALLOCATED:2]", Line::Phase("GPU 2 is yours".into())),
             ("[QUEUE_POSITION:3:90]", Line::Phase("place 3 in the queue, about 90 s".into())),
-            ("[BILLING:$0.02 used]", Line::Phase("$0.02 used".into())),
+            ("[BILLING:$0.02 used]", Line::Billing("$0.02 used".into())),
+            ("[REPORT_READY:j-1]", Line::Report("j-1".into())),
             ("[SSH:10.0.0.1:22:root]", Line::Ssh),
             ("[SYNC:FORWARD:DONE:5]", Line::Notice),
             ("[CONTEXT:gpu]", Line::Notice),

@@ -1,6 +1,7 @@
 //! The login, as Wafer's own program keeps it: `WAFER_AUTH_TOKEN`, else
-//! `~/.wafer/credentials.json`. A token within half a minute of its end counts as expired; one of
-//! the file is then renewed, and the file written anew for both programs.
+//! `~/.wafer/credentials.json`. A token within half a minute of its end counts as expired, one whose
+//! end cannot be read is not shown either; one of the file is then renewed, and the file written
+//! anew for both programs.
 
 use std::fmt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -78,23 +79,23 @@ fn some_token<'de, D: serde::Deserializer<'de>>(
 /// There is none, or it has expired and cannot be renewed.
 pub(super) async fn find(place: &Place) -> Result<Token, WaferError> {
     let now = jiff::Timestamp::now().as_second();
-    if let Some(token) = &place.token
-        && !expired(token, now)
-    {
+    let of_environment = place.token.as_ref().map(|token| (token, age(token, now)));
+    if let Some((token, Age::Good)) = of_environment {
         return Ok(Token(token.clone()));
     }
     let path = place.credentials();
     let Some(login) = read(&path)? else {
-        return Err(match &place.token {
-            Some(_) => WaferError::Expired { why: "WAFER_AUTH_TOKEN is too old".to_owned() },
+        return Err(match of_environment {
+            Some((_, age)) => age.error("WAFER_AUTH_TOKEN"),
             None => WaferError::NoToken { why: format!("`{}` is not there", path.display()) },
         });
     };
-    if !expired(&login.access_token.0, now) {
+    let kept = age(&login.access_token.0, now);
+    if kept == Age::Good {
         return Ok(login.access_token);
     }
     let Some(refresh) = &login.refresh_token else {
-        return Err(WaferError::Expired { why: "nothing to renew it with was kept".to_owned() });
+        return Err(kept.error(&format!("`{}`", path.display())));
     };
     let renewed = renew(place, refresh).await?;
     save(&path, &renewed, None)?;
@@ -124,9 +125,33 @@ async fn renew(place: &Place, refresh: &Token) -> Result<Login, WaferError> {
     })
 }
 
-/// Whether a token is too old to be shown. One whose end cannot be read is.
-fn expired(token: &str, now: i64) -> bool {
-    end(token).is_none_or(|end| end - now <= MARGIN_S)
+/// What can be said of a token without asking anyone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    /// It can be shown.
+    Good,
+    /// It is too old.
+    Over,
+    /// It does not say when it ends, as all of Wafer's do.
+    Unknown,
+}
+
+impl Age {
+    /// Why a token that lies `there` is not shown.
+    fn error(self, there: &str) -> WaferError {
+        match self {
+            Self::Unknown => WaferError::BadToken { there: there.to_owned() },
+            _ => WaferError::Expired { why: format!("the token of {there} is too old") },
+        }
+    }
+}
+
+fn age(token: &str, now: i64) -> Age {
+    match end(token) {
+        Some(end) if end - now > MARGIN_S => Age::Good,
+        Some(_) => Age::Over,
+        None => Age::Unknown,
+    }
 }
 
 /// When a token ends, in seconds of Unix time.
@@ -221,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn a_token_expires_half_a_minute_early_and_one_that_cannot_be_read_has() {
-        assert!(!expired(&jwt(1_031), 1_000));
-        assert!(expired(&jwt(1_030), 1_000));
-        assert!(!expired("wfr_cloud_abc_2000_x", 1_000));
-        assert!(expired("wfr_cloud_abc_900_x", 1_000));
+    fn a_token_expires_half_a_minute_early_and_one_that_cannot_be_read_is_called_so() {
+        assert_eq!(age(&jwt(1_031), 1_000), Age::Good);
+        assert_eq!(age(&jwt(1_030), 1_000), Age::Over);
+        assert_eq!(age("wfr_cloud_abc_2000_x", 1_000), Age::Good);
+        assert_eq!(age("wfr_cloud_abc_900_x", 1_000), Age::Over);
         for bad in ["", "x", "a.b.c", "wfr_cloud_abc", "e30.e30.x"] {
-            assert!(expired(bad, 0), "{bad}");
+            assert_eq!(age(bad, 0), Age::Unknown, "{bad}");
         }
     }
 

@@ -65,7 +65,8 @@ struct Usage {
 }
 
 /// What a part of a path may hold as it is.
-const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(super) const PART: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 fn path(name: &str) -> String {
     format!("/v1/workspaces/{}", utf8_percent_encode(name, PART))
@@ -141,9 +142,11 @@ async fn provision(api: &Api, workspace: &Workspace, talk: &dyn Talk) -> Result<
                 return Err(WaferError::NotUp { name: name(), why });
             }
             Line::Error(why) => return Err(WaferError::NotUp { name: name(), why }),
-            Line::Status(words) | Line::Phase(words) => talk.starting(&words),
-            Line::Ssh | Line::End(_) => return Ok(()),
-            Line::Notice | Line::Text(_) => {}
+            Line::Status(words) | Line::Phase(words) | Line::Billing(words) => {
+                talk.starting(&words)
+            }
+            Line::Ssh | Line::Exit(_) | Line::Done => return Ok(()),
+            Line::Notice | Line::Report(_) | Line::Text(_) => {}
         }
     }
     Ok(())

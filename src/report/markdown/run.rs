@@ -2,7 +2,7 @@
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
-use crate::report::quantity::{digits, duration, moment, per_second, usd};
+use crate::report::quantity::{cost, digits, duration, moment, per_second};
 
 /// The text.
 pub(super) fn report(profile: &Profile) -> String {
@@ -12,7 +12,9 @@ pub(super) fn report(profile: &Profile) -> String {
     // A file does not say when it was made, nor how long that took.
     if !run.started.is_empty() {
         out += &format!("{}, {:.1} s, ", moment(&run.started), run.seconds);
-        out += &run.cost_usd.map_or_else(String::new, |cost| format!("{}, ", usd(cost)));
+        if let Some(spent) = run.cost_usd {
+            out += &format!("{}, ", cost(spent, run.cost_from.as_deref()));
+        }
     }
     let lost = profile.lost().map_or_else(String::new, |lost| format!(", lost: {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);

@@ -4,7 +4,7 @@ use super::Page;
 use crate::model::Profile;
 use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
-use crate::report::quantity::{count_of, duration, per_second, percent, usd};
+use crate::report::quantity::{self, count_of, duration, per_second, percent, usd};
 use crate::report::{Align, Grid};
 
 /// What launching may cost before a call by the host's clock is told of, in nanoseconds.
@@ -60,8 +60,15 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
             page.field("looked at", &format!("{chosen} {s} {all} of the GPU time"));
         }
     }
-    if let Some(cost) = profile.run.cost_usd {
-        page.field("cost", &format!("{} for {:.1} s", usd(cost), profile.run.seconds));
+    if let Some(spent) = profile.run.cost_usd {
+        // What was billed may be of a part of the run, or of more than its time.
+        page.field(
+            "cost",
+            &match profile.run.cost_from.as_deref() {
+                Some("provider") => quantity::cost(spent, Some("provider")),
+                _ => format!("{} for {:.1} s", usd(spent), profile.run.seconds),
+            },
+        );
     }
     for warning in &profile.warnings {
         page.field("warning", &warning.text);

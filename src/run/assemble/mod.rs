@@ -154,6 +154,53 @@ impl Parts {
             .collect())
     }
 
+    /// How the last job ended.
+    pub(super) fn outcome(&self) -> Option<&rgpu_protocol::Outcome> {
+        self.job.as_ref()?.outcome.as_ref()
+    }
+
+    /// The rung that the run has reached.
+    pub(super) fn rung(&self) -> &str {
+        match self.rung.as_str() {
+            "" => "none",
+            rung => rung,
+        }
+    }
+
+    /// Takes in the report of an ncu elsewhere, whose launches replace those of lower rungs; why it
+    /// is not believed, with its code, if it is not.
+    pub(super) fn take_served(
+        &mut self,
+        folder: &RunFolder,
+        record: RungRecord,
+        artifact: &Artifact,
+        request: &Request,
+    ) -> Option<(String, String)> {
+        let rung = record.rung.clone();
+        self.profile.ladder.push(record);
+        self.profile.artifacts.retain(|a| a.path != artifact.path);
+        self.profile.artifacts.push(artifact.clone());
+        let (launches, regions) = (self.profile.launches.clone(), self.profile.regions.clone());
+        let here = self.profile.device.take();
+        self.keep_survey();
+        let file =
+            HostFile { host_path: String::new(), rung: rung.clone(), artifact: artifact.clone() };
+        let refused = self.import(folder, &file, true, request);
+        let there = self.profile.device.take();
+        self.profile.device = here.or_else(|| there.clone());
+        if let Some(refused) = refused {
+            (self.profile.launches, self.profile.regions) = (launches, regions);
+            self.survey.clear();
+            return Some((refused.code.to_owned(), refused.text));
+        }
+        self.rung = rung;
+        if let Some(there) = there.filter(|there| self.profile.device.as_ref() != Some(there)) {
+            let text = format!("the counters are of another GPU, {there}: its provider chose it");
+            self.profile.warnings.push(Gap { code: "other_gpu".to_owned(), text });
+        }
+        None
+    }
+
     /// Takes in an ended job; the rung that should not be believed, if another may do better.
     pub(super) fn take(
         &mut self,

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::service::{EXPIRED, Service};
+use super::service::{EXPIRED, Service, TOKEN};
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
 
@@ -58,6 +58,39 @@ fn a_workspace_that_does_not_run_and_a_login_that_is_too_old_are_told_at_once() 
     service.log_in(&laptop, EXPIRED);
     insta::assert_snapshot!(laptop.show("remote check w200"));
     assert_eq!(Service::asked(&laptop, "POST /v1/workspaces/b200-dev/exec"), 0);
+}
+
+#[test]
+fn a_token_is_called_wrong_or_expired_as_far_as_that_is_known() {
+    let laptop = Laptop::new();
+    let service = Service::start(&laptop);
+    let mut shown = String::new();
+    let mut show = |what: &str| {
+        let port = format!(":{}", service.port);
+        let text = laptop.show("remote check w200").replace(&port, ":[PORT]");
+        assert!(!text.contains("e30.") && !text.contains("hunter2"), "{text}");
+        shown += &format!("## {what}\n{text}\n");
+    };
+    // The stand-in's own words.
+    service.log_in(&laptop, "e30.eyJleHAiOjQxMDI0NDQ4MDB9.another");
+    show("another's token");
+    service.log_in(&laptop, TOKEN);
+    for detail in ["Not authenticated", "Token has expired", "Invalid token"] {
+        let body = json!({"detail": detail}).to_string();
+        service.faults(&laptop, json!([{"on": "GET .*", "status": 401, "body": body}]));
+        show(detail);
+    }
+    service.faults(&laptop, json!([]));
+    std::fs::write(
+        laptop.path("home/.wafer/credentials.json"),
+        json!({"access_token": "hunter2"}).to_string(),
+    )
+    .unwrap();
+    show("no token at all");
+    let old = json!({"access_token": EXPIRED}).to_string();
+    std::fs::write(laptop.path("home/.wafer/credentials.json"), old).unwrap();
+    show("an old one that nothing renews");
+    insta::assert_snapshot!(shown);
 }
 
 #[test]

@@ -5,6 +5,7 @@ it, with workspaces that are folders of this machine.
     service.py FOLDER      prints its port; FOLDER/service.json says what it knows:
         token      the one that it takes
         env        of the commands that it runs
+        ncu_env    of its own ncu, over that
         ssh        [host, port, user] of every workspace, or null
         pending    how often a login is answered 428 first
     FOLDER/faults.json: what goes wrong, read anew at each request, see `fault`
@@ -267,9 +268,9 @@ class Handler(BaseHTTPRequestHandler):
         self.run(self.start(command), limit)
         self.finish_stream()
 
-    def start(self, command, cwd=None):
+    def start(self, command, cwd=None, env={}):
         return subprocess.Popen(
-            ["bash", "-c", command], cwd=cwd or FOLDER / "workspace", env=SETTINGS["env"],
+            ["bash", "-c", command], cwd=cwd or FOLDER / "workspace", env=SETTINGS["env"] | env,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, process, limit):
@@ -316,7 +317,7 @@ class Handler(BaseHTTPRequestHandler):
         args = shlex.split(parts["ncu_args"].decode())
         program = shlex.split(parts["command"].decode())
         command = shlex.join(["ncu", *args, "-f", "-o", "report", *program])
-        status = self.run(self.start(command, folder), int(parts["timeout_seconds"]))
+        status = self.run(self.start(command, folder, SETTINGS["ncu_env"]), int(parts["timeout_seconds"]))
         if (folder / "report.ncu-rep").exists():
             REPORTS[job] = folder / "report.ncu-rep"
             self.data(f"[REPORT_READY:{job}]")

@@ -41,6 +41,7 @@ impl Service {
     pub(super) fn with(laptop: &Laptop, settings: Value) -> Self {
         let folder = laptop.path("wafer");
         fs::create_dir_all(folder.join("home")).unwrap();
+        fs::create_dir_all(laptop.path("served")).unwrap();
         let mut all = json!({
             "token": TOKEN,
             "ssh": null,
@@ -52,6 +53,15 @@ impl Service {
                 "RGPU_FAKE_HOST": laptop.path("h200"),
                 "RGPU_AGENT_HOME": laptop.path("agent"),
                 "RGPU_LOCK_DIR": laptop.path("lock"),
+            },
+            // Another machine, which lets everyone read its counters.
+            "ncu_env": {
+                "PATH": format!(
+                    "{}:{}:/usr/bin:/bin",
+                    laptop.path("served/bin").display(),
+                    laptop.path("h200/bin").display(),
+                ),
+                "RGPU_FAKE_HOST": laptop.path("served"),
             },
             "workspaces": [
                 {"name": "b200-dev", "gpu_type": "B200", "environment": "baremetal", "status": "running"}

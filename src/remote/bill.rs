@@ -1,0 +1,205 @@
+//! What a provider says that something costs. Its words are its own and come from the network: they
+//! are bounded, and a figure is taken from them only where one alone can be meant.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Characters of a bill's words that are kept.
+const KEPT: usize = 200;
+
+/// More is no bill of a run.
+const MOST_USD: f64 = 100_000.0;
+
+/// Bills that wait to be taken.
+const WAITING: usize = 10_000;
+
+/// One thing that was billed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bill {
+    /// The provider's words, on one line.
+    pub words: String,
+    /// The US dollars in them; `None`: none can be told.
+    pub usd: Option<f64>,
+}
+
+impl Bill {
+    /// Of a provider's words.
+    pub fn read(words: &str) -> Self {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let words: String =
+            words.join(" ").chars().filter(|c| !c.is_control()).take(KEPT).collect();
+        let usd = amount(&words);
+        Self { words, usd }
+    }
+}
+
+/// The bills of one remote until somebody takes them. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Bills(Arc<Mutex<Vec<Bill>>>);
+
+impl Bills {
+    /// Adds one.
+    pub fn add(&self, bill: Bill) {
+        let mut bills = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if bills.len() < WAITING {
+            bills.push(bill);
+        }
+    }
+
+    /// Those that nobody has taken.
+    pub fn take(&self) -> Vec<Bill> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The bill of one stream. A provider may tell it again as it grows, so the greatest counts; it is
+/// added when the stream is done with, however that comes.
+#[derive(Debug)]
+pub struct Meter {
+    bills: Bills,
+    bill: Option<Bill>,
+    /// The last words.
+    last: String,
+}
+
+impl Meter {
+    /// Of a stream that has begun.
+    pub fn new(bills: &Bills) -> Self {
+        Self { bills: bills.clone(), bill: None, last: String::new() }
+    }
+
+    /// The provider says this; the words where they are new.
+    pub fn read(&mut self, words: &str) -> Option<&str> {
+        let bill = Bill::read(words);
+        if bill.words == self.last {
+            return None;
+        }
+        self.last.clone_from(&bill.words);
+        if self.bill.as_ref().is_none_or(|known| known.usd <= bill.usd) {
+            self.bill = Some(bill);
+        }
+        Some(&self.last)
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Some(bill) = self.bill.take() {
+            self.bills.add(bill);
+        }
+    }
+}
+
+/// Words that speak of something else than what was spent.
+const OTHER: &[&str] = &[
+    "remain",
+    "left",
+    "balance",
+    "available",
+    "limit",
+    "budget",
+    "estimate",
+    "per ",
+    "/h",
+    "/s",
+    "/m",
+    "an hour",
+];
+
+/// The one amount of money that was spent by these words.
+fn amount(words: &str) -> Option<f64> {
+    let small = words.to_lowercase();
+    let parts = small.split([';', '|', '(', ')']).flat_map(|part| part.split(", "));
+    let spent: Vec<(&str, f64)> = parts
+        .filter(|part| !OTHER.iter().any(|other| part.contains(other)))
+        .flat_map(|part| amounts(part).into_iter().map(move |usd| (part, usd)))
+        .collect();
+    let mut total = spent.iter().filter(|(part, _)| part.contains("total"));
+    match (&spent[..], total.next(), total.next()) {
+        ([(_, usd)], ..) | (_, Some((_, usd)), None) => Some(*usd),
+        _ => None,
+    }
+}
+
+/// Every amount of money in a text of small letters: `$0.02`, `0.02 usd`, `2 cents`, `2¢`.
+fn amounts(text: &str) -> Vec<f64> {
+    let digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let mut found = Vec::new();
+    let mut rest = text;
+    let mut before = "";
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (head, tail) = rest.split_at(at);
+        let end = tail.find(|c| !digit(c)).unwrap_or(tail.len());
+        let (number, after) = tail.split_at(end);
+        let head = if head.is_empty() { before } else { head };
+        let unit = after.trim_start();
+        let scale = if head.trim_end().ends_with(['$', '€']) {
+            head.trim_end().ends_with('$').then_some(1.0)
+        } else if unit.starts_with("usd") || unit.starts_with("dollar") {
+            Some(1.0)
+        } else if unit.starts_with('¢') || unit.starts_with("cent") {
+            Some(0.01)
+        } else {
+            None
+        };
+        let value = number.trim_end_matches(['.', ',']).replace(',', "").parse::<f64>();
+        if let (Some(scale), Ok(value)) = (scale, value)
+            && (0.0..=MOST_USD).contains(&(value * scale))
+        {
+            found.push(value * scale);
+        }
+        (before, rest) = (head, after);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_is_taken_only_where_one_alone_can_be_meant() {
+        for (words, usd) in [
+            ("$0.02 used", Some(0.02)),
+            ("Cost: $1,234.50", Some(1234.5)),
+            ("billed 0.5 USD for 12 s", Some(0.5)),
+            ("2 cents charged", Some(0.02)),
+            ("3¢", Some(0.03)),
+            ("$0.02 used, $17.48 remaining", Some(0.02)),
+            ("$0.02 charged (balance $17.48)", Some(0.02)),
+            ("gpu $0.02; disk $0.01; total $0.03", Some(0.03)),
+            ("gpu $0.02; disk $0.01", None),
+            ("B200 at $6.25/hr", None),
+            ("$6.25 per hour", None),
+            ("$17.48 left", None),
+            ("12 credits used", None),
+            ("€0.02 used", None),
+            ("$99999999999999 used", None),
+            ("$", None),
+            ("", None),
+        ] {
+            assert_eq!(amount(words), usd, "{words}");
+        }
+    }
+
+    #[test]
+    fn words_are_bounded_and_stand_on_one_line() {
+        let bill = Bill::read(&format!("$1\u{1b}[31m\n{}", "x".repeat(10_000)));
+        assert!(bill.words.len() <= KEPT && !bill.words.contains('\n'), "{}", bill.words);
+        assert!(!bill.words.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_stream_that_tells_its_bill_as_it_grows_is_billed_once() {
+        let bills = Bills::default();
+        let mut meter = Meter::new(&bills);
+        let said: Vec<bool> = ["$0.01 so far", "$0.01 so far", "$0.03 so far", "$0.02 so far"]
+            .into_iter()
+            .map(|words| meter.read(words).is_some())
+            .collect();
+        assert_eq!(said, [true, false, true, true]);
+        assert!(bills.take().is_empty());
+        drop(meter);
+        assert_eq!(bills.take(), [Bill { words: "$0.03 so far".into(), usd: Some(0.03) }]);
+        assert!(bills.take().is_empty());
+    }
+}

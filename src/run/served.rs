@@ -1,0 +1,202 @@
+//! Counters from the provider's own ncu, where the workspace may not read them itself.
+//!
+//! The host's own ladder has been walked down before, so nothing is lost where the provider has no
+//! such thing or will not: the profile keeps what it has, and its ladder says why not more. What
+//! comes back is a report like any other, and is judged like any other.
+
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::event::Stream;
+use rgpu_protocol::pattern::{Then, When, diagnose, strip_ansi};
+use rgpu_protocol::{HostFacts, Outcome, RungRecord};
+
+use super::assemble::Parts;
+use super::blobs::submission;
+use super::is_below;
+use super::job::{self, Desk, cancelled};
+use super::profile::ProfileRun;
+use super::said::Said;
+use crate::error::{Exit, Failure, Result};
+use crate::model::profile::Artifact;
+use crate::remote::{Follow, ServedEnd, ServedJob, ServedNcu};
+use crate::store::RunFolder;
+use crate::tool::{self, JobName, Served};
+
+/// Where its report lies in the run folder.
+const REPORT: &str = "raw/service.ncu-rep";
+
+/// What its log is called after.
+const LOG: &str = "service";
+
+/// The same limit as of the agent's records, in bytes.
+const TAIL: usize = 3000;
+
+impl ProfileRun<'_> {
+    /// Asks the provider's own ncu for what this run did not get on its host.
+    ///
+    /// # Errors
+    /// Our own disk, or the user stopped waiting.
+    pub(super) async fn ask_provider(
+        &mut self,
+        follow: &Follow,
+        facts: &HostFacts,
+        desk: &mut Desk<'_>,
+        parts: &mut Parts,
+        seq: u32,
+    ) -> Result<()> {
+        let Some(provider) = follow.remote().served_ncu() else { return Ok(()) };
+        if !matches!(parts.outcome(), Some(Outcome::Done)) {
+            return Ok(());
+        }
+        self.reuse_built(parts)?;
+        let job = JobName { run: desk.record.id.clone(), sequence: seq + 1 };
+        // A plan that cannot be made for another machine is no failure of this run.
+        let served =
+            tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
+                .unwrap_or_default();
+        for rung in served {
+            if !is_below(parts.rung(), rung.rung) {
+                break;
+            }
+            let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
+            desk.reporter.say(&Said::Note { text: &text });
+            let (record, report) = self.ask_once(follow, provider, &rung, desk).await?;
+            let code = record.code.clone();
+            let text = match &report {
+                Some(artifact) => parts.take_served(desk.folder, record, artifact, &self.request),
+                None => {
+                    let words = record.words.clone();
+                    parts.profile.ladder.push(record);
+                    Some((code.clone(), words))
+                }
+            };
+            let Some((code, text)) = text else { break };
+            desk.reporter.say(&Said::Refused { rung: rung.rung, code: &code, text: &text });
+            // Only what ncu itself could not do is worth asking for less.
+            if report.is_none() && !tool::asks_for_less(&code) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the provider's own ncu may reach the rung that is asked for at least.
+    pub(super) fn provider_may_reach(&self, follow: &Follow, facts: &HostFacts) -> bool {
+        let Some(least) = self.at_least else { return false };
+        let job = JobName { run: String::new(), sequence: 1 };
+        follow.remote().served_ncu().is_some()
+            && tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
+                .is_ok_and(|rungs| rungs.iter().any(|rung| !is_below(rung.rung, least)))
+    }
+
+    /// One try.
+    async fn ask_once(
+        &mut self,
+        follow: &Follow,
+        provider: &dyn ServedNcu,
+        rung: &Served,
+        desk: &mut Desk<'_>,
+    ) -> Result<(RungRecord, Option<Artifact>)> {
+        let mut argv = vec!["ncu".to_owned()];
+        argv.extend(rung.arguments.iter().chain(&rung.program).cloned());
+        let mut record = RungRecord {
+            step: rung.step.clone(),
+            rung: rung.rung.to_owned(),
+            argv,
+            loses: rung.loses.to_owned(),
+            ..RungRecord::default()
+        };
+        let bundle = self.packer.pack(rung.draft.clone())?;
+        let mut blobs = bundle.blobs;
+        blobs.extend(self.built.clone());
+        let job = ServedJob {
+            files: submission(bundle.plan, blobs),
+            folders: rung.folders.clone(),
+            program: rung.program.clone(),
+            arguments: rung.arguments.clone(),
+            limit: Duration::from_secs(self.request.timeout_s),
+            queue: Duration::from_secs(self.request.queue_s),
+        };
+        let place = desk.folder.path().join(REPORT);
+        if let Some(parent) = place.parent() {
+            std::fs::create_dir_all(parent).map_err(|e| {
+                Failure::new(Exit::Disk, "disk", "cannot write the run folder")
+                    .file(parent.display())
+                    .cause(e)
+            })?;
+        }
+        let (begun, talk, asked) = (Instant::now(), follow.talk(), desk.cancel.asked());
+        let ended = tokio::select! {
+            ended = provider.profile(&job, &place, &*talk) => Some(ended),
+            () = desk.cancel.beyond(asked) => None,
+        };
+        record.seconds = begun.elapsed().as_secs_f64();
+        job::take_bills(follow, desk)?;
+        let Some(ended) = ended else {
+            return Err(cancelled().hint(format!(
+                "{} cannot be told to stop: what it began ends by itself within {} s",
+                provider.called(),
+                (job.limit + job.queue).as_secs()
+            )));
+        };
+        match ended {
+            Err(error) => {
+                let failure = error.failure(follow.remote().name(), follow.remote().transport());
+                if failure.exit == Exit::Disk {
+                    return Err(failure);
+                }
+                record.code = failure.code.clone();
+                record.words = match &failure.cause {
+                    Some(cause) => format!("{}: {cause}", failure.what),
+                    None => failure.what,
+                };
+                Ok((record, None))
+            }
+            Ok(end) => {
+                desk.folder
+                    .write(&RunFolder::log_name(LOG, Stream::Stdout), end.output.as_bytes())?;
+                judge(&mut record, rung, &end);
+                let artifact = (record.ok && end.report).then(|| artifact(desk, &rung.step));
+                Ok((record, artifact.transpose()?))
+            }
+        }
+    }
+}
+
+/// Takes what came back into the rung's record, by the same signs as the agent: its words before
+/// its status, and a report that is there.
+fn judge(record: &mut RungRecord, rung: &Served, end: &ServedEnd) {
+    let output = strip_ansi(&end.output);
+    record.exit = end.exit;
+    record.stdout_tail =
+        output[output.ceil_char_boundary(output.len().saturating_sub(TAIL))..].to_owned();
+    record.notes.extend(end.notes.iter().map(|note| ("service".to_owned(), note.clone())));
+    let failed = end.exit.unwrap_or(0) != 0 || !end.report;
+    let rows = rung.diagnosis.iter().filter(|row| failed || row.when == When::Always);
+    let rows: Vec<_> = rows.filter(|row| row.then != Then::Note).cloned().collect();
+    if let Some((row, words)) = diagnose(&rows, &output, "") {
+        record.code.clone_from(&row.code);
+        record.words = words.to_owned();
+    } else if !end.report {
+        record.code = "no_file".to_owned();
+        record.words = "it ended, and gave no report".to_owned();
+    } else if let Some(status) = end.exit.filter(|status| *status != 0) {
+        record.code = "exit".to_owned();
+        record.words = format!("it ended with status {status}");
+    } else {
+        record.ok = true;
+    }
+}
+
+fn artifact(desk: &Desk<'_>, step: &str) -> Result<Artifact> {
+    let digest = super::provenance::digest_file(&desk.folder.path().join(REPORT)).map_err(|e| {
+        Failure::new(Exit::Disk, "disk", "cannot read the run folder").file(REPORT).cause(e)
+    })?;
+    Ok(Artifact {
+        path: REPORT.to_owned(),
+        kind: "ncu_rep".to_owned(),
+        step: step.to_owned(),
+        size: digest.size,
+        sha256: digest.sha256.into(),
+    })
+}

@@ -1,0 +1,123 @@
+//! What a run cost: what its provider billed for it, else its remote's price for its time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Different bills that are kept of one run.
+const KEPT: usize = 20;
+
+/// What a run cost, as `run.json` has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Cost {
+    /// What an hour there costs in US dollars, as the user's settings say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_per_hour: Option<f64>,
+    /// What the run cost in US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Whose figure that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_from: Option<CostSource>,
+    /// What the provider said of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub billed: Option<Billed>,
+}
+
+/// Whose figure a cost is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// The provider billed it.
+    Provider,
+    /// The price in the remote's settings, for the run's seconds.
+    Price,
+}
+
+impl CostSource {
+    /// As documents have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Price => "price",
+        }
+    }
+}
+
+/// What a provider said of a run's cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Billed {
+    /// US dollars that it named, summed over everything that it billed apart; absent: it named none
+    /// that can be told from what is left or what an hour costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// How often it billed something.
+    pub times: u32,
+    /// Its own words, the first that differ.
+    pub words: Vec<String>,
+}
+
+impl Cost {
+    /// Of a run on a remote with this price.
+    pub fn at(usd_per_hour: Option<f64>) -> Self {
+        Self { usd_per_hour, ..Self::default() }
+    }
+
+    /// Whose figure the cost is, as documents have it.
+    pub fn source(&self) -> Option<String> {
+        self.cost_from.map(|from| from.as_str().to_owned())
+    }
+
+    /// The provider billed something more.
+    pub fn bill(&mut self, words: String, usd: Option<f64>) {
+        let billed = self.billed.get_or_insert_default();
+        billed.times = billed.times.saturating_add(1);
+        billed.usd = [billed.usd, usd].into_iter().flatten().reduce(|a, b| a + b);
+        if billed.words.len() < KEPT && !billed.words.contains(&words) {
+            billed.words.push(words);
+        }
+    }
+
+    /// Of a run that is several: what they cost, and whose figures those are where all have one
+    /// source.
+    pub fn together<'a>(of: impl Iterator<Item = &'a Self>) -> Self {
+        let costs = of.filter_map(|cost| Some((cost.cost_usd?, cost.cost_from)));
+        let sum = costs.reduce(|(a, x), (b, y)| (a + b, x.filter(|x| Some(*x) == y)));
+        let (cost_usd, cost_from) = sum.map_or((None, None), |(usd, from)| (Some(usd), from));
+        Self { cost_usd, cost_from, ..Self::default() }
+    }
+
+    /// Works the cost out for a run of so many seconds.
+    pub(super) fn settle(&mut self, seconds: f64) {
+        let billed = self.billed.as_ref().and_then(|billed| billed.usd);
+        let priced = self.usd_per_hour.map(|price| price / 3600.0 * seconds);
+        (self.cost_usd, self.cost_from) = match (billed, priced) {
+            (Some(usd), _) => (Some(usd), Some(CostSource::Provider)),
+            (None, Some(usd)) => (Some(usd), Some(CostSource::Price)),
+            (None, None) => (None, None),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_billed_goes_before_what_the_price_makes_of_the_time() {
+        let mut cost = Cost::at(Some(3600.0));
+        cost.settle(2.0);
+        assert_eq!((cost.cost_usd, cost.cost_from), (Some(2.0), Some(CostSource::Price)));
+        cost.bill("it costs something".into(), None);
+        cost.settle(2.0);
+        assert_eq!(cost.cost_from, Some(CostSource::Price), "no amount is no cost");
+        for _ in 0..2 {
+            cost.bill("$0.25 used".into(), Some(0.25));
+        }
+        cost.settle(2.0);
+        assert_eq!((cost.cost_usd, cost.cost_from), (Some(0.5), Some(CostSource::Provider)));
+        let billed = cost.billed.unwrap();
+        assert_eq!((billed.times, billed.words.len()), (3, 2));
+    }
+}
