@@ -111,8 +111,14 @@ class Bench:
         self.show("exec true, curl + process start", ours, curl + start, 1.5)
 
     def transfer(self):
-        """Each time other bytes that do not shrink. What curl brings is hashed too, as ours is."""
-        source, project = self.folder / "project/big", self.folder / "project"
+        """Each time other bytes that do not shrink. What curl brings is hashed too, as ours is; what curl
+        takes without that is told behind."""
+        source, project, bare = self.folder / "project/big", self.folder / "project", []
+
+        def tell_bare(ours):
+            curl = statistics.median(bare[1:])
+            print(f"{'  the same, curl alone':<34} {1e3 * ours:9.1f} ms {1e3 * curl:9.1f} ms  {curl / ours:5.2f}", flush=True)
+            bare.clear()
 
         def up():
             source.write_bytes(os.urandom(SIZE))
@@ -128,7 +134,8 @@ class Bench:
                              f'header = "Authorization: Bearer {self.token}"\n')
             (self.folder / "pieces.rc").write_text("next\n".join(lines))
             pieces = [f"{self.folder}/piece{n}" for n in range(SIZE // BLOB)]
-            return timed(["sha256sum", *pieces]) + timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/pieces.rc"])
+            bare.append(timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/pieces.rc"]))
+            return timed(["sha256sum", *pieces]) + bare[-1]
 
         def down():
             self.run("exec", "--remote", "box", "-q", "--detach", "--pull", "big", "--",
@@ -142,12 +149,13 @@ class Bench:
             return self.run("runs", "attach", "latest", "-q")
 
         def curl_down():
-            return (timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", f"{project}/back",
-                           f"{self.url}/v1/jobs/{self.kept}/artifacts/{self.path}"])
-                    + timed(["sha256sum", f"{project}/back"]))
+            bare.append(timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", f"{project}/back",
+                               f"{self.url}/v1/jobs/{self.kept}/artifacts/{self.path}"]))
+            return bare[-1] + timed(["sha256sum", f"{project}/back"])
 
         ours, theirs = in_turn(up, curl_up)
         self.show("64 MiB up, sha256sum + curl", ours, theirs, 0.8, at_least=True)
+        tell_bare(ours)
         self.kept, self.path = "bench-down.1", "big"
         step = {"id": "run", "title": "run", "timeout_s": 60, "rungs": [{
             "id": "host", "argv": ["/bin/sh", "-c", f"head -c {SIZE} /dev/urandom > big"],
@@ -158,6 +166,7 @@ class Bench:
             time.sleep(0.05)
         ours, theirs = in_turn(down, curl_down)
         self.show("64 MiB down, curl + sha256sum", ours, theirs, 0.8, at_least=True)
+        tell_bare(ours)
 
     def memory(self):
         status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text()
