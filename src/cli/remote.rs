@@ -121,8 +121,9 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
 
-    /// The keychain's service that holds them, as `modal-key` and `modal-secret`
-    #[arg(long, value_name = "SERVICE", conflicts_with = "env_file")]
+    /// The keychain's service that holds them, as `modal-key` and `modal-secret`; of a worker as
+    /// `token`
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["env_file", "token_env", "token_file"])]
     pub keychain: Option<String>,
 
     /// A file of certificates to trust besides the system's
@@ -333,11 +334,11 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()
     }
     // One way to a token: the one said last.
     let gone: &[&str] = match (&args.token_env, &args.token_file) {
-        (Some(_), _) => &["token_file"],
-        (_, Some(_)) => &["token_env"],
+        (Some(_), _) => &["token_file", "keychain"],
+        (_, Some(_)) => &["token_env", "keychain"],
         (None, None) => match (&args.env_file, &args.keychain) {
             (Some(_), _) => &["keychain"],
-            (_, Some(_)) => &["env_file"],
+            (_, Some(_)) => &["env_file", "token_env", "token_file"],
             (None, None) if args.key_env.is_some() => &["env_file", "keychain"],
             (None, None) => &[],
         },

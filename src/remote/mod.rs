@@ -22,6 +22,8 @@ mod fake;
 pub mod fetch;
 mod fit;
 pub mod follow;
+mod foreign;
+mod keychain;
 pub mod limits;
 pub mod local;
 pub mod modal;
@@ -67,6 +69,15 @@ pub trait Remote: Send + Sync {
     /// What its provider billed since this was last asked.
     fn take_bills(&self) -> Vec<Bill> {
         Vec::new()
+    }
+
+    /// Has the app answer that its user deployed, and checks that it is of our version, which is
+    /// given; `None`: nothing is deployed for a remote like this.
+    ///
+    /// # Errors
+    /// [`RemoteError`] says which side failed.
+    async fn deployed(&self, _: &dyn Talk) -> Result<Option<String>, RemoteError> {
+        Ok(None)
     }
 
     /// Its provider's own ncu, for counters that a job there may not read.

@@ -12,6 +12,9 @@ pub struct Rental {
     /// The kind of GPU it was made with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
+    /// The version of rgpu that the deployed app is of, where one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// The way in over ssh, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,

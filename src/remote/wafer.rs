@@ -158,7 +158,7 @@ impl Wafer {
 
     fn rental(&self, workspace: Workspace) -> Rental {
         let ssh = workspace.ssh_url();
-        Rental { state: workspace.status, gpu: workspace.gpu_type, ssh, credits: None }
+        Rental { state: workspace.status, gpu: workspace.gpu_type, ssh, ..Rental::default() }
     }
 }
 

@@ -48,7 +48,8 @@ pub const HTTP: RemoteKind =
     RemoteKind { scheme: "http", form: "http://127.0.0.1:port of `rgpu worker`", open };
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
-    super::deploy::no_options(spec, &[token::ENV, token::FILE, address::PLAIN, address::CA])?;
+    let known = [token::ENV, token::FILE, token::KEYCHAIN, address::PLAIN, address::CA];
+    super::deploy::no_options(spec, &known)?;
     no_ssh_settings(spec)?;
     let address = Address::of(spec)?;
     token::is_named(spec)?;
@@ -75,6 +76,14 @@ impl Worker {
         Self { spec: spec.clone(), address, site, find }
     }
 
+    /// A way to it, with its credentials.
+    async fn requests(&self) -> Result<Requests, RemoteError> {
+        let (find, spec) = (self.find, self.spec.clone());
+        let found = tokio::task::spawn_blocking(move || find(&spec)).await;
+        let credentials = found.map_err(|e| RemoteError::Nonsense { what: e.to_string() })??;
+        Ok(Requests::new(&self.address, credentials, self.site)?)
+    }
+
     /// The agent's greeting. Where a platform starts the host first, its user is told.
     async fn greet(&self, requests: &Requests, talk: &dyn Talk) -> Result<Vec<u8>, HttpError> {
         let ask = Ask::get("/v1/health", "greeting the worker").within(limits::CONNECT);
@@ -89,7 +98,7 @@ impl Worker {
     }
 
     /// What is wrong with a greeting.
-    fn check(&self, greeting: &[u8]) -> Result<(), HttpError> {
+    fn check(&self, greeting: &[u8]) -> Result<Hello, HttpError> {
         let Ok(hello) = serde_json::from_slice::<Hello>(greeting) else {
             return Err(HttpError::not_a_worker(self.site, self.address.as_str(), greeting));
         };
@@ -97,7 +106,7 @@ impl Worker {
         if self.site == Site::Modal && hello.version != ours {
             return Err(HttpError::OtherVersion { theirs: hello.version, ours });
         }
-        Ok(())
+        Ok(hello)
     }
 }
 
@@ -114,11 +123,16 @@ impl Remote for Worker {
         }
     }
 
+    async fn deployed(&self, talk: &dyn Talk) -> Result<Option<String>, RemoteError> {
+        if self.site != Site::Modal {
+            return Ok(None);
+        }
+        let greeting = self.greet(&self.requests().await?, talk).await?;
+        Ok(Some(self.check(&greeting)?.version))
+    }
+
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let (find, spec) = (self.find, self.spec.clone());
-        let found = tokio::task::spawn_blocking(move || find(&spec)).await;
-        let credentials = found.map_err(|e| RemoteError::Nonsense { what: e.to_string() })??;
-        let requests = Requests::new(&self.address, credentials, self.site)?;
+        let requests = self.requests().await?;
         let begun = Instant::now();
         let greeting = self.greet(&requests, &*options.talk).await?;
         // A fresh connection costs as many round trips more.

@@ -11,7 +11,7 @@ use crate::tool::{OUR_DOMAIN, Request, Target};
 /// Whether this rung of a request measured ranges.
 pub(super) fn measured_ranges(rung: &str, request: &Request) -> bool {
     let asked = matches!(request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
-    asked && matches!(rung, "ncu.asked" | "ncu.app_range" | "ncu.sudo")
+    asked && matches!(rung, "ncu.asked" | "ncu.app_range" | "ncu.sudo" | "ncu.service")
 }
 
 /// Drops ranges that the runner entered outside its timed phase: ncu cannot exclude them there.

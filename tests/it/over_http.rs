@@ -4,6 +4,7 @@ mod deployed;
 mod face;
 mod faults;
 mod handed_over;
+mod keychain;
 mod modal;
 mod phases;
 mod published;

@@ -110,11 +110,25 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
     let rental = app.block_on(async {
         match remote.rented() {
             Some(rented) => rented.up(&says).await.on(&*remote),
-            None => Err(not_rented(&spec)),
+            // What is deployed once needs no making: it is woken, and looked at.
+            None => match remote.deployed(&says).await.on(&*remote)? {
+                Some(version) => Ok(Rental {
+                    state: "running".to_owned(),
+                    version: Some(version),
+                    ..Rental::default()
+                }),
+                None => Err(not_rented(&spec)),
+            },
         }
     })?;
     if app.global.json {
         app.print_json(&Stands { name: &spec.name, rental })?;
+        return Ok(0);
+    }
+    if let Some(version) = &rental.version {
+        let version = safe(version.as_bytes());
+        app.say(&format!("`{}` answers, with an app of rgpu {version}", spec.name));
+        app.say(&format!("next: rgpu remote check {}", spec.name));
         return Ok(0);
     }
     app.say(&format!("`{}` is {}", spec.name, words(&rental)));

@@ -5,10 +5,9 @@
 //! are not taken by web endpoints; they are refused before they are sent anywhere.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::super::RemoteSpec;
 use super::super::worker::{Credentials, HttpError, read_private};
+use super::super::{RemoteSpec, keychain};
 
 /// The setting that names the variable with the key.
 pub(super) const KEY_ENV: &str = "key_env";
@@ -108,21 +107,10 @@ fn in_file(text: &str, path: &Path, name: &str) -> Result<Part, HttpError> {
     }
 }
 
-/// What the desktop's keychain has for an account: libsecret's here, the system's on a Mac.
+/// What the desktop's keychain has for an account.
 fn in_keychain(service: &str, account: &str) -> Result<Part, HttpError> {
-    let (program, args) = match cfg!(target_os = "macos") {
-        true => ("security", ["find-generic-password", "-s", service, "-a", account, "-w"]),
-        false => ("secret-tool", ["lookup", "service", service, "account", account, ""]),
-    };
-    let args = args.into_iter().filter(|arg| !arg.is_empty());
-    let from = format!("`{account}` of `{service}` in the keychain");
-    let answer = Command::new(program).args(args).output();
-    let answer = answer.map_err(|e| unfit(&format!("`{program}` cannot be started: {e}")))?;
-    if !answer.status.success() {
-        return Err(unfit(&format!("{program} has no {from}")));
-    }
-    let value = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
-    Ok(Part { value, from })
+    let value = keychain::secret(service, account).map_err(|why| unfit(&why))?;
+    Ok(Part { value, from: format!("`{account}` of `{service}` in the keychain") })
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use tokio::time::timeout;
 
 use super::error::WaferError;
 use super::place::is_loopback;
-use super::refusal::{Refusal, shown};
+use super::refusal::Refusal;
 use super::sse::Stream;
 use super::token::Token;
+use crate::remote::foreign::shown;
 use crate::remote::worker::chain;
 use crate::remote::{RemoteError, limits};
 

@@ -16,9 +16,10 @@ use tokio::time::timeout;
 
 use super::api::{Api, json};
 use super::error::WaferError;
-use super::refusal::{Refusal, shown};
+use super::refusal::Refusal;
 use super::sse::Line;
 use super::workspace::{Workspace, exec_path};
+use crate::remote::foreign::shown;
 use crate::remote::{Bills, Meter, Talk};
 
 /// How long the service may take to say that a command has ended which has said so itself.

@@ -25,9 +25,10 @@ use tokio::time::{Instant, timeout_at};
 use super::api::Api;
 use super::error::WaferError;
 use super::exec::nonce;
-use super::refusal::{Refusal, shown};
+use super::refusal::Refusal;
 use super::sse::{Line, Stream};
 use super::workspace::PART;
+use crate::remote::foreign::shown;
 use crate::remote::served::{OUTPUT, ServedEnd, ServedJob};
 use crate::remote::{Bills, Meter, RemoteError, Talk};
 
@@ -37,6 +38,10 @@ const MOST_BYTES: u64 = 512 << 20;
 /// What the service may take beyond the limits that it was given: the archive is unpacked, an
 /// environment may be made for it.
 const SPARE: Duration = Duration::from_secs(120);
+
+/// The longest that a GPU is waited for, as the published client has it: what longer times the
+/// service takes is not known.
+const QUEUE: Duration = Duration::from_secs(300);
 
 /// The longest report, in bytes.
 const MOST_REPORT: u64 = 2 << 30;
@@ -60,7 +65,7 @@ pub(super) async fn profile(
     talk: &dyn Talk,
 ) -> Result<ServedEnd, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
-    let limit = job.limit + job.queue + SPARE;
+    let limit = job.limit + job.queue.min(QUEUE) + SPARE;
     let sent = api.send_form("/v1/ncu/run", &kind, body, DOING, limit).await;
     let mut stream = sent.map_err(|error| match error {
         // A service that never had it, or no longer has.
@@ -214,7 +219,7 @@ fn form(job: &ServedJob, archive: Vec<u8>) -> Result<(String, Vec<u8>), RemoteEr
         ("command", joined(&job.program)?),
         ("ncu_args", joined(&job.arguments)?),
         ("timeout_seconds", job.limit.as_secs().to_string()),
-        ("queue_timeout_seconds", job.queue.as_secs().to_string()),
+        ("queue_timeout_seconds", job.queue.min(QUEUE).as_secs().to_string()),
     ];
     let part =
         |name: &str| format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"");

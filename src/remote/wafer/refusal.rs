@@ -4,8 +4,7 @@
 use reqwest::StatusCode;
 use serde::Deserialize;
 
-/// Bytes of a body that are shown.
-const SHOWN: usize = 200;
+use crate::remote::foreign::shown;
 
 /// A refusal with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,12 +133,6 @@ fn words(body: &[u8]) -> String {
         Ok(Detail { detail }) => shown(&detail.to_string()),
         Err(_) => shown(&String::from_utf8_lossy(body)),
     }
-}
-
-/// The beginning of foreign words, on one line.
-pub(super) fn shown(words: &str) -> String {
-    let line: Vec<&str> = words.split_whitespace().collect();
-    line.join(" ").chars().take(SHOWN).collect()
 }
 
 #[cfg(test)]

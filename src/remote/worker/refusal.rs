@@ -6,8 +6,7 @@
 use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
-/// Bytes of a foreign body that are shown.
-const SHOWN: usize = 200;
+use crate::remote::foreign;
 
 /// What should stand behind an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,9 +324,7 @@ fn words(status: StatusCode, body: &[u8]) -> String {
 
 /// The beginning of a foreign body, in one line.
 fn shown(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().take(SHOWN).collect()
+    foreign::shown(&String::from_utf8_lossy(body))
 }
 
 #[cfg(test)]

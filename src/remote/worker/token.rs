@@ -1,5 +1,5 @@
-//! Where a worker's token comes from: a variable of the environment, or a file that only its user
-//! can read. It stands in no settings, no argument and no error.
+//! Where a worker's token comes from: a variable of the environment, the desktop's keychain, or a
+//! file that only its user can read. It stands in no settings, no argument and no error.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -8,13 +8,17 @@ use std::path::{Path, PathBuf};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::error::HttpError;
-use crate::remote::RemoteSpec;
+use crate::remote::{RemoteSpec, keychain};
 
 /// The setting that names the variable.
 pub(super) const ENV: &str = "token_env";
 
 /// The setting that names the file.
 pub(super) const FILE: &str = "token_file";
+
+/// The setting that names the keychain's service, and the account of it.
+pub(super) const KEYCHAIN: &str = "keychain";
+const ACCOUNT: &str = "token";
 
 /// The variable that is read when neither is set.
 const USUAL: &str = "RGPU_WORKER_TOKEN";
@@ -77,6 +81,11 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
             .map_err(|why| HttpError::Token { why, named: Some(place.clone()) })?;
         return Credentials::bearer(text.trim(), &place);
     }
+    if let Some(service) = spec.options.get(KEYCHAIN) {
+        let token = keychain::secret(service, ACCOUNT)
+            .map_err(|why| HttpError::Token { why, named: Some("the keychain".to_owned()) })?;
+        return Credentials::bearer(&token, &format!("`{ACCOUNT}` of `{service}` in the keychain"));
+    }
     let (name, said) = match spec.options.get(ENV) {
         Some(name) => (name.as_str(), true),
         None => (USUAL, false),
@@ -94,9 +103,9 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
 /// Whether a place for the token is named at all; what lies there is looked at when it is needed.
 ///
 /// # Errors
-/// Neither a variable nor a file is, and the usual variable is not set.
+/// None is, and the usual variable is not set.
 pub(super) fn is_named(spec: &RemoteSpec) -> Result<(), HttpError> {
-    let named = [FILE, ENV].iter().any(|setting| spec.options.contains_key(*setting));
+    let named = [FILE, ENV, KEYCHAIN].iter().any(|setting| spec.options.contains_key(*setting));
     match named || std::env::var_os(USUAL).is_some() {
         true => Ok(()),
         false => Err(unnamed()),
@@ -104,7 +113,8 @@ pub(super) fn is_named(spec: &RemoteSpec) -> Result<(), HttpError> {
 }
 
 fn unnamed() -> HttpError {
-    let why = format!("the remote names no variable and no file for it, and ${USUAL} is not set");
+    let why =
+        format!("the remote names no variable, file or keychain for it, and ${USUAL} is not set");
     HttpError::Token { why, named: None }
 }
 

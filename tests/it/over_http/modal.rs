@@ -216,6 +216,30 @@ fn modals_own_words_are_told_by_name_with_what_to_do() {
 }
 
 #[test]
+fn an_app_is_woken_and_held_against_our_version() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let app = StandIn::before(Some(&worker), AMPLE, |asked| match asked.before {
+        0 => Fault::Cold(Duration::from_secs(4)),
+        _ => Fault::None,
+    });
+    app.know(&laptop);
+    let mut shown = laptop.show("remote up b200");
+    let output = laptop.run("remote up b200 --json");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["state"], "running");
+    assert_eq!(said["version"], env!("CARGO_PKG_VERSION"));
+    // It is asked who it is, and nothing more: no container with a GPU is started.
+    assert!(app.log().iter().all(|line| line.starts_with("GET /v1/health")), "{:#?}", app.log());
+    let old = r#"{"rgpu":1,"features":[],"required":[],"version":"0.0.1"}"#;
+    let app = StandIn::before(Some(&worker), AMPLE, move |_| Fault::Refused("200 OK", old));
+    app.know(&laptop);
+    shown += &laptop.show("remote up b200");
+    shown += &laptop.show("remote down b200 --yes");
+    insta::assert_snapshot!(shown.replace(&app.port.to_string(), "[PORT]"));
+}
+
+#[test]
 fn tokens_that_cannot_be_right_are_told_with_what_to_do_and_go_nowhere() {
     let laptop = Laptop::new();
     let app = StandIn::before(None, AMPLE, |_| Fault::None);

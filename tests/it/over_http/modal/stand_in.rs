@@ -19,7 +19,7 @@ pub(in super::super) const SECRET: &str = "ws-secret-that-must-not-be-told";
 const RESULT: &str = "__modal_function_call_id=";
 
 /// What befalls a request.
-pub(super) enum Fault {
+pub(in super::super) enum Fault {
     None,
     /// It does not reach the app: status line and body.
     Refused(&'static str, &'static str),
@@ -38,14 +38,14 @@ pub(super) enum Fault {
 }
 
 /// A request as faults choose it.
-pub(super) struct Asked {
-    pub(super) method: String,
+pub(in super::super) struct Asked {
+    pub(in super::super) method: String,
     /// Without what stands behind `?`.
-    pub(super) path: String,
+    pub(in super::super) path: String,
     /// Whether it is for a result.
-    pub(super) result: bool,
+    pub(in super::super) result: bool,
     /// How many there were before it, of any kind.
-    pub(super) before: usize,
+    pub(in super::super) before: usize,
 }
 
 type Mischief = Box<dyn Fn(&Asked) -> Fault + Send + Sync>;
@@ -68,14 +68,14 @@ struct Inner {
 }
 
 /// A running stand-in.
-pub(super) struct StandIn {
-    pub(super) port: u16,
+pub(in super::super) struct StandIn {
+    pub(in super::super) port: u16,
     inner: Arc<Inner>,
 }
 
 impl StandIn {
     /// Before a worker; `None`: nothing is deployed.
-    pub(super) fn before(
+    pub(in super::super) fn before(
         worker: Option<&Worker>,
         limit: Duration,
         mischief: impl Fn(&Asked) -> Fault + Send + Sync + 'static,
@@ -101,12 +101,12 @@ impl StandIn {
     }
 
     /// `METHOD path` of each request, in order.
-    pub(super) fn log(&self) -> Vec<String> {
+    pub(in super::super) fn log(&self) -> Vec<String> {
         self.inner.log.lock().unwrap().clone()
     }
 
     /// Makes it known to the laptop as `b200`, with a right token.
-    pub(super) fn know(&self, laptop: &Laptop) {
+    pub(in super::super) fn know(&self, laptop: &Laptop) {
         know(laptop, self.port, &format!("MODAL_KEY={KEY}\nMODAL_SECRET={SECRET}\n"));
     }
 }

@@ -1,0 +1,107 @@
+//! Secrets of the desktop's keychain: libsecret's here (`secret-tool`), the system's on a Mac
+//! (`security`). A secret comes over a pipe: it stands in no argument, no file and no error.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{foreign, limits};
+
+/// How often it is looked whether the keychain has answered.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Bytes of a secret at most.
+const MOST: u64 = 64 << 10;
+
+/// What the keychain has for an account of a service. Blocks: it may ask its user.
+///
+/// # Errors
+/// Why there is nothing, in words.
+pub(super) fn secret(service: &str, account: &str) -> Result<String, String> {
+    let (program, args) = match cfg!(target_os = "macos") {
+        true => ("security", &["find-generic-password", "-w", "-s", service, "-a", account][..]),
+        false => ("secret-tool", &["lookup", "service", service, "account", account][..]),
+    };
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("`{program}`, which asks the keychain, is not installed (libsecret-tools)")
+        }
+        _ => format!("`{program}` cannot be started: {e}"),
+    })?;
+    answer(program, child, limits::LOGIN)?.ok_or_else(|| {
+        format!(
+            "the keychain has no `{account}` of `{service}`, or is locked{}",
+            put(service, account)
+        )
+    })
+}
+
+/// How a secret gets there.
+fn put(service: &str, account: &str) -> String {
+    match cfg!(target_os = "macos") {
+        true => format!(": `security add-generic-password -s {service} -a {account} -w`"),
+        false => {
+            format!(": `secret-tool store --label={service} service {service} account {account}`")
+        }
+    }
+}
+
+/// What a program that asks the keychain has printed; `None`: there is nothing.
+fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<String>, String> {
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if begun.elapsed() < limit => std::thread::sleep(LOOK),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!(
+                    "the keychain did not answer in {} s: is it locked?",
+                    limit.as_secs()
+                ));
+            }
+            Err(e) => return Err(format!("`{program}` cannot be waited for: {e}")),
+        }
+    };
+    let read = |from: Option<&mut dyn Read>| {
+        let mut bytes = Vec::new();
+        // What cannot be read is not there.
+        let _ = from.map(|from| from.take(MOST).read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    };
+    let value = read(child.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
+    if status.success() && !value.is_empty() {
+        return Ok(Some(value));
+    }
+    let words = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
+    match words.is_empty() || words.contains("could not be found") {
+        true => Ok(None),
+        false => Err(format!("the keychain cannot be asked: {}", foreign::shown(&words))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(script: &str, limit: Duration) -> Result<Option<String>, String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        answer("sh", command.spawn().unwrap(), limit)
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_is_told_from_a_keychain_that_cannot_be_asked() {
+        let ample = Duration::from_secs(20);
+        assert_eq!(said("echo wk-1", ample), Ok(Some("wk-1".to_owned())));
+        assert_eq!(said("exit 1", ample), Ok(None));
+        assert_eq!(said(":", ample), Ok(None));
+        let broken = said("echo 'no D-Bus' >&2; exit 1", ample).unwrap_err();
+        assert!(broken.contains("cannot be asked: no D-Bus"), "{broken}");
+        let locked = said("exec sleep 60", Duration::from_millis(50)).unwrap_err();
+        assert!(locked.contains("is it locked?"), "{locked}");
+    }
+}
