@@ -6,7 +6,7 @@ const SHOWN: usize = 200;
 /// The beginning of foreign words, on one line and without control characters.
 pub(super) fn shown(words: &str) -> String {
     // No more is looked at than could be shown of it.
-    let words = &words[..words.floor_char_boundary(16 * SHOWN)];
+    let words: String = words.chars().take(16 * SHOWN).collect();
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
 }

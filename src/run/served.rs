@@ -168,8 +168,9 @@ impl ProfileRun<'_> {
 fn judge(record: &mut RungRecord, rung: &Served, end: &ServedEnd) {
     let output = strip_ansi(&end.output);
     record.exit = end.exit;
-    record.stdout_tail =
-        output[output.ceil_char_boundary(output.len().saturating_sub(TAIL))..].to_owned();
+    let mut from = output.len().saturating_sub(TAIL)..output.len();
+    let from = from.find(|at| output.is_char_boundary(*at)).unwrap_or(0);
+    record.stdout_tail = output[from..].to_owned();
     record.notes.extend(end.notes.iter().map(|note| ("service".to_owned(), note.clone())));
     let failed = end.exit.unwrap_or(0) != 0 || !end.report;
     let rows = rung.diagnosis.iter().filter(|row| failed || row.when == When::Always);

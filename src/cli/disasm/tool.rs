@@ -89,7 +89,7 @@ fn ask(
     let folder = RunFolder::create(kept.path(), &id, Some(&kept.path().join("run")))?;
     let mut record = RunRecord {
         title: "disasm".to_owned(),
-        ..session::record(app, &spec, id.clone(), "disasm", now)
+        ..session::record(app, spec, id.clone(), "disasm", now)
     };
     let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
     let voice = Voice { live, events: None, accept_new: args.accept_new, run: "", row: None };

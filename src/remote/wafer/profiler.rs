@@ -137,7 +137,8 @@ async fn listen(
                 output.push_str(&text);
                 output.push('\n');
                 if output.len() > 2 * OUTPUT {
-                    let from = output.ceil_char_boundary(output.len() - OUTPUT);
+                    let mut from = output.len() - OUTPUT..output.len();
+                    let from = from.find(|at| output.is_char_boundary(*at)).unwrap_or(0);
                     output.drain(..from);
                 }
             }
