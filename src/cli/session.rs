@@ -155,16 +155,33 @@ pub(super) struct Voice<'a> {
 
 /// Connects to a remote; Ctrl-C is heard from here on.
 pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<Open> {
-    let (open, ()) = open_beside(app, spec, voice, |_| async { Ok(()) }).await?;
+    let (open, ()) = connect(app, spec, voice, Greeting::Awaited, |_| async { Ok(()) }).await?;
     Ok(open)
 }
 
 /// Connects to a remote, and does something on this machine at the same time. What fails there
-/// ends it.
+/// ends it. That the agent is there is left to the first request, which comes at once.
 pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
     voice: Voice<'_>,
+    work: impl FnOnce(Shared) -> F,
+) -> Result<(Open, T)> {
+    connect(app, spec, voice, Greeting::LeftToTheFirstRequest, work).await
+}
+
+/// Who waits for the agent's greeting.
+#[derive(Clone, Copy)]
+enum Greeting {
+    Awaited,
+    LeftToTheFirstRequest,
+}
+
+async fn connect<T, F: Future<Output = Result<T>>>(
+    app: &App,
+    spec: RemoteSpec,
+    voice: Voice<'_>,
+    greeting: Greeting,
     work: impl FnOnce(Shared) -> F,
 ) -> Result<(Open, T)> {
     let programs = programs(app)?;
@@ -196,7 +213,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     let begun = Instant::now();
     let mut stop = cancel.clone();
     let connect = async {
-        let follow = reach(&remote, options, &programs).await.on(&*remote)?;
+        let follow = reach(&remote, options, &programs, greeting).await.on(&*remote)?;
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().say(&Said::Connected { ms });
         Ok::<_, Failure>(follow)

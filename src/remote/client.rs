@@ -17,9 +17,10 @@ use rgpu_protocol::{
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::deploy::{Heard, Start};
 use super::stream::{Ending, FrameReader, FrameWriter, Wire};
 use super::upload::INLINE_BYTES;
-use super::{RemoteError, RemoteSpec, limits};
+use super::{RemoteError, RemoteSpec, Talk, limits};
 
 /// Inline artifacts that are kept until somebody asks for them, in bytes.
 const INLINE_KEPT: usize = 64 << 20;
@@ -75,8 +76,22 @@ pub struct HostJobs {
 /// What comes from an agent, with the bytes that belong to it.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    Job { job: String, message: JobMessage },
-    Piece { job: String, path: String, offset: u64, bytes: Vec<u8> },
+    Job {
+        job: String,
+        message: JobMessage,
+    },
+    Piece {
+        job: String,
+        path: String,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    /// So much of an artifact comes unasked.
+    Ahead {
+        job: String,
+        path: String,
+        len: u64,
+    },
     Answer(FromAgent),
 }
 
@@ -104,28 +119,78 @@ pub(super) struct Conversation {
     writing: JoinHandle<()>,
     ending: Ending,
     expect: Option<Expect>,
+    /// Whoever is at the other end has not spoken yet.
+    coming: Option<Coming>,
+    /// Whether our greeting was sent.
+    spoken: bool,
+    /// Whether anybody reads what was sent.
+    pub(super) heard: Heard,
+    /// Whether the agent had to be put there first.
+    pub(super) cold: bool,
+}
+
+/// An agent that is being brought up.
+pub(super) struct Coming {
+    pub(super) start: Arc<Start>,
+    pub(super) talk: Arc<dyn Talk>,
 }
 
 impl Conversation {
+    /// Over `wire`; nothing is said yet. With no `coming`, the agent's magic line was read already.
+    fn over(wire: Wire, coming: Option<Coming>) -> Self {
+        let (writer, writing) = FrameWriter::spawn(wire.writer);
+        let (reader, ending) = (wire.reader, wire.ending);
+        let (expect, spoken, heard) = (None, false, Heard::All);
+        Self { reader, writer, writing, ending, expect, coming, spoken, heard, cold: false }
+    }
+
     /// Greets the agent at the other end of `wire`, whose magic line was read already.
     pub(super) async fn greet(wire: Wire) -> Result<(Self, Hello), RemoteError> {
-        let (writer, writing) = FrameWriter::spawn(wire.writer);
-        let mut this =
-            Self { reader: wire.reader, writer, writing, ending: wire.ending, expect: None };
-        let ours = Hello {
+        let mut this = Self::over(wire, None);
+        this.speak(None)?;
+        let theirs = this.greeted(None).await?;
+        Ok((this, theirs))
+    }
+
+    /// Says the first words, if they were not said yet.
+    fn speak(&mut self, setup: Option<&ToAgent>) -> Result<(), RemoteError> {
+        if std::mem::replace(&mut self.spoken, true) {
+            return Ok(());
+        }
+        if self.coming.is_some() {
+            self.writer.keep();
+        }
+        self.writer.message(&Hello {
             rgpu: PROTOCOL,
             features: Vec::new(),
             required: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        this.writer.message(&ours)?;
+        })?;
+        setup.map_or(Ok(()), |setup| self.writer.message(setup))
+    }
+
+    /// Waits for the agent's first words; says ours then, if they were not said yet.
+    async fn greeted(&mut self, setup: Option<&ToAgent>) -> Result<Hello, RemoteError> {
+        if let Some(Coming { start, talk }) = self.coming.take() {
+            let Self { reader, writer, ending, heard, .. } = self;
+            start.run_addressed(reader, writer, ending, &*talk, heard).await?;
+            match self.heard {
+                Heard::All => self.writer.forget(),
+                Heard::Nothing => {
+                    self.cold = true;
+                    self.writer.repeat()?;
+                }
+            }
+            self.heard = Heard::All;
+        }
+        self.speak(setup)?;
         let doing = "greeting the agent";
-        let frame = timeout(limits::ANSWER, this.reader.frame())
+        let frame = timeout(limits::ANSWER, self.reader.frame())
             .await
             .map_err(|_| RemoteError::Silent { doing, limit: limits::ANSWER })??
-            .ok_or_else(|| this.cut(doing))?;
+            .ok_or_else(|| self.cut(doing))?;
         let theirs: Hello =
-            serde_json::from_slice(&frame.body).map_err(|_| this.odd(&frame.body))?;
+            serde_json::from_slice(&frame.body).map_err(|_| self.odd(&frame.body))?;
         if theirs.rgpu != PROTOCOL {
             return Err(RemoteError::Mismatch(format!(
                 "the agent speaks generation {}, this rgpu {PROTOCOL}",
@@ -137,7 +202,7 @@ impl Conversation {
                 "the agent needs `{feature}`, which this rgpu does not have"
             )));
         }
-        Ok((this, theirs))
+        Ok(theirs)
     }
 
     fn cut(&self, doing: &'static str) -> RemoteError {
@@ -226,6 +291,7 @@ impl Conversation {
                 self.expect = Some(Expect::Piece(piece));
                 Ok(None)
             }
+            FromAgent::Ahead { job, path, len } => Ok(Some(Incoming::Ahead { job, path, len })),
             FromAgent::Unknown => Ok(None),
             answer => Ok(Some(Incoming::Answer(answer))),
         }
@@ -297,11 +363,15 @@ fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
 pub struct Session {
     pub(super) talk: Conversation,
     pub(super) streams: Arc<dyn Streams>,
-    /// The agent's greeting.
-    pub agent: Hello,
+    /// The agent's greeting, once it came.
+    agent: Option<Hello>,
+    /// The user's settings, which go with ours.
+    setup: Option<ToAgent>,
     aside: VecDeque<Incoming>,
     inline: HashMap<String, Vec<u8>>,
     inline_bytes: usize,
+    /// What comes unasked of artifacts of the followed job.
+    ahead: HashMap<String, u64>,
     job: Option<String>,
     lease: Option<Lease>,
     pub(super) unsettled: bool,
@@ -326,22 +396,61 @@ impl Session {
         streams: Arc<dyn Streams>,
         spec: &RemoteSpec,
     ) -> Result<Self, RemoteError> {
-        let (talk, agent) = Conversation::greet(wire).await?;
-        if !spec.path.is_empty() || !spec.env.is_empty() {
-            let (path, env) = (spec.path.clone(), spec.env.clone());
-            talk.writer.message(&ToAgent::Setup { path, env })?;
-        }
-        Ok(Self {
+        let mut this = Self::over(Conversation::over(wire, None), streams, spec);
+        this.first_words()?;
+        this.greeted().await?;
+        Ok(this)
+    }
+
+    /// Over a stream on which an agent is being brought up: whatever is asked first is sent before
+    /// it has spoken, which saves a round trip, and tells how bringing it up went.
+    pub(super) fn begin(
+        wire: Wire,
+        coming: Coming,
+        streams: Arc<dyn Streams>,
+        spec: &RemoteSpec,
+    ) -> Self {
+        Self::over(Conversation::over(wire, Some(coming)), streams, spec)
+    }
+
+    fn over(talk: Conversation, streams: Arc<dyn Streams>, spec: &RemoteSpec) -> Self {
+        let (path, env) = (spec.path.clone(), spec.env.clone());
+        let setup = (!path.is_empty() || !env.is_empty()).then_some(ToAgent::Setup { path, env });
+        Self {
             talk,
             streams,
-            agent,
+            agent: None,
+            setup,
             aside: VecDeque::new(),
             inline: HashMap::new(),
             inline_bytes: 0,
+            ahead: HashMap::new(),
             job: None,
             lease: None,
             unsettled: false,
-        })
+        }
+    }
+
+    /// The agent's greeting; `None`: it has not come yet.
+    pub fn agent(&self) -> Option<&Hello> {
+        self.agent.as_ref()
+    }
+
+    /// Waits until the agent has greeted. What was asked of it before waits with it.
+    ///
+    /// # Errors
+    /// It cannot be brought up, does not answer, or is of another generation.
+    pub async fn greeted(&mut self) -> Result<(), RemoteError> {
+        if self.agent.is_none() {
+            self.unsettled = true;
+            self.agent = Some(self.talk.greeted(self.setup.as_ref()).await?);
+            self.unsettled = false;
+        }
+        Ok(())
+    }
+
+    fn first_words(&mut self) -> Result<(), RemoteError> {
+        self.talk.speak(self.setup.as_ref())
     }
 
     /// Whether a request was dropped before all of its answer came: what comes next belongs to it,
@@ -357,8 +466,16 @@ impl Session {
         request: Request,
     ) -> Result<FromAgent, RemoteError> {
         self.unsettled = true;
+        self.first_words()?;
         self.talk.writer.message(message)?;
-        let answer = self.talk.answer(&request, &mut self.aside).await;
+        self.greeted().await?;
+        self.answered(&request).await
+    }
+
+    /// Waits for the answer to a request that was sent.
+    pub(super) async fn answered(&mut self, request: &Request) -> Result<FromAgent, RemoteError> {
+        self.unsettled = true;
+        let answer = self.talk.answer(request, &mut self.aside).await;
         self.unsettled = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
         answer
     }
@@ -420,6 +537,7 @@ impl Session {
     /// # Errors
     /// The link.
     pub fn drop_job(&mut self, job: &str) -> Result<(), RemoteError> {
+        self.first_words()?;
         self.talk.writer.message(&ToAgent::Forget { job: job.to_owned() })
     }
 
@@ -452,6 +570,7 @@ impl Session {
         let renew = ToAgent::Renew { job: job.clone() };
         self.inline.clear();
         self.inline_bytes = 0;
+        self.ahead.clear();
         self.job = Some(job);
         self.lease = Some(Lease(tokio::spawn(async move {
             loop {
@@ -477,7 +596,9 @@ impl Session {
             };
             match incoming {
                 // What an earlier job still says is nobody's concern.
-                Incoming::Job { job, .. } | Incoming::Piece { job, .. }
+                Incoming::Job { job, .. }
+                | Incoming::Piece { job, .. }
+                | Incoming::Ahead { job, .. }
                     if self.job.as_ref() != Some(&job) => {}
                 Incoming::Job { message, .. } => {
                     if let JobMessage::Event(Event { body: EventBody::Ended { .. }, .. }) = &message
@@ -487,6 +608,7 @@ impl Session {
                     return Ok(message);
                 }
                 Incoming::Piece { path, offset: 0, bytes, .. } => self.keep_inline(path, bytes),
+                Incoming::Ahead { path, len, .. } => drop(self.ahead.insert(path, len)),
                 // A renewal or a cancel that comes too late says nothing that events do not.
                 Incoming::Answer(FromAgent::Refused { request, code, text })
                     if request == "stdin" =>
@@ -508,6 +630,21 @@ impl Session {
     /// Whether `job` is the one that is, or was last, followed.
     pub(super) fn is_following(&self, job: &str) -> bool {
         self.job.as_deref() == Some(job)
+    }
+
+    /// How much of an artifact comes unasked, behind the job's terminal event. Told once.
+    pub(super) fn take_ahead(&mut self, path: &str) -> u64 {
+        self.ahead.remove(path).unwrap_or(0)
+    }
+
+    /// A piece of `path` that holds the byte at `at`, if it was put aside.
+    pub(super) fn take_piece(&mut self, path: &str, at: u64) -> Option<Incoming> {
+        let holds = |incoming: &Incoming| {
+            matches!(incoming, Incoming::Piece { path: of, offset, bytes, .. }
+                if of == path && (*offset..offset + bytes.len() as u64).contains(&at))
+        };
+        let place = self.aside.iter().position(holds)?;
+        self.aside.remove(place)
     }
 
     /// An artifact of the followed job that came unasked, if it did.

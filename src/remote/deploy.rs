@@ -6,6 +6,10 @@
 //! command says so, takes a script and the program on its standard input, puts it into the first
 //! folder that can hold and run it, and becomes it: a cold start needs no second command.
 //!
+//! On a long link frames for the agent are on their way before it has spoken. Where there was none
+//! they are lines that the command passes over: it obeys those alone that begin with a word of ours,
+//! which no frame's bytes can begin a line with. They are then sent again.
+//!
 //! A folder must be the user's own and closed to others (0700); one in a place where everybody may
 //! write must not be a link. The program is written under another name, checked against its sha256
 //! and run once before it gets its name.
@@ -22,11 +26,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::fit::Needs;
-use super::stream::{FrameReader, Wire};
+use super::stream::{BoxWrite, Ending, FrameReader, FrameWriter, Wire};
 use super::{RemoteError, RemoteSpec, Talk, limits};
 
 /// What the start command says when no folder has the agent: system, machine, C library.
 const ABSENT: &str = "rgpu-agent-absent-1";
+/// How a line begins that the start command obeys.
+const DO: &str = "rgpu-do-1 ";
 /// What the install script says when it is ready for the program's bytes.
 const SEND: &str = "rgpu-agent-send-1";
 /// What the install script says when no folder is left, with what was wrong with each.
@@ -39,7 +45,8 @@ const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
 
 /// What the start command does where no folder has the agent: what it is told.
-const OBEY: &str = r#";IFS= read -r l&&eval "$l""#;
+const OBEY: &str =
+    r#";while IFS= read -r l;do case $l in rgpu-do-1*)eval "${l#rgpu-do-1}";;esac;done"#;
 
 /// The install script, one line, read by the start command. `$why` gathers what was wrong.
 const INSTALL: &str = concat!(
@@ -100,7 +107,8 @@ impl Start {
             via.push(' ');
         }
         let command = format!("{via}/bin/sh -c '{}{OBEY}'", fill(FIND).replace("VERB", "stdio"));
-        let install = fill(INSTALL) + "\n";
+        // What came before it may have been no whole line.
+        let install = format!("\n{DO}{}\n", fill(INSTALL));
         Ok(Self { command, install, program, needs, digest, folders, via })
     }
 
@@ -120,30 +128,84 @@ impl Start {
         talk: &dyn Talk,
         login: Duration,
     ) -> Result<Wire, RemoteError> {
-        let mut sign = next_sign(&mut wire, talk, login).await?;
+        let Wire { reader, writer, ending } = &mut wire;
+        let mut sign = next_sign(reader, ending, talk, login).await?;
         if let Sign::Absent(host) = &sign {
-            self.needs.check(host)?;
-            talk.verbose(&format!(
-                "the host has no agent of this version: sending {} bytes",
-                self.program.len()
-            ));
-            send(&mut wire, self.install.as_bytes(), limits::AGENT_START).await?;
-            sign = next_sign(&mut wire, talk, limits::AGENT_START).await?;
+            self.fits_and_says_so(host, talk)?;
+            send(writer, self.install.as_bytes(), limits::AGENT_START).await?;
+            sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
         }
         // A folder that turns out to be full after all has the next one ask again.
         while let Sign::Send(folder) = &sign {
             talk.verbose(&format!("putting the agent into `{folder}` on the host"));
-            send(&mut wire, &self.program, limits::AGENT_UPLOAD).await?;
-            sign = next_sign(&mut wire, talk, limits::AGENT_START).await?;
+            send(writer, &self.program, limits::AGENT_UPLOAD).await?;
+            sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
         }
-        match sign {
+        sign.is_magic()?;
+        Ok(wire)
+    }
+
+    /// The same where frames were sent already: an agent that had to be put there first has not
+    /// heard them, and `heard` is told so before it is put there.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(super) async fn run_addressed(
+        &self,
+        reader: &mut FrameReader,
+        writer: &FrameWriter,
+        ending: &Ending,
+        talk: &dyn Talk,
+        heard: &mut Heard,
+    ) -> Result<(), RemoteError> {
+        let mut sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
+        if let Sign::Absent(host) = &sign {
+            *heard = Heard::Nothing;
+            self.fits_and_says_so(host, talk)?;
+            writer.raw(self.install.as_bytes())?;
+            sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
+        }
+        while let Sign::Send(folder) = &sign {
+            talk.verbose(&format!("putting the agent into `{folder}` on the host"));
+            writer.raw(&self.program)?;
+            let limit = limits::AGENT_UPLOAD + limits::AGENT_START;
+            sign = next_sign(reader, ending, talk, limit).await?;
+        }
+        sign.is_magic()
+    }
+
+    /// Waits for the first line of one more agent on a host that has one.
+    ///
+    /// # Errors
+    /// There is none any more, or it does not start.
+    pub async fn run_another(&self, mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
+        let Wire { reader, ending, .. } = &mut wire;
+        match next_sign(reader, ending, talk, limits::AGENT_START).await? {
             Sign::Magic => Ok(wire),
-            Sign::NoFolder(tried) => Err(RemoteError::NoFolder { tried }),
-            Sign::Absent(_) | Sign::Send(_) => {
-                Err(RemoteError::Nonsense { what: "the start command began anew".to_owned() })
-            }
+            _ => Err(RemoteError::AgentStart {
+                ended: "it is not there".to_owned(),
+                last: String::new(),
+            }),
         }
     }
+
+    fn fits_and_says_so(&self, host: &str, talk: &dyn Talk) -> Result<(), RemoteError> {
+        self.needs.check(host)?;
+        talk.verbose(&format!(
+            "the host has no agent of this version: sending {} bytes",
+            self.program.len()
+        ));
+        Ok(())
+    }
+}
+
+/// What became of frames that were sent before the agent spoke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Whoever the start command becomes reads them.
+    All,
+    /// There was no agent to read them.
+    Nothing,
 }
 
 /// Waits for the first line of an agent that was started directly.
@@ -151,7 +213,8 @@ impl Start {
 /// # Errors
 /// It does not start.
 pub async fn await_magic(mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
-    match next_sign(&mut wire, talk, limits::AGENT_START).await? {
+    let Wire { reader, ending, .. } = &mut wire;
+    match next_sign(reader, ending, talk, limits::AGENT_START).await? {
         Sign::Magic => Ok(wire),
         _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),
     }
@@ -171,13 +234,13 @@ pub fn no_options(spec: &RemoteSpec, known: &[&str]) -> Result<(), RemoteError> 
     }
 }
 
-async fn send(wire: &mut Wire, bytes: &[u8], limit: Duration) -> Result<(), RemoteError> {
+async fn send(writer: &mut BoxWrite, bytes: &[u8], limit: Duration) -> Result<(), RemoteError> {
     let doing = "sending the agent's program";
     timeout(limit, async {
         for piece in bytes.chunks(256 << 10) {
-            wire.writer.write_all(piece).await?;
+            writer.write_all(piece).await?;
         }
-        wire.writer.flush().await
+        writer.flush().await
     })
     .await
     .map_err(|_| RemoteError::Silent { doing, limit })?
@@ -193,24 +256,41 @@ enum Sign {
     NoFolder(String),
 }
 
-async fn next_sign(wire: &mut Wire, talk: &dyn Talk, limit: Duration) -> Result<Sign, RemoteError> {
-    let waited = timeout(limit, until_sign(&mut wire.reader, talk)).await;
+impl Sign {
+    fn is_magic(self) -> Result<(), RemoteError> {
+        match self {
+            Self::Magic => Ok(()),
+            Self::NoFolder(tried) => Err(RemoteError::NoFolder { tried }),
+            Self::Absent(_) | Self::Send(_) => {
+                Err(RemoteError::Nonsense { what: "the start command began anew".to_owned() })
+            }
+        }
+    }
+}
+
+async fn next_sign(
+    reader: &mut FrameReader,
+    ending: &Ending,
+    talk: &dyn Talk,
+    limit: Duration,
+) -> Result<Sign, RemoteError> {
+    let waited = timeout(limit, until_sign(reader, talk)).await;
     let ended = match waited {
         Ok(Ok(Some(sign))) => return Ok(sign),
         Ok(Ok(None)) => {
-            wire.ending.settle().await;
-            match wire.ending.exit() {
+            ending.settle().await;
+            match ending.exit() {
                 Some(126) => "it may not be run there (status 126)".to_owned(),
                 Some(127) => "a command was not found (status 127)".to_owned(),
-                _ => wire.ending.words(),
+                _ => ending.words(),
             }
         }
         Ok(Err(error)) => return Err(error),
         Err(_) => format!("nothing came within {} s", limit.as_secs()),
     };
-    let mut last = wire.ending.last_words(200);
+    let mut last = ending.last_words(200);
     if last.is_empty() {
-        last = tail(wire.reader.pending(), 200);
+        last = tail(reader.pending(), 200);
     }
     Err(RemoteError::AgentStart { ended, last })
 }

@@ -176,6 +176,18 @@ impl RemoteError {
         }
     }
 
+    /// Whether it means that the host carries out nothing of what was asked.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { .. }
+                | Self::AgentStart { .. }
+                | Self::NoFolder { .. }
+                | Self::Unfit { .. }
+                | Self::Mismatch(_)
+        )
+    }
+
     /// Whether a host that was reached before may get over it: besides the link itself, a shell
     /// that does not start yet, as while a host boots.
     pub(super) fn may_pass(&self) -> bool {

@@ -198,7 +198,9 @@ impl Agent {
             all.filter(|digest| !blobs.contains_key(digest)).cloned().collect()
         };
         if !missing.is_empty() {
-            return self.say(FromAgent::Missing { job: plan.job, digests: missing }).await;
+            return self
+                .say(FromAgent::Missing { job: plan.job, digests: missing, awaited: false })
+                .await;
         }
         *self.host.job.lock().unwrap() = Some(plan.job.clone());
         self.follow(plan.job, 1, BTreeMap::new()).await

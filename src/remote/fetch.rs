@@ -23,6 +23,10 @@ use super::{RemoteError, limits};
 /// Pieces asked for and not yet come.
 const AHEAD: u64 = 8;
 
+/// Bytes that an agent on a long link begins to send before they are asked for: as much as would be
+/// asked for first.
+pub(super) const UNASKED_BYTES: u64 = AHEAD * BLOB_BYTES;
+
 /// Pieces that have come and wait to be written.
 const UNWRITTEN: usize = 1;
 
@@ -75,14 +79,18 @@ impl Session {
         part: &mut Part,
         progress: Progress<'_>,
     ) -> Result<(), RemoteError> {
+        self.greeted().await?;
+        let following = self.is_following(&wanted.job);
+        let promised = if following { self.take_ahead(&wanted.path) } else { 0 };
         if part.len == 0
-            && self.is_following(&wanted.job)
+            && promised == 0
+            && following
             && let Some(bytes) = self.take_inline(&wanted.path)
             && bytes.len() as u64 == wanted.size
         {
             part.add(bytes).await?;
         }
-        let mut asked = part.len;
+        let mut asked = part.len.max(promised);
         self.unsettled = true;
         while part.len < wanted.size {
             progress(Transfer { done: part.len, total: wanted.size });
@@ -103,13 +111,22 @@ impl Session {
     async fn piece(&mut self, wanted: &Wanted, part: &mut Part) -> Result<(), RemoteError> {
         let doing = "fetching a file";
         loop {
-            let incoming = timeout(limits::STALL, self.talk.incoming(doing))
-                .await
-                .map_err(|_| RemoteError::Silent { doing, limit: limits::STALL })??;
+            let incoming = match self.take_piece(&wanted.path, part.len) {
+                Some(piece) => piece,
+                None => timeout(limits::STALL, self.talk.incoming(doing))
+                    .await
+                    .map_err(|_| RemoteError::Silent { doing, limit: limits::STALL })??,
+            };
             match incoming {
-                Incoming::Piece { job, path, offset, bytes }
-                    if job == wanted.job && path == wanted.path && offset == part.len =>
+                Incoming::Piece { job, path, offset, mut bytes }
+                    if job == wanted.job && path == wanted.path && offset <= part.len =>
                 {
+                    // What an earlier try has left may come once more, unasked.
+                    let known = part.len - offset;
+                    if known > 0 && known >= bytes.len() as u64 {
+                        continue;
+                    }
+                    bytes.drain(..known as usize);
                     if bytes.is_empty() || part.len + bytes.len() as u64 > wanted.size {
                         return Err(RemoteError::Nonsense {
                             what: format!("{} bytes of `{path}` at {offset}", bytes.len()),

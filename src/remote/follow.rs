@@ -14,6 +14,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Event, EventBody, Hello, Plan, Probe, Stream};
 use tokio::time::Instant;
 
+use super::deploy::Heard;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
     ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Session, Talk, Wanted, limits,
@@ -75,8 +76,24 @@ impl Follow {
     /// Connects. A host that cannot be reached at the first try is an error at once.
     ///
     /// # Errors
-    /// As [`Remote::connect`].
+    /// As [`Remote::connect`] and [`Session::greeted`].
     pub async fn connect(
+        remote: Arc<dyn Remote>,
+        options: ConnectOptions,
+    ) -> Result<Self, RemoteError> {
+        let mut this = Self::begin(remote, options).await?;
+        if let Some(session) = &mut this.session {
+            session.greeted().await?;
+        }
+        Ok(this)
+    }
+
+    /// Connects, and leaves it to the first request to wait for the agent: that saves a round trip.
+    /// What is wrong with the agent is an error of that request.
+    ///
+    /// # Errors
+    /// As [`Remote::connect`].
+    pub async fn begin(
         remote: Arc<dyn Remote>,
         options: ConnectOptions,
     ) -> Result<Self, RemoteError> {
@@ -103,9 +120,14 @@ impl Follow {
         Arc::clone(&self.options.talk)
     }
 
+    /// Whether the link is there.
+    pub fn is_linked(&self) -> bool {
+        self.session.is_some()
+    }
+
     /// The agent's greeting, while the link is there.
     pub fn agent(&self) -> Option<&Hello> {
-        self.session.as_ref().map(|session| &session.agent)
+        self.session.as_ref().and_then(Session::agent)
     }
 
     /// What the agent knows of its host, with the answers to `probes`.
@@ -255,7 +277,9 @@ impl Follow {
     /// is looked for, and stopped if it is there.
     pub fn cancel(&mut self) {
         if let Some(id) = self.submitting.take() {
-            self.job = Some(Job::new(&id));
+            // Where no agent was there to hear of it, nothing needs to be looked for.
+            let unheard = self.session.as_ref().is_some_and(|s| s.talk.heard == Heard::Nothing);
+            self.job = Some(Job { ended: unheard, ..Job::new(&id) });
             self.session = None;
         }
         if let Some(job) = &mut self.job {
@@ -375,6 +399,8 @@ impl Follow {
 
     async fn again(&mut self) -> Result<Session, RemoteError> {
         let mut session = self.remote.connect(&self.options).await?;
+        // Once bitten: the host's start-up files may have swallowed what was said too early.
+        session.greeted().await?;
         if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
             match session.attach(&job.id, job.seq + 1, job.had()).await {
                 // It was cancelled before it came to be.

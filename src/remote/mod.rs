@@ -60,7 +60,7 @@ pub trait Remote: Send + Sync {
     /// `local`, `ssh`, `worker` …
     fn transport(&self) -> &'static str;
 
-    /// Brings up an agent and greets it.
+    /// Brings up an agent. It may not have spoken yet: [`Session::greeted`] waits for that.
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.

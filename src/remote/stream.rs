@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rgpu_protocol::frame::{self, FrameError, Kind};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::RemoteError;
@@ -231,7 +231,13 @@ pub struct FrameWriter {
 
 #[derive(Default)]
 struct Shared {
+    /// Bytes given to the writing task, and those of them that the transport has taken.
+    queued: AtomicU64,
     written: AtomicU64,
+    /// Told whenever the transport has taken some, or failed.
+    moved: Notify,
+    /// What was said so far, while it may have to be said again.
+    early: Mutex<Option<Vec<u8>>>,
     failed: Mutex<Option<String>>,
 }
 
@@ -255,6 +261,7 @@ impl FrameWriter {
                     for piece in group.chunks(WRITE) {
                         to.write_all(piece).await?;
                         seen.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                        seen.moved.notify_one();
                     }
                     // Flushed once nothing more is waiting.
                     if groups.is_empty() && first.is_empty() {
@@ -267,6 +274,7 @@ impl FrameWriter {
             if let Err(error) = result {
                 *seen.failed.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some(error.to_string());
+                seen.moved.notify_one();
             }
         });
         (Self { queue, words, shared }, task)
@@ -275,6 +283,18 @@ impl FrameWriter {
     /// Bytes handed to the transport so far: whether a slow upload moves at all.
     pub fn written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the transport has taken all but `most` of the bytes, or is gone. Cancel-safe;
+    /// for one waiter at a time.
+    pub async fn drained(&self, most: u64) {
+        while !self.is_closed() {
+            let left = self.shared.queued.load(Ordering::Relaxed).saturating_sub(self.written());
+            if left <= most {
+                return;
+            }
+            self.shared.moved.notified().await;
+        }
     }
 
     /// Whether the stream is gone.
@@ -288,6 +308,45 @@ impl FrameWriter {
     /// [`RemoteError::LinkCut`] when the stream is gone.
     pub fn message<M: Serialize>(&self, message: &M) -> Result<(), RemoteError> {
         let word = group(message, Kind::Blob, &[])?;
+        if let Some(early) = &mut *self.early() {
+            early.extend_from_slice(&word);
+        }
+        self.word(word)
+    }
+
+    /// Sends bytes that are no frame, before all announced ones that still wait. Never waits itself.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::message`].
+    pub(super) fn raw(&self, bytes: &[u8]) -> Result<(), RemoteError> {
+        self.word(bytes.to_vec())
+    }
+
+    /// From now on messages are kept, since nobody may be there who reads them.
+    pub(super) fn keep(&self) {
+        *self.early() = Some(Vec::new());
+    }
+
+    /// They were read, and need not be kept any more.
+    pub(super) fn forget(&self) {
+        *self.early() = None;
+    }
+
+    /// Sends those that were kept once more; nobody has read them.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::message`].
+    pub(super) fn repeat(&self) -> Result<(), RemoteError> {
+        let early = self.early().take().unwrap_or_default();
+        self.word(early)
+    }
+
+    fn early(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
+        self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn word(&self, word: Vec<u8>) -> Result<(), RemoteError> {
+        self.shared.queued.fetch_add(word.len() as u64, Ordering::Relaxed);
         self.words.send(word).map_err(|_| self.gone())
     }
 
@@ -304,7 +363,9 @@ impl FrameWriter {
         bytes: &[u8],
     ) -> Result<(), RemoteError> {
         let place = self.queue.reserve().await.map_err(|_| self.gone())?;
-        place.send(group(message, kind, bytes)?);
+        let group = group(message, kind, bytes)?;
+        self.shared.queued.fetch_add(group.len() as u64, Ordering::Relaxed);
+        place.send(group);
         Ok(())
     }
 

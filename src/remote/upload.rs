@@ -2,10 +2,12 @@
 //!
 //! `Submit` starts at once when the host has every blob: a warm job is one round trip. Otherwise
 //! the host names what is missing and the blobs go over, several streams wide where the link is
-//! long: sshd's receive window (2 MiB a channel) caps one stream at window / round trip.
+//! long: sshd's receive window (2 MiB a channel) caps one stream at window / round trip. The plan
+//! waits there and begins with its last blob; an agent that cannot wait is asked again.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::client::{Conversation, Incoming, Request, Session, unasked};
+use super::fetch::UNASKED_BYTES;
 use super::{RemoteError, limits};
 
 /// Artifacts up to this size ride with the job's terminal event.
@@ -36,6 +39,10 @@ const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Blobs that one stream may have sent without their being confirmed.
 const AHEAD: usize = 3;
+
+/// One of several streams takes another blob when its window has let through all but so many bytes:
+/// earlier, the first to come would take them all.
+const SHARED_BYTES: u64 = 1 << 20;
 
 /// Where the bytes of a bundle come from.
 pub trait BlobSource: Send + Sync {
@@ -97,9 +104,12 @@ impl Session {
             plan: Box::new(submission.plan.clone()),
             secrets: submission.secrets.clone(),
             inline_bytes: INLINE_BYTES,
+            ahead_bytes: if self.streams.round_trip() > WIDE_RTT { UNASKED_BYTES } else { 0 },
+            await_blobs: true,
         };
         let mut uploaded = Uploaded::default();
         let size = submission.plan.files.iter().map(|file| file.size).sum();
+        let met = self.agent().is_some();
         let mut opening = match size > EAGER_BYTES {
             true => self.open_streams(size, WIDE_STREAMS),
             false => Vec::new(),
@@ -112,10 +122,21 @@ impl Session {
                     self.follows(job);
                     return Ok(uploaded);
                 }
-                FromAgent::Missing { digests, .. } if uploaded.blobs == 0 => {
+                FromAgent::Missing { digests, awaited, .. } if uploaded.blobs == 0 => {
                     self.unsettled = true;
-                    uploaded = self.upload(submission, digests, &mut opening, progress).await?;
+                    if !met && self.talk.cold {
+                        // They found no agent either.
+                        opening.clear();
+                    }
+                    let then = if awaited { Then::Begins } else { Then::Asked };
+                    let upload = self.upload(submission, digests, then, &mut opening, progress);
+                    let begun;
+                    (uploaded, begun) = upload.await?;
                     self.unsettled = false;
+                    if let Some(job) = begun {
+                        self.follows(job);
+                        return Ok(uploaded);
+                    }
                 }
                 FromAgent::Missing { digests, .. } => {
                     return Err(RemoteError::Nonsense {
@@ -148,9 +169,10 @@ impl Session {
         &mut self,
         submission: &Submission,
         mut digests: Vec<Digest>,
+        then: Then,
         opening: &mut Vec<Opening>,
         progress: Progress<'_>,
-    ) -> Result<Uploaded, RemoteError> {
+    ) -> Result<(Uploaded, Option<String>), RemoteError> {
         let sizes = blob_sizes(&submission.plan);
         digests.sort();
         digests.dedup();
@@ -161,15 +183,19 @@ impl Session {
         }
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();
         let blobs = digests.len();
-        let work =
-            Arc::new(Work { left: Mutex::new(digests.into()), blobs: submission.blobs.clone() });
         progress(Transfer { done: 0, total });
-
-        let (stored, mut confirmed) = mpsc::unbounded_channel();
-        let mut lanes = JoinSet::new();
         if opening.is_empty() {
             *opening = self.open_streams(total, WIDE_STREAMS.min(blobs));
         }
+        let work = Arc::new(Work {
+            left: Mutex::new(digests.into()),
+            blobs: submission.blobs.clone(),
+            unsent: if opening.is_empty() { u64::MAX } else { SHARED_BYTES },
+            lanes: AtomicUsize::new(0),
+        });
+
+        let (stored, mut confirmed) = mpsc::unbounded_channel();
+        let mut lanes = JoinSet::new();
         for opened in opening.drain(..).take(blobs - 1) {
             let (work, stored) = (work.clone(), stored.clone());
             lanes.spawn(async move {
@@ -177,13 +203,14 @@ impl Session {
                     doing: "opening a stream",
                     why: why.to_string(),
                 };
-                let Some(mut talk) = opened.await.map_err(cut)?? else { return Ok(false) };
-                lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(|()| true)
+                let Some(mut talk) = opened.await.map_err(cut)?? else { return Ok(()) };
+                lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(drop)
             });
         }
 
         let mut aside = VecDeque::new();
         let mut done = 0;
+        let mut begun = None;
         {
             let own = lane(&mut self.talk, &work, &stored, &mut aside);
             tokio::pin!(own);
@@ -191,7 +218,7 @@ impl Session {
             while !own_ended {
                 tokio::select! {
                     result = &mut own => {
-                        result?;
+                        begun = result?;
                         own_ended = true;
                     }
                     Some(digest) = confirmed.recv() => {
@@ -202,26 +229,68 @@ impl Session {
             }
         }
         drop(stored);
-        let mut streams = 1;
-        loop {
+        // What has begun has every blob, whoever was told of it.
+        while begun.is_none() && !(lanes.is_empty() && confirmed.is_closed()) {
             tokio::select! {
                 Some(digest) = confirmed.recv() => {
                     done += sizes.get(&digest).copied().unwrap_or(0);
                     progress(Transfer { done, total });
                 }
                 Some(ended) = lanes.join_next() => match ended {
-                    Ok(result) => streams += usize::from(result?),
+                    Ok(result) => result?,
                     Err(error) => return Err(RemoteError::LinkCut {
                         doing: "uploading",
                         why: error.to_string(),
                     }),
                 },
+                incoming = self.talk.incoming("uploading"), if then == Then::Begins => {
+                    begun = beginning(incoming?, &mut aside)?;
+                }
                 else => break,
             }
         }
         aside.into_iter().for_each(|incoming| self.put_aside(incoming));
-        Ok(Uploaded { blobs, bytes: total, streams })
+        if begun.is_none() && then == Then::Begins {
+            begun = Some(self.awaited().await?);
+        }
+        progress(Transfer { done: total, total });
+        let streams = work.lanes.load(Ordering::Relaxed);
+        Ok((Uploaded { blobs, bytes: total, streams }, begun))
     }
+
+    /// Waits for the beginning of a plan whose blobs were all confirmed.
+    async fn awaited(&mut self) -> Result<String, RemoteError> {
+        let doing = "submitting the plan";
+        let request = Request { name: "submit", doing, limit: limits::ANSWER };
+        match self.answered(&request).await? {
+            FromAgent::Following { job } => Ok(job),
+            other => Err(unasked(&other)),
+        }
+    }
+}
+
+/// What follows the last blob.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// The plan begins by itself.
+    Begins,
+    /// The host must be asked again.
+    Asked,
+}
+
+/// The job that `incoming` says has begun. All but that is put aside.
+fn beginning(
+    incoming: Incoming,
+    aside: &mut VecDeque<Incoming>,
+) -> Result<Option<String>, RemoteError> {
+    match incoming {
+        Incoming::Answer(FromAgent::Following { job }) => return Ok(Some(job)),
+        Incoming::Answer(FromAgent::Refused { request, code, text }) => {
+            return Err(RemoteError::Refused { request, code, text });
+        }
+        other => aside.push_back(other),
+    }
+    Ok(None)
 }
 
 /// A stream that is being opened; `None`: the host grants no more.
@@ -231,11 +300,15 @@ type Opening = JoinHandle<Result<Option<Conversation>, RemoteError>>;
 struct Work {
     left: Mutex<VecDeque<Digest>>,
     blobs: Arc<dyn BlobSource>,
+    /// Bytes that may wait in a stream when it takes another blob.
+    unsent: u64,
+    /// Streams that have taken any.
+    lanes: AtomicUsize,
 }
 
 impl Work {
-    fn take(&self) -> Option<Digest> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    fn left(&self) -> std::sync::MutexGuard<'_, VecDeque<Digest>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -277,47 +350,55 @@ fn might_shrink(plain: &[u8]) -> bool {
     zstd::bulk::compress(sample, 1).is_ok_and(|packed| shrinks(&packed, sample))
 }
 
-/// Sends blobs over one stream until none is left and all are confirmed.
+/// Sends blobs over one stream until none is left and all are confirmed, or the job has begun.
 async fn lane(
     talk: &mut Conversation,
     work: &Arc<Work>,
     stored: &mpsc::UnboundedSender<Digest>,
     aside: &mut VecDeque<Incoming>,
-) -> Result<(), RemoteError> {
+) -> Result<Option<String>, RemoteError> {
+    let writer = talk.writer.clone();
     let mut unconfirmed = 0_usize;
+    let mut used = false;
     loop {
-        if unconfirmed < AHEAD
-            && let Some(digest) = work.take()
-        {
-            let work = work.clone();
-            let packed = tokio::task::spawn_blocking(move || pack(&*work.blobs, digest))
-                .await
-                .map_err(|error| RemoteError::Nonsense { what: error.to_string() })??;
-            talk.writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
-            unconfirmed += 1;
-            continue;
+        let more = unconfirmed < AHEAD && !work.left().is_empty();
+        if !more && unconfirmed == 0 {
+            return Ok(None);
         }
-        if unconfirmed == 0 {
-            return Ok(());
-        }
-        let before = talk.writer.written();
-        match timeout(limits::STALL, talk.incoming("uploading")).await {
-            Ok(incoming) => match incoming? {
-                Incoming::Answer(FromAgent::Stored { digest }) => {
-                    unconfirmed -= 1;
-                    // The receiver outlives every lane.
-                    let _ = stored.send(digest);
+        let before = writer.written();
+        tokio::select! {
+            biased;
+            () = writer.drained(work.unsent), if more => {
+                let Some(digest) = work.left().pop_front() else { continue };
+                if !std::mem::replace(&mut used, true) {
+                    work.lanes.fetch_add(1, Ordering::Relaxed);
                 }
-                Incoming::Answer(FromAgent::Refused { request, code, text }) => {
-                    return Err(RemoteError::Refused { request, code, text });
-                }
-                other => aside.push_back(other),
-            },
-            // Slow, but moving.
-            Err(_) if talk.writer.written() > before => {}
-            Err(_) => {
-                return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL });
+                let source = work.clone();
+                let packed = tokio::task::spawn_blocking(move || pack(&*source.blobs, digest))
+                    .await
+                    .map_err(|error| RemoteError::Nonsense { what: error.to_string() })??;
+                writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
+                unconfirmed += 1;
             }
+            incoming = timeout(limits::STALL, talk.incoming("uploading")) => match incoming {
+                Ok(incoming) => match incoming? {
+                    Incoming::Answer(FromAgent::Stored { digest }) => {
+                        unconfirmed -= 1;
+                        // The receiver outlives every lane.
+                        let _ = stored.send(digest);
+                    }
+                    incoming => {
+                        if let Some(job) = beginning(incoming, aside)? {
+                            return Ok(Some(job));
+                        }
+                    }
+                },
+                // Slow, but moving.
+                Err(_) if writer.written() > before => {}
+                Err(_) => {
+                    return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL });
+                }
+            },
         }
     }
 }

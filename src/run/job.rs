@@ -120,8 +120,8 @@ pub(super) async fn submit(
     let mut cancel = desk.cancel.clone();
     tokio::select! {
         uploaded = follow.submit(submission, &progress) => {
-            // What was refused is no job that could be taken up.
-            if let Err(RemoteError::Refused { .. }) = &uploaded {
+            // What was refused, or found no agent, is no job that could be taken up.
+            if uploaded.as_ref().is_err_and(RemoteError::is_refusal) {
                 desk.record.jobs.retain(|j| j.job != plan.job);
                 desk.folder.save(desk.record)?;
             }
@@ -245,11 +245,11 @@ async fn carry_through(
                 asked = desk.cancel.asked();
                 if asked > 1 {
                     let id = &desk.record.id;
-                    return Err(cancelled().hint(match follow.agent() {
-                        Some(_) => format!(
+                    return Err(cancelled().hint(match follow.is_linked() {
+                        true => format!(
                             "the cancel stands; `rgpu runs attach {id}` shows how the job ended"
                         ),
-                        None => format!(
+                        false => format!(
                             "the link is cut, so the job goes on there: `rgpu runs cancel {id}` \
                              once the host can be reached"
                         ),

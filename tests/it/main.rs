@@ -35,6 +35,7 @@ mod python_kernels;
 mod regions;
 mod remotes;
 mod reports;
+mod round_trips;
 mod runs;
 mod setup;
 mod snippet_faults;

@@ -6,34 +6,36 @@
 
 pub mod fetch;
 pub mod follow;
+mod jobs;
 pub(crate) mod launch;
 pub(crate) mod listing;
 mod storer;
+mod waiting;
 
-use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::{Kind, MAGIC};
-use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, Plan, ToAgent};
+use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, ToAgent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::blob::Packed;
-use crate::control::{self, Control};
-use crate::job::{JobFolder, SOCKET};
+use crate::control::Control;
 use crate::root::Candidate;
-use crate::service::{Refusal, Service, Submitted};
+use crate::service::{Refusal, Service};
 use crate::setup::Setup;
 use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 
-use fetch::{Fetcher, Part};
+use fetch::Part;
 use follow::{Position, Seen};
+use jobs::{Jobs, Order};
 use storer::{Arrived, Storer};
+use waiting::Waiting;
 
 /// What this agent can do beyond the first generation.
 pub const FEATURES: [&str; 5] = ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup"];
@@ -67,21 +69,21 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         out.send(&refused("hello", "unknown_feature", text))?;
         return Ok(());
     }
-    let fetcher = Fetcher::start(out.clone());
     let storer = Storer::start(service.clone(), out.clone());
+    let jobs = Arc::new(Jobs::new(service.clone(), out.clone()));
     let mut front = Front {
         service,
         out,
-        links: HashMap::new(),
-        followers: HashMap::new(),
+        jobs,
+        waiting: None,
         renewed: Instant::now(),
         setup: Setup::default(),
-        fetcher,
         storer,
         probing: Vec::new(),
         gone: Arc::default(),
     };
     let ended = front.converse(&mut reader);
+    front.waiting = None;
     front.end_probes();
     ended
 }
@@ -107,6 +109,15 @@ fn cannot_talk(theirs: &Hello) -> Option<String> {
     Some(format!("the client requires `{unknown}`, which this agent does not know"))
 }
 
+/// Whether the client has closed its end: what begins now would have nobody who knows of it.
+fn client_left() -> bool {
+    let stdin = rustix::stdio::stdin();
+    let mut ends = [PollFd::from_borrowed_fd(stdin, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut ends, Some(&now)).is_ok()
+        && ends[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP)
+}
+
 fn refused(request: &'static str, code: &'static str, text: impl Into<String>) -> FromAgent {
     Refusal::new(request, code, text).into()
 }
@@ -115,14 +126,12 @@ fn refused(request: &'static str, code: &'static str, text: impl Into<String>) -
 struct Front {
     out: Out,
     service: Arc<Service>,
-    /// Ways to the supervisors of this client's jobs.
-    links: HashMap<String, UnixStream>,
-    /// Flags that tell the followers of jobs to stop.
-    followers: HashMap<String, Arc<AtomicBool>>,
+    jobs: Arc<Jobs>,
+    /// A plan whose blobs are not all here.
+    waiting: Option<Waiting>,
     renewed: Instant,
     /// The user's settings for this host.
     setup: Setup,
-    fetcher: Fetcher,
     storer: Storer,
     /// Threads that answer probes.
     probing: Vec<JoinHandle<()>>,
@@ -168,28 +177,35 @@ impl Front {
                     }
                 }));
             }
-            ToAgent::Submit { plan, secrets, inline_bytes } => {
+            ToAgent::Submit { plan, secrets, inline_bytes, ahead_bytes, await_blobs } => {
+                self.waiting = None;
                 self.storer.settle();
-                self.submit(&plan, &secrets, inline_bytes)?;
+                let setup = self.setup.clone();
+                let order = Order { plan, secrets, inline_bytes, ahead_bytes, setup };
+                self.submit(order, await_blobs)?;
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
                 let packed = if zstd { Packed::Zstd } else { Packed::Plain };
                 return self.take_blob(&digest, size, stored, packed, reader);
             }
             ToAgent::Attach { job, from_seq, had, inline_bytes } => {
-                if let Some(folder) = self.find("attach", &job)? {
+                if let Some(folder) = self.jobs.find("attach", &job)? {
                     let had = Seen::Given(had);
-                    self.follow(folder, Position { from_seq, had, inline_bytes, beat: None })?;
+                    let position = Position { from_seq, had, inline_bytes, beat: None };
+                    self.jobs.follow(folder, position, 0)?;
                 }
             }
             ToAgent::Stdin { job, len, eof } => self.pass_stdin(&job, len, eof, reader)?,
             ToAgent::Renew { job } => self.tell("renew", &job, &Control::Renew)?,
             ToAgent::Detach { job } => self.tell("detach", &job, &Control::Detach)?,
-            ToAgent::Cancel { job } => self.tell("cancel", &job, &Control::Cancel)?,
+            ToAgent::Cancel { job } => {
+                self.waiting.take_if(|waiting| waiting.is(&job));
+                self.tell("cancel", &job, &Control::Cancel)?;
+            }
             ToAgent::Fetch { job, path, offset, len } => {
-                if let Some(folder) = self.find("fetch", &job)? {
+                if let Some(folder) = self.jobs.find("fetch", &job)? {
                     let len = len.min(BLOB_BYTES);
-                    self.fetcher.ask(Part { folder, path, offset, len });
+                    self.jobs.fetcher.ask(Part { folder, path, offset, len });
                 }
             }
             ToAgent::Jobs {} => {
@@ -227,80 +243,35 @@ impl Front {
         }
     }
 
-    /// The job's folder, or a refusal.
-    fn find(&self, request: &'static str, job: &str) -> Result<Option<JobFolder>, WireError> {
-        match self.service.find(request, job) {
-            Ok(folder) => Ok(Some(folder)),
-            Err(refusal) => {
-                self.out.send(&FromAgent::from(refusal))?;
-                Ok(None)
-            }
+    fn submit(&mut self, order: Order, await_blobs: bool) -> Result<(), WireError> {
+        // A client may say so before this program has started, and be gone when it does.
+        if client_left() {
+            return Ok(());
         }
-    }
-
-    fn submit(
-        &mut self,
-        plan: &Plan,
-        secrets: &BTreeMap<String, String>,
-        inline_bytes: u64,
-    ) -> Result<(), WireError> {
-        let had = Seen::Given(Vec::new());
-        let position = Position { from_seq: 1, had, inline_bytes, beat: None };
-        match self.service.submit(plan, secrets, &self.setup) {
-            Ok(Submitted::Begun { folder, link }) => {
-                self.links.insert(plan.job.clone(), link);
-                self.follow(folder, position)
-            }
-            Ok(Submitted::There(folder)) => self.follow(folder, position),
-            Ok(Submitted::Missing(digests)) => {
-                let job = plan.job.clone();
-                Ok(self.out.send(&FromAgent::Missing { job, digests })?)
-            }
-            Err(refusal) => Ok(self.out.send(&FromAgent::from(refusal))?),
+        let digests = self.jobs.submit(&order)?;
+        if digests.is_empty() {
+            return Ok(());
         }
-    }
-
-    /// Follows a job in a thread of its own, in the place of an earlier one on this connection.
-    fn follow(&mut self, folder: JobFolder, position: Position) -> Result<(), WireError> {
-        let job = folder.id().to_owned();
-        self.out.send(&FromAgent::Following { job: job.clone() })?;
-        if let Some(link) = self.link(&job) {
-            // One that fails is gone, which the follower notices.
-            let _ = write_message(link, &Control::Renew);
+        let (job, awaited) = (order.plan.job.clone(), await_blobs);
+        self.out.send(&FromAgent::Missing { job, digests: digests.clone(), awaited })?;
+        if await_blobs {
+            let (jobs, out) = (self.jobs.clone(), self.out.clone());
+            self.waiting = Some(Waiting::begin(jobs, out, order, &digests));
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        if let Some(earlier) = self.followers.insert(job, stop.clone()) {
-            earlier.store(true, Ordering::Relaxed);
-        }
-        let out = self.out.clone();
-        std::thread::spawn(move || follow::follow(folder, position, &out, &stop));
         Ok(())
     }
 
     /// Passes a word to a job's supervisor. One that has ended needs none.
     fn tell(&mut self, request: &'static str, job: &str, word: &Control) -> Result<(), WireError> {
-        if self.find(request, job)?.is_none() {
+        if self.jobs.find(request, job)?.is_none() {
             return Ok(());
         }
-        if let Some(link) = self.link(job)
-            && write_message(link, word).is_err()
-        {
-            self.links.remove(job);
-        }
+        self.jobs.tell(job, |link| write_message(link, word));
         // A cancellation is confirmed by the job's terminal event.
         if *word != Control::Cancel {
             self.out.send(&FromAgent::Done { request: request.into() })?;
         }
         Ok(())
-    }
-
-    fn link(&mut self, job: &str) -> Option<&mut UnixStream> {
-        if !self.links.contains_key(job) {
-            let folder = self.service.find("link", job).ok()?;
-            let link = control::connect(folder.path(), SOCKET).ok()?;
-            self.links.insert(job.to_owned(), link);
-        }
-        self.links.get_mut(job)
     }
 
     fn pass_stdin(
@@ -323,16 +294,16 @@ impl Front {
                 None => return Ok(()),
             }
         }
-        if self.find("stdin", job)?.is_none() {
+        if self.jobs.find("stdin", job)?.is_none() {
             return Ok(());
         }
-        let Some(link) = self.link(job) else { return Ok(()) };
-        let sent = write_message(link, &Control::Stdin { len, eof }).and_then(|()| {
-            if body.is_empty() { Ok(()) } else { write_frame(link, Kind::Output, &body) }
+        self.jobs.tell(job, |link| {
+            write_message(link, &Control::Stdin { len, eof })?;
+            if !body.is_empty() {
+                write_frame(link, Kind::Output, &body)?;
+            }
+            link.flush()
         });
-        if sent.and_then(|()| link.flush()).is_err() {
-            self.links.remove(job);
-        }
         Ok(())
     }
 
@@ -377,6 +348,6 @@ impl Front {
             return;
         }
         self.renewed = Instant::now();
-        self.links.retain(|_, link| write_message(link, &Control::Renew).is_ok());
+        self.jobs.renew();
     }
 }

@@ -62,7 +62,10 @@ pub(crate) async fn submit(
         .await?;
     let (folder, status, _link) = match submitted {
         Submitted::Missing(digests) => {
-            return Ok(json(StatusCode::CONFLICT, &FromAgent::Missing { job, digests }));
+            return Ok(json(
+                StatusCode::CONFLICT,
+                &FromAgent::Missing { job, digests, awaited: false },
+            ));
         }
         // The link is kept until the follower has its own.
         Submitted::Begun { folder, link } => (folder, StatusCode::CREATED, Some(link)),

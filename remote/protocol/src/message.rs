@@ -1,8 +1,10 @@
 //! Messages: bodies of [`crate::frame::Kind::Message`] frames.
 //!
 //! A warm job is one round trip: `Submit` starts at once when every blob is there. Otherwise the
-//! agent answers `Missing`, the client sends those blobs and submits again; a second `Submit` of a
-//! job that is already there attaches to it, so a client may always ask again after a cut link.
+//! agent answers `Missing` and the client sends those blobs, over as many connections as it likes.
+//! Where both sides can, the plan waits on the host and begins with its last blob; else the client
+//! submits again. A second `Submit` of a job that is already there attaches to it, so a client may
+//! always ask again after a cut link.
 
 use std::collections::BTreeMap;
 
@@ -57,6 +59,13 @@ pub enum ToAgent {
         /// Artifacts up to this size are sent unasked, before the job's terminal event.
         #[serde(default)]
         inline_bytes: u64,
+        /// Of larger ones, so many bytes in all are sent unasked, as [`FromAgent::Ahead`] announces.
+        #[serde(default)]
+        ahead_bytes: u64,
+        /// Where blobs are missing, the plan may wait for them there and begin by itself, for as
+        /// long as this connection lives and nothing else is submitted on it.
+        #[serde(default)]
+        await_blobs: bool,
     },
     /// A blob follows in blob frames: `stored` bytes in all, zstd when `zstd`, `size` bytes plain.
     Blob {
@@ -166,6 +175,10 @@ pub enum FromAgent {
         job: String,
         /// Their digests.
         digests: Vec<Digest>,
+        /// The plan waits for them, and need not be submitted again: [`FromAgent::Following`] or
+        /// [`FromAgent::Refused`] comes once they are all there, on whatever connection they came.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        awaited: bool,
     },
     /// A blob arrived whole.
     Stored {
@@ -196,6 +209,16 @@ pub enum FromAgent {
         /// Offset in the stream.
         offset: u64,
         /// Bytes in the frame that follows.
+        len: u64,
+    },
+    /// The first `len` bytes of an artifact come unasked and in order, before all that is fetched
+    /// after the job's terminal event.
+    Ahead {
+        /// The job.
+        job: String,
+        /// The artifact's path.
+        path: String,
+        /// Bytes.
         len: u64,
     },
     /// Bytes of an artifact follow in blob frames: `stored` in all.

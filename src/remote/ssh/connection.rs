@@ -33,6 +33,10 @@ const LONG: Duration = Duration::from_millis(20);
 /// So many: as an upload takes. They cost the host next to nothing until a command is run on them.
 const SPARES: usize = 7;
 
+/// Round trips of a login with a key: the service, the key, the signature. More where the first key
+/// is refused, so the pace is no shorter than a round trip.
+const LOGIN_TRIPS: u32 = 3;
+
 /// Jump hosts in a row; more is a circle.
 const MAX_JUMPS: usize = 8;
 
@@ -52,6 +56,8 @@ pub(super) struct Connection {
     /// The hosts on the way: their connections carry this one.
     _way: Vec<Arc<Handle<Doorman>>>,
     address: String,
+    /// At most so long a round trip, judged by the login.
+    login_pace: Duration,
     round_trip: Duration,
     spares: Mutex<Vec<JoinHandle<Result<channel::Open, russh::Error>>>>,
 }
@@ -63,11 +69,12 @@ impl Connection {
     /// Connects and logs in.
     pub(super) async fn open(way: &Way, options: &ConnectOptions) -> Result<Self, SshError> {
         let mut passed = Vec::new();
-        let (handle, resolved) = reach(way, options, &mut passed, 0).await?;
+        let Reached { handle, resolved, login } = reach(way, options, &mut passed, 0).await?;
         let this = Self {
             handle: Arc::new(handle),
             _way: passed,
             address: resolved.address(),
+            login_pace: login / LOGIN_TRIPS,
             round_trip: Duration::ZERO,
             spares: Mutex::new(Vec::new()),
         };
@@ -82,11 +89,15 @@ impl Connection {
     /// Runs `command` on the first channel, and measures how far the host is.
     pub(super) async fn first(&mut self, command: &str) -> Result<Wire, SshError> {
         let began = Instant::now();
-        let open = self.channel().await?;
+        // The first channel is asked for first: a host may grant no more than that.
+        let (open, ()) = tokio::join!(self.channel(), async {
+            if self.login_pace > LONG {
+                self.open_spares().await;
+            }
+        });
+        let open = open?;
         self.round_trip = began.elapsed();
-        let wire = self.exec(open, command).await?;
-        self.open_spares().await;
-        Ok(wire)
+        self.exec(open, command).await
     }
 
     /// Runs `command` on one more channel.
@@ -103,13 +114,11 @@ impl Connection {
     }
 
     async fn open_spares(&self) {
-        if self.round_trip > LONG {
-            let open = |_| {
-                let handle = self.handle.clone();
-                tokio::spawn(async move { handle.channel_open_session().await })
-            };
-            self.spares.lock().await.extend((0..SPARES).map(open));
-        }
+        let open = |_| {
+            let handle = self.handle.clone();
+            tokio::spawn(async move { handle.channel_open_session().await })
+        };
+        self.spares.lock().await.extend((0..SPARES).map(open));
     }
 
     async fn channel(&self) -> Result<channel::Open, SshError> {
@@ -138,15 +147,21 @@ impl Connection {
     }
 }
 
+/// A host that was reached.
+struct Reached {
+    handle: Handle<Doorman>,
+    resolved: Resolved,
+    /// How long its login took.
+    login: Duration,
+}
+
 /// Reaches the end of `way`. Connections of hosts passed are put into `passed`.
 fn reach<'a>(
     way: &'a Way,
     options: &'a ConnectOptions,
     passed: &'a mut Vec<Arc<Handle<Doorman>>>,
     depth: usize,
-) -> std::pin::Pin<
-    Box<dyn Future<Output = Result<(Handle<Doorman>, Resolved), SshError>> + Send + 'a>,
-> {
+) -> std::pin::Pin<Box<dyn Future<Output = Result<Reached, SshError>> + Send + 'a>> {
     Box::pin(async move {
         let resolved = resolve(&way.address, way.config.as_deref()).await?;
         if let Some(setting) = resolved.beyond.first() {
@@ -194,10 +209,11 @@ fn reach<'a>(
             }
             (shaken, _) => shaken?,
         };
+        let began = Instant::now();
         Login { resolved: &resolved, identity: way.identity.as_deref(), talk: &*options.talk }
             .run(&mut handle)
             .await?;
-        Ok((handle, resolved))
+        Ok(Reached { handle, resolved, login: began.elapsed() })
     })
 }
 
@@ -228,7 +244,8 @@ async fn through(
 ) -> Result<Box<dyn Duplex>, SshError> {
     let jump = way.address.host.clone();
     let wrap = |source: SshError| SshError::Jump { jump: jump.clone(), source: Box::new(source) };
-    let (handle, resolved) = reach(way, options, passed, depth + 1).await.map_err(wrap)?;
+    let Reached { handle, resolved, .. } =
+        reach(way, options, passed, depth + 1).await.map_err(wrap)?;
     let opening = handle.channel_open_direct_tcpip(
         target.host.as_str(),
         u32::from(target.port),

@@ -10,11 +10,11 @@ use super::connection::{Connection, Way};
 use super::openssh;
 use super::resolve::home;
 use super::trouble::Trouble;
-use crate::remote::client::Streams;
+use crate::remote::client::{Coming, Streams};
 use crate::remote::deploy::{self, Start};
 use crate::remote::stream::Wire;
 use crate::remote::{
-    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, Transport, limits,
+    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, Transport,
 };
 
 /// `ssh`.
@@ -58,12 +58,12 @@ struct Ssh {
 
 impl Ssh {
     async fn builtin(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let start = Start::of(&self.spec, &options.agent)?;
+        let start = Arc::new(Start::of(&self.spec, &options.agent)?);
         let mut connection = Connection::open(&self.way, options).await?;
-        let first = connection.first(start.command()).await?;
-        let wire = start.run(first, &*options.talk, limits::AGENT_START).await?;
+        let wire = connection.first(start.command()).await?;
+        let coming = Coming { start: start.clone(), talk: options.talk.clone() };
         let streams = SshStreams { start, connection, talk: options.talk.clone() };
-        Session::start(wire, Arc::new(streams), &self.spec).await
+        Ok(Session::begin(wire, coming, Arc::new(streams), &self.spec))
     }
 
     /// After our own client failed with `error`, where the user's may do better.
@@ -121,7 +121,7 @@ impl Remote for Ssh {
 
 /// Further channels of one connection.
 struct SshStreams {
-    start: Start,
+    start: Arc<Start>,
     connection: Connection,
     talk: Arc<dyn Talk>,
 }
@@ -130,7 +130,7 @@ struct SshStreams {
 impl Streams for SshStreams {
     async fn open(&self) -> Result<Wire, RemoteError> {
         let wire = self.connection.run(self.start.command()).await?;
-        self.start.run(wire, &*self.talk, limits::AGENT_START).await
+        self.start.run_another(wire, &*self.talk).await
     }
 
     fn round_trip(&self) -> Duration {

@@ -263,7 +263,7 @@ impl Bridge {
                 let ask = Ask::post("/v1/facts", body, "asking for the host's facts");
                 self.word("facts", ask.within(limits::FACTS));
             }
-            ToAgent::Submit { plan, secrets, inline_bytes } => {
+            ToAgent::Submit { plan, secrets, inline_bytes, .. } => {
                 let job = plan.job.clone();
                 let settings = self.settings.clone();
                 let body = json(&SubmitRequest { plan, secrets, settings })?;

@@ -27,6 +27,7 @@ pub(crate) struct Part {
 }
 
 /// Sends parts in the order in which they were asked for, in a thread of its own.
+#[derive(Clone)]
 pub(crate) struct Fetcher(Sender<Part>);
 
 impl Fetcher {

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::{Kind, MAX_BODY};
 use rgpu_protocol::message::Had;
-use rgpu_protocol::{BLOB_BYTES, Event, EventBody, FromAgent, Stream};
+use rgpu_protocol::{BLOB_BYTES, Digest, Event, EventBody, FromAgent, Stream};
 
+use super::fetch::{Fetcher, Part};
 use super::{Out, fetch, refused};
 use crate::control;
 use crate::job::{JobFolder, SOCKET};
@@ -47,10 +48,33 @@ pub enum Seen {
     WithEvents,
 }
 
+/// What of the larger artifacts is sent before anybody asks for it.
+pub(super) struct Ahead {
+    /// So many bytes of all of them together.
+    pub(super) bytes: u64,
+    /// Sends them, and what is asked for behind them.
+    pub(super) fetcher: Fetcher,
+}
+
 /// Follows the job until its terminal event, the outbox fails, or `stop`.
 pub fn follow(folder: JobFolder, position: Position, out: &Out, stop: &AtomicBool) {
-    let result =
-        catch_unwind(AssertUnwindSafe(|| Follower::new(folder, position, out.clone()).run(stop)));
+    run(Follower::new(folder, position, out.clone()), out, stop);
+}
+
+/// The same, and begins to send the larger artifacts with the terminal event.
+pub(super) fn follow_ahead(
+    folder: JobFolder,
+    position: Position,
+    ahead: Ahead,
+    out: &Out,
+    stop: &AtomicBool,
+) {
+    let ahead = (ahead.bytes > 0).then_some(ahead);
+    run(Follower { ahead, ..Follower::new(folder, position, out.clone()) }, out, stop);
+}
+
+fn run(mut follower: Follower, out: &Out, stop: &AtomicBool) {
+    let result = catch_unwind(AssertUnwindSafe(|| follower.run(stop)));
     let text = match result {
         Ok(Ok(())) => return,
         Ok(Err(e)) => e.to_string(),
@@ -74,7 +98,17 @@ struct Follower {
     inline_bytes: u64,
     /// Artifacts small enough to be sent unasked, with their latest sizes.
     inline: BTreeMap<String, u64>,
+    ahead: Option<Ahead>,
+    /// The others, the latest last.
+    larger: Vec<Larger>,
     out: Out,
+}
+
+/// An artifact that is not sent whole before it is asked for.
+struct Larger {
+    path: String,
+    size: u64,
+    digest: Digest,
 }
 
 impl Follower {
@@ -95,6 +129,8 @@ impl Follower {
             said: None,
             inline_bytes,
             inline: BTreeMap::new(),
+            ahead: None,
+            larger: Vec::new(),
             out,
         }
     }
@@ -168,20 +204,57 @@ impl Follower {
             EventBody::Output { step, stream, offset, len } => {
                 self.pass_output(step, *stream, *offset, *len)?;
             }
-            EventBody::Artifact { path, size, .. } => {
+            EventBody::Artifact { path, size, digest, .. } => {
                 self.inline.remove(path);
+                self.larger.retain(|larger| larger.path != *path);
                 if *size <= self.inline_bytes {
                     self.inline.insert(path.clone(), *size);
+                } else {
+                    let (path, size, digest) = (path.clone(), *size, digest.clone());
+                    self.larger.push(Larger { path, size, digest });
                 }
             }
             EventBody::Ended { .. } if wanted && self.inline_bytes > 0 => self.send_inline()?,
             _ => {}
         }
+        let ahead = if ended && wanted { self.announce_ahead()? } else { Vec::new() };
         if wanted {
             self.said = self.said.map(|_| Instant::now());
             self.out.queue(&FromAgent::Event { job: self.job.clone(), event })?;
         }
+        // Behind the terminal event, which lies in the outbox, and before anything that its reader
+        // can ask for.
+        if let Some(Ahead { fetcher, .. }) = &self.ahead {
+            ahead.into_iter().for_each(|part| fetcher.ask(part));
+        }
         Ok(ended)
+    }
+
+    /// Says what of the larger artifacts comes unasked: the parts, in order. Whatever the client
+    /// has sent itself is left out.
+    fn announce_ahead(&self) -> io::Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        let Some(Ahead { bytes, .. }) = &self.ahead else { return Ok(parts) };
+        let mut left = *bytes;
+        let sent = self.folder.plan().map(|plan| plan.files).unwrap_or_default();
+        for Larger { path, size, digest } in &self.larger {
+            if sent.iter().any(|file| file.path == *path && file.digest == *digest) {
+                continue;
+            }
+            let whole_pieces = left / BLOB_BYTES * BLOB_BYTES;
+            let len = if *size <= left { *size } else { whole_pieces };
+            if len == 0 {
+                break;
+            }
+            left -= len;
+            let (job, path) = (self.job.clone(), path.clone());
+            self.out.queue(&FromAgent::Ahead { job, path: path.clone(), len })?;
+            for offset in (0..len).step_by(BLOB_BYTES as usize) {
+                let (folder, path) = (self.folder.clone(), path.clone());
+                parts.push(Part { folder, path, offset, len: BLOB_BYTES.min(len - offset) });
+            }
+        }
+        Ok(parts)
     }
 
     /// Sends those of `len` bytes at `offset` that the client has not had.

@@ -523,8 +523,13 @@ fn say(
     // Every container is another host, and which one it will be nobody knew.
     plan.facts = None;
     let job = plan.job.clone();
-    let submit =
-        ToAgent::Submit { plan: Box::new(plan), secrets: BTreeMap::new(), inline_bytes: u64::MAX };
+    let submit = ToAgent::Submit {
+        plan: Box::new(plan),
+        secrets: BTreeMap::new(),
+        inline_bytes: u64::MAX,
+        ahead_bytes: 0,
+        await_blobs: false,
+    };
     write_message(&mut stream, &submit)?;
     // Whether clients follow is known here.
     write_message(&mut stream, &ToAgent::Detach { job })?;

@@ -8,6 +8,7 @@ mod client;
 mod faults;
 mod follow;
 mod gpu;
+mod long_way;
 mod mail;
 mod steps;
 mod trees;

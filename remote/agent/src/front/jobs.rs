@@ -1,0 +1,120 @@
+//! What a conversation has to do with jobs: starting them, following them, the ways to their
+//! supervisors. The thread that reads requests and the one that waits for blobs share it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rgpu_protocol::{Digest, FromAgent, Plan};
+
+use super::Out;
+use super::fetch::Fetcher;
+use super::follow::{self, Ahead, Position, Seen};
+use crate::control::{self, Control};
+use crate::job::{JobFolder, SOCKET};
+use crate::service::{Service, Submitted};
+use crate::setup::Setup;
+use crate::wire::write_message;
+
+/// A plan as it was submitted.
+pub(super) struct Order {
+    pub(super) plan: Box<Plan>,
+    pub(super) secrets: BTreeMap<String, String>,
+    pub(super) inline_bytes: u64,
+    pub(super) ahead_bytes: u64,
+    pub(super) setup: Setup,
+}
+
+/// The jobs of a conversation.
+pub(super) struct Jobs {
+    pub(super) service: Arc<Service>,
+    pub(super) fetcher: Fetcher,
+    out: Out,
+    /// Ways to the supervisors of this client's jobs.
+    links: Mutex<HashMap<String, UnixStream>>,
+    /// Flags that tell the followers of jobs to stop.
+    followers: Mutex<HashMap<String, Arc<AtomicBool>>>,
+}
+
+impl Jobs {
+    pub(super) fn new(service: Arc<Service>, out: Out) -> Self {
+        let fetcher = Fetcher::start(out.clone());
+        Self { service, fetcher, out, links: Mutex::default(), followers: Mutex::default() }
+    }
+
+    /// The job's folder, or a refusal.
+    pub(super) fn find(&self, request: &'static str, job: &str) -> io::Result<Option<JobFolder>> {
+        match self.service.find(request, job) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(refusal) => {
+                self.out.send(&FromAgent::from(refusal))?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Starts a plan and follows it, or says why not; the blobs that are missing, if that is why.
+    pub(super) fn submit(&self, order: &Order) -> io::Result<Vec<Digest>> {
+        let Order { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
+        let had = Seen::Given(Vec::new());
+        let position = Position { from_seq: 1, had, inline_bytes: *inline_bytes, beat: None };
+        match self.service.submit(plan, secrets, setup) {
+            Ok(Submitted::Begun { folder, link }) => {
+                lock(&self.links).insert(plan.job.clone(), link);
+                self.follow(folder, position, *ahead_bytes)?;
+            }
+            Ok(Submitted::There(folder)) => self.follow(folder, position, *ahead_bytes)?,
+            Ok(Submitted::Missing(digests)) => return Ok(digests),
+            Err(refusal) => self.out.send(&FromAgent::from(refusal))?,
+        }
+        Ok(Vec::new())
+    }
+
+    /// Follows a job in a thread of its own, in the place of an earlier one on this connection.
+    pub(super) fn follow(
+        &self,
+        folder: JobFolder,
+        position: Position,
+        ahead_bytes: u64,
+    ) -> io::Result<()> {
+        let job = folder.id().to_owned();
+        self.out.send(&FromAgent::Following { job: job.clone() })?;
+        // One that fails is gone, which the follower notices.
+        self.tell(&job, |link| write_message(link, &Control::Renew));
+        let stop = Arc::new(AtomicBool::new(false));
+        if let Some(earlier) = lock(&self.followers).insert(job, stop.clone()) {
+            earlier.store(true, Ordering::Relaxed);
+        }
+        let (out, fetcher) = (self.out.clone(), self.fetcher.clone());
+        let ahead = Ahead { bytes: ahead_bytes, fetcher };
+        std::thread::spawn(move || follow::follow_ahead(folder, position, ahead, &out, &stop));
+        Ok(())
+    }
+
+    /// Says something to a job's supervisor; one that has ended needs no word.
+    pub(super) fn tell(&self, job: &str, say: impl FnOnce(&mut UnixStream) -> io::Result<()>) {
+        let mut links = lock(&self.links);
+        if !links.contains_key(job) {
+            let folder = self.service.find("link", job).ok();
+            let link = folder.and_then(|folder| control::connect(folder.path(), SOCKET).ok());
+            links.extend(link.map(|link| (job.to_owned(), link)));
+        }
+        if let Some(link) = links.get_mut(job)
+            && say(link).is_err()
+        {
+            links.remove(job);
+        }
+    }
+
+    /// Renews the leases of this client's jobs.
+    pub(super) fn renew(&self) {
+        lock(&self.links).retain(|_, link| write_message(link, &Control::Renew).is_ok());
+    }
+}
+
+/// A thread that panicked while it held a map has left it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
