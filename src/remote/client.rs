@@ -252,6 +252,7 @@ impl Conversation {
                     Incoming::Answer(FromAgent::Done { request: of }) if of != request.name => {}
                     Incoming::Answer(FromAgent::Refused { request: of, .. })
                         if of != request.name && UNAWAITED.contains(&of.as_str()) => {}
+                    Incoming::Answer(FromAgent::Pong {}) => {}
                     Incoming::Answer(FromAgent::Refused { request, code, text }) => {
                         return Err(RemoteError::Refused { request, code, text });
                     }
@@ -465,10 +466,19 @@ impl Session {
         message: &ToAgent,
         request: Request,
     ) -> Result<FromAgent, RemoteError> {
+        let early = self.agent.is_none();
         self.unsettled = true;
         self.first_words()?;
         self.talk.writer.message(message)?;
         self.greeted().await?;
+        if early {
+            if let Ok(answer) = timeout(limits::HEARD, self.answered(&request)).await {
+                return answer;
+            }
+            // An agent that is only slow answers this one, too. One whose host's start-up files have
+            // swallowed our greeting takes it for that, and hangs up: we ask again on another link.
+            self.talk.writer.message(&ToAgent::Ping {})?;
+        }
         self.answered(&request).await
     }
 

@@ -30,6 +30,10 @@ pub const HELD: Duration = Duration::from_secs(170);
 /// The result of a request that such a platform put off.
 pub const RESULT: Duration = Duration::from_secs(900);
 
+/// How long the answer to what was said before the agent had spoken may take before it is asked
+/// whether it has heard.
+pub const HEARD: Duration = Duration::from_secs(2);
+
 /// The answers to probes: each has a limit of its own, the agent runs them one after another.
 pub const FACTS: Duration = Duration::from_secs(300);
 

@@ -285,6 +285,7 @@ fn beginning(
 ) -> Result<Option<String>, RemoteError> {
     match incoming {
         Incoming::Answer(FromAgent::Following { job }) => return Ok(Some(job)),
+        Incoming::Answer(FromAgent::Pong {}) => {}
         Incoming::Answer(FromAgent::Refused { request, code, text }) => {
             return Err(RemoteError::Refused { request, code, text });
         }

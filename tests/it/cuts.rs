@@ -229,6 +229,11 @@ impl Streams for Cutting {
         tokio::spawn(async move { child.wait().await });
         await_magic(wire, &Mute).await
     }
+
+    fn round_trip(&self) -> Duration {
+        // So long that what is brought home begins to come unasked.
+        Duration::from_millis(50)
+    }
 }
 
 impl Cutting {

@@ -1,4 +1,4 @@
-//! How many round trips a job over ssh takes, counted: a link that carries what both sides have said
+//! What is said before the agent has spoken, and how many round trips a job over ssh takes, counted: a link that carries what both sides have said
 //! only once both have fallen silent, one turn after the other. So no clock is asked, and a round
 //! trip that creeps in is seen on any machine.
 
@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rgpu::remote::{ConnectOptions, FirstUse, Follow, Submission, Wanted};
-use rgpu_protocol::EventBody;
+use rgpu::remote::{
+    ConnectOptions, FirstUse, Follow, JobMessage, Patience, RemoteError, Submission, Wanted,
+};
+use rgpu_protocol::{EventBody, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::host::{agent, connect, submission};
+use crate::host::{User, agent, connect, follow, submission};
 use crate::ssh::user;
-use crate::sshd::Sshd;
+use crate::sshd::{Cutter, Sshd};
 
 /// Both sides have said what they have to say when neither says more for so long. On a busy machine
 /// one may be slow: then a turn is counted twice, and the next try is better.
@@ -103,11 +105,11 @@ async fn turns(sshd: &Sshd, work: impl Fn(usize) -> Submission) -> u64 {
         let work = work(attempt);
         link.restart();
         let remote = Arc::from(sshd.remote_at(link.port).open().unwrap());
-        let mut follow = Follow::begin(remote, options).await.unwrap();
-        follow.submit(&work, &|_| ()).await.unwrap();
+        let mut job = Follow::begin(remote, options).await.unwrap();
+        job.submit(&work, &|_| ()).await.unwrap();
         let mut files = Vec::new();
-        while let Some(message) = follow.next().await.unwrap() {
-            if let rgpu::remote::JobMessage::Event(event) = message
+        while let Some(message) = job.next().await.unwrap() {
+            if let JobMessage::Event(event) = message
                 && let EventBody::Artifact { path, size, digest, .. } = event.body
             {
                 files.push(Wanted { job: work.plan.job.clone(), path, size, digest });
@@ -115,10 +117,10 @@ async fn turns(sshd: &Sshd, work: impl Fn(usize) -> Submission) -> u64 {
         }
         let folder = tempfile::tempdir().unwrap();
         for file in &files {
-            follow.fetch(file, &folder.path().join("file"), &|_| ()).await.unwrap();
+            job.fetch(file, &folder.path().join("file"), &|_| ()).await.unwrap();
         }
         least = least.min(link.taken());
-        follow.close().await;
+        job.close().await;
     }
     least
 }
@@ -146,4 +148,87 @@ async fn a_job_takes_as_few_turns_as_ssh_lets_it() {
     let make = ["/bin/sh", "-c", "head -c 1000000 /dev/urandom > file"];
     let download = turns(&sshd, |_| submission(&make, &[], &["file"])).await;
     assert!(download <= warm + 1, "{download} turns, {warm} without a file");
+}
+
+/// How often the program of `script` has run.
+fn runs(sshd: &Sshd) -> usize {
+    std::fs::read_to_string(sshd.path("runs")).unwrap_or_default().lines().count()
+}
+
+fn script(sshd: &Sshd) -> Submission {
+    let text = format!("echo x >> {}; cat in", sshd.path("runs").display());
+    let input = format!("{:?}\nand\n\nmore\n", std::time::Instant::now());
+    submission(&["/bin/sh", "-c", &text], &[("in", input.as_bytes())], &[])
+}
+
+async fn begin(sshd: &Sshd, port: u16) -> Result<(Follow, Arc<User>), RemoteError> {
+    let user = user();
+    let options =
+        ConnectOptions { agent: agent(), first_use: FirstUse::AcceptNew, talk: user.clone() };
+    let follow = Follow::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;
+    let quick = Patience { first: Duration::from_millis(5), ..Patience::default() };
+    Ok((follow.patience(quick), user))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_host_without_an_agent_was_told_is_told_to_the_agent_that_it_gets() {
+    let sshd = Sshd::start();
+    let (mut link, user) = begin(&sshd, sshd.port).await.unwrap();
+    let work = script(&sshd);
+    link.submit(&work, &|_| ()).await.unwrap();
+    let story = follow(&mut link).await.unwrap();
+    assert!(String::from_utf8_lossy(&story.stdout).ends_with("\nand\n\nmore\n"));
+    assert_eq!(runs(&sshd), 1);
+    assert!(user.heard().contains("the host has no agent"), "{}", user.heard());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_start_up_file_has_swallowed_is_said_again() {
+    let sshd = Sshd::start();
+    connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    for file in [".bashrc", ".profile", ".zshenv", ".kshrc"] {
+        std::fs::write(sshd.path("home").join(file), "timeout 1 cat >/dev/null\n").unwrap();
+    }
+    let (mut link, _) = begin(&sshd, sshd.port).await.unwrap();
+    let began = std::time::Instant::now();
+    link.submit(&script(&sshd), &|_| ()).await.unwrap();
+    assert_eq!(*follow(&mut link).await.unwrap().outcome(), Outcome::Done);
+    assert_eq!(runs(&sshd), 1);
+    assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_is_cut_around_the_first_words_runs_nothing_twice() {
+    let sshd = Sshd::start();
+    connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    let cutter = Cutter::before(sshd.port).await;
+    let (mut all, mut cut) = (0, 0);
+    for bytes in (2000..6000).step_by(120) {
+        cutter.cut_after(bytes);
+        let before = cutter.links();
+        // One that is lost before anything was asked is told at once.
+        let Ok((mut link, _)) = begin(&sshd, cutter.port).await else { continue };
+        let work = script(&sshd);
+        // The next link holds.
+        let mended = async {
+            while cutter.links() < before + 2 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            cutter.cut_after(u64::MAX);
+            std::future::pending::<()>().await;
+        };
+        let whole = async {
+            link.submit(&work, &|_| ()).await.unwrap();
+            follow(&mut link).await.unwrap()
+        };
+        let story = tokio::select! {
+            story = whole => story,
+            () = mended => unreachable!(),
+        };
+        assert_eq!(*story.outcome(), Outcome::Done, "cut after {bytes}");
+        all += 1;
+        assert_eq!(runs(&sshd), all, "cut after {bytes}");
+        cut += usize::from(cutter.links() > before + 1);
+    }
+    assert!(cut > 3, "{cut} of {all} were cut");
 }

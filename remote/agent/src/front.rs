@@ -244,8 +244,8 @@ impl Front {
     }
 
     fn submit(&mut self, order: Order, await_blobs: bool) -> Result<(), WireError> {
-        // A client may say so before this program has started, and be gone when it does.
-        if client_left() {
+        // Such a client may say so before this program has started, and be gone when it does.
+        if await_blobs && client_left() {
             return Ok(());
         }
         let digests = self.jobs.submit(&order)?;

@@ -91,7 +91,7 @@ fn a_plan_of_a_client_that_has_gone_is_not_begun() {
         rustix::process::Signal::STOP,
     )
     .unwrap();
-    client.submit(&plan);
+    client.send(&json!({"do": "submit", "plan": plan, "await_blobs": true}));
     client.input = None;
     rustix::process::kill_process(
         rustix::process::Pid::from_child(&client.process),
