@@ -18,7 +18,7 @@ use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{
     ConnectOptions, FirstUse, Follow, HostKeyQuestion, OnRemote, Remote, RemoteError, RemoteSpec,
-    Talk,
+    Sent, Talk,
 };
 use crate::run::{
     Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, Said, Shared, channel,
@@ -160,7 +160,7 @@ pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Resul
 }
 
 /// Connects to a remote, and does something on this machine at the same time. What fails there
-/// ends it. That the agent is there is left to the first request, which comes at once.
+/// ends it. That an agent that ran there before still does is left to the first request.
 pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
@@ -212,8 +212,10 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     };
     let begun = Instant::now();
     let mut stop = cancel.clone();
+    let sent = Sent::of(&app.cache, &spec);
     let connect = async {
-        let follow = reach(&remote, options, &programs, greeting).await.on(&*remote)?;
+        let follow = reach(&remote, options, &programs, greeting, &sent).await;
+        let follow = follow.on(&*remote)?.remembering(sent);
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().say(&Said::Connected { ms });
         Ok::<_, Failure>(follow)
@@ -240,10 +242,21 @@ async fn reach(
     remote: &Arc<dyn Remote>,
     options: ConnectOptions,
     programs: &Programs,
+    greeting: Greeting,
+    sent: &Sent,
 ) -> std::result::Result<Follow, RemoteError> {
+    // One that has run this very program is of its architecture.
+    if matches!(greeting, Greeting::LeftToTheFirstRequest) && sent.has_run(&options.agent) {
+        return Follow::begin(Arc::clone(remote), options).await;
+    }
     let refused = match Follow::connect(Arc::clone(remote), options.clone()).await {
         Err(RemoteError::Unfit { why, arch: Some(arch) }) => (why, arch),
-        connected => return connected,
+        connected => {
+            if connected.is_ok() {
+                sent.runs(&options.agent);
+            }
+            return connected;
+        }
     };
     let (why, arch) = refused;
     match programs.agent_for(&arch).filter(|agent| *agent != options.agent) {

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::deploy::{Heard, Start};
 use super::stream::{Ending, FrameReader, FrameWriter, Wire};
 use super::upload::INLINE_BYTES;
-use super::{RemoteError, RemoteSpec, Talk, limits};
+use super::{RemoteError, RemoteSpec, Sent, Talk, limits};
 
 /// Inline artifacts that are kept until somebody asks for them, in bytes.
 const INLINE_KEPT: usize = 64 << 20;
@@ -364,6 +364,8 @@ fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
 pub struct Session {
     pub(super) talk: Conversation,
     pub(super) streams: Arc<dyn Streams>,
+    /// What was sent there before, where that is remembered.
+    pub(super) sent: Option<Arc<Sent>>,
     /// The agent's greeting, once it came.
     agent: Option<Hello>,
     /// The user's settings, which go with ours.
@@ -420,6 +422,7 @@ impl Session {
         Self {
             talk,
             streams,
+            sent: None,
             agent: None,
             setup,
             aside: VecDeque::new(),

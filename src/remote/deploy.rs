@@ -158,7 +158,14 @@ impl Start {
         talk: &dyn Talk,
         heard: &mut Heard,
     ) -> Result<(), RemoteError> {
-        let mut sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
+        let first = next_sign(reader, ending, talk, limits::AGENT_START).await;
+        let mut sign = first.map_err(|error| match error {
+            // It may have started, and heard all.
+            RemoteError::AgentStart { ended: why, .. } if ending.is_lost() => {
+                RemoteError::LinkCut { doing: "starting the agent", why }
+            }
+            other => other,
+        })?;
         if let Sign::Absent(host) = &sign {
             *heard = Heard::Nothing;
             self.fits_and_says_so(host, talk)?;

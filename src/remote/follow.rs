@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use super::deploy::Heard;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
-    ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Session, Talk, Wanted, limits,
+    ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Sent, Session, Talk, Wanted,
+    limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -25,6 +26,7 @@ pub struct Follow {
     remote: Arc<dyn Remote>,
     options: ConnectOptions,
     session: Option<Session>,
+    sent: Option<Arc<Sent>>,
     linked_at: Instant,
     job: Option<Job>,
     submitting: Option<String>,
@@ -100,13 +102,20 @@ impl Follow {
         let session = Some(remote.connect(&options).await?);
         let patience = Patience::default();
         let linked_at = Instant::now();
-        let (job, submitting, outage) = (None, None, None);
-        Ok(Self { remote, options, session, linked_at, job, submitting, outage, patience })
+        let (sent, job, submitting, outage) = (None, None, None, None);
+        Ok(Self { remote, options, session, sent, linked_at, job, submitting, outage, patience })
     }
 
     /// With other limits on how a cut link is tried again.
     pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Remembering what was sent there: on a long link large bundles that are new then begin to go
+    /// over before the host has said what it lacks.
+    pub fn remembering(mut self, sent: Sent) -> Self {
+        self.sent = Some(Arc::new(sent));
         self
     }
 
@@ -206,12 +215,20 @@ impl Follow {
         self.job = None;
         self.submitting = Some(submission.plan.job.clone());
         let answer = loop {
-            match self.linked().await?.submit(submission, progress).await {
+            let sent = self.sent.clone();
+            let session = self.linked().await?;
+            session.sent = sent;
+            match session.submit(submission, progress).await {
                 Err(error) if error.is_link() => self.lost(error),
                 answer => break answer,
             }
         };
         self.submitting = None;
+        if let (Some(sent), Err(error)) = (&self.sent, &answer)
+            && error.is_refusal()
+        {
+            sent.forget();
+        }
         if answer.is_ok() {
             self.job = Some(Job::new(&submission.plan.job));
         }

@@ -11,6 +11,7 @@
 //! | [`rented`], [`served`] | what is made, paid for and given back; what a provider does itself |
 //! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
+//! | [`sent`] | what was sent before, so that the new need not be asked about |
 //! | [`follow`] | a job followed to its end across cut links |
 
 pub mod bill;
@@ -30,6 +31,7 @@ pub mod modal;
 pub mod options;
 pub mod price;
 pub mod rented;
+pub mod sent;
 pub mod served;
 pub mod spec;
 pub mod ssh;
@@ -47,6 +49,7 @@ pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
 pub use price::Price;
 pub use rented::{Credits, Rental, Rented};
+pub use sent::Sent;
 pub use served::{ServedEnd, ServedJob, ServedNcu};
 pub use spec::{RemoteSpec, Transport};
 pub use upload::{BlobSource, Submission, Transfer};

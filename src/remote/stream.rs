@@ -51,6 +51,7 @@ pub struct Ending(Arc<Mutex<EndingParts>>);
 struct EndingParts {
     how: Option<String>,
     exit: Option<i32>,
+    lost: bool,
     stderr: Vec<u8>,
 }
 
@@ -80,6 +81,18 @@ impl Ending {
     /// It, or the connection, ended in another way.
     pub fn ended(&self, how: impl Into<String>) {
         self.parts().how.get_or_insert(how.into());
+    }
+
+    /// The connection ended; what became of the program is not known.
+    pub fn lost(&self) {
+        self.ended("the connection was lost");
+        self.parts().lost = true;
+    }
+
+    /// Whether the connection ended before the program, as far as is known.
+    pub fn is_lost(&self) -> bool {
+        let parts = self.parts();
+        parts.lost && parts.exit.is_none()
     }
 
     /// Its exit status, once known.

@@ -5,7 +5,7 @@
 //! long: sshd's receive window (2 MiB a channel) caps one stream at window / round trip. The plan
 //! waits there and begins with its last blob; an agent that cannot wait is asked again.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ pub const INLINE_BYTES: u64 = 256 << 10;
 const WIDE_BYTES: u64 = 4 << 20;
 const WIDE_RTT: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
-const WIDE_STREAMS: usize = 8;
+const WIDE_STREAMS: usize = 10;
 
 /// With a bundle of more bytes than these the streams are opened while the host is still asked what
 /// it lacks: most likely that is the large file, and each stream takes a round trip to begin.
@@ -114,6 +114,7 @@ impl Session {
             true => self.open_streams(size, WIDE_STREAMS),
             false => Vec::new(),
         };
+        let mut guessed = self.guess(submission, &mut opening);
         loop {
             let doing = "submitting the plan";
             let request = Request { name: "submit", doing, limit: limits::ANSWER };
@@ -127,11 +128,14 @@ impl Session {
                     if !met && self.talk.cold {
                         // They found no agent either.
                         opening.clear();
+                        guessed = None;
                     }
                     let then = if awaited { Then::Begins } else { Then::Asked };
-                    let upload = self.upload(submission, digests, then, &mut opening, progress);
+                    let missing = Missing { digests, then };
+                    let streams = guessed.take().map_or(Ahead::Opening(opening), Ahead::Sending);
+                    opening = Vec::new();
                     let begun;
-                    (uploaded, begun) = upload.await?;
+                    (uploaded, begun) = self.upload(submission, missing, streams, progress).await?;
                     self.unsettled = false;
                     if let Some(job) = begun {
                         self.follows(job);
@@ -146,6 +150,19 @@ impl Session {
                 other => return Err(unasked(&other)),
             }
         }
+    }
+
+    /// Begins to send a bundle of which nothing was ever sent there, over the streams that are being
+    /// opened.
+    fn guess(&self, submission: &Submission, opening: &mut Vec<Opening>) -> Option<Lanes> {
+        let sent = self.sent.as_ref().filter(|_| !opening.is_empty())?;
+        let files = &submission.plan.files;
+        let digests: HashSet<&Digest> = files.iter().flat_map(|file| &file.blobs).collect();
+        sent.never(&digests).then(|| {
+            let mut digests: Vec<Digest> = digests.into_iter().cloned().collect();
+            digests.sort();
+            Lanes::begin(digests, submission, std::mem::take(opening))
+        })
     }
 
     /// Begins to open up to `most` streams besides the session's own, where so many `bytes` over so
@@ -168,12 +185,12 @@ impl Session {
     async fn upload(
         &mut self,
         submission: &Submission,
-        mut digests: Vec<Digest>,
-        then: Then,
-        opening: &mut Vec<Opening>,
+        missing: Missing,
+        streams: Ahead,
         progress: Progress<'_>,
     ) -> Result<(Uploaded, Option<String>), RemoteError> {
         let sizes = blob_sizes(&submission.plan);
+        let Missing { mut digests, then } = missing;
         digests.sort();
         digests.dedup();
         if let Some(foreign) = digests.iter().find(|digest| !sizes.contains_key(digest)) {
@@ -184,32 +201,28 @@ impl Session {
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();
         let blobs = digests.len();
         progress(Transfer { done: 0, total });
-        if opening.is_empty() {
-            *opening = self.open_streams(total, WIDE_STREAMS.min(blobs));
-        }
-        let work = Arc::new(Work {
-            left: Mutex::new(digests.into()),
-            blobs: submission.blobs.clone(),
-            unsent: if opening.is_empty() { u64::MAX } else { SHARED_BYTES },
-            lanes: AtomicUsize::new(0),
-        });
-
-        let (stored, mut confirmed) = mpsc::unbounded_channel();
-        let mut lanes = JoinSet::new();
-        for opened in opening.drain(..).take(blobs - 1) {
-            let (work, stored) = (work.clone(), stored.clone());
-            lanes.spawn(async move {
-                let cut = |why: tokio::task::JoinError| RemoteError::LinkCut {
-                    doing: "opening a stream",
-                    why: why.to_string(),
-                };
-                let Some(mut talk) = opened.await.map_err(cut)?? else { return Ok(()) };
-                lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(drop)
-            });
-        }
+        let Lanes { work, stored, mut confirmed, mut running } = match streams {
+            Ahead::Sending(lanes) => {
+                let wanted: HashSet<Digest> = digests.into_iter().collect();
+                lanes.work.left().retain(|digest| wanted.contains(digest));
+                lanes
+            }
+            Ahead::Opening(mut opening) => {
+                if opening.is_empty() {
+                    opening = self.open_streams(total, WIDE_STREAMS.min(blobs));
+                }
+                opening.truncate(blobs - 1);
+                Lanes::begin(digests, submission, opening)
+            }
+        };
 
         let mut aside = VecDeque::new();
         let mut done = 0;
+        let mut told = |digest: &Digest| {
+            // What was sent on a guess may not have been lacking.
+            done = total.min(done + sizes.get(digest).copied().unwrap_or(0));
+            progress(Transfer { done, total });
+        };
         let mut begun = None;
         {
             let own = lane(&mut self.talk, &work, &stored, &mut aside);
@@ -221,22 +234,16 @@ impl Session {
                         begun = result?;
                         own_ended = true;
                     }
-                    Some(digest) = confirmed.recv() => {
-                        done += sizes.get(&digest).copied().unwrap_or(0);
-                        progress(Transfer { done, total });
-                    }
+                    Some(digest) = confirmed.recv() => told(&digest),
                 }
             }
         }
         drop(stored);
         // What has begun has every blob, whoever was told of it.
-        while begun.is_none() && !(lanes.is_empty() && confirmed.is_closed()) {
+        while begun.is_none() && !(running.is_empty() && confirmed.is_closed()) {
             tokio::select! {
-                Some(digest) = confirmed.recv() => {
-                    done += sizes.get(&digest).copied().unwrap_or(0);
-                    progress(Transfer { done, total });
-                }
-                Some(ended) = lanes.join_next() => match ended {
+                Some(digest) = confirmed.recv() => told(&digest),
+                Some(ended) = running.join_next() => match ended {
                     Ok(result) => result?,
                     Err(error) => return Err(RemoteError::LinkCut {
                         doing: "uploading",
@@ -276,6 +283,54 @@ enum Then {
     Begins,
     /// The host must be asked again.
     Asked,
+}
+
+/// What a host lacks.
+struct Missing {
+    digests: Vec<Digest>,
+    then: Then,
+}
+
+/// What was done before it said so.
+enum Ahead {
+    /// Streams are being opened.
+    Opening(Vec<Opening>),
+    /// They carry blobs that it will most likely lack.
+    Sending(Lanes),
+}
+
+/// Streams besides the session's own, and what they share with it. Dropped, they stop.
+struct Lanes {
+    work: Arc<Work>,
+    stored: mpsc::UnboundedSender<Digest>,
+    confirmed: mpsc::UnboundedReceiver<Digest>,
+    running: JoinSet<Result<(), RemoteError>>,
+}
+
+impl Lanes {
+    /// Sends `digests` over the streams that are being opened, as soon as they are.
+    fn begin(digests: Vec<Digest>, submission: &Submission, opening: Vec<Opening>) -> Self {
+        let work = Arc::new(Work {
+            left: Mutex::new(digests.into()),
+            blobs: submission.blobs.clone(),
+            unsent: if opening.is_empty() { u64::MAX } else { SHARED_BYTES },
+            lanes: AtomicUsize::new(0),
+        });
+        let (stored, confirmed) = mpsc::unbounded_channel();
+        let mut running = JoinSet::new();
+        for opened in opening {
+            let (work, stored) = (work.clone(), stored.clone());
+            running.spawn(async move {
+                let cut = |why: tokio::task::JoinError| RemoteError::LinkCut {
+                    doing: "opening a stream",
+                    why: why.to_string(),
+                };
+                let Some(mut talk) = opened.await.map_err(cut)?? else { return Ok(()) };
+                lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(drop)
+            });
+        }
+        Self { work, stored, confirmed, running }
+    }
 }
 
 /// The job that `incoming` says has begun. All but that is put aside.
@@ -462,6 +517,28 @@ mod tests {
 
         let second = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         assert_eq!(second, Uploaded::default());
+    }
+
+    #[tokio::test]
+    async fn a_large_bundle_that_is_new_goes_out_unasked_and_each_blob_once() {
+        const BYTES: usize = 34 << 20;
+        let host = FakeHost::new(vec![fake::ended()]);
+        let big = noise(BYTES);
+        let submission = fake::submission(&[("big", &big)]);
+        let (cache, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let remembering = |folder: &tempfile::TempDir| {
+            let sent = super::super::Sent::of(folder.path(), &super::super::RemoteSpec::local());
+            let host = host.clone();
+            async move { connect(&host).await.remembering(sent) }
+        };
+        let first = remembering(&cache).await.submit(&submission, &|_| ()).await.unwrap();
+        assert!(first.streams > 1, "{first:?}");
+        assert_eq!(host.blob_bytes(), BYTES as u64);
+        let second = remembering(&cache).await.submit(&submission, &|_| ()).await.unwrap();
+        assert_eq!((second, host.blob_bytes()), (Uploaded::default(), BYTES as u64));
+        // Who remembers nothing guesses wrong, and the job begins all the same.
+        let third = remembering(&other).await.submit(&submission, &|_| ()).await.unwrap();
+        assert_eq!(third, Uploaded::default());
     }
 
     #[tokio::test]

@@ -49,7 +49,10 @@ pub(super) fn wire(channel: Open) -> Wire {
                 _ => {}
             }
         }
-        seen.ended(if closed { "the host closed it" } else { "the connection was lost" });
+        match closed {
+            true => seen.ended("the host closed it"),
+            false => seen.lost(),
+        }
     });
     Wire {
         reader: FrameReader::new(Box::new(Packets { queue: packets, current: None })),

@@ -31,7 +31,7 @@ use crate::remote::{ConnectOptions, limits};
 const LONG: Duration = Duration::from_millis(20);
 
 /// So many: as an upload takes. They cost the host next to nothing until a command is run on them.
-const SPARES: usize = 7;
+const SPARES: usize = 9;
 
 /// Round trips of a login with a key: the service, the key, the signature. More where the first key
 /// is refused, so the pace is no shorter than a round trip.

@@ -1,0 +1,118 @@
+//! What this machine remembers of what it has sent to a host: the agent, and large bundles.
+//!
+//! On a long link it costs a round trip to be told what a host lacks. A bundle of which nothing was
+//! ever sent there is most likely lacked whole, so its first blobs go out with the question. That is
+//! a guess, and only traffic hangs on it: what was ever sent is asked about first, always.
+
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rgpu_protocol::Digest;
+use sha2::{Digest as _, Sha256};
+
+use super::RemoteSpec;
+
+/// Bytes of the record; it begins anew when it has more.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What was sent to one remote: digests, and files that ran there as the agent; a line each.
+#[derive(Debug)]
+pub struct Sent(PathBuf);
+
+impl Sent {
+    /// What is remembered of a remote in the folder `cache`.
+    pub fn of(cache: &Path, spec: &RemoteSpec) -> Self {
+        let definition =
+            serde_json::to_vec(&(&spec.url, &spec.jump, &spec.via)).unwrap_or_default();
+        let name = Digest::from_bytes(&Sha256::digest(&definition).into());
+        Self(cache.join("sent").join(&name.as_str()[..24]))
+    }
+
+    /// Whether this file of this machine has run there as the agent.
+    pub fn has_run(&self, agent: &Path) -> bool {
+        let line = agent_line(agent);
+        fs::read_to_string(&self.0).is_ok_and(|known| known.lines().any(|known| known == line))
+    }
+
+    /// It has.
+    pub fn runs(&self, agent: &Path) {
+        let line = agent_line(agent);
+        if !self.has_run(agent) {
+            // What is not remembered is found out again.
+            let _ = self.add(&HashSet::from([line.as_str()]), 0);
+        }
+    }
+
+    /// Nothing of all that is sure any more.
+    pub(super) fn forget(&self) {
+        let _ = fs::remove_file(&self.0);
+    }
+
+    /// Whether none of these was ever sent there; from now on they were. Where that cannot be
+    /// written down, they count as sent.
+    pub(super) fn never(&self, digests: &HashSet<&Digest>) -> bool {
+        let known = fs::read_to_string(&self.0).unwrap_or_default();
+        let mut new: HashSet<&str> = digests.iter().map(|digest| digest.as_str()).collect();
+        let before = new.len();
+        for line in known.lines() {
+            new.remove(line);
+        }
+        let never = new.len() == before;
+        self.add(&new, known.len() as u64).is_ok() && never
+    }
+
+    fn add(&self, digests: &HashSet<&str>, known_bytes: u64) -> io::Result<()> {
+        if let Some(folder) = self.0.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut options = OpenOptions::new();
+        let mut file = match known_bytes > MOST_BYTES {
+            true => options.write(true).create(true).truncate(true).open(&self.0)?,
+            false => options.append(true).create(true).open(&self.0)?,
+        };
+        // One write, so that two runs at once do not mix their lines.
+        let lines: String = digests.iter().map(|digest| format!("{digest}\n")).collect();
+        file.write_all(lines.as_bytes())
+    }
+}
+
+/// How a file that ran as the agent is remembered.
+fn agent_line(agent: &Path) -> String {
+    let meta = fs::metadata(agent).ok();
+    let changed = meta.as_ref().and_then(|meta| meta.modified().ok());
+    let changed = changed.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    let nanos = changed.map_or(0, |at| at.as_nanos());
+    let bytes = meta.map_or(0, |meta| meta.len());
+    format!("agent {bytes} {nanos} {}", agent.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::digest;
+    use super::*;
+
+    #[test]
+    fn what_was_ever_sent_to_a_remote_is_known_and_to_another_is_not() {
+        let cache = tempfile::tempdir().unwrap();
+        let (a, b) = (digest(b"a"), digest(b"b"));
+        let spec = RemoteSpec::new("x", "ssh://x");
+        let never = |spec: &RemoteSpec, digests: &[&Digest]| {
+            Sent::of(cache.path(), spec).never(&digests.iter().copied().collect())
+        };
+        assert!(never(&spec, &[&a]));
+        assert!(!never(&spec, &[&a]));
+        assert!(!never(&spec, &[&a, &b]));
+        assert!(!never(&spec, &[&b]));
+        assert!(never(&RemoteSpec::new("y", "ssh://y"), &[&a, &b]));
+    }
+
+    #[test]
+    fn where_nothing_can_be_remembered_all_counts_as_sent() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::write(cache.path().join("sent"), "in the way").unwrap();
+        let sent = Sent::of(cache.path(), &RemoteSpec::new("x", "ssh://x"));
+        assert!(!sent.never(&[&digest(b"a")].into_iter().collect()));
+    }
+}
