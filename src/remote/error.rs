@@ -178,10 +178,14 @@ impl RemoteError {
 
     /// Whether it means that the host carries out nothing of what was asked.
     pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. }) || self.is_no_agent()
+    }
+
+    /// Whether there is no agent there that could be asked.
+    pub(super) fn is_no_agent(&self) -> bool {
         matches!(
             self,
-            Self::Refused { .. }
-                | Self::AgentStart { .. }
+            Self::AgentStart { .. }
                 | Self::NoFolder { .. }
                 | Self::Unfit { .. }
                 | Self::Mismatch(_)

@@ -225,7 +225,7 @@ impl Follow {
         };
         self.submitting = None;
         if let (Some(sent), Err(error)) = (&self.sent, &answer)
-            && error.is_refusal()
+            && error.is_no_agent()
         {
             sent.forget();
         }
