@@ -80,9 +80,10 @@ impl Needs {
             return unfit("the host has musl, this agent needs glibc".to_owned());
         }
         // `glibc 2.36`, glibc's own `GNU C Library (Debian GLIBC 2.28-10) stable release version
-        // 2.28.`, or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9) 2.31`; where none is to be had the
+        // 2.28.` (`2.19, by Roland McGrath et al.`), or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9) 2.31`; where none is to be had the
         // loader has the last word.
-        match libc.last().and_then(|word| version(word)) {
+        let named = libc.iter().skip_while(|word| **word != "version").nth(1);
+        match named.or(libc.last()).and_then(|word| version(word.trim_end_matches(['.', ',']))) {
             Some(found) if found < (major, minor) => unfit(format!(
                 "the host has glibc {}.{}, this agent needs {major}.{minor}",
                 found.0, found.1
@@ -117,6 +118,10 @@ mod tests {
             (
                 "Linux x86_64 GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.",
                 "glibc 2.28",
+            ),
+            (
+                "Linux x86_64 GNU C Library (Debian GLIBC 2.19-18) stable release version 2.19, by Roland McGrath et al.",
+                "glibc 2.19",
             ),
             ("Linux aarch64 glibc 2.39", "aarch64"),
             ("Linux x86_64 musl libc (x86_64)", "musl"),

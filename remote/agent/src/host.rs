@@ -108,11 +108,13 @@ fn glibc() -> String {
     glibc_version(&String::from_utf8_lossy(&answer.stdout)).to_owned()
 }
 
-/// From `glibc 2.36`, or from `GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.`
+/// From `glibc 2.36`, or from `GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.`,
+/// after which older ones name their maintainer.
 fn glibc_version(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
-    let Some((_, version)) = line.rsplit_once(' ') else { return "" };
-    let version = version.trim_end_matches('.');
+    let after = line.strip_prefix("glibc ").or_else(|| Some(line.split_once(" version ")?.1));
+    let version = after.and_then(|after| after.split_whitespace().next()).unwrap_or_default();
+    let version = version.trim_end_matches(['.', ',']);
     if version.starts_with(|c: char| c.is_ascii_digit()) { version } else { "" }
 }
 
@@ -145,6 +147,8 @@ mod tests {
         let own = "GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.\nCopyright";
         assert_eq!(glibc_version("glibc 2.36\n"), "2.36");
         assert_eq!(glibc_version(own), "2.28");
+        let older = "GNU C Library (Debian GLIBC 2.19-18) stable release version 2.19, by Roland McGrath et al.";
+        assert_eq!(glibc_version(older), "2.19");
         assert_eq!(glibc_version("undefined\n"), "");
         assert_eq!(glibc_version("no such variable"), "");
         assert_eq!(glibc_version(""), "");
