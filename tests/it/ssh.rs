@@ -377,7 +377,8 @@ async fn a_large_bundle_over_a_long_link_takes_several_channels() {
     let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
-    assert_eq!((uploaded.blobs, uploaded.streams), (3, 3));
+    // A stream that comes late may find nothing left.
+    assert!(uploaded.blobs == 3 && (2..=3).contains(&uploaded.streams), "{uploaded:?}");
     assert_eq!(follow(&mut link).await.unwrap().outcome(), &Outcome::Done);
     // One TCP connection carried them all.
     assert_eq!(far.links(), 1);
@@ -391,7 +392,7 @@ async fn a_host_that_grants_few_channels_still_takes_a_large_bundle() {
     let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
-    assert_eq!((uploaded.blobs, uploaded.streams), (3, 2));
+    assert!(uploaded.blobs == 3 && (1..=2).contains(&uploaded.streams), "{uploaded:?}");
     assert_eq!(follow(&mut link).await.unwrap().outcome(), &Outcome::Done);
 }
 
