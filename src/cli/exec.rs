@@ -426,6 +426,7 @@ fn finish(
     args: &ExecArgs,
 ) -> Result<Status> {
     record.lasted(begun.elapsed().as_secs_f64());
+    record.at_least(folder.job_time());
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     record.state = match &ended {
         Ok(ExecEnd { end: None, .. }) => RunState::Detached,

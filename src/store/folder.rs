@@ -1,13 +1,15 @@
 //! One run's folder.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rgpu_protocol::Event;
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{RunRecord, atomic};
 use crate::error::{ErrorDocument, Exit, Failure};
@@ -203,6 +205,25 @@ impl RunFolder {
     /// I/O errors.
     pub fn save(&self, record: &RunRecord) -> Result<(), StoreError> {
         self.write_json("run.json", record)
+    }
+
+    /// How long the run's jobs took on their hosts, as far as their events are here: of a run that
+    /// went on by itself this is its time, whoever waited for it and when.
+    pub fn job_time(&self) -> Duration {
+        #[derive(Deserialize)]
+        struct At {
+            job: String,
+            at_ms: u64,
+        }
+        let text = self.read("events.jsonl").unwrap_or_default();
+        let mut jobs: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for line in text.split(|b| *b == b'\n') {
+            // A last line cut by a crash says nothing.
+            let Ok(At { job, at_ms }) = serde_json::from_slice(line) else { continue };
+            let (first, last) = jobs.entry(job).or_insert((at_ms, at_ms));
+            (*first, *last) = ((*first).min(at_ms), (*last).max(at_ms));
+        }
+        Duration::from_millis(jobs.values().map(|(first, last)| last - first).sum())
     }
 
     /// Keeps why the run failed, as `--json` prints it; takes that away where it did not.
@@ -428,6 +449,18 @@ mod tests {
         }
         let mut recorder = run.recorder().unwrap();
         assert!(recorder.output("../x", Stream::Stdout, b"x").is_err());
+    }
+
+    #[test]
+    fn a_runs_jobs_took_from_their_first_event_to_their_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(dir.path(), "one", None).unwrap();
+        assert_eq!(run.job_time(), Duration::ZERO);
+        let line =
+            |job: &str, at_ms: u64| format!("{{\"job\":\"{job}\",\"seq\":1,\"at_ms\":{at_ms}}}\n");
+        let text = [line("a.1", 1000), line("a.1", 3500), line("a.2", 9000), line("a.2", 9250)];
+        run.write("events.jsonl", (text.concat() + "{\"job\":\"a.2\",\"at_m").as_bytes()).unwrap();
+        assert_eq!(run.job_time(), Duration::from_millis(2750));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! byte is sent, so that `runs attach` finds everything whatever happened to the first command.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use rgpu_protocol::Outcome;
 use schemars::JsonSchema;
@@ -87,7 +88,17 @@ impl RunRecord {
 
     /// The run went on for so many seconds more.
     pub fn lasted(&mut self, seconds: f64) {
-        self.seconds += seconds;
+        self.took(self.seconds + seconds);
+    }
+
+    /// The run took at least so many seconds: those that its jobs had on their hosts count, too,
+    /// when nobody waited for them.
+    pub fn at_least(&mut self, job_time: Duration) {
+        self.took(self.seconds.max(job_time.as_secs_f64()));
+    }
+
+    fn took(&mut self, seconds: f64) {
+        self.seconds = seconds;
         self.cost.settle(self.seconds);
     }
 }

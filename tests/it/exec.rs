@@ -360,6 +360,21 @@ fn a_detached_program_reads_the_end_of_its_input() {
 }
 
 #[test]
+fn a_detached_run_has_the_time_that_its_job_took() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --detach -- sleep 2")), 0);
+    let listed = || String::from_utf8(laptop.run("runs list").stdout).unwrap();
+    let away = listed();
+    assert!(away.contains("detached") && !away.contains(" s "), "{away}");
+    // Nobody waits for it.
+    let ended = || laptop.run("runs list --remote local").stdout;
+    wait_for("the job to end", || String::from_utf8_lossy(&ended()).contains("done").then_some(()));
+    assert_eq!(status(&laptop.run("runs attach latest")), 0);
+    let seconds = laptop.latest_json("run.json")["seconds"].as_f64().unwrap();
+    assert!(seconds >= 2.0, "{seconds}: {}", listed());
+}
+
+#[test]
 fn what_has_come_home_is_not_kept_on_the_host_too() {
     let laptop = Laptop::new();
     let jobs = || fs::read_dir(laptop.path("agent/jobs")).map_or(0, |jobs| jobs.count());

@@ -4,7 +4,7 @@ use super::super::app::{App, Status};
 use super::{cost_text, state_text};
 use crate::error::Result;
 use crate::report::{Align, Grid, bytes};
-use crate::store::Runs;
+use crate::store::{RunState, Runs};
 
 /// Lists the newest `count` runs.
 pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
@@ -35,13 +35,15 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
     for line in lines {
         let r = line.record;
         let state = state_text(&r);
+        let away = r.state == RunState::Detached;
         grid.row([
             r.id,
             r.title,
             r.remote,
             state,
-            format!("{:.1} s", r.seconds),
-            cost_text(&r.cost).unwrap_or_default(),
+            // Of one that goes on by itself only its host knows.
+            if away { String::new() } else { format!("{:.1} s", r.seconds) },
+            cost_text(&r.cost).filter(|_| !away).unwrap_or_default(),
             bytes(line.bytes as f64),
             super::super::terminal::safe(r.note.as_bytes()),
         ]);
