@@ -5,8 +5,8 @@ use clap::{Args, Parser, Subcommand};
 
 use super::deferred::Deferred;
 use super::{
-    build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
-    worker,
+    build, compare, completions, disasm, doctor, exec, kernels, profile, remote, report, runs,
+    schema, setup, worker,
 };
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -74,6 +74,12 @@ pub(super) enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Print names for the completions of shells, one a line
+    #[command(name = "__names", hide = true)]
+    Names {
+        /// Of what
+        what: completions::Named,
     },
     /// Write the man pages of all commands into a folder (for packages)
     #[command(hide = true)]

@@ -8,6 +8,7 @@ mod args;
 mod attach;
 mod build;
 mod compare;
+mod completions;
 mod deferred;
 mod disasm;
 mod doctor;

@@ -42,15 +42,21 @@ pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
 
 /// Whether `name` stands in `~/.ssh/config` as a host of its own.
 fn ssh_alias(name: &str) -> bool {
-    let Some(home) = std::env::home_dir() else { return false };
-    let Ok(text) = std::fs::read_to_string(home.join(".ssh/config")) else { return false };
+    ssh_aliases().iter().any(|alias| alias == name)
+}
+
+/// The hosts of `~/.ssh/config`, patterns among them.
+pub(super) fn ssh_aliases() -> Vec<String> {
+    let Some(home) = std::env::home_dir() else { return Vec::new() };
+    let text = std::fs::read_to_string(home.join(".ssh/config")).unwrap_or_default();
     text.lines()
         .filter_map(|line| {
             let line = line.trim_start();
             let (key, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
             key.eq_ignore_ascii_case("host").then_some(rest)
         })
-        .any(|patterns| patterns.split_whitespace().any(|p| p.trim_matches('"') == name))
+        .flat_map(|patterns| patterns.split_whitespace().map(|p| p.trim_matches('"').to_owned()))
+        .collect()
 }
 
 /// A run of this command line on that remote, about to begin; its title is still to be given.

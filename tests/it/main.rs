@@ -8,6 +8,7 @@ mod browser;
 mod build;
 mod code_page;
 mod compare;
+mod completions;
 mod cuts;
 mod deep;
 mod disasm;
