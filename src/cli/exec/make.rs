@@ -45,11 +45,28 @@ pub(super) async fn compile(
             tell(folder, reporter, &words)?;
             Ok(Ok(program))
         }
+        CargoBuild::Refused(words) if no_toolchain(&words) => Ok(Err(
+            "cargo has no Rust toolchain on this machine (`rustup default stable` brings one)"
+                .to_owned(),
+        )),
         CargoBuild::Refused(words) => {
             tell(folder, reporter, &words)?;
             Err(refused(package, folder, &words))
         }
     }
+}
+
+/// Whether cargo is there and the compiler is not: rustup without a toolchain, or cargo alone.
+fn no_toolchain(words: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(words);
+    [
+        "rustup could not choose a version of",
+        "no default is configured",
+        "could not execute process `rustc",
+    ]
+    .iter()
+    .any(|w| text.contains(w))
+        || text.contains("toolchain '") && text.contains("is not installed")
 }
 
 fn tell(folder: &RunFolder, reporter: &mut dyn Reporter, words: &[u8]) -> Result<()> {
@@ -67,7 +84,9 @@ fn tell(folder: &RunFolder, reporter: &mut dyn Reporter, words: &[u8]) -> Result
 fn refused(package: &Package, folder: &RunFolder, words: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(words);
     let has = |word: &str| text.contains(word);
-    let (code, what, hint) = if has("could not compile") {
+    let (code, what, hint) = if has("edition2024") || has("requires rustc") {
+        ("old_toolchain", "needs a newer Rust than this machine's", "`rustup update` brings it")
+    } else if has("could not compile") {
         ("does_not_compile", "does not compile", "the compiler's messages are above")
     } else if has("failed to parse manifest") {
         ("bad_manifest", "has a manifest that cargo does not take", "cargo's messages are above")
@@ -188,4 +207,26 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
             .map(|tool| crate::tool::gpu_processes(&tool.path))
             .unwrap_or_default(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_without_a_compiler_is_told_from_a_file_that_does_not_compile() {
+        // The words of rustup 1.28, and of cargo 1.95 without rustc.
+        for words in [
+            "error: rustup could not choose a version of cargo to run, because one wasn't specified \
+             explicitly, and no default is configured.\nhelp: run 'rustup default stable' to download \
+             the latest stable release of Rust and set it as your default toolchain.\n",
+            "error: could not execute process `rustc -vV` (never executed)\n\nCaused by:\n  No such \
+             file or directory (os error 2)\n",
+        ] {
+            assert!(no_toolchain(words.as_bytes()), "{words}");
+        }
+        assert!(!no_toolchain(
+            b"error: could not compile `x` (bin \"x\") due to 1 previous error\n"
+        ));
+    }
 }

@@ -64,6 +64,22 @@ fn libraries(shop: &Shop<'_>) -> BTreeMap<String, Word> {
     folder.map(|f| ("LD_LIBRARY_PATH".to_owned(), Word::text(f))).into_iter().collect()
 }
 
+/// Nothing compiles it here or there.
+fn no_compiler(snippet: &Snippet, shop: &Shop<'_>, why: &str) -> ExecError {
+    let name = &snippet.name;
+    if shop.facts.is_some_and(|facts| facts.transport == "local") {
+        return ExecError::NoCompiler {
+            problem: format!("`{name}` cannot be compiled: {why}"),
+            hint: "install Rust: https://rustup.rs".to_owned(),
+        };
+    }
+    ExecError::NoCompiler {
+        problem: format!("`{name}` cannot be compiled: {why}, and the host has no cargo"),
+        hint: "install Rust here or there: https://rustup.rs; here it must be on a system as old as the host's"
+            .to_owned(),
+    }
+}
+
 /// The steps that compile it there.
 fn on_host(
     snippet: &Snippet,
@@ -71,11 +87,8 @@ fn on_host(
     why: &str,
     program: &mut Program,
 ) -> Result<(), ExecError> {
-    let cargo = shop.facts.and_then(|f| f.tool("cargo")).ok_or_else(|| ExecError::NoCompiler {
-        problem: format!("`{}` cannot be compiled: {why}, and the host has no cargo", snippet.name),
-        hint: "install Rust there (rustup), or compile here on a system as old as the host's"
-            .to_owned(),
-    })?;
+    let cargo = shop.facts.and_then(|f| f.tool("cargo")).filter(|cargo| cargo.problems.is_empty());
+    let cargo = cargo.ok_or_else(|| no_compiler(snippet, shop, why))?;
     let package = Package::new(snippet)?;
     let files = package.files.iter().chain([&package.lock]).filter(|f| !f.text.is_empty());
     program
