@@ -7,6 +7,7 @@
 use super::compare::{Options, compare};
 use crate::model::comparison::TimeVerdict;
 use crate::model::fan_out::{FanOutCase, FanOutRow};
+use crate::model::profile::Timing;
 use crate::model::{Launch, Profile};
 
 /// The least effect that counts, as a fraction: that of `rgpu compare` unless told otherwise.
@@ -15,16 +16,19 @@ const THRESHOLD: f64 = 0.01;
 /// What a row says of a profile; its remote, run and end are the caller's.
 pub fn row(profile: &Profile) -> FanOutRow {
     let longest = longest(profile);
+    // Of a run that looks for faults a time is nothing: without a GPU it is the reference's.
+    let timing = profile.timing.as_ref().filter(|_| times(profile));
     let number = |id| longest.and_then(|launch| launch.number(id));
     FanOutRow {
         device: device(profile),
         rung: Some(profile.rung.clone()).filter(|rung| !rung.is_empty()),
-        median_ns: profile.timing.as_ref().map(|t| t.median_ns),
-        clock: profile.timing.as_ref().map(|t| t.clock.clone()),
+        median_ns: timing.map(|t| t.median_ns),
+        clock: timing.map(|t| t.clock.clone()),
         correctness: profile.correctness.as_ref().map(|c| c.verdict.clone()),
         cases: profile
             .cases
             .iter()
+            .filter(|_| times(profile))
             .filter_map(|case| {
                 let median_ns = case.timing.as_ref()?.median_ns;
                 Some(FanOutCase { name: case.name.clone(), median_ns })
@@ -38,6 +42,11 @@ pub fn row(profile: &Profile) -> FanOutRow {
             .map(|class| class.primary.clone()),
         ..FanOutRow::default()
     }
+}
+
+/// Whether the run was to tell times.
+fn times(profile: &Profile) -> bool {
+    profile.run.mode != "sanitizer"
 }
 
 /// The launch that took longest; without durations the first one measured.
@@ -58,7 +67,8 @@ fn device(profile: &Profile) -> Option<String> {
 pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<String>, String) {
     // The reference on a CPU says nothing of a kernel.
     let timed = |profile: &&Profile| {
-        profile.timing.as_ref().is_some_and(|timing| timing.clock != "cpu_reference")
+        let on_gpu = |timing: &Timing| timing.clock != "cpu_reference";
+        times(profile) && profile.timing.as_ref().is_some_and(on_gpu)
     };
     let base = profiles.iter().position(|p| p.as_ref().filter(timed).is_some());
     let Some((at, base)) = base.and_then(|at| Some((at, profiles[at].as_ref()?))) else {
@@ -113,7 +123,6 @@ fn summary(base: &str, rows: &[FanOutRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::profile::Timing;
 
     fn timed(median_ns: f64, clock: &str) -> Option<Profile> {
         let ci95_ns = [median_ns * 0.999, median_ns * 1.001];
@@ -157,6 +166,17 @@ mod tests {
             held(&[timed(2000.0, "cuda_events"), timed(9e6, "cpu_reference"), None]);
         assert!(rows.iter().all(|row| row.against_base.is_none()));
         assert_eq!(summary, "only `x` has a time: nothing to hold it against");
+    }
+
+    #[test]
+    fn a_run_that_looks_for_faults_has_no_time() {
+        let mut profile = timed(9e6, "cpu_reference");
+        if let Some(profile) = &mut profile {
+            profile.run.mode = "sanitizer".to_owned();
+        }
+        let (rows, base, summary) = held(&[profile, None]);
+        assert_eq!((rows[0].median_ns, rows[0].clock.as_deref(), base), (None, None, None));
+        assert!(!summary.contains("CPU"), "{summary}");
     }
 
     #[test]
