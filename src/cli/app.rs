@@ -1,7 +1,7 @@
 //! From `argv` to an exit status: parse, load the settings, dispatch, and say how it failed.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe, unwritten, write_out, written};
 use super::{
-    build, compare, disasm, doctor, exec, kernels, profile, remote, report, runs, schema, setup,
-    worker,
+    build, compare, completions, disasm, doctor, exec, kernels, profile, remote, report, runs,
+    schema, setup, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
@@ -108,12 +108,8 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Schema(args) => schema::run(&app, &args),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
-        Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "rgpu", &mut text);
-            app.print(&String::from_utf8_lossy(&text));
-            Ok(0)
-        }
+        Command::Completions { shell } => Ok(completions::run(&app, shell)),
+        Command::Names { what } => completions::names(&app, what),
         Command::Man { folder } => {
             clap_mangen::generate_to(Cli::command(), &folder).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the man pages")
@@ -159,15 +155,18 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
         _ => {
             let text = error.to_string();
             let mut lines = text.trim_end().splitn(2, '\n');
-            let what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let mut what =
+                lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            // What is missing stands below, a line each.
+            let mut rest = lines.next().unwrap_or_default();
+            if what.ends_with(':') {
+                let (missing, further) = rest.split_once("\n\n").unwrap_or((rest, ""));
+                let missing: Vec<&str> = missing.lines().map(str::trim).collect();
+                what = format!("{what} {}", missing.join(", "));
+                rest = further;
+            }
             let mut failure = Failure::new(Exit::Usage, "usage", what);
-            for hint in lines
-                .next()
-                .unwrap_or_default()
-                .split("\n\n")
-                .map(str::trim)
-                .filter(|h| !h.is_empty())
-            {
+            for hint in rest.split("\n\n").map(str::trim).filter(|h| !h.is_empty()) {
                 let hint = hint.trim_start_matches("tip: ");
                 failure = failure.hint(hint.to_owned());
             }
@@ -220,6 +219,19 @@ impl App {
     /// Says on stderr what went wrong with a part of the work, under `--quiet` too.
     pub(super) fn complain(&self, text: &str) {
         say(&safe(format!("error: {text}\n").as_bytes()));
+    }
+
+    /// Whether somebody can answer a question at the terminal.
+    pub(super) fn attended(&self) -> bool {
+        std::io::stdin().is_terminal() && self.terminal.stderr_tty
+    }
+
+    /// What brings nvdisasm: a script has to say yes in advance.
+    pub(super) fn setup_nvdisasm(&self) -> &'static str {
+        match self.attended() {
+            true => "`rgpu setup nvdisasm` fetches it (5 MB)",
+            false => "`rgpu setup nvdisasm --yes` fetches it (5 MB)",
+        }
     }
 
     /// How reports look on this terminal.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub(super) use args::BuildArgs;
+pub(super) use fetch::wants_nvcc;
 
 use super::app::{App, Status};
 use super::disasm;
@@ -104,6 +105,7 @@ pub(super) fn attach(
         built = task.carry_out(&mut record);
     }
     record.lasted(begun.elapsed().as_secs_f64());
+    record.at_least(folder.job_time());
     finish(app, folder, record, built, out)
 }
 

@@ -10,7 +10,9 @@ use rgpu_protocol::HostFacts;
 use serde::Serialize;
 
 use super::app::{App, Status};
+use super::build::wants_nvcc;
 use super::kernels::places;
+use super::profile::unlooked;
 use super::progress::Live;
 use super::remote::host_text;
 use super::session::{self, Open, Voice};
@@ -18,6 +20,7 @@ use super::terminal::safe;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, Mode, Selection, find};
+use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
 use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
 use crate::store::{RunFolder, RunRecord};
@@ -178,6 +181,8 @@ async fn try_mode(
     request.timing.iters = Some(10);
     request.timeout_s = 120;
     request.share_gpu = true;
+    request.build.fetch = wants_nvcc(app, &open.spec);
+    request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     request.ncu.set = Some("minimal".to_owned());
     request.sanitizer.tools = vec![SanitizerTool::Memcheck];
     open.reporter.say(&Said::Note { text: &format!("trying {mode}") });
@@ -224,9 +229,12 @@ async fn try_mode(
         ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };
     match ended {
         Ok(Ended::Profile(profile, _, failure)) => {
+            // What a run of this mode would end with.
+            let unlooked = unlooked(&profile);
             line.rung = match profile.gpu {
-                Some(_) => profile.rung,
-                None => format!("{} on the CPU", profile.rung),
+                _ if unlooked.is_some() => String::new(),
+                None if profile.rung != "cpu" => format!("{} on the CPU", profile.rung),
+                _ => profile.rung,
             };
             for record in profile.ladder.iter().filter(|r| !r.ok) {
                 let words = if record.words.is_empty() {
@@ -236,7 +244,7 @@ async fn try_mode(
                 };
                 line.why.push(format!("not {} ({}{words})", record.rung, record.code));
             }
-            line.why.extend(failure.map(|f| f.what));
+            line.why.extend(failure.or(unlooked).map(|f| f.what));
         }
         Ok(Ended::Detached) => {}
         Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),

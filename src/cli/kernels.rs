@@ -143,9 +143,7 @@ fn list(app: &App) -> Result<Status> {
         let folder = if ours { "shipped".to_owned() } else { shown(app, &line.folder) };
         grid.row([line.name, line.mode, line.entry, cases, folder]);
     }
-    // Whoever reads this in a pipe wants whole paths, one kernel a line.
-    let width = if app.terminal.stdout_tty { app.style().width.max(100) } else { usize::MAX };
-    app.print(&grid.plain(width, 0));
+    app.print(&grid.fitted(app.columns(), 0));
     Ok(0)
 }
 

@@ -16,6 +16,7 @@ pub(super) use args::{
 pub(super) use preset::expand as expand_preset;
 
 use super::app::{App, Status};
+use super::build;
 use super::disasm;
 use super::exec;
 use super::progress::{Live, Row};
@@ -23,6 +24,7 @@ use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
+use crate::remote::RemoteSpec;
 use crate::run::{Desk, Ended, ProfileRun, Reporter, Said, below_rung, falls_short};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
@@ -142,7 +144,7 @@ pub(super) fn attach_asked(
 fn carry_out(
     app: &App,
     args: &ProfileArgs,
-    asked: Asked,
+    mut asked: Asked,
     folder: &RunFolder,
     record: &mut RunRecord,
     resume: Resume,
@@ -150,6 +152,8 @@ fn carry_out(
 ) -> Result<Ended> {
     let begun = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
+    asked.request.build.fetch |= build::wants_nvcc(app, &spec);
+    asked.request.build.fetch_here = build::wants_nvcc(app, &RemoteSpec::local());
     // Of several at once each has its line, and its output in its log.
     let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
@@ -192,6 +196,7 @@ fn carry_out(
         ended
     });
     record.lasted(begun.elapsed().as_secs_f64());
+    record.at_least(folder.job_time());
     ended
 }
 
@@ -333,7 +338,7 @@ fn below(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
 
 /// The failure of a run that was to find faults on a GPU and had none to look with: what was not
 /// looked at is not right.
-fn unlooked(profile: &Profile) -> Option<Failure> {
+pub(super) fn unlooked(profile: &Profile) -> Option<Failure> {
     let checked = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
     let unlooked = match profile.run.mode.as_str() {
         "verify" => checked.into_iter().all(|c| c.verdict == "unchecked"),

@@ -10,16 +10,19 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rgpu_protocol::event::Stream;
-use rgpu_protocol::{Event, EventBody};
+use rgpu_protocol::{Event, EventBody, RungRecord};
 
 use super::outlet::{Look, Outlet};
 use super::terminal::{Terminal, safe};
 use crate::report::bytes as show_bytes;
-use crate::run::{Canceller, Reporter, Said};
+use crate::run::{Canceller, LINES_OF_A_CAUSE, Reporter, Said};
 use crate::store::Recorded;
 
 /// How long a step may be silent before that is said.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// The step in which a kernel is compiled.
+const BUILD: &str = "build";
 
 /// What happens with the output of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub(super) struct Progress {
     cut: Vec<(String, Stream)>,
     /// Where the program's output goes; `None`: beside what is said.
     outlet: Option<Outlet>,
+    /// What a compiler says, until it is known whether that is the failure's own words.
+    compiler: Option<Vec<(Stream, Vec<u8>)>>,
     /// What stands before each line: nothing, or the remote where there are several at once.
     lead: String,
 }
@@ -121,7 +126,8 @@ impl Progress {
             Live::Beside | Live::Hidden => None,
         };
         let outlet = look.map(|look| Outlet::new(terminal, look, bar.clone(), canceller));
-        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, outlet, lead }
+        let compiler = None;
+        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, outlet, compiler, lead }
     }
 
     /// Where the program's output goes, if it goes through this process's own streams.
@@ -191,14 +197,41 @@ impl Progress {
                 outlet.take(stream, bytes, recorded);
             }
             _ if self.live == Live::Hidden => {}
-            _ => self.bar.suspend(|| {
-                let mut err = std::io::stderr().lock();
-                let _ = match self.terminal.stderr_tty && self.live != Live::Raw {
-                    true => err.write_all(safe(bytes).as_bytes()),
-                    false => err.write_all(bytes),
-                };
-            }),
+            _ => match &mut self.compiler {
+                Some(held) if step == BUILD => held.push((stream, bytes.to_owned())),
+                _ => self.beside(bytes),
+            },
         }
+    }
+
+    /// Output beside what is said.
+    fn beside(&self, bytes: &[u8]) {
+        self.bar.suspend(|| {
+            let mut err = std::io::stderr().lock();
+            let _ = match self.terminal.stderr_tty && self.live != Live::Raw {
+                true => err.write_all(safe(bytes).as_bytes()),
+                false => err.write_all(bytes),
+            };
+        });
+    }
+
+    /// Shows what a compiler said.
+    fn show_compiler(&mut self) {
+        for (_, bytes) in self.compiler.take().into_iter().flatten() {
+            self.beside(&bytes);
+        }
+    }
+
+    /// A compiler has ended: whether the failure says all that it said.
+    fn is_told(&mut self, record: &RungRecord) -> bool {
+        let held = self.compiler.iter().flatten();
+        let lines: usize = held.map(|(_, bytes)| filled_lines(bytes)).sum();
+        let told = record.code == "does_not_compile" && lines <= LINES_OF_A_CAUSE;
+        match told {
+            true => self.compiler = None,
+            false => self.show_compiler(),
+        }
+        told
     }
 
     fn event(&mut self, event: &Event) {
@@ -222,6 +255,10 @@ impl Progress {
                     self.phase(safe(title.as_bytes()));
                 }
             }
+            EventBody::RungStarted { step, .. } if step == BUILD => {
+                self.compiler = Some(Vec::new());
+            }
+            EventBody::RungEnded(record) if record.step == BUILD && self.is_told(record) => {}
             // What was passed over for want of a file was not tried.
             EventBody::RungEnded(record)
                 if !record.ok
@@ -318,6 +355,7 @@ impl Reporter for Progress {
                 self.output(step, *stream, bytes, *recorded);
             }
             Said::LinkLost { why } => {
+                self.show_compiler();
                 self.line(&format!("the link was lost ({why}); the job goes on, reconnecting"))
             }
             Said::LinkBack {} => self.line("the link is back"),
@@ -327,6 +365,7 @@ impl Reporter for Progress {
             Said::Note { text } => self.line(text),
             Said::Connected { .. } | Said::Planned { .. } => {}
             Said::Finished { .. } => {
+                self.show_compiler();
                 self.bar.finish_and_clear();
                 if let Some(ticker) = self.ticker.take() {
                     ticker.abort();
@@ -343,6 +382,10 @@ impl Drop for Progress {
             ticker.abort();
         }
     }
+}
+
+fn filled_lines(bytes: &[u8]) -> usize {
+    bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()).count()
 }
 
 /// Writes to stderr; a closed stderr is nobody's failure.

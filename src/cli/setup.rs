@@ -1,7 +1,7 @@
 //! `rgpu setup`: tools of NVIDIA's that make rgpu know more, fetched on the user's word. They are
 //! under NVIDIA's licence, so nothing is fetched unasked and nothing of it is shipped.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, Write};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -87,7 +87,7 @@ fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
         app.say(&about);
         return Ok(());
     }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !app.attended() {
         return Err(Failure::new(
             Exit::Usage,
             "no_consent",

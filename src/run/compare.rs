@@ -214,7 +214,8 @@ impl CompareRun<'_> {
         side: &mut Side,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &side.request.target else { return Ok(()) };
-        let has = !tool::compilers(facts, &spec.entry).is_empty();
+        let wheels = side.request.build.fetch && facts.tool("cc").is_some();
+        let has = wheels || !tool::compilers(facts, &spec.entry).is_empty();
         if has || super::is_local(follow) || !matches!(spec.entry, Entry::Device(_)) {
             return Ok(());
         }

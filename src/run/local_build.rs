@@ -42,7 +42,8 @@ pub(super) async fn build(
     let facts = tool::facts(&spec.name, remote.transport(), answers);
     let toolbox = Toolbox { runner: programs.runner.clone(), collector: None };
     let arch = tool::target_arch(request, host)?;
-    let for_host = Request { part: Part::Build, arch: Some(arch), ..request.clone() };
+    let mut for_host = Request { part: Part::Build, arch: Some(arch), ..request.clone() };
+    for_host.build.fetch = request.build.fetch_here;
     let job = JobName { run: format!("{}.local", desk.record.id), sequence: 1 };
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
     // Said once it is known that this machine can.

@@ -83,6 +83,9 @@ fn side_of(step: &str, code: &str) -> (Exit, Side) {
     (exit, side)
 }
 
+/// Lines of a tool's words that a failure shows: the last ones.
+pub const LINES_OF_A_CAUSE: usize = 12;
+
 /// The tool's own words: the diagnosed line, else the last lines it printed.
 fn cause(record: Option<&RungRecord>) -> String {
     let Some(record) = record else { return String::new() };
@@ -92,7 +95,7 @@ fn cause(record: Option<&RungRecord>) -> String {
         &record.stderr_tail
     };
     let lines: Vec<&str> = tail.lines().filter(|l| !l.trim().is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(12)..].join("\n");
+    let last = lines[lines.len().saturating_sub(LINES_OF_A_CAUSE)..].join("\n");
     match (record.words.is_empty(), last.is_empty() || last.contains(&record.words)) {
         (true, _) => last,
         (false, true) if last.is_empty() => record.words.clone(),

@@ -228,7 +228,8 @@ impl ProfileRun<'_> {
         parts: &mut Parts,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &self.request.target else { return Ok(()) };
-        let has = !tool::compilers(facts, &spec.entry).is_empty();
+        let wheels = self.request.build.fetch && facts.tool("cc").is_some();
+        let has = wheels || !tool::compilers(facts, &spec.entry).is_empty();
         let ready = !self.request.prebuilt.is_empty() || !self.request.reuse.is_empty();
         if has || ready || super::is_local(follow) || !matches!(spec.entry, Entry::Device(_)) {
             return Ok(());

@@ -325,7 +325,7 @@ fn every_view_is_one_json_document_of_the_published_schema() {
 }
 
 #[test]
-fn life_ranges_are_nvdisasms_and_without_it_the_error_says_how_to_get_it() {
+fn life_ranges_are_nvdisasms_and_not_rgpus_own_listers() {
     let laptop = laptop(&[("cubin/13.5/inlined/sm_90a.cubin", "inlined.cubin")]);
     let bin = played(
         &laptop,

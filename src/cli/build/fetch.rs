@@ -1,6 +1,6 @@
 //! Compilers that are fetched on the user's order: asked for once a remote, remembered after that.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
@@ -10,7 +10,7 @@ use crate::cli::session::is_local;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::store::atomic;
-use crate::tool::{NVCC, Wheels};
+use crate::tool::{NVCC, Wheels, looks_again};
 
 /// Whether the wheels of a DSL may be fetched to this remote: `--yes`, or an answer once given.
 ///
@@ -55,13 +55,15 @@ pub(super) fn nvcc(app: &App, spec: &RemoteSpec, failure: &Failure) -> Result<()
     ));
     failure = match is_local(spec) {
         true => failure.hint("or install the CUDA toolkit, or NVRTC by `cargo xtask setup`"),
-        false => failure.hint("or compile here, with `--remote local`: that needs no GPU"),
+        false => failure
+            .hint("or compile here, with `--remote local`: that needs no GPU")
+            .hint(looks_again(&spec.name)),
     };
     Err(failure)
 }
 
 /// Whether the user once wanted nvcc's wheels there.
-pub(super) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
+pub(in crate::cli) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
     kept(app, spec, &NVCC).is_file()
 }
 
@@ -87,7 +89,7 @@ fn remember(kept: &std::path::Path) {
 }
 
 fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
-    if app.global.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if app.global.json || !app.attended() {
         return false;
     }
     let _ = write!(

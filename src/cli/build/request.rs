@@ -183,6 +183,7 @@ fn of_kernel(
         keep_ir: keep_ir(args),
         flags: level.into_iter().chain(options).collect(),
         fetch: args.yes,
+        fetch_here: false,
     };
     Ok(Asked {
         wanted: BuildWanted::Kernel(Box::new(request)),

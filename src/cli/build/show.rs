@@ -58,7 +58,10 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
         app.say(&safe(format!("note: {note}").as_bytes()));
     }
     if by_rgpu {
-        app.say("note: the listing has no operands, there is no nvdisasm: `rgpu setup nvdisasm`");
+        app.say(&format!(
+            "note: the listing has no operands, there is no nvdisasm: {}",
+            app.setup_nvdisasm()
+        ));
     }
 }
 

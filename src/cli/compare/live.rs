@@ -8,12 +8,14 @@ use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{Options, compare};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::cli::app::{App, Status};
+use crate::cli::build::wants_nvcc;
 use crate::cli::profile::{self, Asked};
 use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::Difference;
+use crate::remote::RemoteSpec;
 use crate::report;
 use crate::run::{CompareRun, Desk, InputsRecord, Reporter, Said, Sides};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
@@ -135,7 +137,11 @@ fn carry_out(
     let id = record.id.clone();
     let events = args.run.events.as_deref();
     let voice = Voice { live, events, accept_new: args.place.accept_new, run: &id, row: None };
-    let [a, b] = sides;
+    let [mut a, mut b] = sides;
+    for side in [&mut a, &mut b] {
+        side.request.build.fetch |= wants_nvcc(app, &spec);
+        side.request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
+    }
     let source_folder = a.folder.clone();
     let look = args.mode.unwrap_or(Look::Ncu);
     let ended = app.block_on(async {

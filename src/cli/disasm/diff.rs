@@ -88,7 +88,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], what: &What) -> Result<(Disasm
 fn listed(app: &App, files: &[PathBuf], what: &What) -> Result<Code> {
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
         let image = code(file, cubin, bytes, what, Places::Unasked);
-        let image = image.map_err(|e| view::failure(&e, "sass"))?;
+        let image = image.map_err(|e| view::failure(app, &e, "sass"))?;
         if let Some(problem) = &image.tool_problem {
             app.say(&show::problem_of(&image.arch, problem));
         }

@@ -30,8 +30,10 @@ pub(super) fn chosen(
             return Ok(None);
         }
         return match ask(app, args, &spec, &questions)? {
-            None if args.tool == Tool::Nvdisasm => Err(no_tool(&format!("on `{}`", spec.name))
-                .hint(format!("`rgpu doctor {} --fresh` looks again", spec.name))),
+            None if args.tool == Tool::Nvdisasm => {
+                Err(no_tool(app, &format!("on `{}`", spec.name))
+                    .hint(format!("`rgpu doctor {} --fresh` looks again", spec.name)))
+            }
             None => {
                 app.say(&format!("no nvdisasm on `{}`: listings come without operands", spec.name));
                 Ok(None)
@@ -58,18 +60,18 @@ pub(super) fn chosen(
     }
     if args.tool == Tool::Nvdisasm {
         let looked: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
-        return Err(no_tool("on this machine").cause(match looked.is_empty() {
+        return Err(no_tool(app, "on this machine").cause(match looked.is_empty() {
             true => why,
             false => format!("none of these answers: {}", looked.join(", ")),
         }));
     }
-    app.say(&format!("{why}: listings come without operands"));
+    app.say(&format!("{why}: listings come without operands\n  help: {}", app.setup_nvdisasm()));
     Ok(None)
 }
 
-fn no_tool(place: &str) -> Failure {
+fn no_tool(app: &App, place: &str) -> Failure {
     Failure::new(Exit::Tool, "no_nvdisasm", format!("there is no nvdisasm {place}"))
-        .hint("`rgpu setup nvdisasm` fetches it (5 MB)")
+        .hint(app.setup_nvdisasm())
         .hint("`--tool rgpu` shows all but the operands")
 }
 

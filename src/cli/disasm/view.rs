@@ -45,9 +45,9 @@ pub(super) fn run(
         &mut |file, cubin, bytes| {
             let image = match code(file, cubin, bytes, what, places(view)) {
                 Ok(image) => image,
-                Err(error @ CodeError::NoTool) => return Err(failure(&error, view.name())),
+                Err(error @ CodeError::NoTool) => return Err(failure(app, &error, view.name())),
                 Err(error) => {
-                    refused.get_or_insert_with(|| failure(&error, view.name()));
+                    refused.get_or_insert_with(|| failure(app, &error, view.name()));
                     return Ok(Read::Refused(format!("{}: {error}", cubin.sm)));
                 }
             };
@@ -252,10 +252,10 @@ fn class_of(name: &str) -> String {
 }
 
 /// Why a cubin's code cannot be shown.
-pub(super) fn failure(error: &CodeError, view: &str) -> Failure {
+pub(super) fn failure(app: &App, error: &CodeError, view: &str) -> Failure {
     let words = format!("`--view {view}` cannot be shown");
     let (code, hint) = match error {
-        CodeError::NoTool => ("no_nvdisasm", Some("`rgpu setup nvdisasm` brings it (5 MB)")),
+        CodeError::NoTool => ("no_nvdisasm", Some(app.setup_nvdisasm())),
         CodeError::Tool(error) => ("nvdisasm", show::help_for(&error.to_string())),
         CodeError::NoLives => ("nvdisasm", None),
     };

@@ -4,7 +4,7 @@
 //! here and has brought everything home, unless the user wants all of them gone.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use rgpu_protocol::message::JobLine;
@@ -235,7 +235,7 @@ fn command(origin: &Origin) -> String {
 }
 
 fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
-    if app.global.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if app.global.json || !app.attended() {
         return false;
     }
     let _ = write!(

@@ -158,6 +158,7 @@ pub(super) fn step(
         return Err(PlanError::NoCompiler {
             source_name: sources.source.clone(),
             device: matches!(spec.entry, Entry::Device(_)),
+            remote: facts.remote.clone(),
         });
     }
     if let Some(first) = rungs.first_mut() {

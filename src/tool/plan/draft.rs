@@ -132,6 +132,8 @@ pub enum PlanError {
         source_name: String,
         /// Whether NVRTC could do it.
         device: bool,
+        /// The remote's name.
+        remote: String,
     },
     /// A node to log in at: its GPUs are elsewhere, and it is no place to compute on.
     #[error("`{remote}` is a login node of a Slurm cluster: it has no GPU itself")]
@@ -190,6 +192,11 @@ fn no_python(package: &str, python: Option<&str>) -> String {
     }
 }
 
+/// What helps where a host got something since it was last asked.
+pub fn looks_again(remote: &str) -> String {
+    format!("installed there since? `rgpu doctor {remote} --fresh` looks again")
+}
+
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let what = error.to_string();
@@ -211,11 +218,16 @@ impl From<PlanError> for Failure {
                 .hint("`rgpu kernels list` shows which are; `--mode nsys` traces any program"),
             PlanError::PairOfPython => Failure::new(Exit::Usage, "usage", what)
                 .hint("profile each, then compare the runs: `rgpu compare RUN RUN`"),
-            PlanError::NoCompiler { device, .. } => {
+            PlanError::NoCompiler { device, remote, .. } => {
                 let failure = Failure::new(Exit::Host, "no_compiler", what);
-                match device {
+                let failure = match device {
                     true => failure.hint("install the CUDA toolkit there, or NVRTC here: `cargo xtask setup` in the source tree"),
                     false => failure.hint("a host entry needs nvcc and a C++ compiler there"),
+                };
+                let failure = failure.hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too; that needs python3 and a C++ compiler there");
+                match remote.as_str() {
+                    "local" => failure,
+                    _ => failure.hint(looks_again(&remote)),
                 }
             }
             PlanError::LoginNode { remote } => {

@@ -133,6 +133,8 @@ pub struct BuildOptions {
     pub flags: Vec<String>,
     /// NVIDIA's wheels may be fetched to a host that has no compiler.
     pub fetch: bool,
+    /// And to this machine, where the host's code is compiled when the host cannot.
+    pub fetch_here: bool,
 }
 
 impl Request {
