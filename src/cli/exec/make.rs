@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn cargo_without_a_compiler_is_told_from_a_file_that_does_not_compile() {
-        // The words of rustup 1.28, and of cargo 1.95 without rustc.
+        // The words of rustup 1.29, and of cargo 1.95 without rustc.
         for words in [
             "error: rustup could not choose a version of cargo to run, because one wasn't specified \
              explicitly, and no default is configured.\nhelp: run 'rustup default stable' to download \
