@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::Kind;
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Plan, ToAgent};
@@ -43,6 +43,10 @@ const AHEAD: usize = 3;
 /// One of several streams takes another blob when its window has let through all but so many bytes:
 /// earlier, the first to come would take them all.
 const SHARED_BYTES: u64 = 1 << 20;
+
+/// So long a blob is kept for each stream that is still being opened, and how often that is looked at.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Where the bytes of a bundle come from.
 pub trait BlobSource: Send + Sync {
@@ -315,6 +319,8 @@ impl Lanes {
             blobs: submission.blobs.clone(),
             unsent: if opening.is_empty() { u64::MAX } else { SHARED_BYTES },
             lanes: AtomicUsize::new(0),
+            coming: AtomicUsize::new(opening.len()),
+            begun: Instant::now(),
         });
         let (stored, confirmed) = mpsc::unbounded_channel();
         let mut running = JoinSet::new();
@@ -325,7 +331,9 @@ impl Lanes {
                     doing: "opening a stream",
                     why: why.to_string(),
                 };
-                let Some(mut talk) = opened.await.map_err(cut)?? else { return Ok(()) };
+                let opened = opened.await;
+                work.coming.fetch_sub(1, Ordering::Relaxed);
+                let Some(mut talk) = opened.map_err(cut)?? else { return Ok(()) };
                 lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(drop)
             });
         }
@@ -360,11 +368,20 @@ struct Work {
     unsent: u64,
     /// Streams that have taken any.
     lanes: AtomicUsize,
+    /// Streams that are still being opened, and since when: each finds a blob left for it, unless
+    /// it takes too long.
+    coming: AtomicUsize,
+    begun: Instant,
 }
 
 impl Work {
     fn left(&self) -> std::sync::MutexGuard<'_, VecDeque<Digest>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what is left is for streams that are still being opened.
+    fn is_kept(&self) -> bool {
+        self.left().len() <= self.coming.load(Ordering::Relaxed) && self.begun.elapsed() < KEPT_FOR
     }
 }
 
@@ -417,10 +434,12 @@ async fn lane(
     let mut unconfirmed = 0_usize;
     let mut used = false;
     loop {
-        let more = unconfirmed < AHEAD && !work.left().is_empty();
-        if !more && unconfirmed == 0 {
+        let any = !work.left().is_empty();
+        if !any && unconfirmed == 0 {
             return Ok(None);
         }
+        let kept = any && used && work.is_kept();
+        let more = any && !kept && unconfirmed < AHEAD;
         let before = writer.written();
         tokio::select! {
             biased;
@@ -436,6 +455,7 @@ async fn lane(
                 writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
                 unconfirmed += 1;
             }
+            () = tokio::time::sleep(LOOK_EVERY), if kept => {}
             incoming = timeout(limits::STALL, talk.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
                     Incoming::Answer(FromAgent::Stored { digest }) => {
