@@ -141,7 +141,7 @@ impl Start {
             send(writer, &self.program, limits::AGENT_UPLOAD).await?;
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
         }
-        sign.is_magic()?;
+        sign.magic()?;
         Ok(wire)
     }
 
@@ -178,7 +178,7 @@ impl Start {
             let limit = limits::AGENT_UPLOAD + limits::AGENT_START;
             sign = next_sign(reader, ending, talk, limit).await?;
         }
-        sign.is_magic()
+        sign.magic()
     }
 
     /// Waits for the first line of one more agent on a host that has one.
@@ -264,7 +264,7 @@ enum Sign {
 }
 
 impl Sign {
-    fn is_magic(self) -> Result<(), RemoteError> {
+    fn magic(self) -> Result<(), RemoteError> {
         match self {
             Self::Magic => Ok(()),
             Self::NoFolder(tried) => Err(RemoteError::NoFolder { tried }),
