@@ -110,18 +110,20 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let now = jiff::Timestamp::now();
     let id =
         args.run.run_id.clone().unwrap_or_else(|| Runs::fresh_id(&format!("exec-{name}"), now));
-    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
+    let folder = RunFolder::claim(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
     let mut record = RunRecord {
         title: format!("exec {name}"),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
         ..session::record(app, &spec, id.clone(), "exec", now)
     };
-    folder.save(&record)?;
-    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    if let Some(snippet) = &source.snippet {
-        folder.write(&format!("source/{}", snippet.name), &snippet.text)?;
-    }
+    let first = First {
+        folder: folder.clone(),
+        latest: args.run.out.is_none(),
+        record: record.clone(),
+        config: app.config.record(&spec),
+        snippet: source.snippet.as_ref().map(|s| (format!("source/{}", s.name), s.text.clone())),
+    };
     let live = match (app.global.json, args.run.events.as_deref()) {
         (true, _) => Live::Hidden,
         (false, _) if args.tty => Live::Raw,
@@ -136,9 +138,10 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         run: &id,
         row: None,
     };
+    let writing = std::thread::spawn(move || first.write());
     let ended = app.block_on(async {
         // The compiler works, and large files are hashed, while the connection is made.
-        let (mut open, made) = session::open_beside(app, spec, voice, |mut reporter| {
+        let opened = session::open_beside(app, spec, voice, |mut reporter| {
             let (source, folder) = (&source, &folder);
             let large = source.mounts.large();
             let hashed = tokio::task::spawn_blocking(move || Packer::ahead(DEFAULT_LIMIT, &large));
@@ -148,7 +151,10 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
                 Ok((built, hashed.await.unwrap_or_default()))
             }
         })
-        .await?;
+        .await;
+        // Before anything else is written there, whatever became of the connection.
+        first_written(writing)?;
+        let (mut open, made) = opened?;
         let ended = carry(app, args, &source, &folder, &mut record, &mut open, made).await;
         let drained = open.drain().await;
         let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
@@ -157,6 +163,36 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         ended
     });
     finish(app, &folder, record, ended, begun, args)
+}
+
+/// What a run folder has from the start. A disk that is busy with what was just written to it can
+/// take its time over these few bytes: the connection need not wait for them.
+struct First {
+    folder: RunFolder,
+    latest: bool,
+    record: RunRecord,
+    config: String,
+    snippet: Option<(String, Vec<u8>)>,
+}
+
+impl First {
+    fn write(&self) -> Result<()> {
+        if self.latest {
+            self.folder.becomes_latest()?;
+        }
+        self.folder.save(&self.record)?;
+        self.folder.write("config.toml", self.config.as_bytes())?;
+        if let Some((name, text)) = &self.snippet {
+            self.folder.write(name, text)?;
+        }
+        Ok(())
+    }
+}
+
+fn first_written(writing: std::thread::JoinHandle<Result<()>>) -> Result<()> {
+    let died =
+        |_| Failure::new(Exit::Bug, "panic", "the run folder's first files were not written");
+    writing.join().map_err(died)?
 }
 
 /// Whether a flag means something only where a program runs.

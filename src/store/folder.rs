@@ -113,11 +113,23 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Creates `<root>/<id>`, or `out` itself when given.
+    /// Creates `<root>/<id>`, or `out` itself when given; in `root` it becomes the latest.
+    ///
+    /// # Errors
+    /// As [`RunFolder::claim`].
+    pub fn create(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
+        let folder = Self::claim(root, id, out)?;
+        if out.is_none() {
+            folder.becomes_latest()?;
+        }
+        Ok(folder)
+    }
+
+    /// As [`RunFolder::create`], and leaves it to the caller to make it the latest.
     ///
     /// # Errors
     /// [`StoreError::Taken`], [`StoreError::NotEmpty`], [`StoreError::BadId`] or an I/O error.
-    pub fn create(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
+    pub fn claim(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
         if !valid_job_id(id) {
             return Err(StoreError::BadId(id.to_owned()));
         }
@@ -138,9 +150,7 @@ impl RunFolder {
                     }
                     other => other.map_err(io_error("create", &path))?,
                 }
-                let folder = Self { path };
-                folder.becomes_latest()?;
-                return Ok(folder);
+                path
             }
         };
         Ok(Self { path })
