@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, nearest};
-use crate::remote::RemoteSpec;
+use crate::remote::{RemoteSpec, without_secret};
 use crate::store::atomic;
 
 /// Where a value came from.
@@ -219,6 +219,7 @@ impl Config {
         if name == LOCAL {
             return Ok(RemoteSpec::local());
         }
+        without_secret(name)?;
         // An address or an alias is used as it is; opening it says what is wrong with it.
         if name.contains("://") || is_alias(name) {
             return Ok(RemoteSpec::new(name, name));

@@ -101,9 +101,12 @@ impl Progress {
         canceller: Canceller,
         row: Option<&Row>,
     ) -> Self {
-        let bar = row.map_or_else(ProgressBar::new_spinner, |row| row.bar.clone());
+        // Shown nowhere at first: it draws with all that is set of it.
+        let hidden = || ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let bar = row.map_or_else(hidden, |row| row.bar.clone());
         let lead = row.map(|row| row.lead.clone()).unwrap_or_default();
         bar.set_prefix(lead.clone());
+        bar.set_style(spinner());
         if row.is_some() {
             bar.enable_steady_tick(Duration::from_millis(120));
         } else if quiet || !terminal.stderr_tty || live == Live::Raw {
@@ -112,7 +115,6 @@ impl Progress {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
             bar.enable_steady_tick(Duration::from_millis(120));
         }
-        bar.set_style(spinner());
         let silence = Arc::new(Mutex::new(Silence {
             step: String::new(),
             since: Instant::now(),

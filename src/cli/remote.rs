@@ -15,7 +15,7 @@ use super::session::{self, Voice};
 use super::terminal::safe;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{Price, RemoteSpec, Transport};
+use crate::remote::{Price, RemoteSpec, Transport, without_secret};
 use crate::report::{Align, Grid, wrap};
 use crate::run::{Reporter, Said};
 
@@ -267,6 +267,10 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
 /// The address as settings keep it.
 fn address(args: &AddArgs) -> Result<String> {
     let wrong = |what: &str| Err(Failure::new(Exit::Usage, "usage", what));
+    [Some(&args.at), args.url.as_ref()]
+        .into_iter()
+        .flatten()
+        .try_for_each(|a| without_secret(a))?;
     if args.at == "wafer" || args.wafer.workspace.is_some() {
         return match (args.at.as_str(), &args.wafer.workspace) {
             ("wafer", Some(workspace)) => Ok(format!("wafer://{workspace}")),

@@ -51,7 +51,7 @@ pub use price::Price;
 pub use rented::{Credits, Rental, Rented};
 pub use sent::Sent;
 pub use served::{ServedEnd, ServedJob, ServedNcu};
-pub use spec::{RemoteSpec, Transport};
+pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobSource, Submission, Transfer};
 
 /// A way to one host.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Price, REMOTES, Remote, RemoteError};
+use crate::error::{Exit, Failure};
 
 /// Which ssh client carries a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +82,24 @@ pub struct RemoteSpec {
     pub options: BTreeMap<String, String>,
 }
 
+/// Refuses an address that seems to hold a secret: addresses are shown, and kept in settings and run
+/// folders.
+///
+/// # Errors
+/// A password before `@`, a query or a fragment; the failure does not repeat it.
+pub fn without_secret(address: &str) -> Result<(), Failure> {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let found = match rest.rsplit_once('@') {
+        Some((user, _)) if user.contains(':') => "a password",
+        _ if address.contains("://") && rest.contains(['?', '#']) => "a query or a fragment",
+        _ => return Ok(()),
+    };
+    let what = format!("an address with {found} is not taken: it would be shown, and kept");
+    Err(Failure::new(Exit::Config, "secret_in_address", what).hint(
+        "ssh: keys and the agent log in; http: `--token-env VAR`, `--token-file F` or `--keychain`",
+    ))
+}
+
 impl RemoteSpec {
     /// A remote at `url` with nothing else said.
     pub fn new(name: impl Into<String>, url: impl Into<String>) -> Self {
@@ -128,4 +147,29 @@ impl RemoteSpec {
 /// How addresses are written, each way once.
 fn forms() -> Vec<&'static str> {
     REMOTES.iter().map(|kind| kind.form).filter(|form| !form.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_with_secrets_are_refused_and_not_repeated() {
+        for bad in [
+            "ssh://u:hunter2@h",
+            "http://u:hunter2@127.0.0.1:8791",
+            "https://h/?token=hunter2",
+            "https://h/#hunter2",
+            "u:hunter2@h",
+            "ssh://u:hun/ter2@h",
+        ] {
+            let text = without_secret(bad).unwrap_err().to_string();
+            assert!(!text.contains("hun"), "{text}");
+        }
+        for good in
+            ["ssh://u@h:22", "u@h", "ssh://u@[::1]:22", "http://127.0.0.1:1", "h*", "wafer://w"]
+        {
+            without_secret(good).unwrap();
+        }
+    }
 }
