@@ -135,14 +135,7 @@ impl Failure {
 
     /// With the chain of sources of `error`, each once.
     pub fn because(self, error: &dyn std::error::Error) -> Self {
-        let mut text = error.to_string();
-        let mut next = error.source();
-        while let Some(source) = next {
-            text.push_str(": ");
-            text.push_str(&source.to_string());
-            next = source.source();
-        }
-        self.cause(text)
+        self.cause(chain(error))
     }
 
     /// With what to do next.
@@ -266,6 +259,18 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// An error with all its sources, as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
 }
 
 #[cfg(test)]

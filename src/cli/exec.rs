@@ -152,7 +152,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
             }
         })
         .await;
-        // Before anything else is written there, whatever became of the connection.
+        // Before the record changes or a job is sent, whatever became of the connection.
         first_written(writing)?;
         let (mut open, made) = opened?;
         let ended = carry(app, args, &source, &folder, &mut record, &mut open, made).await;

@@ -1,5 +1,5 @@
 //! `run.json`: what a run is, where its jobs are, and how it stands. It is written before the first
-//! byte is sent, so that `runs attach` finds everything whatever happened to the first command.
+//! job is sent, so that `runs attach` finds everything whatever happened to the first command.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

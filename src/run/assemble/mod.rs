@@ -16,7 +16,7 @@ use super::job::{HostFile, JobEnd};
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
 use crate::analysis::Thresholds;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
 use crate::model::profile::{Artifact, CaseResult, Gap};
@@ -511,17 +511,6 @@ fn localize(imported: &mut Imported, expect: &Expectations, project: &Path) {
             *file = here.display().to_string();
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
 }
 
 #[cfg(test)]
