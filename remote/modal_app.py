@@ -6,12 +6,22 @@ numbered pieces on a Volume: what is said to the agent there (`in`), and all tha
 (`out`). Pieces are written once and read in order, so a conversation can be played again from its
 beginning: that is how a front that was stopped takes its jobs up, and why nothing is lost with it.
 
+| of a job, `calls/JOB/` | written by | when |
+|---|---|---|
+| `ticket` | front | before a container is asked for: the one that is given this may have the job |
+| `begun/TICKET` | container | the one of that ticket has it, under this id |
+| `call` | front | the id of its call |
+| `in/TRY/N`, `said` | front | what is said; which try holds the whole beginning |
+| `out/N`, `done`, `died` | container | what comes back; it ended well, or not |
+| `closed` | front | nobody waits for it any more: it ends, or does not even begin |
+| `over` | front | its container is gone |
+
 What can be set, in the environment of `modal deploy`, stands in `DEFAULTS`.
 
 | part | what for |
 |---|---|
 | `DEFAULTS`, `image` | what runs where |
-| `Box`, `FolderBox`, `VolumeBox` | where pieces lie |
+| `Box`, `FolderBox`, `VolumeBox`, `PatientBox` | where pieces lie |
 | `Frames`, `carry` | the side with the GPU |
 | `Calls`, `Front` | the side without one |
 | `serve`, `local` | its HTTP: on Modal, and on any machine for tests |
@@ -35,7 +45,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import modal
@@ -80,8 +90,21 @@ BEAT = 1.0
 # Bytes of a piece at most.
 PIECE = 8 << 20
 
-# Seconds that a job may take to end once its front let go of it.
+# Seconds that a job may take to end once its front let go of it, and how often it is told to.
 GRACE = 15.0
+TOLD = 20
+
+# Seconds that the platform's API may be out of reach: a front's conversation is then cut and played
+# again, a container's is lost with all that its job did.
+FRONT_PATIENCE = 30.0
+JOB_PATIENCE = 300.0
+
+# Seconds that requests wait for jobs that a new front takes up.
+CATCH_UP = 60.0
+
+# Seconds that a container waits to be told what to do, and one that is asked for facts alone runs.
+BEGIN = 300.0
+FACTS = 300.0
 
 # Kinds of frames (remote/protocol/src/frame.rs).
 MESSAGE = 0
@@ -180,6 +203,55 @@ class VolumeBox:
             self.volume.remove_file(f"/{name}", recursive=True)
 
 
+# The platform's API is out of reach, or has too much to do: that may pass by itself.
+AWAY = (
+    modal.exception.ConnectionError,
+    modal.exception.InternalError,
+    modal.exception.ResourceExhaustedError,
+    modal.exception.ServiceError,
+)
+
+# So may this, of what files and blobs are kept with.
+PASSING = (*AWAY, OSError, aiohttp.ClientError)
+
+T = TypeVar("T")
+
+
+class PatientBox:
+    """A box that may be out of reach for a while. All that is done to one may be done again."""
+
+    def __init__(self, box: Box, patience: float) -> None:
+        self.box, self.patience = box, patience
+
+    def again(self, work: Callable[[], T]) -> T:
+        end, pause = time.monotonic() + self.patience, 0.2
+        while True:
+            try:
+                return work()
+            except FileNotFoundError:
+                raise
+            except PASSING:
+                if time.monotonic() + pause > end:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)
+
+    def put(self, name: str, data: bytes) -> None:
+        self.again(lambda: self.box.put(name, data))
+
+    def put_all(self, files: dict[str, Path | bytes]) -> None:
+        self.again(lambda: self.box.put_all(files))
+
+    def get(self, name: str) -> bytes | None:
+        return self.again(lambda: self.box.get(name))
+
+    def names(self, folder: str) -> list[str]:
+        return self.again(lambda: self.box.names(folder))
+
+    def remove(self, name: str) -> None:
+        self.again(lambda: self.box.remove(name))
+
+
 class Frames:
     """Reads frames out of a stream: just enough to know when a job has ended."""
 
@@ -213,6 +285,11 @@ def is_end(kind: int, body: bytes) -> bool:
     return bool(message.get("is") == "event" and message["event"].get("event") == "ended")
 
 
+def ends_beginning(kind: int, body: bytes) -> bool:
+    """Whether a frame is the last of what a relay says at the beginning of each conversation."""
+    return kind == MESSAGE and json.loads(body).get("do") in ("detach", "facts")
+
+
 def refused(code: str, text: str) -> bytes:
     """A frame that ends a job which no agent can end any more."""
     message = {"is": "refused", "request": "job", "code": code, "text": text}
@@ -220,15 +297,19 @@ def refused(code: str, text: str) -> bytes:
     return HEADER.pack(len(body), MESSAGE) + body
 
 
-def carry(job: str, box: Box, agent: str, home: str) -> bool:
+def carry(job: str, ticket: str, call: str, box: Box, agent: str, home: str) -> bool:
     """Carries a conversation out with an agent of this container, until its job has ended or the
     front has closed it. Whether nothing of it is left running."""
     base = f"calls/{job}"
-    if box.get(f"{base}/begun") is not None:
+    if box.get(f"{base}/begun/{ticket}") is not None:
         # Another container had it before, and is gone: what it did is done.
         box.put(f"{base}/died", b"its container was taken away; nothing was run a second time")
         return True
-    box.put(f"{base}/begun", b"")
+    # A front gives another ticket first and then looks for this: one of both sees the other.
+    box.put(f"{base}/begun/{ticket}", call.encode())
+    if box.get(f"{base}/ticket") != ticket.encode() or box.get(f"{base}/closed") is not None:
+        # Another has it, or nobody waits for it any more.
+        return True
     os.makedirs(home, mode=0o700, exist_ok=True)
     child = subprocess.Popen(
         [agent, "stdio"],
@@ -236,7 +317,6 @@ def carry(job: str, box: Box, agent: str, home: str) -> bool:
         stdout=subprocess.PIPE,
         env={**os.environ, "RGPU_AGENT_HOME": home},
     )
-    assert child.stdin and child.stdout
     out: queue.Queue[bytes] = queue.Queue()
 
     def read() -> None:
@@ -246,22 +326,55 @@ def carry(job: str, box: Box, agent: str, home: str) -> bool:
         out.put(b"")
 
     def write() -> None:
-        number = 1
-        while child.poll() is None and child.stdin:
-            data = box.get(f"{base}/in/{number:06}")
-            if data is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    child.stdin.write(data)
-                    child.stdin.flush()
-                number += 1
-            elif box.get(f"{base}/closed") is not None:
-                child.stdin.close()
-                return
-            else:
-                time.sleep(BEAT)
+        try:
+            tell(job, box, child)
+        except BaseException:
+            # An agent that hears nothing any more cannot be cancelled.
+            child.terminate()
+            raise
 
     for task in (read, write):
         threading.Thread(target=task, daemon=True).start()
+    try:
+        ended = hear(base, box, out)
+        if job.startswith("facts-"):
+            box.put(f"{base}/done", b"")
+        elif not ended:
+            box.put(f"{base}/died", b"the agent in its container ended before the job")
+    finally:
+        child.terminate()
+    return ended or job.startswith("facts-")
+
+
+def tell(job: str, box: Box, child: subprocess.Popen[bytes]) -> None:
+    """Tells an agent what the front says, until it has closed."""
+    base, begun = f"calls/{job}", time.monotonic()
+    folder, number = "", 1
+    assert child.stdin
+    while child.poll() is None:
+        data = None
+        if not folder:
+            # Of a beginning that a front did not finish nothing is told.
+            said = box.get(f"{base}/said")
+            folder = f"{base}/in/{said.decode()}" if said else ""
+        if folder:
+            data = box.get(f"{folder}/{number:06}")
+        if data is not None:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(data)
+                child.stdin.flush()
+            number += 1
+            continue
+        waited = time.monotonic() - begun
+        in_vain = (waited > BEGIN and not folder) or (waited > FACTS and job.startswith("facts-"))
+        if in_vain or box.get(f"{base}/closed") is not None:
+            child.stdin.close()
+            return
+        time.sleep(BEAT)
+
+
+def hear(base: str, box: Box, out: queue.Queue[bytes]) -> bool:
+    """Keeps what an agent says until its job has ended, or it says no more. Whether it ended."""
     frames, number, over, ended = Frames(preamble=True), 1, False, False
     while not over:
         data, begun = b"", time.monotonic()
@@ -274,15 +387,13 @@ def carry(job: str, box: Box, agent: str, home: str) -> bool:
             data += part
             ended = any(is_end(kind, body) for kind, body, _ in frames.feed(part))
             over = ended or not part
-        if data:
-            box.put(f"{base}/out/{number:06}", data)
-            number += 1
-    ended = ended or job.startswith("facts-")
-    if ended:
-        box.put(f"{base}/done", b"")
-    else:
-        box.put(f"{base}/died", b"the agent in its container ended before the job")
-    child.terminate()
+        files: dict[str, Path | bytes] = {f"{base}/out/{number:06}": data} if data else {}
+        if ended:
+            # With the end itself: whoever heard of it finds all of the job.
+            files[f"{base}/done"] = b""
+        if files:
+            box.put_all(files)
+        number += len(data) > 0
     return ended
 
 
@@ -294,10 +405,15 @@ def has_ended(log: Path) -> bool:
     return False
 
 
+def in_words(error: Exception) -> str:
+    """What it says, or at least its name."""
+    return str(error) or type(error).__name__
+
+
 class Calls(Protocol):
     """Containers with a GPU."""
 
-    def spawn(self, job: str) -> str:
+    def spawn(self, job: str, ticket: str) -> str:
         """Starts one for a job; its id."""
 
     def over(self, call: str) -> str | None:
@@ -310,18 +426,23 @@ class Calls(Protocol):
 class FunctionCalls:
     """Those of Modal."""
 
-    def spawn(self, job: str) -> str:
-        return str(on_gpu.spawn(job).object_id)
+    def spawn(self, job: str, ticket: str) -> str:
+        return str(on_gpu.spawn(job, ticket).object_id)
 
     def over(self, call: str) -> str | None:
         try:
             modal.FunctionCall.from_id(call).get(timeout=0)
-        except TimeoutError:
+        except (TimeoutError, *AWAY):
+            # It is not over, or nobody can say now.
             return None
         except modal.exception.FunctionTimeoutError:
             return f"the container reached its time limit of {setting('RGPU_JOB_TIMEOUT')} s"
+        except (modal.exception.NotFoundError, modal.exception.OutputExpiredError):
+            return "the platform does not know the container any more"
+        except modal.exception.InputCancellation:
+            return "the container was cancelled"
         except Exception as error:  # noqa: BLE001 - whatever it was, the job is over
-            return f"the container failed: {error}"
+            return f"the container failed: {in_words(error)}"
         return "the container ended"
 
     def cancel(self, call: str) -> None:
@@ -337,8 +458,8 @@ class Front:
         self.box, self.calls, self.agent = box, calls, agent
         self.home, self.token = home, token
         self.token_file = home / "token"
-        # The agent's folder.
-        self.root = home / "agent"
+        # The agent's folder, and its way to containers.
+        self.root, self.way = home / "agent", home / "way"
         self.url = ""
         self.server: asyncio.subprocess.Process | None = None
         self.session: aiohttp.ClientSession | None = None
@@ -348,6 +469,8 @@ class Front:
         # Jobs with pieces, and ended ones whose pieces are gone.
         self.known: set[str] = set()
         self.tidied: set[str] = set()
+        # Jobs that ended before this front began.
+        self.finished: set[str] = set()
         self.tasks: set[asyncio.Future[None]] = set()
         self.stopping = False
         self.mirroring = threading.Lock()
@@ -355,33 +478,48 @@ class Front:
     async def start(self) -> None:
         """Starts all that is needed, once."""
         async with self.starting:
-            if self.session is not None:
-                return
-            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.token is not None:
-                self.token_file.touch(mode=0o600)
-                self.token_file.write_text(self.token)
-            self.root.mkdir(mode=0o700, exist_ok=True)
-            await asyncio.to_thread(self.restore, self.root)
-            way = str(self.home / "way")
-            Path(way).unlink(missing_ok=True)
-            await asyncio.start_unix_server(self.converse, way, limit=PIECE)
-            self.server = await asyncio.create_subprocess_exec(
-                self.agent,
-                *("serve", "--listen", "127.0.0.1:0", "--token-file", str(self.token_file)),
-                *("--hand-over", way),
-                stdout=asyncio.subprocess.PIPE,
-                env={**os.environ, "RGPU_AGENT_HOME": str(self.root)},
-            )
-            assert self.server.stdout
-            line = (await self.server.stdout.readline()).decode()
-            if "http://" not in line:
-                raise RuntimeError(f"the agent's server did not start: {line!r}")
-            self.url = line[line.index("http://") :].strip()
-            self.session = aiohttp.ClientSession(
-                auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None)
-            )
-            self.keep(self.mirror_for_ever())
+            if self.session is None:
+                self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if self.token is not None:
+                    self.token_file.touch(mode=0o600)
+                    self.token_file.write_text(self.token)
+                self.root.mkdir(mode=0o700, exist_ok=True)
+                left = await asyncio.to_thread(self.restore)
+                self.way.unlink(missing_ok=True)
+                await asyncio.start_unix_server(self.converse, str(self.way), limit=PIECE)
+                self.session = aiohttp.ClientSession(
+                    auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None)
+                )
+                self.keep(self.mirror_for_ever())
+                for job in left:
+                    self.keep(self.leave(f"calls/{job}"))
+            if self.server is None or self.server.returncode is not None:
+                await self.start_server()
+                await self.catch_up()
+
+    async def start_server(self) -> None:
+        """Starts the agent's server; again, when it is gone."""
+        self.server = await asyncio.create_subprocess_exec(
+            self.agent,
+            *("serve", "--listen", "127.0.0.1:0", "--token-file", str(self.token_file)),
+            *("--hand-over", str(self.way)),
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "RGPU_AGENT_HOME": str(self.root)},
+        )
+        assert self.server.stdout
+        line = (await self.server.stdout.readline()).decode()
+        if "http://" not in line:
+            raise RuntimeError(f"the agent's server did not start: {line!r}")
+        self.url = line[line.index("http://") :].strip()
+
+    async def catch_up(self) -> None:
+        """Waits until jobs that have ended are whole again: their clients may know that already, and
+        ask for their files."""
+        end, waiting = time.monotonic() + CATCH_UP, self.finished
+        while waiting and time.monotonic() < end:
+            waiting = {job for job in waiting if not has_ended(self.root / job / "events.jsonl")}
+            await asyncio.sleep(0.05)
+        self.finished = set()
 
     def keep(self, work: Awaitable[None]) -> None:
         """Lets something go on beside."""
@@ -389,21 +527,38 @@ class Front:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def restore(self, root: Path) -> None:
-        """Brings back what an earlier front kept."""
-        self.known |= {name.split("/")[1] for name in self.box.names("calls")}
+    def restore(self) -> list[str]:
+        """Brings back what an earlier front kept; the conversations that nobody goes on with."""
+        calls: dict[str, set[str]] = {}
+        for name in self.box.names("calls"):
+            _, job, what = name.split("/", 2)
+            calls.setdefault(job, set()).add(what)
+        self.known |= set(calls)
         for name in self.box.names("front"):
             data = self.box.get(name)
-            path = root / name.removeprefix("front/")
+            path = self.root / name.removeprefix("front/")
             if data is None or path.exists():
                 continue
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(data)
             path.chmod(0o600)
             self.mirrored[name] = (len(data), path.stat().st_mtime_ns)
+        jobs = {path.name for path in self.root.glob("jobs/*")}
+        self.finished = {f"jobs/{job}" for job, has in calls.items() if job in jobs and "done" in has}
+        left = ((job, has) for job, has in calls.items() if "over" not in has)
+        return [job for job, has in left if "closed" in has or job not in jobs]
 
     def mirror(self) -> None:
         """Keeps blobs, plans and all of ended jobs. What a running job says is in its pieces."""
+        for again in range(3):
+            try:
+                return self.mirror_now()
+            except FileNotFoundError:
+                # Something was removed while it was looked at.
+                if again == 2:
+                    raise
+
+    def mirror_now(self) -> None:
         with self.mirroring:
             root = self.root
             found = root.glob("blobs/[0-9a-f][0-9a-f]/*")
@@ -463,61 +618,82 @@ class Front:
     async def converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """One conversation: `facts` or `job NAME`, and frames both ways."""
+        """One conversation: `facts` or `job NAME`, and frames both ways. One that is cut, for the
+        box's sake too, is begun again by whoever is at the other end, and says nothing of its job."""
+        try:
+            await self.conversation(reader, writer)
+        except (*PASSING, modal.exception.Error) as error:
+            print(f"a conversation is cut: {in_words(error)}", file=sys.stderr)
+        finally:
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    async def conversation(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         words = (await reader.readline()).decode().split()
         job = words[1] if len(words) == 2 else f"facts-{secrets.token_hex(8)}"
         base = f"calls/{job}"
         self.known.add(job)
-        known = await asyncio.to_thread(self.box.get, f"{base}/call")
-        if known is None:
-            # Whoever finds this and no id cannot know whether a container was started.
-            await asyncio.to_thread(self.box.put, f"{base}/call", b"")
+        if await asyncio.to_thread(self.box.get, f"{base}/call") is None:
             try:
-                # A job is kept before it is begun.
-                await asyncio.to_thread(self.mirror)
-                call = await asyncio.to_thread(self.calls.spawn, job)
-            except Exception as error:  # noqa: BLE001 - none was started, whatever it was
-                await asyncio.to_thread(self.box.remove, base)
-                text = f"no container can be started: {error}"
+                call = await asyncio.to_thread(self.begin, base, job)
+            except Exception as error:  # noqa: BLE001 - there is none, or it finds itself unwanted
+                await asyncio.to_thread(self.box.put, f"{base}/closed", b"")
+                await asyncio.to_thread(self.box.put, f"{base}/over", b"")
+                text = f"no container can be started: {in_words(error)}"
                 writer.write(MAGIC + refused("no_container", text))
-                writer.close()
                 return
             await asyncio.to_thread(self.box.put, f"{base}/call", call.encode())
-        else:
-            call = known.decode()
-        pieces = asyncio.ensure_future(self.pass_out(base, call, writer))
-        told = asyncio.ensure_future(self.pass_in(base, known is not None, reader))
-        await asyncio.wait([pieces, told], return_when=asyncio.FIRST_COMPLETED)
-        pieces.cancel()
-        with contextlib.suppress(OSError):
-            writer.close()
-        # The agent's server closes when it has all, or wants no more.
-        await asyncio.wait([told], timeout=GRACE)
-        told.cancel()
-        if self.stopping:
-            # The server's end is not the job's.
-            return
+        pieces = asyncio.ensure_future(self.pass_out(base, writer))
+        told = asyncio.ensure_future(self.pass_in(base, reader))
+        try:
+            done, _ = await asyncio.wait([pieces, told], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            pieces.cancel()
+            with contextlib.suppress(OSError):
+                writer.close()
+            # The agent's server closes when it has all, or wants no more.
+            await asyncio.wait([told], timeout=GRACE)
+        finally:
+            pieces.cancel()
+            told.cancel()
+        # The server's end is not the job's.
+        if not self.stopping:
+            await self.leave(base)
+
+    def begin(self, base: str, job: str) -> str:
+        """Starts a container for a job, or finds the one that an earlier front started and did not
+        live to note; its id."""
+        # A job is kept before it is begun.
+        self.mirror()
+        before, ticket = self.box.get(f"{base}/ticket"), secrets.token_hex(4)
+        self.box.put(f"{base}/ticket", ticket.encode())
+        begun = self.box.get(f"{base}/begun/{before.decode()}") if before else None
+        return begun.decode() if begun else self.calls.spawn(job, ticket)
+
+    async def leave(self, base: str) -> None:
+        """Lets a container go that nobody waits for, and ends one that does not."""
         await asyncio.to_thread(self.box.put, f"{base}/closed", b"")
-        end = time.monotonic() + GRACE
-        while call and await asyncio.to_thread(self.calls.over, call) is None:
+        end, told = time.monotonic() + GRACE, 0
+        call = (await asyncio.to_thread(self.box.get, f"{base}/call") or b"").decode()
+        while call and told < TOLD and await asyncio.to_thread(self.calls.over, call) is None:
             if time.monotonic() > end:
-                await asyncio.to_thread(self.calls.cancel, call)
-                break
+                with contextlib.suppress(*PASSING, modal.exception.Error):
+                    await asyncio.to_thread(self.calls.cancel, call)
+                end, told = time.monotonic() + GRACE, told + 1
             await asyncio.sleep(BEAT)
         await asyncio.to_thread(self.box.put, f"{base}/over", b"")
 
-    async def pass_in(self, base: str, again: bool, reader: asyncio.StreamReader) -> None:
-        """Keeps what is said to the agent there. What a conversation begins with is said once."""
-        frames, number = Frames(preamble=False), 1
-        if again:
-            number += len(await asyncio.to_thread(self.box.names, f"{base}/in"))
+    async def pass_in(self, base: str, reader: asyncio.StreamReader) -> None:
+        """Keeps what is said to the agent there. What a conversation begins with is said once, as
+        soon as all of it is there."""
+        said = await asyncio.to_thread(self.box.get, f"{base}/said")
+        folder = f"{base}/in/{said.decode() if said else secrets.token_hex(4)}"
+        number = 1 + (len(await asyncio.to_thread(self.box.names, folder)) if said else 0)
+        frames, begun = Frames(preamble=False), False
         while data := await reader.read(PIECE):
-            for kind, body, raw in frames.feed(data) if again else []:
-                if kind == MESSAGE and json.loads(body).get("do") == "detach":
-                    again = False
-                    data = frames.buffer
-            if again or not data:
-                continue
             # What comes at once is one piece.
             with contextlib.suppress(asyncio.TimeoutError):
                 while len(data) < PIECE:
@@ -525,13 +701,21 @@ class Front:
                     if not more:
                         break
                     data += more
-            await asyncio.to_thread(self.box.put, f"{base}/in/{number:06}", data)
-            number += 1
+            if not begun:
+                begun = any(ends_beginning(kind, body) for kind, body, _ in frames.feed(data))
+                if said:
+                    data = frames.buffer if begun else b""
+            if data:
+                await asyncio.to_thread(self.box.put, f"{folder}/{number:06}", data)
+                number += 1
+            if begun and not said:
+                said = folder.rsplit("/", 1)[1].encode()
+                await asyncio.to_thread(self.box.put, f"{base}/said", said)
 
-    async def pass_out(self, base: str, call: str, writer: asyncio.StreamWriter) -> None:
+    async def pass_out(self, base: str, writer: asyncio.StreamWriter) -> None:
         """Tells what the agent there says, until the end."""
-        number, looked = 1, time.monotonic()
-        over: str | None = None
+        number, looked, over = 1, time.monotonic(), None
+        call = (await asyncio.to_thread(self.box.get, f"{base}/call") or b"").decode()
         while True:
             data = await asyncio.to_thread(self.box.get, f"{base}/out/{number:06}")
             if data is not None:
@@ -558,7 +742,7 @@ class Front:
             await asyncio.sleep(BEAT)
             if time.monotonic() - looked > 3 * BEAT:
                 looked = time.monotonic()
-                over = await asyncio.to_thread(self.calls.over, call) if call else "the front died"
+                over = await asyncio.to_thread(self.calls.over, call)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hands a request to the agent's server, and its answer back, both as they flow."""
@@ -599,6 +783,9 @@ class Front:
             allow_redirects=False,
             skip_auto_headers=["user-agent", "accept", "content-type", "accept-encoding"],
         ) as reply:
+            if (scope["method"], path) == ("POST", "/v1/jobs") and reply.status == 200:
+                # What is answered for is kept: the next front takes it up.
+                await asyncio.to_thread(self.mirror)
             kept = {b"connection", b"transfer-encoding", b"keep-alive"}
             told = [(n.lower(), v) for n, v in reply.raw_headers if n.lower() not in kept]
             await send({"type": "http.response.start", "status": reply.status, "headers": told})
@@ -703,12 +890,20 @@ region = setting("RGPU_REGION") or None
     scaledown_window=int(setting("RGPU_IDLE")),
     retries=0,
 )
-def on_gpu(job: str) -> None:
+def on_gpu(job: str, ticket: str) -> None:
     """One job in a container with a GPU."""
+    whole, call = False, modal.current_function_call_id() or ""
     with tempfile.TemporaryDirectory(prefix="rgpu-") as home:
-        if not carry(job, VolumeBox(volume), runnable(AGENT, home), f"{home}/agent"):
-            # What may still run goes with its container.
-            modal.experimental.stop_fetching_inputs()
+        try:
+            box = PatientBox(VolumeBox(volume), JOB_PATIENCE)
+            whole = carry(job, ticket, call, box, runnable(AGENT, home), f"{home}/agent")
+        except Exception as error:
+            # In words alone: the front cannot tell one of another kind from its own.
+            raise RuntimeError(in_words(error)) from None
+        finally:
+            if not whole:
+                # What may still run goes with its container.
+                modal.experimental.stop_fetching_inputs()
 
 
 @app.function(
@@ -724,7 +919,8 @@ def front() -> Asgi:
     """What clients speak to. Modal asks for the proxy token before anything reaches it."""
     home = Path(tempfile.mkdtemp(prefix="rgpu-"))
     token, agent = secrets.token_urlsafe(32), runnable(AGENT, str(home))
-    return serve(lambda: Front(VolumeBox(volume), FunctionCalls(), agent, home, token))
+    box = PatientBox(VolumeBox(volume), FRONT_PATIENCE)
+    return serve(lambda: Front(box, FunctionCalls(), agent, home, token))
 
 
 # On any machine.
@@ -737,8 +933,8 @@ class Processes:
         self.home = home
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def spawn(self, job: str) -> str:
-        child = subprocess.Popen([sys.executable, __file__, "carry", job])
+    def spawn(self, job: str, ticket: str) -> str:
+        child = subprocess.Popen([sys.executable, __file__, "carry", job, ticket])
         self.running[str(child.pid)] = child
         return str(child.pid)
 
@@ -765,14 +961,16 @@ def local() -> Asgi:
     """The same front with a folder for the Volume and processes for containers: for tests, with
     `uvicorn --factory modal_app:local`."""
     home, agent = local_home(), setting("RGPU_AGENT")
-    box, calls = FolderBox(home / "volume"), Processes(home)
+    box, calls = PatientBox(FolderBox(home / "volume"), FRONT_PATIENCE), Processes(home)
     return serve(lambda: Front(box, calls, agent, home / "front", None))
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["carry"]:
     carry(
         sys.argv[2],
-        FolderBox(local_home() / "volume"),
+        sys.argv[3],
+        str(os.getpid()),
+        PatientBox(FolderBox(local_home() / "volume"), JOB_PATIENCE),
         setting("RGPU_AGENT"),
         str(local_home() / "gpu"),
     )

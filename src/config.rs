@@ -145,6 +145,11 @@ impl Config {
             .map_or_else(|| cwd.to_owned(), Path::to_owned);
 
         let user: UserFile = read(&user_file)?;
+        for (name, spec) in &user.remote {
+            without_secret(&spec.url).map_err(|f| {
+                f.file(user_file.display()).cause(format!("it is `url` of [remote.{name}]"))
+            })?;
+        }
         let own: ProjectFile = match &project_file {
             Some(path) => read(path).map_err(|f| match fs::read_to_string(path) {
                 Ok(text) if text.contains("[remote") => f.hint(
@@ -232,7 +237,9 @@ impl Config {
             failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
         }
         // `user@host` is an address that only lacks its scheme.
-        Err(failure.hint(if name.contains(['@', ':', '/']) {
+        Err(failure.hint(if name.contains(':') && !name.contains(['@', '/']) {
+            format!("an address is written `ssh://{name}`, of a worker `http://{name}`")
+        } else if name.contains(['@', ':', '/']) {
             format!("an address is written `ssh://{name}`")
         } else {
             format!("rgpu remote add {name} ssh://user@host:22")
@@ -512,5 +519,14 @@ mod tests {
         assert!(failure.hints[1].starts_with("rgpu remote add h20 ssh://"));
         let failure = config.remote("root@box", |_| false).unwrap_err();
         assert_eq!(failure.hints, ["an address is written `ssh://root@box`"]);
+        let failure = config.remote("127.0.0.1:8790", |_| false).unwrap_err();
+        assert!(failure.hints[0].ends_with("of a worker `http://127.0.0.1:8790`"), "{failure}");
+    }
+
+    #[test]
+    fn a_password_that_was_written_into_the_settings_is_refused_and_not_repeated() {
+        let dir = setup("[remote.box]\nurl = \"https://me:hunter2@box\"\n", "");
+        let text = load(dir.path(), Environment::default()).unwrap_err().to_string();
+        assert!(text.contains("`url` of [remote.box]") && !text.contains("hunter2"), "{text}");
     }
 }

@@ -195,6 +195,10 @@ impl ErrorDocument {
     }
 }
 
+/// What to do where a host has no GPU.
+pub const ANOTHER_HOST: &str =
+    "choose a host with a GPU: `--remote NAME`; `rgpu remote list` shows those you have";
+
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 

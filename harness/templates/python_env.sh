@@ -1,7 +1,7 @@
 #!/bin/sh
 # python_env.sh MAKE KEY SPEC: finds the Python environment KEY in the agent's cache, or lets MAKE
-# (python_env.py) make it, and links it to `env` in the job's folder. What is there already is found
-# without starting Python.
+# (python_env.py) make it, and links it to `env` in the folder it is started in: the job's, or that
+# of one side of a comparison. What is there already is found without starting Python.
 set -eu
 root=$(cd "$RGPU_JOB_FOLDER/../../.." && pwd)
 env="$root/python/$2"
@@ -12,4 +12,4 @@ if [ ! -e "$env/.ready" ]; then
     fi
     python3 "$1" "$env" "$3"
 fi
-ln -sfn "$env" "$RGPU_JOB_FOLDER/env"
+ln -sfn "$env" env

@@ -72,7 +72,7 @@ pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<Str
     };
     let base = profiles.iter().position(|p| p.as_ref().filter(timed).is_some());
     let Some((at, base)) = base.and_then(|at| Some((at, profiles[at].as_ref()?))) else {
-        let on_cpu = rows.iter().any(|row| row.clock.as_deref() == Some("cpu_reference"));
+        let on_cpu = profiles.iter().flatten().any(|p| times(p) && p.times_reference());
         return (
             None,
             match on_cpu {

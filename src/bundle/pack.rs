@@ -1,5 +1,6 @@
 //! Draft → plan with digests, and where the bytes of each blob are.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::SystemTime;
 
 use rgpu_protocol::plan::{InputFile, valid_relative_path};
-use rgpu_protocol::{BLOB_BYTES, Digest, Plan};
+use rgpu_protocol::{Digest, PIECE_BYTES, Plan};
 use sha2::{Digest as _, Sha256};
 
 use super::BundleError;
@@ -19,6 +20,12 @@ pub const DEFAULT_LIMIT: u64 = 2 << 30;
 
 /// Blobs of a file up to this size are hashed once more when they are read to be sent.
 const HASHED_AGAIN: u64 = 64 << 10;
+
+/// [`PIECE_BYTES`] as a length.
+const PIECE: usize = PIECE_BYTES as usize;
+
+/// Pieces of a file that were read and wait to be hashed.
+const READ_AHEAD: usize = 4;
 
 /// A plan and the blobs that its host may lack.
 #[derive(Clone, Debug)]
@@ -131,22 +138,29 @@ impl Packer {
     ///
     /// # Errors
     /// [`BundleError`] for files that cannot be read, or are too many bytes.
-    pub fn pack(&mut self, draft: Draft) -> Result<Bundle, BundleError> {
-        let Draft { mut plan, files, expect } = draft;
-        self.check_size(&files)?;
+    pub fn pack(&mut self, draft: impl Borrow<Draft>) -> Result<Bundle, BundleError> {
+        let Draft { plan, files, expect } = draft.borrow();
+        self.check_size(files)?;
+        let (mut plan, expect) = (plan.clone(), expect.clone());
         let mut blobs = BTreeMap::new();
         for file in files {
             if !valid_relative_path(&file.path) {
-                return Err(BundleError::BadPath { path: file.path });
+                return Err(BundleError::BadPath { path: file.path.clone() });
             }
-            let input = self.add(&file, &mut blobs)?;
+            let input = self.add(file, &mut blobs)?;
             match plan.files.iter().find(|other| other.path == input.path) {
                 None => plan.files.push(input),
                 Some(other) if other.digest == input.digest => {}
-                Some(_) => return Err(BundleError::Twice { path: file.path }),
+                Some(_) => return Err(BundleError::Twice { path: file.path.clone() }),
             }
         }
         Ok(Bundle { plan, blobs, expect })
+    }
+
+    /// Forgets what was hashed: a file can be written anew within one tick of its file system's clock,
+    /// and then neither its size nor its time tells.
+    pub fn forget(&mut self) {
+        self.known.clear();
     }
 
     /// A file that a job of this run built and this machine has fetched, as an input of the run's
@@ -208,7 +222,7 @@ impl Packer {
                 let hashed = self.hash(path)?;
                 let mut offset = 0;
                 for name in &hashed.blobs {
-                    let len = (hashed.size - offset).min(BLOB_BYTES);
+                    let len = (hashed.size - offset).min(PIECE_BYTES);
                     let (path, modified) = (path.clone(), hashed.modified);
                     let source = BlobSource::File { path, offset, len, modified };
                     blobs.insert(name.clone(), source);
@@ -222,6 +236,7 @@ impl Packer {
             size: hashed.size,
             digest: hashed.digest,
             blobs: hashed.blobs,
+            piece_bytes: PIECE_BYTES,
             executable: file.executable,
         })
     }
@@ -254,43 +269,48 @@ impl Default for Packer {
     }
 }
 
-/// The size of a file, which should be `len`, its digest and those of its pieces. A thread of its
-/// own hashes the whole: one alone would go through every byte twice.
+/// The size of a file, which should be `len`, its digest and those of its pieces. Reading, hashing
+/// the pieces and hashing the whole go on side by side: every byte is read once and hashed twice.
 fn sum(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest>)> {
-    let room = usize::try_from(len.min(BLOB_BYTES)).unwrap_or(0);
+    let room = usize::try_from(len).unwrap_or(PIECE).min(PIECE);
     let mut next_piece = || {
         let mut piece = Vec::with_capacity(room);
-        file.take(BLOB_BYTES).read_to_end(&mut piece).map(|_| piece)
+        file.take(PIECE_BYTES).read_to_end(&mut piece).map(|_| piece)
     };
     let first = next_piece()?;
-    if (first.len() as u64) < BLOB_BYTES {
+    if first.len() < PIECE {
         let digest = sha256(&first);
         return Ok((first.len() as u64, digest.clone(), vec![digest]));
     }
-    let (to_whole, pieces) = mpsc::sync_channel::<Arc<Vec<u8>>>(1);
-    let whole = std::thread::Builder::new().spawn(move || {
-        let mut whole = Sha256::new();
-        pieces.iter().for_each(|piece| whole.update(&*piece));
-        Digest::from_bytes(&whole.finalize().into())
-    })?;
-    let (mut size, mut blobs, mut piece) = (0, Vec::new(), first);
-    while !piece.is_empty() {
-        let shared = Arc::new(piece);
-        to_whole.send(shared.clone()).map_err(io::Error::other)?;
-        size += shared.len() as u64;
-        blobs.push(sha256(&shared));
-        piece = next_piece()?;
-    }
-    drop(to_whole);
-    let digest = whole.join().map_err(|_| io::Error::other("a hashing thread has failed"))?;
-    Ok((size, digest, blobs))
+    std::thread::scope(|threads| {
+        let (to_whole, whole) = mpsc::sync_channel::<Arc<Vec<u8>>>(READ_AHEAD);
+        let (to_single, single) = mpsc::sync_channel::<Arc<Vec<u8>>>(READ_AHEAD);
+        let whole = std::thread::Builder::new().spawn_scoped(threads, move || {
+            let mut sum = Sha256::new();
+            whole.iter().for_each(|piece| sum.update(&*piece));
+            Digest::from_bytes(&sum.finalize().into())
+        })?;
+        let single = std::thread::Builder::new()
+            .spawn_scoped(threads, move || single.iter().map(|piece| sha256(&piece)).collect())?;
+        let (mut size, mut piece) = (0, first);
+        while !piece.is_empty() {
+            size += piece.len() as u64;
+            let shared = Arc::new(piece);
+            to_whole.send(shared.clone()).map_err(io::Error::other)?;
+            to_single.send(shared).map_err(io::Error::other)?;
+            piece = next_piece()?;
+        }
+        drop((to_whole, to_single));
+        let failed = |_| io::Error::other("a hashing thread has failed");
+        Ok((size, whole.join().map_err(failed)?, single.join().map_err(failed)?))
+    })
 }
 
 /// An empty file is one empty piece.
 fn pieces(bytes: &[u8]) -> Vec<&[u8]> {
     match bytes.is_empty() {
         true => vec![bytes],
-        false => bytes.chunks(usize::try_from(BLOB_BYTES).unwrap_or(usize::MAX)).collect(),
+        false => bytes.chunks(PIECE).collect(),
     }
 }
 
@@ -332,7 +352,7 @@ mod tests {
         ];
         let bundle = Packer::default().pack(draft(files)).unwrap();
         let [big, same, empty] = bundle.plan.files.as_slice() else { panic!() };
-        assert_eq!((big.size, big.blobs.len()), (9_000_000, 3));
+        assert_eq!((big.size, big.blobs.len()), (9_000_000, 9));
         assert_eq!((&big.digest, &big.blobs), (&same.digest, &same.blobs));
         let joined: Vec<u8> =
             big.blobs.iter().flat_map(|name| bundle.blobs[name].read(name).unwrap()).collect();

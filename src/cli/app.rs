@@ -32,6 +32,8 @@ pub(super) struct App {
     pub(super) cache: PathBuf,
     /// The user's data folder for rgpu: what was fetched on their word.
     pub(super) data: PathBuf,
+    /// The user's folder of settings, of all programs.
+    config_dir: PathBuf,
     pub(super) cwd: PathBuf,
 }
 
@@ -78,7 +80,8 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let base = etcetera::choose_base_strategy().map_err(|e| {
         Failure::new(Exit::Config, "no_home", "your home folder is not known").cause(e)
     })?;
-    let config = match Config::load(&cwd, &base.config_dir(), &Environment::read()) {
+    let config_dir = base.config_dir();
+    let config = match Config::load(&cwd, &config_dir, &Environment::read()) {
         Err(failure) if matches!(cli.command, Command::Exec(_)) => {
             return exec::own_failure(failure, cli.global.json);
         }
@@ -91,6 +94,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         argv: argv.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         cache: base.cache_dir().join("rgpu"),
         data: base.data_dir().join("rgpu"),
+        config_dir,
         cwd,
     };
     let status = match cli.command {
@@ -108,7 +112,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Schema(args) => schema::run(&app, &args),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
-        Command::Completions { shell } => Ok(completions::run(&app, shell)),
+        Command::Completions { shell } => completions::run(&app, shell),
         Command::Names { what } => completions::names(&app, what),
         Command::Man { folder } => {
             clap_mangen::generate_to(Cli::command(), &folder).map_err(|e| {
@@ -152,6 +156,14 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
             let _ = error.print();
             Ok(Exit::Usage as u8)
         }
+        // Clap would list those that are hidden, too.
+        ErrorKind::MissingSubcommand => {
+            let words = argv.iter().skip(1).filter_map(|word| word.to_str());
+            let typed: Vec<&str> = words.filter(|word| !word.starts_with('-')).collect();
+            let asked = [&["rgpu"], typed.as_slice(), &["--help"]].concat().join(" ");
+            Err(Failure::new(Exit::Usage, "usage", "a command is missing")
+                .hint(format!("`{asked}` lists the commands")))
+        }
         _ => {
             let text = error.to_string();
             let mut lines = text.trim_end().splitn(2, '\n');
@@ -166,19 +178,32 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
                 rest = further;
             }
             let mut failure = Failure::new(Exit::Usage, "usage", what);
+            let typed = |word: &str| argv.get(1).is_some_and(|a| a == word);
             for hint in rest.split("\n\n").map(str::trim).filter(|h| !h.is_empty()) {
                 let hint = hint.trim_start_matches("tip: ");
+                // Behind `--` a flag would be the command itself.
+                if typed("exec") && hint.starts_with("to pass '") {
+                    continue;
+                }
                 failure = failure.hint(hint.to_owned());
             }
             let preset = argv.len() != expanded.len();
             if preset {
                 failure = failure.hint("flags that you did not type come from the preset");
             }
-            // The two most natural first tries.
-            let typed = |word: &str| argv.get(1).is_some_and(|a| a == word);
+            // The most natural first tries.
             if error.kind() == ErrorKind::UnknownArgument && typed("profile") && !preset {
                 failure = failure
                     .hint("a kernel is named by `--kernel NAME`, a program stands after `--`");
+            } else if error.kind() == ErrorKind::UnknownArgument
+                && typed("exec")
+                && argv.iter().take_while(|a| *a != "--").any(|a| a == "-c" || a == "-e")
+            {
+                failure = failure.hint("code: rgpu exec --lang py --code 'print(1)'").hint(
+                    "a command with such a flag stands after `--`: rgpu exec -- sh -c 'ls | wc -l'",
+                );
+            } else if typed("completions") {
+                failure = failure.hint("rgpu completions bash > FILE; also zsh, fish, elvish");
             } else if error.kind() == ErrorKind::UnknownArgument && typed("exec") {
                 failure =
                     failure.hint("arguments and commands stand after `--`: rgpu exec -- ls -la");
@@ -207,6 +232,11 @@ impl App {
         })?;
         self.print(&text);
         Ok(())
+    }
+
+    /// The settings as they are now that a command has changed them.
+    pub(super) fn settings(&self) -> Result<Config> {
+        Config::load(&self.cwd, &self.config_dir, &Environment::read())
     }
 
     /// Says something on stderr, unless `--quiet`.

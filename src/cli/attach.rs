@@ -10,17 +10,17 @@ use crate::store::{RunFolder, RunState};
 
 /// Takes up a run.
 pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result<Status> {
-    let record = folder.record()?;
-    if record.state == RunState::Done {
-        app.say(&format!("`{}` has ended; this is its result", record.id));
-        let shown = super::runs::show(app, folder)?;
-        return Ok(record.exit.unwrap_or(shown));
+    if let Some(status) = ended(app, folder)? {
+        return Ok(status);
     }
+    let folder = &folder.clone().follow()?;
+    // Whoever followed it may have come to its end just now.
+    if let Some(status) = ended(app, folder)? {
+        return Ok(status);
+    }
+    let record = folder.record()?;
     let several = profile::fan_out::is_several(&record);
     if record.jobs.is_empty() && !several {
-        if record.state == RunState::Running {
-            app.say("a run that is only just starting can be taken up in a moment");
-        }
         return Err(Failure::new(
             Exit::Usage,
             "never_submitted",
@@ -46,11 +46,23 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
             profile::attach(app, &args, folder.clone(), record)
         }
         Command::Build(args) => build::attach(app, &args, folder, record, events),
-        Command::Exec(args) => exec::attach(app, &args, folder, record, events),
+        Command::Exec(args) => exec::attach(app, &args, folder, record, events)
+            .or_else(|failure| exec::own_failure(failure, app.global.json)),
         _ => Err(Failure::new(
             Exit::Usage,
             "not_attachable",
             format!("`{}` cannot be taken up", record.id),
         )),
     }
+}
+
+/// Shows the result of a run that has one.
+fn ended(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
+    let record = folder.record()?;
+    if record.state != RunState::Done {
+        return Ok(None);
+    }
+    app.say(&format!("`{}` has ended; this is its result", record.id));
+    let shown = super::runs::show(app, folder)?;
+    Ok(Some(record.exit.unwrap_or(shown)))
 }

@@ -18,7 +18,9 @@ use super::session::{self, Voice};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Build;
 use crate::remote::RemoteSpec;
-use crate::run::{Begin, BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, publish_build};
+use crate::run::{
+    Begin, BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, close, publish_build,
+};
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use request::Asked;
 use show::Places;
@@ -192,7 +194,7 @@ impl Task<'_> {
                 Ok(_) => 0,
             };
             reporter.say(&Said::Finished { exit });
-            follow.close().await;
+            close(follow, record).await;
             built
         })
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use rgpu_protocol::HostFacts;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::app::{App, Status};
@@ -48,38 +49,51 @@ const CASE: &str = "n=65536";
 /// The modes in which it is tried.
 const MODES: [Mode; 5] = [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, Mode::Nvtx];
 
-/// What the doctor found.
-#[derive(Serialize)]
-struct Diagnosis {
+/// What `doctor --json` prints (`rgpu.doctor/1`).
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Diagnosis {
+    /// `rgpu.doctor/1`.
     schema: &'static str,
+    /// The host.
     host: HostFacts,
+    /// The modes that were tried.
     modes: Vec<ModeLine>,
     /// Why no mode was tried, with what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     untried: Option<String>,
+    /// What was chosen on this machine.
     chosen: Chosen,
 }
 
 /// One mode.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ModeLine {
+    /// Its name.
     mode: &'static str,
     /// The rung reached; empty when none was.
     rung: String,
     /// Why not more, in the tools' own words.
     why: Vec<String>,
+    /// How long it took.
     seconds: f64,
 }
 
 /// Where our own programs and settings come from.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Chosen {
+    /// The remote's name.
     remote: String,
+    /// Its address.
     address: String,
+    /// The user's file.
     settings: String,
+    /// The agent's program for that host.
     agent: String,
+    /// The runner, or that it is not built.
     runner: String,
+    /// The collector, or that it is not built.
     collector: String,
+    /// Where runs are kept, and by which setting.
     runs: String,
 }
 
@@ -178,6 +192,7 @@ async fn try_mode(
     let sources = spec.sources().map_err(Failure::from)?;
     let target = Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 1 };
     let mut request = Request::new(mode, target);
+    request.named = KERNEL.to_owned();
     request.timing.iters = Some(10);
     request.timeout_s = 120;
     request.share_gpu = true;
@@ -232,7 +247,7 @@ async fn try_mode(
             // What a run of this mode would end with.
             let unlooked = unlooked(&profile);
             line.rung = match profile.gpu {
-                _ if unlooked.is_some() => String::new(),
+                _ if unlooked.is_some() || profile.rung == "none" => String::new(),
                 None if profile.rung != "cpu" => format!("{} on the CPU", profile.rung),
                 _ => profile.rung,
             };

@@ -5,6 +5,7 @@ mod args;
 mod make;
 mod pull;
 mod source;
+mod unplaced;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -23,13 +24,15 @@ use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::run::{
-    Desk, EnvRecord, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, exec,
+    Copies, Desk, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, close, exec,
     exec_again, exec_draft,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use args::ExecArgs;
+use pull::Placed;
 use source::Source;
+use unplaced::Unplaced;
 
 /// What `rgpu exec` itself ends with when it, not the program, fails.
 const OWN_FAILURE: u8 = 125;
@@ -57,6 +60,9 @@ pub(super) struct ExecResult {
     /// Names of the pulled files, relative to where they were put.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pulled: Vec<String>,
+    /// Pulled files that were not put there, for what they would have touched on this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unplaced: Vec<Unplaced>,
 }
 
 /// Runs the command.
@@ -159,7 +165,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         let drained = open.drain().await;
         let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);
-        open.follow.close().await;
+        close(open.follow, &mut record).await;
         ended
     });
     finish(app, &folder, record, ended, begun, args)
@@ -272,7 +278,6 @@ async fn carry(
         };
         // What is known of a host that was not asked now does no harm.
         let known = facts.clone().or_else(|| cache.load(now_s));
-        folder.write_json("env.json", &EnvRecord::without_repository(known))?;
         let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
         if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
             env.entry("TERM".to_owned()).or_insert(name);
@@ -288,6 +293,7 @@ async fn carry(
             gpu: make::gpus(args, facts.as_ref())?,
             queue: args.run.queue_timeout,
             facts: facts.as_ref().map(rgpu_protocol::HostFacts::key),
+            known,
             detach: args.run.detach,
         };
         let mut desk = Desk {
@@ -297,7 +303,8 @@ async fn carry(
             cancel: open.cancel.clone(),
             input: (terminal.is_some() || source.has_input(args.run.detach)).then(standard_input),
         };
-        match exec(&mut open.follow, &request, &mut packer, &mut desk).await {
+        let copies = pull::copies(app, args);
+        match exec(&mut open.follow, &request, &mut packer, &mut desk, copies).await {
             Err(failure) if failure.code == "facts_changed" && !fresh => cache.forget(),
             ended => return ended,
         }
@@ -405,11 +412,11 @@ pub(super) fn attach(
             cancel: open.cancel.clone(),
             input: None,
         };
-        let ended = exec_again(&mut open.follow, &mut desk).await;
+        let ended = exec_again(&mut open.follow, &mut desk, pull::copies(app, args)).await;
         let drained = open.drain().await;
         let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);
-        open.follow.close().await;
+        close(open.follow, &mut record).await;
         ended
     });
     finish(app, folder, record, ended, begun, args)
@@ -420,9 +427,12 @@ pub(super) fn attach(
 fn as_by_sigpipe(open: &session::Open, ended: Result<ExecEnd>) -> Result<ExecEnd> {
     const SIGPIPE: i32 = 13;
     written()?;
+    let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
+    let end = Some(Ok(ProgramEnd::Signal(SIGPIPE)));
     match ended {
-        Err(f) if f.exit == Exit::Cancelled && open.cancel.output_unread() => {
-            Ok(ExecEnd { end: Some(ProgramEnd::Signal(SIGPIPE)), pulled: Vec::new() })
+        Err(f) if unread(&f) => Ok(ExecEnd { end, pulled: Vec::new(), copies: Copies::default() }),
+        Ok(ExecEnd { end: Some(Err(f)), pulled, copies }) if unread(&f) => {
+            Ok(ExecEnd { end, pulled, copies })
         }
         ended => ended,
     }
@@ -445,12 +455,12 @@ fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
 }
 
 fn say_end(open: &mut session::Open, ended: &Result<ExecEnd>) {
-    let exit = ended.as_ref().map_or_else(status_of_failure, status_of);
+    let exit = match ended {
+        Ok(ExecEnd { end: None, .. }) => 0,
+        Ok(ExecEnd { end: Some(Ok(end)), .. }) => end.status(),
+        Ok(ExecEnd { end: Some(Err(failure)), .. }) | Err(failure) => status_of_failure(failure),
+    };
     open.reporter.say(&Said::Finished { exit });
-}
-
-fn status_of(ended: &ExecEnd) -> u8 {
-    ended.end.map_or(0, ProgramEnd::status)
 }
 
 fn finish(
@@ -464,32 +474,51 @@ fn finish(
     record.lasted(begun.elapsed().as_secs_f64());
     record.at_least(folder.job_time());
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
+    let over = matches!(&ended, Ok(ExecEnd { end: Some(_), .. }));
+    let (ended, pulled, mut copies) = match ended {
+        Ok(ExecEnd { end, pulled, copies }) => (end.transpose(), pulled, copies),
+        Err(failure) => (Err(failure), Vec::new(), Copies::default()),
+    };
     record.state = match &ended {
-        Ok(ExecEnd { end: None, .. }) => RunState::Detached,
-        Ok(_) => RunState::Done,
+        Ok(None) => RunState::Detached,
+        Ok(Some(_)) => RunState::Done,
         // The link stayed cut, or waiting stopped: the job may go on, and can be taken up.
         Err(f) if matches!(f.exit, Exit::Cancelled | Exit::Host) && open_job => RunState::Running,
         Err(f) if f.exit == Exit::Cancelled => RunState::Cancelled,
         Err(_) => RunState::Failed,
     };
     let ended = ended.map_err(|failure| no_shell(failure, args));
-    record.exit = Some(ended.as_ref().map_or_else(status_of_failure, status_of));
+    record.exit = Some(match &ended {
+        Ok(end) => end.map_or(0, ProgramEnd::status),
+        Err(failure) => status_of_failure(failure),
+    });
     let failed = ended.as_ref().err();
     let failed = failed.map(|f| ErrorDocument::new(f.clone(), status_of_failure(f)));
     folder.set_failure(failed.as_ref())?;
-    if let Ok(ExecEnd { end: Some(end), .. }) = &ended {
+    if let Ok(Some(end)) = &ended {
         record.program_exit = Some(i32::from(end.status()));
     }
     folder.save(&record)?;
-    let ended = ended?;
-    let pulled = pull::place(app, args, folder, &ended.pulled)?;
-    if ended.end.is_some() && pulled.is_empty() && !args.pull.is_empty() {
+    let placed = pull::place(app, args, (folder, &record), &pulled, &mut copies);
+    // One that did not start has nothing to bring.
+    let ran = |f: &Failure| matches!(f.exit, Exit::Cancelled | Exit::Host);
+    if over && ended.as_ref().err().is_none_or(ran) && pulled.is_empty() && !args.pull.is_empty() {
         app.say(&format!(
             "warning: nothing was pulled: no new or changed file fits `{}`",
             args.pull.join("` or `")
         ));
     }
-    let Some(end) = ended.end else {
+    let end = match ended {
+        Ok(end) => end,
+        Err(failure) => {
+            if let Err(unwritten) = placed {
+                app.say(&unwritten.to_string());
+            }
+            return Err(failure);
+        }
+    };
+    let Placed { names: pulled, unplaced } = placed?;
+    let Some(end) = end else {
         app.say(&format!(
             "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
             record.id, record.id
@@ -509,6 +538,7 @@ fn finish(
             timed_out: end == ProgramEnd::TimedOut,
             seconds: record.seconds,
             pulled,
+            unplaced,
         })?;
     }
     if end == ProgramEnd::TimedOut {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::app::{App, Status};
@@ -61,18 +62,45 @@ pub(super) fn run(app: &App, command: &KernelsCommand) -> Result<Status> {
     }
 }
 
+/// What `kernels list` prints under `--json` (`rgpu.kernels/1`).
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Listed {
+    /// `rgpu.kernels/1`.
+    schema: &'static str,
+    /// The kernels, by name.
+    kernels: Vec<Line>,
+}
+
+/// What `kernels show` prints under `--json` (`rgpu.kernel/1`).
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Shown {
+    /// `rgpu.kernel/1`.
+    schema: &'static str,
+    #[serde(flatten)]
+    kernel: Line,
+}
+
 /// A kernel under `--json`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Line {
+    /// What `--kernel` takes.
     name: String,
+    /// Where it lies.
     folder: String,
+    /// What it is written in; empty, like all below, when its `kernel.toml` cannot be read.
     language: String,
+    /// The function that is launched.
     entry: String,
+    /// What `profile` does with it unless told otherwise; empty: that is left open.
     mode: String,
+    /// Its named sizes.
     cases: Vec<String>,
+    /// The one that runs unless another is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     default_case: Option<String>,
+    /// Its arguments: `name: type role`.
     args: Vec<String>,
+    /// Why its `kernel.toml` cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -127,7 +155,7 @@ fn list(app: &App) -> Result<Status> {
         })
         .collect();
     if app.global.json {
-        app.print_json(&lines)?;
+        app.print_json(&Listed { schema: "rgpu.kernels/1", kernels: lines })?;
         return Ok(0);
     }
     let mut grid = Grid::new(&[
@@ -156,7 +184,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
     let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
     let spec = &loaded.spec;
     if app.global.json {
-        app.print_json(&Line::new(spec))?;
+        app.print_json(&Shown { schema: "rgpu.kernel/1", kernel: Line::new(spec) })?;
         return Ok(0);
     }
     app.print(&format!(

@@ -23,7 +23,7 @@ pub(super) fn run_or_file(what: &str) -> Failure {
 }
 
 /// With the files that may have been meant.
-fn hinted(failure: Failure, what: &str) -> Failure {
+pub(super) fn hinted(failure: Failure, what: &str) -> Failure {
     let path = Path::new(what);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let siblings = siblings(path);

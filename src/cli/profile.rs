@@ -22,10 +22,10 @@ use super::exec;
 use super::progress::{Live, Row};
 use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
 use crate::remote::RemoteSpec;
-use crate::run::{Desk, Ended, ProfileRun, Reporter, Said, below_rung, falls_short};
+use crate::run::{Desk, Ended, ProfileRun, Reporter, Said, below_rung, close, falls_short};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use belongs::first_given;
@@ -192,7 +192,7 @@ fn carry_out(
             Ok(_) => 0,
         };
         reporter.say(&Said::Finished { exit });
-        follow.close().await;
+        close(follow, record).await;
         ended
     });
     record.lasted(begun.elapsed().as_secs_f64());
@@ -347,8 +347,6 @@ pub(super) fn unlooked(profile: &Profile) -> Option<Failure> {
     };
     (unlooked && profile.gpu.is_none()).then(|| {
         let what = "nothing was verified: the host has no GPU that works";
-        Failure::new(Exit::Host, "no_gpu", what).hint(
-            "choose a host with one: `--remote NAME`; `rgpu remote list` shows those you have",
-        )
+        Failure::new(Exit::Host, "no_gpu", what).hint(ANOTHER_HOST)
     })
 }

@@ -17,12 +17,18 @@ use super::terminal::{Terminal, safe};
 use crate::report::bytes as show_bytes;
 use crate::run::{Canceller, LINES_OF_A_CAUSE, Reporter, Said};
 use crate::store::Recorded;
+use crate::tool::{SIDES, side_of};
 
 /// How long a step may be silent before that is said.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The step in which a kernel is compiled.
 const BUILD: &str = "build";
+
+/// Whether it is that step, of a run or of a side of a comparison.
+fn is_build(step: &str) -> bool {
+    step == BUILD || SIDES.iter().any(|side| side_of(step, side).is_some_and(|own| own == BUILD))
+}
 
 /// What happens with the output of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +206,7 @@ impl Progress {
             }
             _ if self.live == Live::Hidden => {}
             _ => match &mut self.compiler {
-                Some(held) if step == BUILD => held.push((stream, bytes.to_owned())),
+                Some(held) if is_build(step) => held.push((stream, bytes.to_owned())),
                 _ => self.beside(bytes),
             },
         }
@@ -257,10 +263,10 @@ impl Progress {
                     self.phase(safe(title.as_bytes()));
                 }
             }
-            EventBody::RungStarted { step, .. } if step == BUILD => {
+            EventBody::RungStarted { step, .. } if is_build(step) => {
                 self.compiler = Some(Vec::new());
             }
-            EventBody::RungEnded(record) if record.step == BUILD && self.is_told(record) => {}
+            EventBody::RungEnded(record) if is_build(&record.step) && self.is_told(record) => {}
             // What was passed over for want of a file was not tried.
             EventBody::RungEnded(record)
                 if !record.ok

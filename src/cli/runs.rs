@@ -14,11 +14,16 @@ use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
-use crate::remote::OnRemote;
+use crate::remote::{JobMessage, OnRemote};
 use crate::run::{Reporter, Said};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
+use rgpu_protocol::EventBody;
+use rgpu_protocol::plan::PULLED;
 
-pub(super) use clean::prune;
+pub(super) use clean::{Cleaned, prune};
+pub(super) use export::Exported;
+pub(super) use host::JobsListed;
+pub(super) use list::RunsListed;
 
 /// List, show, take up, cancel and clean runs
 ///
@@ -185,7 +190,10 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         record.remote,
         record.address,
         crate::report::moment(&record.started),
-        state_text(&record),
+        match unanswered(&record) {
+            true => last_seen(folder, &record),
+            false => state_text(&record),
+        },
         record
             .program_exit
             .map(|n| format!(", the program ended with status {n}"))
@@ -194,7 +202,10 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         place(),
     ));
     if matches!(record.state, RunState::Running | RunState::Detached) {
-        app.say(&format!("take it up with `rgpu runs attach {}`", record.id));
+        app.say(&match folder.followed_by() {
+            Some(who) => format!("{who} follows it"),
+            None => format!("take it up with `rgpu runs attach {}`", record.id),
+        });
     }
     Ok(0)
 }
@@ -208,8 +219,28 @@ fn cost_text(cost: &Cost) -> Option<String> {
 fn state_text(record: &RunRecord) -> String {
     match (record.state, record.exit) {
         (RunState::Failed, Some(exit)) => format!("failed ({exit})"),
+        _ if unanswered(record) => "no answer".to_owned(),
         (state, _) => state.as_str().to_owned(),
     }
+}
+
+/// Whether the last command that looked after a run had no answer from its remote: how it stands
+/// there is not known.
+fn unanswered(record: &RunRecord) -> bool {
+    let ended = record.exit.is_some_and(|exit| exit != Exit::Cancelled as u8);
+    record.state == RunState::Running && ended
+}
+
+/// When such a run was heard of, and when it was not.
+fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
+    let written = |name: &str| {
+        let time = std::fs::metadata(folder.path().join(name)).ok()?.modified().ok()?;
+        let time = jiff::Timestamp::try_from(time).ok()?;
+        Some(crate::report::moment(&time.to_string()))
+    };
+    let seen = written("events.jsonl").unwrap_or_else(|| crate::report::moment(&record.started));
+    let asked = written("error.json").map(|at| format!(" at {at}")).unwrap_or_default();
+    format!("not known: last seen {seen}; `{}` did not answer{asked}", record.remote)
 }
 
 /// Why a run failed, in the words that its command ended with.
@@ -242,7 +273,9 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
         if matches!(record.state, RunState::Running | RunState::Detached) {
             record.state = RunState::Cancelled;
             record.exit = Some(Exit::Cancelled as u8);
-            folder.save(&record)?;
+            if let Ok(folder) = folder.clone().follow() {
+                folder.save(&record)?;
+            }
         }
     } else {
         record = stop(app, folder)?;
@@ -271,32 +304,45 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let spec = session::spec(app, Some(&remote))?;
     let id = record.id.clone();
     let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: &id, row: None };
-    let outcome = app.block_on(async {
+    let (outcome, made) = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         open.follow.attach(&job, 1, &[]).await.on(open.follow.remote())?;
         open.follow.cancel();
-        let mut outcome = None;
+        let (mut outcome, mut made) = (None, false);
         while let Some(message) = open.follow.next().await.on(open.follow.remote())? {
-            if let crate::remote::JobMessage::Event(event) = message
-                && let rgpu_protocol::EventBody::Ended { outcome: o } = event.body
-            {
-                outcome = Some(o);
+            let JobMessage::Event(event) = message else { continue };
+            match event.body {
+                EventBody::Artifact { kind, .. } => made |= kind == PULLED,
+                EventBody::Ended { outcome: o } => outcome = Some(o),
+                _ => {}
             }
         }
         open.reporter.say(&Said::Finished { exit: 0 });
         open.follow.close().await;
-        Ok(outcome)
+        Ok((outcome, made))
     })?;
     let text = outcome.as_ref().map_or("ended", outcome_word);
-    if let Some(line) = record.jobs.iter_mut().find(|j| j.job == job) {
-        line.outcome.clone_from(&outcome);
+    // A command that follows the run writes down itself how it ended.
+    let own = folder.clone().follow();
+    let free = own.is_ok();
+    if let Ok(own) = &own {
+        record = own.record()?;
     }
-    record.state = RunState::Cancelled;
-    record.exit = Some(Exit::Cancelled as u8);
-    folder.save(&record)?;
+    if let Some(line) = record.jobs.iter_mut().find(|j| j.job == job && j.outcome.is_none()) {
+        line.outcome.clone_from(&outcome);
+        record.state = RunState::Cancelled;
+        record.exit = Some(Exit::Cancelled as u8);
+        if let Ok(own) = own {
+            own.save(&record)?;
+        }
+    }
     app.say(&format!(
         "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
         begun.elapsed().as_secs_f64()
     ));
+    // A command that follows the run brings it without being asked.
+    if made && free {
+        app.say(&format!("`rgpu runs attach {id}` brings what it had made for `--pull`"));
+    }
     Ok(record)
 }

@@ -60,6 +60,28 @@ pub(super) enum SchemaName {
     Build,
     /// What exec gives under --json
     Exec,
+    /// What remote list, add, default and remove give under --json
+    Remotes,
+    /// What remote check gives under --json
+    Host,
+    /// What doctor gives under --json
+    Doctor,
+    /// What remote up and down give under --json
+    Rental,
+    /// What remote login gives under --json
+    Login,
+    /// What kernels list gives under --json
+    Kernels,
+    /// What kernels show gives under --json
+    Kernel,
+    /// What runs list gives under --json
+    Runs,
+    /// What runs list --remote gives under --json
+    Jobs,
+    /// What runs clean gives under --json
+    Cleaned,
+    /// What runs export gives under --json
+    Exported,
     /// A failure under --json
     Error,
     /// The interface of `rgpu worker`, in OpenAPI's form
@@ -84,6 +106,17 @@ impl SchemaName {
             Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Exec => schemars::schema_for!(super::exec::ExecResult),
+            Self::Remotes => schemars::schema_for!(super::remote::Remotes),
+            Self::Host => schemars::schema_for!(super::remote::Checked),
+            Self::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
+            Self::Rental => schemars::schema_for!(super::remote::Stands<'_>),
+            Self::Login => schemars::schema_for!(super::remote::Login),
+            Self::Kernels => schemars::schema_for!(super::kernels::Listed),
+            Self::Kernel => schemars::schema_for!(super::kernels::Shown),
+            Self::Runs => schemars::schema_for!(super::runs::RunsListed),
+            Self::Jobs => schemars::schema_for!(super::runs::JobsListed),
+            Self::Cleaned => schemars::schema_for!(super::runs::Cleaned),
+            Self::Exported => schemars::schema_for!(super::runs::Exported),
             Self::Error => schemars::schema_for!(ErrorDocument),
             Self::Openapi => {
                 rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()

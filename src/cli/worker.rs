@@ -53,7 +53,8 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
             "there is no `rgpu-agent-http` on this machine",
         )
         .cause(format!("looked beside `{}`", programs.agent.display()))
-        .hint("in the source tree: `cargo xtask dist` builds it; or set RGPU_LIBEXEC"));
+        .hint("it comes with the whole tree: `bin/rgpu` with `libexec/rgpu` beside `bin`, as `cargo xtask dist` packs them")
+        .hint("or set RGPU_LIBEXEC to the folder that it lies in"));
     };
     let file = match &args.token_file {
         Some(file) => app.cwd.join(file),
@@ -62,6 +63,9 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
     let shown = file.display();
     // The server looks at both again; what it says has no hints and no form of ours.
     can_listen(args.listen)?;
+    if args.token_file.is_some() {
+        has_folder(&file)?;
+    }
     if make_token(&file).map_err(|e| {
         Failure::new(Exit::Disk, "disk", "the token cannot be written").file(&shown).cause(e)
     })? {
@@ -116,6 +120,19 @@ fn can_listen(address: SocketAddr) -> Result<()> {
     })
 }
 
+/// Whether the folder of a file that was named is there: one that is not was most likely mistyped.
+fn has_folder(file: &Path) -> Result<()> {
+    match file.parent() {
+        Some(folder) if !folder.is_dir() => {
+            let what = "the token's folder is not there";
+            Err(Failure::new(Exit::Config, "no_folder", what)
+                .file(folder.display())
+                .hint(format!("if it is meant: mkdir -p {}", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the server will take the token in this file.
 fn is_fit(file: &Path) -> Result<()> {
     let unfit = |what: &str| Failure::new(Exit::Config, "unfit_token", what).file(file.display());
@@ -160,6 +177,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_is_not_made_for_a_file_that_was_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let failure = has_folder(&dir.path().join("typo/token")).unwrap_err();
+        assert!(failure.hints[0].contains("mkdir -p"), "{failure}");
+        has_folder(&dir.path().join("token")).unwrap();
+    }
 
     #[test]
     fn a_token_is_made_once_and_for_its_user_alone() {

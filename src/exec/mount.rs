@@ -3,7 +3,7 @@
 //! What `.gitignore` and `.rgpuignore` name stays here, and so do files that hold secrets unless
 //! they are named themselves, sockets and other things that are no files, and links that lead out
 //! of the folder. Small files are taken into memory, so that a change during the upload makes no
-//! mixture; a big one that changes is an error.
+//! mixture; a big one that changes is taken anew, as it is then.
 
 use std::collections::BTreeMap;
 use std::fs;

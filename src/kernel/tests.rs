@@ -322,6 +322,22 @@ fn a_skeleton_is_a_kernel_toml_that_reads_back() {
     insta::assert_snapshot!(find::skeleton(&file).unwrap());
 }
 
+#[test]
+fn a_skeleton_and_a_bare_source_are_inferred_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("saxpy.cu");
+    let source = "__global__ void saxpy(const float *x, float *y, int *hits, float a, int n) {}";
+    std::fs::write(&file, source).unwrap();
+    let bare = find::find(file.to_str().unwrap(), &places()).unwrap().spec;
+    let text = find::skeleton(&file).unwrap();
+    let written = read(&folder.path().join("kernel.toml"), &text).unwrap();
+    let told = |spec: &KernelSpec| -> Vec<String> {
+        let args = spec.args.iter();
+        args.map(|arg| format!("{} {:?} {:?}", arg.name, arg.role, arg.init)).collect()
+    };
+    assert_eq!(told(&written), told(&bare));
+}
+
 proptest::proptest! {
     /// What users write may be anything: it is refused, never a panic.
     #[test]

@@ -32,7 +32,7 @@ pub struct Profile {
     pub device: Option<String>,
     /// The kernel or program.
     pub kernel: KernelInfo,
-    /// The rung that gave the profile: `ncu.asked`, `cpu` …
+    /// The rung that gave the profile: `ncu.asked`, `cpu` …; `none` where nothing ran.
     pub rung: String,
     /// What of the program was looked at; absent where all of it was, with the tool's defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +101,12 @@ impl Profile {
     pub fn lost(&self) -> Option<&str> {
         let reached = self.ladder.iter().rev().find(|record| record.ok && record.rung == self.rung);
         reached.map(|record| record.loses.as_str()).filter(|lost| !lost.is_empty())
+    }
+
+    /// Whether its times are those of the reference on the CPU, and say nothing of the kernel.
+    pub fn times_reference(&self) -> bool {
+        let timings = self.cases.iter().filter_map(|case| case.timing.as_ref());
+        timings.chain(&self.timing).any(|timing| timing.clock == "cpu_reference")
     }
 }
 

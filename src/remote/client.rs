@@ -222,11 +222,17 @@ impl Conversation {
     /// The next thing that comes, complete. Cancel-safe.
     pub(super) async fn incoming(&mut self, doing: &'static str) -> Result<Incoming, RemoteError> {
         loop {
-            let frame = match self.reader.frame().await {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return Err(self.cut(doing)),
-                Err(error) => return Err(error),
-            };
+            // Bytes of a piece go where they belong at once. What is no piece's is told by its kind.
+            if let Some(Expect::Piece(piece)) = &mut self.expect {
+                let Some(kind) = self.reader.next_into(&mut piece.bytes).await? else {
+                    return Err(self.cut(doing));
+                };
+                if let Some(incoming) = self.more_of_a_piece(kind)? {
+                    return Ok(incoming);
+                }
+                continue;
+            }
+            let Some(frame) = self.reader.frame().await? else { return Err(self.cut(doing)) };
             let incoming = match frame.kind {
                 Kind::Message => self.message(&frame.body)?,
                 Kind::Output | Kind::Blob => self.bytes(frame.kind, frame.body)?,
@@ -298,6 +304,25 @@ impl Conversation {
         }
     }
 
+    /// A frame was added to the bytes of the piece that is expected.
+    fn more_of_a_piece(&mut self, kind: Kind) -> Result<Option<Incoming>, RemoteError> {
+        match self.expect.take() {
+            Some(Expect::Piece(piece))
+                if kind == Kind::Blob && piece.bytes.len() as u64 <= piece.stored =>
+            {
+                if piece.bytes.len() as u64 == piece.stored {
+                    return piece.whole().map(Some);
+                }
+                self.expect = Some(Expect::Piece(piece));
+                Ok(None)
+            }
+            _ if kind == Kind::Message => {
+                Err(RemoteError::Nonsense { what: "a message among announced bytes".into() })
+            }
+            _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
+        }
+    }
+
     fn bytes(&mut self, kind: Kind, body: Vec<u8>) -> Result<Option<Incoming>, RemoteError> {
         match (kind, self.expect.take()) {
             (Kind::Output, Some(Expect::Output { job, step, stream, offset, len }))
@@ -311,16 +336,6 @@ impl Conversation {
                 }
                 let message = JobMessage::Output { step, stream, offset, bytes: body };
                 Ok(Some(Incoming::Job { job, message }))
-            }
-            (Kind::Blob, Some(Expect::Piece(mut piece)))
-                if (piece.bytes.len() + body.len()) as u64 <= piece.stored =>
-            {
-                piece.bytes.extend_from_slice(&body);
-                if (piece.bytes.len() as u64) < piece.stored {
-                    self.expect = Some(Expect::Piece(piece));
-                    return Ok(None);
-                }
-                piece.whole().map(Some)
             }
             _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
         }

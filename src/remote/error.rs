@@ -217,6 +217,8 @@ impl RemoteError {
             Self::Refused { code, .. } if code == "facts_changed" => "facts_changed",
             Self::Refused { code, .. } if code == "quota" => "quota",
             Self::Refused { code, .. } if code == "disk_full" => "host_disk_full",
+            // The file may have been written anew: whoever packed it looks.
+            Self::Refused { code, .. } if code == "damaged_blob" => "damaged_blob",
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",
@@ -262,9 +264,9 @@ impl RemoteError {
                 "name a folder of your own that may hold programs: `agent_folder` of [remote.{remote}]"
             )),
             Self::LinkCut { why, .. } => failure.cause(why),
-            Self::Damaged { want, got, .. } => {
-                failure.cause(format!("expected {want:?}, got {got:?}"))
-            }
+            Self::Damaged { want, got, .. } => failure
+                .cause(format!("expected {want:?}, got {got:?}"))
+                .hint("was it written on the host after its step had ended? then it is lost; else fetch it again"),
             Self::NoAgent { path, .. } => because(failure, self).hint(format!(
                 "build it with `cargo xtask dist`, or set RGPU_LIBEXEC to the folder above it (looked for `{}`)",
                 path.display()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rgpu_protocol::frame::{self, Kind};
 use rgpu_protocol::plan::InputFile;
 use rgpu_protocol::{
-    BLOB_BYTES, Digest, Event, EventBody, FromAgent, Hello, Outcome, PROTOCOL, Plan, Stream,
+    Digest, Event, EventBody, FromAgent, Hello, Outcome, PIECE_BYTES, PROTOCOL, Plan, Stream,
     ToAgent,
 };
 use sha2::{Digest as _, Sha256};
@@ -291,7 +291,7 @@ pub(super) fn submission(files: &[(&str, &[u8])]) -> Submission {
     let mut blobs = Blobs::default();
     let mut inputs = Vec::new();
     for (path, bytes) in files {
-        let pieces: Vec<_> = bytes.chunks(BLOB_BYTES as usize).collect();
+        let pieces: Vec<_> = bytes.chunks(PIECE_BYTES as usize).collect();
         for piece in &pieces {
             blobs.0.insert(digest(piece), piece.to_vec());
         }
@@ -300,6 +300,7 @@ pub(super) fn submission(files: &[(&str, &[u8])]) -> Submission {
             size: bytes.len() as u64,
             digest: digest(bytes),
             blobs: pieces.into_iter().map(digest).collect(),
+            piece_bytes: PIECE_BYTES,
             executable: false,
         });
     }

@@ -10,28 +10,30 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, ToAgent};
+use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, PIECE_BYTES, ToAgent};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unasked};
-use super::upload::{Progress, Transfer};
+use super::upload::{Progress, Transfer, WIDE_RTT};
 use super::{RemoteError, limits};
 
-/// Pieces asked for and not yet come.
-const AHEAD: u64 = 8;
+/// Bytes asked for and not yet come; on a long link, where the way of a request would else be waited
+/// for, and the stream's window keeps them from piling up here.
+const AHEAD_BYTES: u64 = 32 << 20;
+const FAR_AHEAD_BYTES: u64 = 128 << 20;
 
-/// Bytes that an agent on a long link begins to send before they are asked for: as much as would be
-/// asked for first.
-pub(super) const UNASKED_BYTES: u64 = AHEAD * BLOB_BYTES;
+/// Bytes that an agent on a long link begins to send before they are asked for.
+pub(super) const UNASKED_BYTES: u64 = 32 << 20;
 
 /// Pieces that have come and wait to be written.
 const UNWRITTEN: usize = 1;
 
 /// Bytes after which the disk begins to take what was written, so that little is left to wait for
-/// at the end.
+/// at the end, and those after which it is waited for.
+const WRITE_OUT_EVERY: u64 = 4 << 20;
 const SYNC_EVERY: u64 = 16 << 20;
 
 /// A file of a job, as its `artifact` event names it.
@@ -51,6 +53,9 @@ impl Session {
     /// Brings a file of a job to `dest`, whose folder must exist. May be repeated after a cut
     /// link: what has come is not asked for again.
     ///
+    /// What comes goes into the empty file `copy` too. True: all of it is there; it is not when an
+    /// earlier try has brought some, or that file cannot be written.
+    ///
     /// The folder is not synced: do that once, after the last file.
     ///
     /// # Errors
@@ -60,16 +65,17 @@ impl Session {
         &mut self,
         wanted: &Wanted,
         dest: &Path,
+        copy: Option<File>,
         progress: Progress<'_>,
-    ) -> Result<(), RemoteError> {
-        let mut part = Part::open(wanted, dest)?;
+    ) -> Result<bool, RemoteError> {
+        let mut part = Part::open(wanted, dest, copy)?;
         let brought = self.bring(wanted, &mut part, progress).await;
         // What is still to be written is waited for in any case: the next try goes on behind it.
         let written = part.written().await;
         brought?;
-        written?.finish(wanted)?;
+        let copied = written?.finish(wanted)?;
         progress(Transfer { done: wanted.size, total: wanted.size });
-        Ok(())
+        Ok(copied)
     }
 
     /// Fills `part`.
@@ -90,12 +96,16 @@ impl Session {
         {
             part.add(bytes).await?;
         }
+        let far = self.streams.round_trip() > WIDE_RTT;
+        // Hashing begins with the first piece; on a long link requests are what counts.
+        let piece = if far { BLOB_BYTES } else { PIECE_BYTES };
+        let ahead = if far { FAR_AHEAD_BYTES } else { AHEAD_BYTES };
         let mut asked = part.len.max(promised);
         self.unsettled = true;
         while part.len < wanted.size {
             progress(Transfer { done: part.len, total: wanted.size });
-            while asked < wanted.size && asked < part.len + AHEAD * BLOB_BYTES {
-                let len = BLOB_BYTES.min(wanted.size - asked);
+            while asked < wanted.size && asked < part.len + ahead {
+                let len = piece.min(wanted.size - asked);
                 let (job, path) = (wanted.job.clone(), wanted.path.clone());
                 let request = ToAgent::Fetch { job, path, offset: asked, len };
                 self.talk.writer.message(&request)?;
@@ -158,11 +168,12 @@ struct Written {
     path: PathBuf,
     dest: PathBuf,
     hash: Sha256,
+    copy: Option<File>,
 }
 
 impl Part {
     /// Takes up what an earlier try has left.
-    fn open(wanted: &Wanted, dest: &Path) -> Result<Self, RemoteError> {
+    fn open(wanted: &Wanted, dest: &Path, copy: Option<File>) -> Result<Self, RemoteError> {
         let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let path = dest.with_file_name(format!(".{name}.{}.part", &wanted.digest.as_str()[..16]));
         let disk = |source| RemoteError::Disk { path: path.clone(), source };
@@ -190,7 +201,8 @@ impl Part {
             file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).map_err(disk)?;
             (hash, len) = (Sha256::new(), 0);
         }
-        let written = Written { file, path, dest: dest.to_owned(), hash };
+        let copy = copy.filter(|_| len == 0);
+        let written = Written { file, path, dest: dest.to_owned(), hash, copy };
         let (to_writer, pieces) = mpsc::channel(UNWRITTEN);
         let writer = tokio::task::spawn_blocking(move || written.take(pieces));
         Ok(Self { to_writer, writer: Some(writer), len })
@@ -241,15 +253,25 @@ impl Written {
                 hash
             });
             let hashing = hashing.map_err(|source| self.disk(source))?;
-            let mut unsynced = 0;
+            let mut written = self.file.stream_position().map_err(|source| self.disk(source))?;
+            let (mut out, mut synced) = (written, written);
             while let Some(bytes) = pieces.blocking_recv() {
                 let bytes = Arc::new(bytes);
                 // It takes all that comes.
                 let _ = to_hash.send(bytes.clone());
                 self.file.write_all(&bytes).map_err(|source| self.disk(source))?;
-                unsynced += bytes.len() as u64;
-                if unsynced >= SYNC_EVERY {
-                    unsynced = 0;
+                if self.copy.as_mut().is_some_and(|copy| copy.write_all(&bytes).is_err()) {
+                    self.copy = None;
+                }
+                written += bytes.len() as u64;
+                if written - out >= WRITE_OUT_EVERY {
+                    for file in [Some(&self.file), self.copy.as_ref()].into_iter().flatten() {
+                        write_out(file, out, written - out);
+                    }
+                    out = written;
+                }
+                if written - synced >= SYNC_EVERY {
+                    synced = written;
                     let _ = sync.send(());
                 }
             }
@@ -264,7 +286,8 @@ impl Written {
         RemoteError::Disk { path: self.path.clone(), source }
     }
 
-    fn finish(self, wanted: &Wanted) -> Result<(), RemoteError> {
+    /// Gives the file its name; whether the copy is whole.
+    fn finish(self, wanted: &Wanted) -> Result<bool, RemoteError> {
         let got = Digest::from_bytes(&self.hash.clone().finalize().into());
         if got != wanted.digest {
             // What is wrong must not be taken up again.
@@ -278,7 +301,21 @@ impl Written {
         self.file
             .sync_all()
             .and_then(|()| fs::rename(&self.path, &self.dest))
-            .map_err(|source| self.disk(source))
+            .map_err(|source| self.disk(source))?;
+        Ok(self.copy.is_some())
+    }
+}
+
+/// Has the disk begin to take what was just written at `from`, and waits for nothing: a sync at the
+/// end, or giving the name of another file to this one, would else begin there.
+///
+/// Advice that bytes are not needed does that, and drops none that are still to be written
+/// (`posix_fadvise(2)`, notes on `POSIX_FADV_DONTNEED`); where there is no such call it is done without.
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+fn write_out(file: &File, from: u64, len: u64) {
+    #[cfg(target_os = "linux")]
+    if let Some(len) = std::num::NonZero::new(len) {
+        let _ = rustix::fs::fadvise(file, from, Some(len), rustix::fs::Advice::DontNeed);
     }
 }
 
@@ -323,7 +360,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dest = folder.path().join("big");
         let mut follow = connect(&host).await;
-        follow.fetch(&wanted("raw/big", big.len(), digest), &dest, &|_| ()).await.unwrap();
+        follow.fetch(&wanted("raw/big", big.len(), digest), &dest, None, &|_| ()).await.unwrap();
         assert!(fs::read(&dest).unwrap() == big);
         assert_eq!(host.links(), 3);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -336,7 +373,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wanted = wanted("raw/x", 1000, fake::digest(b"other"));
         let dest = folder.path().join("x");
-        let error = connect(&host).await.fetch(&wanted, &dest, &|_| ()).await.unwrap_err();
+        let error = connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
         assert!(matches!(error, RemoteError::Damaged { .. }), "{error:?}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -347,7 +384,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dest = folder.path().join("empty");
         let wanted = wanted("raw/empty", 0, fake::digest(b""));
-        connect(&host).await.fetch(&wanted, &dest, &|_| ()).await.unwrap();
+        connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
         assert_eq!(fs::read(dest).unwrap(), b"");
     }
 }

@@ -5,6 +5,7 @@
 //! nothing comes twice; only standard input cannot be taken up, since nobody confirms it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use tokio::time::Instant;
 use super::deploy::Heard;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
-    ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Sent, Session, Talk, Wanted,
-    limits,
+    Bill, ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Sent, Session, Talk,
+    Wanted, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -315,7 +316,8 @@ impl Follow {
         self.session.as_ref().and_then(Session::input)
     }
 
-    /// Brings a file of a job to `dest`, whose folder must exist.
+    /// Brings a file of a job to `dest`, whose folder must exist, and to `copy` as far as
+    /// [`Session::fetch`] does.
     ///
     /// # Errors
     /// As [`Session::fetch`], or the link stayed cut.
@@ -323,10 +325,11 @@ impl Follow {
         &mut self,
         wanted: &Wanted,
         dest: &Path,
+        mut copy: Option<File>,
         progress: Progress<'_>,
-    ) -> Result<(), RemoteError> {
+    ) -> Result<bool, RemoteError> {
         loop {
-            match self.linked().await?.fetch(wanted, dest, progress).await {
+            match self.linked().await?.fetch(wanted, dest, copy.take(), progress).await {
                 Err(error) if error.is_link() => self.lost(error),
                 answer => return answer,
             }
@@ -349,11 +352,12 @@ impl Follow {
         }
     }
 
-    /// Ends the connection in good order.
-    pub async fn close(self) {
+    /// Ends the connection in good order; what its last requests were billed with.
+    pub async fn close(self) -> Vec<Bill> {
         if let Some(session) = self.session {
             session.close().await;
         }
+        self.remote.take_bills()
     }
 
     /// The link went.

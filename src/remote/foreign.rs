@@ -3,12 +3,41 @@
 /// Characters of them that are shown.
 const SHOWN: usize = 200;
 
-/// The beginning of foreign words, on one line and without control characters.
+/// The beginning of foreign words, on one line and without control characters; of a page in HTML
+/// its first words.
 pub(super) fn shown(words: &str) -> String {
     // No more is looked at than could be shown of it.
     let words: String = words.chars().take(16 * SHOWN).collect();
+    let words = if is_page(&words) { first_words(&words) } else { words };
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+}
+
+fn is_page(words: &str) -> bool {
+    let head: String = words.trim_start().chars().take(64).collect();
+    let head = head.to_ascii_lowercase();
+    ["<!doctype html", "<html", "<head", "<body"].iter().any(|tag| head.starts_with(tag))
+}
+
+/// The first text between two tags of a page, most often its title; what is for programs is left
+/// out, and without any text so is all.
+fn first_words(page: &str) -> String {
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        let text = rest[..at].trim();
+        if !text.is_empty() {
+            return text.to_owned();
+        }
+        let tag = rest[at..].to_ascii_lowercase();
+        let end = match ["script", "style"].iter().find(|name| tag[1..].starts_with(**name)) {
+            Some(name) => tag.find(&format!("</{name}")).filter(|end| *end > 0),
+            None if tag.starts_with("<!--") => tag.find("-->").map(|end| end + 2),
+            None => tag.find('>'),
+        };
+        let Some(end) = end else { return String::new() };
+        rest = rest[at + end..].trim_start_matches('>');
+    }
+    rest.trim().to_owned()
 }
 
 #[cfg(test)]
@@ -21,5 +50,18 @@ mod tests {
         assert!(text.starts_with("a[31m b é"), "{text}");
         assert_eq!(text.chars().count(), SHOWN);
         assert_eq!(shown(""), "");
+    }
+
+    #[test]
+    fn of_a_page_its_first_words_are_shown() {
+        let page = "<!DOCTYPE HTML>\n<html lang=\"en\">\n<head>\n<style>a>b {}</style>\n<!-- <b>x</b> -->\n\
+                    <title>Error\n response</title><script>if (1<2) x()</script></head><body>404</body>";
+        assert_eq!(shown(page), "Error response");
+        assert_eq!(shown("<html><body>plain"), "plain");
+        assert_eq!(shown("<html><script>x"), "");
+        assert_eq!(shown("<html"), "");
+        assert_eq!(shown("a < b"), "a < b");
+        assert_eq!(shown("<Ä><İ>"), "<Ä><İ>");
+        assert_eq!(shown("<html>İİ<b>x</b>"), "İİ");
     }
 }

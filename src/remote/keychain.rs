@@ -5,6 +5,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::worker::Lack;
 use super::{foreign, limits};
 
 /// How often it is looked whether the keychain has answered.
@@ -16,8 +17,8 @@ const MOST: u64 = 64 << 10;
 /// What the keychain has for an account of a service. Blocks: it may ask its user.
 ///
 /// # Errors
-/// Why there is nothing, in words.
-pub(super) fn secret(service: &str, account: &str) -> Result<String, String> {
+/// Why there is nothing.
+pub(super) fn secret(service: &str, account: &str) -> Result<String, Lack> {
     let (program, args) = match cfg!(target_os = "macos") {
         true => ("security", &["find-generic-password", "-w", "-s", service, "-a", account][..]),
         false => ("secret-tool", &["lookup", "service", service, "account", account][..]),
@@ -25,31 +26,36 @@ pub(super) fn secret(service: &str, account: &str) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            format!("`{program}`, which asks the keychain, is not installed (libsecret-tools)")
-        }
-        _ => format!("`{program}` cannot be started: {e}"),
+        std::io::ErrorKind::NotFound => unasked(
+            format!("`{program}`, which asks the keychain, is not installed"),
+            "Debian has it in libsecret-tools; or",
+        ),
+        _ => unasked(format!("`{program}` cannot be started: {e}"), ""),
     })?;
-    answer(program, child, limits::LOGIN)?.ok_or_else(|| {
-        format!(
-            "the keychain has no `{account}` of `{service}`, or is locked{}",
-            put(service, account)
-        )
+    answer(program, child, limits::LOGIN)?.ok_or_else(|| Lack {
+        why: format!("the keychain has no `{account}` of `{service}`, or is locked"),
+        hint: Some(format!("put it there: {}", put(service, account))),
     })
+}
+
+/// A keychain that gives nothing to anybody here: there are other places.
+fn unasked(why: String, before: &str) -> Lack {
+    let hint = format!("{before} keep the secret in a variable, or in a file of mode 0600");
+    Lack { why, hint: Some(hint.trim_start().to_owned()) }
 }
 
 /// How a secret gets there.
 fn put(service: &str, account: &str) -> String {
     match cfg!(target_os = "macos") {
-        true => format!(": `security add-generic-password -s {service} -a {account} -w`"),
+        true => format!("`security add-generic-password -s {service} -a {account} -w`"),
         false => {
-            format!(": `secret-tool store --label={service} service {service} account {account}`")
+            format!("`secret-tool store --label={service} service {service} account {account}`")
         }
     }
 }
 
 /// What a program that asks the keychain has printed; `None`: there is nothing.
-fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<String>, String> {
+fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<String>, Lack> {
     let begun = Instant::now();
     let status = loop {
         match child.try_wait() {
@@ -58,12 +64,11 @@ fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<Str
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!(
-                    "the keychain did not answer in {} s: is it locked?",
-                    limit.as_secs()
-                ));
+                let limit = limit.as_secs();
+                let why = format!("the keychain did not answer in {limit} s: is it locked?");
+                return Err(unasked(why, "unlock it, or"));
             }
-            Err(e) => return Err(format!("`{program}` cannot be waited for: {e}")),
+            Err(e) => return Err(unasked(format!("`{program}` cannot be waited for: {e}"), "")),
         }
     };
     let read = |from: Option<&mut dyn Read>| {
@@ -79,7 +84,10 @@ fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<Str
     let words = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
     match words.is_empty() || words.contains("could not be found") {
         true => Ok(None),
-        false => Err(format!("the keychain cannot be asked: {}", foreign::shown(&words))),
+        false => Err(unasked(
+            format!("the keychain cannot be asked: {}", foreign::shown(&words)),
+            "it needs a desktop's session, with a D-Bus;",
+        )),
     }
 }
 
@@ -87,7 +95,7 @@ fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<Str
 mod tests {
     use super::*;
 
-    fn said(script: &str, limit: Duration) -> Result<Option<String>, String> {
+    fn said(script: &str, limit: Duration) -> Result<Option<String>, Lack> {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         answer("sh", command.spawn().unwrap(), limit)
@@ -100,8 +108,9 @@ mod tests {
         assert_eq!(said("exit 1", ample), Ok(None));
         assert_eq!(said(":", ample), Ok(None));
         let broken = said("echo 'no D-Bus' >&2; exit 1", ample).unwrap_err();
-        assert!(broken.contains("cannot be asked: no D-Bus"), "{broken}");
+        assert!(broken.why.contains("cannot be asked: no D-Bus"), "{broken:?}");
+        assert!(broken.hint.unwrap().ends_with("in a variable, or in a file of mode 0600"));
         let locked = said("exec sleep 60", Duration::from_millis(50)).unwrap_err();
-        assert!(locked.contains("is it locked?"), "{locked}");
+        assert!(locked.why.contains("is it locked?"), "{locked:?}");
     }
 }

@@ -53,6 +53,7 @@ pub use sent::Sent;
 pub use served::{ServedEnd, ServedJob, ServedNcu};
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobSource, Submission, Transfer};
+pub use worker::{Lack, read_private};
 
 /// A way to one host.
 #[async_trait::async_trait]

@@ -1,11 +1,12 @@
 //! Remotes that are rented: made when they are wanted, paid for while they are there, given back.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{RemoteError, Talk};
 
 /// How a rented remote stands.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Rental {
     /// `running`, `creating`, `absent` …, as its platform says.
     pub state: String,
@@ -24,7 +25,7 @@ pub struct Rental {
 }
 
 /// What an account has used and has left, in US dollars.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Credits {
     /// The name of the account's plan.
     pub tier: String,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Price, REMOTES, Remote, RemoteError};
-use crate::error::{Exit, Failure};
+use crate::error::{Exit, Failure, nearest};
 
 /// Which ssh client carries a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,14 +132,22 @@ impl RemoteSpec {
     pub fn open(&self) -> Result<Box<dyn Remote>, RemoteError> {
         match REMOTES.iter().find(|kind| kind.scheme == self.scheme()) {
             Some(kind) => (kind.open)(self),
-            None => Err(RemoteError::Address {
-                url: self.url.clone(),
-                why: format!(
-                    "there is no kind `{}`; an address is {}",
-                    self.scheme(),
-                    forms().join(" or ")
-                ),
-            }),
+            None => {
+                let (url, scheme) = (self.url.clone(), self.scheme());
+                let alike = |s: &&str| *s != "local" && s.chars().next() == scheme.chars().next();
+                let schemes = REMOTES.iter().map(|kind| kind.scheme).filter(alike);
+                let why = match nearest(scheme, schemes).first() {
+                    Some(near) => {
+                        let rest = &url[scheme.len()..];
+                        format!("there is no kind `{scheme}`; did you mean `{near}{rest}`?")
+                    }
+                    None => format!(
+                        "there is no kind `{scheme}`; an address is {}",
+                        forms().join(" or ")
+                    ),
+                };
+                Err(RemoteError::Address { url, why })
+            }
         }
     }
 }
@@ -152,6 +160,16 @@ fn forms() -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_scheme_is_told_the_nearest() {
+        for (url, meant) in [("sssh://h:22", "`ssh://h:22`"), ("htps://h", "`https://h`")] {
+            let text = RemoteSpec::new("x", url).open().map(drop).unwrap_err().to_string();
+            assert!(text.contains(meant), "{text}");
+        }
+        let text = RemoteSpec::new("x", "ftp://h").open().map(drop).unwrap_err().to_string();
+        assert!(text.contains("an address is local or ssh://"), "{text}");
+    }
 
     #[test]
     fn addresses_with_secrets_are_refused_and_not_repeated() {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::Kind;
+use rgpu_protocol::plan::InputFile;
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Plan, ToAgent};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -26,7 +27,7 @@ pub const INLINE_BYTES: u64 = 256 << 10;
 
 /// Beyond these, more streams are opened for an upload.
 const WIDE_BYTES: u64 = 4 << 20;
-const WIDE_RTT: Duration = Duration::from_millis(20);
+pub(super) const WIDE_RTT: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
 const WIDE_STREAMS: usize = 10;
 
@@ -38,11 +39,15 @@ const EAGER_BYTES: u64 = 32 << 20;
 const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Blobs that one stream may have sent without their being confirmed.
-const AHEAD: usize = 3;
+const AHEAD: usize = 8;
 
 /// One of several streams takes another blob when its window has let through all but so many bytes:
 /// earlier, the first to come would take them all.
 const SHARED_BYTES: u64 = 1 << 20;
+
+/// How often a host may lack what it is sent: one that was put in the place of another has nothing
+/// of what that one confirmed.
+const ROUNDS: u32 = 3;
 
 /// So long a blob is kept for each stream that is still being opened, and how often that is looked at.
 const KEPT_FOR: Duration = Duration::from_secs(1);
@@ -119,6 +124,7 @@ impl Session {
             false => Vec::new(),
         };
         let mut guessed = self.guess(submission, &mut opening);
+        let mut rounds = 0;
         loop {
             let doing = "submitting the plan";
             let request = Request { name: "submit", doing, limit: limits::ANSWER };
@@ -127,7 +133,8 @@ impl Session {
                     self.follows(job);
                     return Ok(uploaded);
                 }
-                FromAgent::Missing { digests, awaited, .. } if uploaded.blobs == 0 => {
+                FromAgent::Missing { digests, awaited, .. } if rounds < ROUNDS => {
+                    rounds += 1;
                     self.unsettled = true;
                     if !met && self.talk.cold {
                         // They found no agent either.
@@ -138,8 +145,10 @@ impl Session {
                     let missing = Missing { digests, then };
                     let streams = guessed.take().map_or(Ahead::Opening(opening), Ahead::Sending);
                     opening = Vec::new();
-                    let begun;
-                    (uploaded, begun) = self.upload(submission, missing, streams, progress).await?;
+                    let (sent, begun) = self.upload(submission, missing, streams, progress).await?;
+                    uploaded.blobs += sent.blobs;
+                    uploaded.bytes += sent.bytes;
+                    uploaded.streams = uploaded.streams.max(sent.streams);
                     self.unsettled = false;
                     if let Some(job) = begun {
                         self.follows(job);
@@ -479,14 +488,11 @@ async fn lane(
     }
 }
 
-/// The size of each blob of a plan: all pieces of a file are full but the last.
+/// The size of each blob of a plan.
 fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
     let mut sizes = HashMap::new();
-    for file in &plan.files {
-        for (digest, i) in file.blobs.iter().zip(0_u64..) {
-            let size = file.size.saturating_sub(i * BLOB_BYTES).min(BLOB_BYTES);
-            sizes.insert(digest.clone(), size);
-        }
+    for piece in plan.files.iter().flat_map(InputFile::pieces) {
+        sizes.insert(piece.digest.clone(), piece.len);
     }
     sizes
 }
@@ -527,7 +533,7 @@ mod tests {
         let seen = Mutex::new(Vec::new());
         let note = |transfer: Transfer| seen.lock().unwrap().push(transfer);
         let first = connect(&host).await.submit(&submission, &note).await.unwrap();
-        assert_eq!((first.blobs, first.bytes), (4, 10 << 20));
+        assert_eq!((first.blobs, first.bytes), (10, 10 << 20));
         assert!(first.streams > 1, "{first:?}");
         // The second file is one byte over and over.
         assert!((9 << 20..(9 << 20) + 1000).contains(&host.blob_bytes()));

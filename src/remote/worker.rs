@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `address`, `token` | what the user's settings say, and what they may not |
 //! | `requests` | one request: its time limits, its second tries, no redirects but to its result |
+//! | `pace` | how slowly an answer may come |
 //! | `refusal` | what a status and a body that is not ours mean |
 //! | `bridge`, `following`, `fetching` | messages to requests and back |
 
@@ -18,6 +19,7 @@ mod bridge;
 mod error;
 mod fetching;
 mod following;
+mod pace;
 mod refusal;
 mod requests;
 mod token;
@@ -38,7 +40,8 @@ pub(super) use bridge::Closing;
 pub use error::HttpError;
 pub use refusal::Site;
 pub(super) use requests::chain;
-pub(super) use token::{Credentials, read_private};
+pub(super) use token::Credentials;
+pub use token::{Lack, read_private};
 
 /// `https`.
 pub const HTTPS: RemoteKind = RemoteKind { scheme: "https", form: "https://host[:port]", open };
@@ -86,8 +89,16 @@ impl Worker {
 
     /// The agent's greeting. Where a platform starts the host first, its user is told.
     async fn greet(&self, requests: &Requests, talk: &dyn Talk) -> Result<Vec<u8>, HttpError> {
-        let ask = Ask::get("/v1/health", "greeting the worker").within(limits::CONNECT);
-        let mut greeting = std::pin::pin!(requests.message(ask));
+        let ask = Ask::get("/v1/health", error::GREETING).within(limits::CONNECT);
+        let mut greeting = std::pin::pin!(async {
+            match requests.message(ask).await {
+                // A server with TLS ends a connection that begins without, each in its own way.
+                Err(HttpError::Cut { .. }) if requests.wants_tls().await => {
+                    Err(HttpError::WantsTls { url: self.address.as_str().to_owned() })
+                }
+                done => done,
+            }
+        });
         if self.site == Site::Modal {
             if let Ok(done) = timeout(SLOW, greeting.as_mut()).await {
                 return done;
@@ -105,6 +116,9 @@ impl Worker {
         let ours = env!("CARGO_PKG_VERSION");
         if self.site == Site::Modal && hello.version != ours {
             return Err(HttpError::OtherVersion { theirs: hello.version, ours });
+        }
+        if !hello.features.iter().any(|feature| feature == "pieces") {
+            return Err(HttpError::Older);
         }
         Ok(hello)
     }

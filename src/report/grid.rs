@@ -52,15 +52,11 @@ impl Grid {
     /// Without as many of the columns named in `spare`, first ones first, as it takes to leave
     /// `least` characters (or what it needs, if that is less) to the last column in `width`.
     pub fn with_room(mut self, width: usize, least: usize, spare: &[&str]) -> Self {
-        let needs = |grid: &Self, at: usize| {
-            let cells = grid.rows.iter().map(|row| row[at].chars().count());
-            cells.chain([grid.head[at].0.chars().count()]).max().unwrap_or(0)
-        };
         for name in spare {
             let Some(last) = self.head.len().checked_sub(1) else { break };
             // Columns stand two characters apart.
-            let others: usize = (0..last).map(|at| needs(&self, at) + 2).sum();
-            if others + needs(&self, last).min(least) <= width {
+            let others: usize = (0..last).map(|at| self.needs(at) + 2).sum();
+            if others + self.needs(last).min(least) <= width {
                 break;
             }
             if let Some(at) = self.head.iter().position(|(head, _)| head == name) {
@@ -105,22 +101,35 @@ impl Grid {
     }
 
     /// For a terminal too narrow for the table: each row's first cell on a line of its own, the
-    /// others below it, numbers with their column's name, wrapped between cells. Ends with a newline unless there is no row.
+    /// others below it, as many on a line as fit whole, numbers with their column's name. Ends with
+    /// a newline unless there is no row.
     pub fn stacked(&self, width: usize) -> String {
         let mut out = String::new();
+        let room = width.saturating_sub(4);
+        let below = |out: &mut String, line: &str| {
+            for line in super::text::wrap(line.trim(), room).iter().filter(|l| !l.trim().is_empty())
+            {
+                *out += &format!("    {line}\n");
+            }
+        };
         for row in &self.rows {
             let Some((first, rest)) = row.split_first() else { continue };
             out += &format!("{first}\n");
             let named = rest.iter().zip(self.head.iter().skip(1)).filter(|(c, _)| !c.is_empty());
-            let rest: Vec<String> = named
-                .map(|(text, (name, align))| match align {
+            let mut line = String::new();
+            for (text, (name, align)) in named {
+                let cell = match align {
                     Align::Left => text.clone(),
                     Align::Right => format!("{name} {text}"),
-                })
-                .collect();
-            for line in super::text::wrap(&rest.join(", "), width.saturating_sub(4)) {
-                out += &format!("    {line}\n");
+                };
+                let joined = format!("{line}, {cell}");
+                if !line.is_empty() && joined.chars().count() <= room {
+                    line = joined;
+                    continue;
+                }
+                below(&mut out, &std::mem::replace(&mut line, cell));
             }
+            below(&mut out, &line);
         }
         out
     }
@@ -129,12 +138,47 @@ impl Grid {
     /// typed again stay whole. Every line is indented by `indent` blanks.
     pub fn fitted(&self, width: usize, indent: usize) -> String {
         let table = self.plain(usize::from(u16::MAX), indent);
-        if table.lines().all(|line| line.chars().count() <= width) {
+        if fits(&table, width) {
             return table;
         }
         let pad = " ".repeat(indent);
         let rows = self.stacked(width.saturating_sub(indent));
         rows.lines().map(|line| format!("{pad}{line}\n")).collect()
+    }
+
+    /// As [`Self::fitted`], where the column `words`, the last, holds sentences: they are wrapped
+    /// where the other columns leave them `least` characters.
+    pub fn fitted_with_words(
+        &self,
+        width: usize,
+        indent: usize,
+        words: &str,
+        least: usize,
+    ) -> String {
+        let Some(last) = self.head.len().checked_sub(1).filter(|at| self.head[*at].0 == words)
+        else {
+            return self.fitted(width, indent);
+        };
+        // Columns stand two characters apart.
+        let others: usize = (0..last).map(|at| self.needs(at) + 2).sum();
+        let room = width.saturating_sub(indent + others);
+        if room >= least {
+            let mut wrapped = self.clone();
+            for row in &mut wrapped.rows {
+                row[last] = super::text::wrap(&row[last], room).join("\n");
+            }
+            let table = wrapped.plain(usize::from(u16::MAX), indent);
+            if fits(&table, width) {
+                return table;
+            }
+        }
+        self.fitted(width, indent)
+    }
+
+    /// Characters of the widest cell of a column, its head among them.
+    fn needs(&self, at: usize) -> usize {
+        let cells = self.rows.iter().map(|row| row[at].chars().count());
+        cells.chain([self.head[at].0.chars().count()]).max().unwrap_or(0)
     }
 
     /// As a Markdown table. Ends with a newline.
@@ -151,6 +195,11 @@ impl Grid {
         self.rows.iter().for_each(|row| out += &line(row.iter().map(escape).collect()));
         out
     }
+}
+
+/// Whether no line has more columns.
+fn fits(table: &str, width: usize) -> bool {
+    table.lines().all(|line| line.chars().count() <= width)
 }
 
 fn cell(text: &str, align: Align) -> Cell {
@@ -208,6 +257,31 @@ mod tests {
             sample().fitted(22, 2),
             "  vecadd\n      time 59.7 µs\n  a|b\n      time 1.20 ms\n"
         );
+    }
+
+    #[test]
+    fn a_long_sentence_widens_no_other_row() {
+        let mut grid = Grid::new(&[("remote", Align::Left), ("state", Align::Left)]);
+        grid.row(["h200".into(), "running".into()]);
+        grid.row([
+            "w200".into(),
+            "there is no login for that service: the file is not there".into(),
+        ]);
+        insta::assert_snapshot!(grid.fitted_with_words(34, 0, "state", 24), @r"
+        remote  state
+        h200    running
+        w200    there is no login for that
+                service: the file is not
+                there
+        ");
+        insta::assert_snapshot!(grid.fitted_with_words(30, 0, "state", 24), @r"
+        h200
+            running
+        w200
+            there is no login for that
+            service: the file is not
+            there
+        ");
     }
 
     #[test]

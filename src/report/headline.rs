@@ -143,8 +143,12 @@ fn timeline(subject: &Subject<'_>) -> Option<Headline> {
 }
 
 fn timed(profile: &Profile) -> Option<Headline> {
-    let timing = profile.timing.as_ref()?;
-    let (name, time) = (&profile.kernel.name, duration(timing.median_ns));
+    let name = &profile.kernel.name;
+    let Some(timing) = profile.timing.as_ref() else {
+        let title = format!("{name}: only its reference was timed, on the CPU");
+        return profile.times_reference().then(|| Headline::new(title, "No GPU was measured."));
+    };
+    let time = duration(timing.median_ns);
     Some(Headline::new(
         if timing.clock == "cpu_reference" {
             format!("{name}: the reference on the CPU takes {time}; no GPU was measured")
@@ -189,6 +193,23 @@ mod tests {
         assert_eq!(predicate("memory_bound"), "is memory bound");
         assert_eq!(predicate("small_grid"), "is bound by a small grid");
         assert_eq!(predicate("bank_conflicts"), "is bound by bank conflicts");
+    }
+
+    #[test]
+    fn a_time_of_the_reference_is_never_the_kernels() {
+        use crate::model::profile::{CaseResult, Timing};
+        let timing =
+            Timing { clock: "cpu_reference".to_owned(), median_ns: 2e6, ..Timing::default() };
+        let timed = CaseResult { timing: Some(timing), ..CaseResult::default() };
+        let mut profile =
+            Profile { cases: vec![CaseResult::default(), timed], ..Profile::default() };
+        profile.kernel.name = "k".to_owned();
+        // The first case has none where its reference is a kernel of its own.
+        let head = headline(&(&profile).into());
+        assert_eq!(head.title, "k: only its reference was timed, on the CPU");
+        profile.timing = profile.cases[1].timing.clone();
+        let head = headline(&(&profile).into());
+        assert_eq!(head.title, "k: the reference on the CPU takes 2.00 ms; no GPU was measured");
     }
 
     #[test]

@@ -22,14 +22,14 @@ use super::provenance::EnvRecord;
 use super::said::Said;
 use crate::analysis::Thresholds;
 use crate::analysis::compare::Paired;
-use crate::bundle::{self, BlobSource, Packer};
+use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{Entry, Mode};
 use crate::model::comparison::Part;
 use crate::model::{Beside, Profile};
 use crate::remote::{Follow, RemoteSpec};
 use crate::store::RunFolder;
-use crate::tool::{self, Expectations, JobName, PairDraft, Request, SIDES, Target};
+use crate::tool::{self, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target};
 
 /// Plans that one comparison may send at most.
 const MOST_PLANS: u32 = 24;
@@ -129,12 +129,14 @@ impl CompareRun<'_> {
                     Err(failure) => return Err(failure),
                 };
                 let job = draft.plan.job.clone();
-                let bundle = self.packer.pack(draft)?;
-                desk.folder.write_json(&format!("plan-{seq}.json"), &bundle.plan)?;
-                desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
-                let mut blobs = bundle.blobs;
-                blobs.extend(built.clone());
-                match job::submit(follow, &submission(bundle.plan, blobs), desk).await {
+                let kept = |bundle: Bundle, desk: &Desk<'_>| {
+                    let Bundle { plan, mut blobs, .. } = bundle;
+                    desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
+                    desk.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
+                    blobs.extend(built.clone());
+                    Ok(submission(plan, blobs))
+                };
+                match job::pack_and_submit(follow, &mut self.packer, &draft, desk, kept).await {
                     Err(failure) if failure.code == "facts_changed" => {
                         self.cache.forget();
                         facts = self.ask(follow, desk).await?;
@@ -160,6 +162,16 @@ impl CompareRun<'_> {
                     }
                     self.reuse(side, &mut built)?;
                 }
+            }
+        }
+        // Compiled alone, two kernels cannot be told apart.
+        for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
+            let Target::Kernel { spec, .. } = &side.request.target else { continue };
+            if side.parts.rung() == "none" {
+                let ladder = &side.parts.profile.ladder;
+                return Err(
+                    PlanError::no_gpu(&facts.remote, spec, side.request.mode, ladder).into()
+                );
             }
         }
         let folders: Vec<RunFolder> = sides.iter().map(|side| side.folder.clone()).collect();

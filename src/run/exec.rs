@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::blobs::submission;
+use super::copies::Copies;
 use super::job::{self, Desk, HostFile, JobEnd, cancelled};
+use super::provenance::EnvRecord;
 use super::{outcome, resume};
-use crate::bundle::{self, Packer};
+use crate::bundle::{self, Bundle, Packer};
 use crate::error::Result;
 use crate::exec::HERE;
 use crate::remote::{Follow, OnRemote, Wanted};
 use crate::tool::{Draft, Expectations, Program};
 use rgpu_protocol::plan::{
-    ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, Stdin, Success, Word,
+    ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success, Word,
 };
-use rgpu_protocol::{Outcome, Plan, Rung, RungRecord, Step};
+use rgpu_protocol::{HostFacts, Outcome, Plan, Rung, RungRecord, Step};
 
 /// The step's name.
 pub const STEP: &str = "exec";
@@ -42,6 +44,8 @@ pub struct ExecRequest {
     pub queue: Option<Duration>,
     /// The facts that the program was made from.
     pub facts: Option<String>,
+    /// What is known of the host, for the run's record.
+    pub known: Option<HostFacts>,
     /// Go away once it is submitted.
     pub detach: bool,
 }
@@ -72,14 +76,14 @@ impl ProgramEnd {
 /// What came of it.
 #[derive(Debug)]
 pub struct ExecEnd {
-    /// How the program ended; `None`: it was left to itself.
-    pub end: Option<ProgramEnd>,
-    /// What was pulled.
+    /// How the program ended, or why it has no status of its own though it is over: it was
+    /// cancelled, or its host failed it. `None`: it was left to itself.
+    pub end: Option<Result<ProgramEnd>>,
+    /// What was pulled, also of a program without a status.
     pub pulled: Vec<HostFile>,
+    /// Copies of it that were made on the way.
+    pub copies: Copies,
 }
-
-/// The kind of files that were pulled.
-const PULLED: &str = "pulled";
 
 /// The plan with the files that go with it.
 pub fn draft(request: &ExecRequest, job: String) -> Draft {
@@ -131,42 +135,54 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
     Draft { plan, files: program.files.clone(), expect: Expectations::default() }
 }
 
-/// Runs the program to its end.
+/// Runs the program to its end; what is pulled goes where `copies` says, too.
 ///
 /// # Errors
-/// The link, the host, a step before it that failed, a program that could not be started, our
-/// disk, or the user cancelled.
+/// The link, the host's refusal, our disk, or the user cancelled and nothing has run.
 pub async fn exec(
     follow: &mut Follow,
     request: &ExecRequest,
     packer: &mut Packer,
     desk: &mut Desk<'_>,
+    mut copies: Copies,
 ) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);
-    let bundle = packer.pack(draft(request, job.clone()))?;
-    desk.folder.write_json("plan-1.json", &bundle.plan)?;
-    desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
-    let sent = sent(&bundle.plan.files);
-    let mut submission = submission(bundle.plan, bundle.blobs);
-    submission.secrets.clone_from(&request.secrets);
-    job::submit(follow, &submission, desk).await?;
+    let draft = draft(request, job.clone());
+    let (mut files, mut commands) = (BTreeSet::new(), None);
+    let kept = |bundle: Bundle, desk: &Desk<'_>| {
+        desk.folder.write_json("plan-1.json", &bundle.plan)?;
+        commands = Some(bundle::commands(&bundle.plan));
+        files = sent(&bundle.plan.files);
+        let mut submission = submission(bundle.plan, bundle.blobs);
+        submission.secrets.clone_from(&request.secrets);
+        Ok(submission)
+    };
+    let submitted = job::pack_and_submit(follow, packer, &draft, desk, kept).await;
+    // What nobody needs to take the job up is written while the host works.
+    let env = EnvRecord::without_repository(request.known.clone());
+    let written = desk.folder.write_json("env.json", &env).and_then(|()| {
+        commands.map_or(Ok(()), |text| desk.folder.write("commands.sh", text.as_bytes()))
+    });
+    submitted?;
+    written?;
     if request.detach {
         follow.detach().await.on(follow.remote())?;
-        return Ok(ExecEnd { end: None, pulled: Vec::new() });
+        return Ok(ExecEnd { end: None, pulled: Vec::new(), copies });
     }
-    let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
-    let end = job::follow_choosing(follow, &job, &[], desk, &changed).await?;
-    let ended = program_end(follow, &end);
-    // All of it is here: its output need not lie there too.
-    follow.drop_job(&job);
-    Ok(ExecEnd { end: Some(ended?), pulled: pulled(end) })
+    let changed = |file: &Wanted| !files.contains(&(file.path.clone(), file.digest.clone()));
+    let end = job::follow_choosing(follow, &job, &[], desk, &changed, &mut copies).await?;
+    Ok(over(follow, end, copies))
 }
 
 /// Takes up a program that was submitted before.
 ///
 /// # Errors
 /// As [`exec`].
-pub async fn exec_again(follow: &mut Follow, desk: &mut Desk<'_>) -> Result<ExecEnd> {
+pub async fn exec_again(
+    follow: &mut Follow,
+    desk: &mut Desk<'_>,
+    mut copies: Copies,
+) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);
     let known = resume::known(desk.folder, desk.record, &job)?.unwrap_or_default();
     if !known.ended() {
@@ -175,10 +191,15 @@ pub async fn exec_again(follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Exec
     let plan: Option<Plan> = serde_json::from_slice(&desk.folder.read("plan-1.json")?).ok();
     let sent = sent(&plan.map(|plan| plan.files).unwrap_or_default());
     let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
-    let end = job::follow_choosing(follow, &job, &known.events, desk, &changed).await?;
-    let ended = program_end(follow, &end);
-    follow.drop_job(&job);
-    Ok(ExecEnd { end: Some(ended?), pulled: pulled(end) })
+    let end =
+        job::follow_choosing(follow, &job, &known.events, desk, &changed, &mut copies).await?;
+    Ok(over(follow, end, copies))
+}
+
+/// A job that is over, and all of it here: its output need not lie there too.
+fn over(follow: &mut Follow, end: JobEnd, copies: Copies) -> ExecEnd {
+    follow.drop_job(&end.job);
+    ExecEnd { end: Some(program_end(follow, &end)), pulled: pulled(end), copies }
 }
 
 /// What the host was sent: a pattern may fit it, and it need not come back.

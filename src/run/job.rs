@@ -4,24 +4,26 @@
 //! is only what later stages need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
 use std::sync::Mutex;
 
 use rgpu_protocol::message::Had;
 use rgpu_protocol::plan::Origin;
-use rgpu_protocol::{Digest, Event, EventBody, Outcome, RungRecord};
-use sha2::{Digest as _, Sha256};
+use rgpu_protocol::{Event, EventBody, Outcome, RungRecord};
 use tokio::sync::mpsc;
 
 use super::cancel::Cancel;
+use super::copies::Copies;
+use super::provenance::digest_file;
 use super::said::{Reporter, Said};
+use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
 use crate::remote::{
     Follow, Input, JobMessage, OnRemote, RemoteError, Submission, Transfer, Wanted,
 };
 use crate::store::{JobRecord, RunFolder, RunRecord};
+use crate::tool::Draft;
 
 /// What came of a plan.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +88,37 @@ pub struct Desk<'a> {
     pub cancel: Cancel,
     /// What the running program reads on standard input, piece by piece; its end closes it.
     pub input: Option<mpsc::Receiver<Vec<u8>>>,
+}
+
+/// Packs a draft and submits it; `kept` writes down what it became. A file that was written anew
+/// after it was hashed, as is found when its bytes are read or the host hashes them, is taken as it
+/// is now, once.
+///
+/// # Errors
+/// As [`Packer::pack`] and [`submit`], or those of `kept`.
+pub(super) async fn pack_and_submit(
+    follow: &mut Follow,
+    packer: &mut Packer,
+    draft: &Draft,
+    desk: &mut Desk<'_>,
+    mut kept: impl FnMut(Bundle, &Desk<'_>) -> Result<Submission>,
+) -> Result<()> {
+    let bundle = packer.pack(draft)?;
+    let hashed = bundle.plan.files.clone();
+    let failure = match submit(follow, &kept(bundle, desk)?, desk).await {
+        Err(failure) if ["input_gone", "damaged_blob"].contains(&failure.code.as_str()) => failure,
+        ended => return ended,
+    };
+    packer.forget();
+    let bundle = packer.pack(draft)?;
+    let files = bundle.plan.files.iter().zip(&hashed);
+    let Some((anew, _)) = files.into_iter().find(|(now, then)| now.digest != then.digest) else {
+        // They are what they were: something else is wrong.
+        return Err(failure);
+    };
+    let text = format!("`{}` was written while it was sent: it is sent as it is now", anew.path);
+    desk.reporter.say(&Said::Note { text: &text });
+    submit(follow, &kept(bundle, desk)?, desk).await
 }
 
 /// Submits a plan. Nothing has run when this fails.
@@ -184,18 +217,19 @@ pub(super) async fn follow_to_end(
     before: &[Event],
     desk: &mut Desk<'_>,
 ) -> Result<JobEnd> {
-    follow_choosing(follow, job, before, desk, &|_| true).await
+    follow_choosing(follow, job, before, desk, &|_| true, &mut Copies::default()).await
 }
 
-/// As [`follow_to_end`], bringing only the files that are `wanted`.
+/// As [`follow_to_end`], bringing only the files that are `wanted`, with `copies` of them.
 pub(super) async fn follow_choosing(
     follow: &mut Follow,
     job: &str,
     before: &[Event],
     desk: &mut Desk<'_>,
     wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+    copies: &mut Copies,
 ) -> Result<JobEnd> {
-    let end = carry_through(follow, job, before, desk, wanted).await;
+    let end = carry_through(follow, job, before, desk, wanted, copies).await;
     take_bills(follow, desk)?;
     end
 }
@@ -210,12 +244,19 @@ pub(super) fn take_bills(follow: &Follow, desk: &mut Desk<'_>) -> Result<()> {
     Ok(desk.folder.save(desk.record)?)
 }
 
+/// Ends the conversation with a host: what was still to be said there is said. It may be billed, too.
+pub async fn close(follow: Follow, record: &mut RunRecord) {
+    let bills = follow.close().await;
+    bills.into_iter().for_each(|bill| record.cost.bill(bill.words, bill.usd));
+}
+
 async fn carry_through(
     follow: &mut Follow,
     job: &str,
     before: &[Event],
     desk: &mut Desk<'_>,
     wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+    copies: &mut Copies,
 ) -> Result<JobEnd> {
     let mut end = JobEnd { job: job.to_owned(), ..JobEnd::default() };
     let mut announced = Vec::new();
@@ -285,9 +326,12 @@ async fn carry_through(
     if let Some(line) = desk.record.jobs.iter_mut().find(|j| j.job == job) {
         line.outcome.clone_from(&end.outcome);
     }
-    desk.folder.save(desk.record)?;
     announced.retain(|file| wanted(&file.wanted));
-    fetch(follow, &mut end, announced, desk).await?;
+    // The events say it too: the record is worth a write of its own only where more is waited for.
+    if !announced.is_empty() {
+        desk.folder.save(desk.record)?;
+    }
+    fetch(follow, &mut end, announced, desk, copies).await?;
     Ok(end)
 }
 
@@ -361,6 +405,7 @@ async fn fetch(
     end: &mut JobEnd,
     announced: Vec<Announced>,
     desk: &mut Desk<'_>,
+    copies: &mut Copies,
 ) -> Result<()> {
     let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
     let mut before = 0;
@@ -389,12 +434,18 @@ async fn fetch(
                 }
             };
             let mut cancel = desk.cancel.clone();
-            tokio::select! {
-                fetched = follow.fetch(&wanted, &dest, &progress) => fetched.on(follow.remote())?,
+            let (file, copy) = copies.begin(&place, wanted.size).unzip();
+            let copied = tokio::select! {
+                fetched = follow.fetch(&wanted, &dest, file, &progress) => {
+                    fetched.on(follow.remote())?
+                }
                 () = cancel.beyond(asked) => return Err(cancelled().hint(format!(
                     "the job has ended; `rgpu runs attach {}` brings the rest",
                     desk.record.id
                 ))),
+            };
+            if let Some(copy) = copy.filter(|_| copied) {
+                copies.keep(&place, copy);
             }
         }
         before += wanted.size;
@@ -429,19 +480,7 @@ fn apart(place: String, taken: &mut BTreeSet<String>) -> String {
 /// Whether the very file lies there: an earlier plan may have made another of the same size.
 fn is_here(path: &Path, wanted: &Wanted) -> bool {
     let same_size = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == wanted.size);
-    let digest = || {
-        let mut hash = Sha256::new();
-        let mut file = std::fs::File::open(path)?;
-        let mut piece = vec![0; 1 << 20];
-        loop {
-            match file.read(&mut piece)? {
-                0 => break,
-                n => hash.update(&piece[..n]),
-            }
-        }
-        Ok::<_, std::io::Error>(Digest::from_bytes(&hash.finalize().into()))
-    };
-    same_size && digest().is_ok_and(|digest| digest == wanted.digest)
+    same_size && digest_file(path).is_ok_and(|here| here.sha256 == wanted.digest)
 }
 
 /// The failure of a cancelled command.
@@ -451,6 +490,9 @@ pub(super) fn cancelled() -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use rgpu_protocol::Digest;
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
 
     #[test]

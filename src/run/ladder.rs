@@ -2,7 +2,7 @@
 
 use rgpu_protocol::RungRecord;
 
-use crate::error::{Exit, Failure};
+use crate::error::{ANOTHER_HOST, Exit, Failure};
 
 /// Every rung from best to lowest, over all ladders.
 pub(super) static RUNGS: &[&str] = &[
@@ -54,16 +54,40 @@ pub fn falls_short(rung: &str, least: &str, on_cpu: bool) -> bool {
 
 /// The failure of a run below the rung that was asked for, with what kept it from more.
 pub fn below_rung(what: String, ladder: &[RungRecord]) -> Failure {
-    let last = ladder.iter().rev().find(|r| !r.ok);
-    let why = last.map(|r| format!("{} ({}): {}", r.rung, r.code, r.words));
-    Failure::new(Exit::Tool, "below_rung", what)
-        .cause(why.unwrap_or_default())
-        .hint("`rgpu doctor` says what each mode reaches on this host, and why not more")
+    let mut left = ladder.iter().filter(|record| !record.ok);
+    // Without a GPU all that is below follows from that.
+    let no_gpu = left.clone().find(|record| record.code == "no_gpu");
+    let last = left.next_back().filter(|last| Some(*last) != no_gpu);
+    let why = no_gpu.into_iter().chain(last);
+    let why: Vec<String> = why.map(|r| format!("{} ({}): {}", r.rung, r.code, r.words)).collect();
+    let failure = Failure::new(Exit::Tool, "below_rung", what).cause(why.join("\n"));
+    let failure = match no_gpu {
+        Some(_) => failure.hint(ANOTHER_HOST),
+        None => failure,
+    };
+    failure.hint("`rgpu doctor` says what each mode reaches on this host, and why not more")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_there_is_no_gpu_that_is_the_first_reason() {
+        let record = |rung: &str, code: &str| RungRecord {
+            rung: rung.to_owned(),
+            code: code.to_owned(),
+            words: "so it is".to_owned(),
+            ..RungRecord::default()
+        };
+        let both = [record("events", "no_gpu"), record("cpu", "no_reference")];
+        let cause =
+            |ladder: &[RungRecord]| below_rung(String::new(), ladder).cause.unwrap_or_default();
+        assert_eq!(cause(&both), "events (no_gpu): so it is\ncpu (no_reference): so it is");
+        assert_eq!(cause(&both[..1]), "events (no_gpu): so it is");
+        assert_eq!(cause(&both[1..]), "cpu (no_reference): so it is");
+        assert_eq!(cause(&[]), "");
+    }
 
     #[test]
     fn rungs_are_ordered_and_no_rung_is_below_all() {

@@ -11,6 +11,7 @@ mod build;
 mod cancel;
 mod cargo_build;
 mod compare;
+mod copies;
 mod deep;
 pub mod disasm;
 mod exec;
@@ -41,12 +42,13 @@ pub use build::{
 pub use cancel::{Cancel, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, Sides};
+pub use copies::Copies;
 pub use exec::{
     ExecEnd, ExecRequest, ProgramEnd, STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
 };
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
-pub use job::{Desk, HostFile, JobEnd};
+pub use job::{Desk, HostFile, JobEnd, close};
 pub use ladder::{below_rung, falls_short, is_below, rungs};
 pub use outcome::LINES_OF_A_CAUSE;
 pub use profile::{Ended, ProfileRun};

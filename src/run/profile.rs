@@ -23,12 +23,12 @@ use super::said::Said;
 use super::selection::{Course, Next};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;
-use crate::bundle::{self, BlobSource, Packer};
+use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::{Beside, Profile};
 use crate::remote::{Follow, OnRemote, RemoteSpec};
-use crate::tool::{self, Draft, JobName, Request, Target};
+use crate::tool::{self, Draft, JobName, PlanError, Request, Target};
 
 /// Plans that one run may send at most: every rung refused once, and some room.
 const MOST_PLANS: u32 = 12;
@@ -194,6 +194,7 @@ impl ProfileRun<'_> {
         let built = Built::new(desk.folder, &profile.artifacts, beside.hotspots.as_mut());
         let listings = disasm::fill(follow, desk, &known, self.nvdisasm, &mut [built]).await;
         profile.artifacts.extend(listings.into_iter().flatten());
+        let failure = failure.or_else(|| self.only_compiled(&profile, &known));
         Ok(Ended::Profile(Box::new(profile), Box::new(beside), failure))
     }
 
@@ -257,18 +258,30 @@ impl ProfileRun<'_> {
     fn out_of_reach(&self, draft: &Draft, facts: &HostFacts) -> Option<Failure> {
         let least = self.at_least?;
         let mut steps = draft.plan.steps.iter().rev();
-        let step = steps.find(|step| !assemble::PREPARING.contains(&step.id.as_str()))?;
+        let step = steps.find(|step| !assemble::PREPARING.contains(&step.id.as_str()));
+        // A plan that only compiles reaches none.
+        let rungs = step.map_or(&[][..], |step| &step.rungs);
         let on_cpu = facts.gpus.is_empty();
-        let best = step.rungs.first()?;
-        let short = step.rungs.iter().all(|rung| falls_short(&rung.id, least, on_cpu));
-        let what = match on_cpu {
-            true => format!("without a GPU the run cannot reach rung `{least}`"),
-            false => format!("the run reaches rung `{}` at best, below `{least}`", best.id),
+        let short = rungs.iter().all(|rung| falls_short(&rung.id, least, on_cpu));
+        let what = match (on_cpu, rungs.first()) {
+            (true, _) => format!("without a GPU the run cannot reach rung `{least}`"),
+            (false, best) => {
+                format!("the run reaches rung `{}` at best, below `{least}`", best?.id)
+            }
         };
         short.then(|| {
             let mut left_out = draft.expect.left_out.clone();
             left_out.retain(|record| !is_below(&record.rung, least));
             below_rung(what, &left_out)
+        })
+    }
+
+    /// The failure of a run that compiled its kernel and had neither a GPU nor a reference to run.
+    fn only_compiled(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
+        let Target::Kernel { spec, .. } = &self.request.target else { return None };
+        let only = profile.rung == "none" && facts.gpus.is_empty();
+        only.then(|| {
+            PlanError::no_gpu(&facts.remote, spec, self.request.mode, &profile.ladder).into()
         })
     }
 
@@ -290,14 +303,18 @@ impl ProfileRun<'_> {
             let end = job::follow_to_end(follow, &job_name, &known.events, desk).await?;
             return Ok(Carried::Ended(Box::new(end)));
         }
-        let bundle = self.packer.pack(draft)?;
-        let plan = bundle.plan;
-        desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
-        self.write_commands(desk, &plan, seq)?;
-        let mut blobs = bundle.blobs;
-        blobs.extend(self.built.clone());
-        let submission = submission(plan, blobs);
-        match job::submit(follow, &submission, desk).await {
+        let before = match seq {
+            1 => Vec::new(),
+            _ => desk.folder.read("commands.sh").unwrap_or_default(),
+        };
+        let kept = |bundle: Bundle, desk: &Desk<'_>| {
+            let Bundle { plan, mut blobs, .. } = bundle;
+            desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
+            desk.folder.write("commands.sh", &with_commands(&before, &plan, seq))?;
+            blobs.extend(self.built.clone());
+            Ok(submission(plan, blobs))
+        };
+        match job::pack_and_submit(follow, &mut self.packer, &draft, desk, kept).await {
             Err(failure) if failure.code == "facts_changed" => return Ok(Carried::FactsChanged),
             other => other?,
         }
@@ -307,20 +324,6 @@ impl ProfileRun<'_> {
         }
         let end = job::follow_to_end(follow, &job_name, &[], desk).await?;
         Ok(Carried::Ended(Box::new(end)))
-    }
-
-    /// Adds the commands of a plan to those of the plans before it.
-    fn write_commands(&self, desk: &Desk<'_>, plan: &rgpu_protocol::Plan, seq: u32) -> Result<()> {
-        let mut text = match seq {
-            1 => Vec::new(),
-            _ => desk.folder.read("commands.sh").unwrap_or_default(),
-        };
-        if !text.is_empty() {
-            text.extend(format!("\n# plan {seq}\n").bytes());
-        }
-        text.extend(bundle::commands(plan).bytes());
-        desk.folder.write("commands.sh", &text)?;
-        Ok(())
     }
 
     /// The request without the refused rung, on top of what is built already.
@@ -341,6 +344,16 @@ impl ProfileRun<'_> {
         }
         Ok(())
     }
+}
+
+/// The commands of the plans before, and those of this one.
+fn with_commands(before: &[u8], plan: &rgpu_protocol::Plan, seq: u32) -> Vec<u8> {
+    let mut text = before.to_vec();
+    if !text.is_empty() {
+        text.extend(format!("\n# plan {seq}\n").bytes());
+    }
+    text.extend(bundle::commands(plan).bytes());
+    text
 }
 
 enum Carried {

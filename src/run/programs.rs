@@ -133,7 +133,8 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
             format!("there is no `rgpu-agent` for {triple} on this machine"),
         )
         .cause(format!("looked in {looked}"))
-        .hint("in the source tree: `cargo xtask setup` builds it; or set RGPU_LIBEXEC"));
+        .hint("it comes with the whole tree: `bin/rgpu` with `libexec/rgpu` beside `bin`, as `cargo xtask dist` packs them")
+        .hint("in the source tree `cargo xtask setup` builds it; or set RGPU_LIBEXEC to the folder that it lies in"));
     };
     Ok(Programs {
         triple: triple.to_owned(),

@@ -48,12 +48,22 @@ pub struct Unnamed(tempfile::TempPath);
 /// # Errors
 /// Any error of the file system; the temporary file is removed.
 pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<Unnamed> {
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    let (mut file, unnamed) = begin_unnamed(folder)?;
     file.write_all(bytes)?;
+    Ok(unnamed)
+}
+
+/// The same with nothing in it yet, and the way to write it.
+///
+/// # Errors
+/// Any error of the file system.
+pub fn begin_unnamed(folder: &Path) -> io::Result<(File, Unnamed)> {
+    fs::create_dir_all(folder)?;
+    let file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
     // NamedTempFile is 0600; a run folder's files follow the user's umask like any other.
     set_default_mode(file.as_file())?;
-    Ok(Unnamed(file.into_temp_path()))
+    let (file, path) = file.into_parts();
+    Ok((file, Unnamed(path)))
 }
 
 impl Unnamed {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu_protocol::Event;
@@ -11,6 +12,7 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
 use serde::{Deserialize, Serialize};
 
+use super::follower::{self, Follower, Other};
 use super::{RunRecord, atomic};
 use crate::error::{ErrorDocument, Exit, Failure};
 
@@ -31,6 +33,14 @@ pub enum StoreError {
     /// `--run-id` names a run that is there.
     #[error("there is already a run `{0}`")]
     Taken(String),
+    /// Another process follows the run, and writes into its folder.
+    #[error("`{run}` is followed by {}", by(*pid))]
+    Followed {
+        /// The run.
+        run: String,
+        /// The process, where that is known.
+        pid: Option<u32>,
+    },
     /// `--out` names a folder with something in it.
     #[error("`{}` is not empty", .0.display())]
     NotEmpty(PathBuf),
@@ -77,6 +87,9 @@ impl From<StoreError> for Failure {
             StoreError::Io { source, .. } => failure(Exit::Disk, "disk").cause(source),
             StoreError::Taken(_) => failure(Exit::Usage, "run_id_taken")
                 .hint("choose another `--run-id`, or leave it out"),
+            StoreError::Followed { run, .. } => failure(Exit::Usage, "followed")
+                .hint("wait for it: it brings output and results, and nothing is lost")
+                .hint(format!("or stop the run on its host: `rgpu runs cancel {run}`")),
             StoreError::NotEmpty(_) => failure(Exit::Usage, "out_not_empty")
                 .hint("`--out` is one run's own folder: name one that is absent or empty"),
             StoreError::BadId(_) => failure(Exit::Usage, "bad_run_id"),
@@ -103,13 +116,22 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// A process that follows a run, in words.
+fn by(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
 /// Why a run failed (`rgpu.error/1`).
 const FAILURE: &str = "error.json";
 
 /// The folder of one run.
+///
+/// One that was created is followed by this process alone until the last clone is dropped; one
+/// that was opened is for reading, until [`RunFolder::follow`].
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    follower: Option<Arc<Follower>>,
 }
 
 impl RunFolder {
@@ -128,7 +150,8 @@ impl RunFolder {
     /// As [`RunFolder::create`], and leaves it to the caller to make it the latest.
     ///
     /// # Errors
-    /// [`StoreError::Taken`], [`StoreError::NotEmpty`], [`StoreError::BadId`] or an I/O error.
+    /// [`StoreError::Taken`], [`StoreError::NotEmpty`], [`StoreError::BadId`],
+    /// [`StoreError::Followed`] or an I/O error.
     pub fn claim(root: &Path, id: &str, out: Option<&Path>) -> Result<Self, StoreError> {
         if !valid_job_id(id) {
             return Err(StoreError::BadId(id.to_owned()));
@@ -153,7 +176,36 @@ impl RunFolder {
                 path
             }
         };
-        Ok(Self { path })
+        Self { path, follower: None }.follow()
+    }
+
+    /// The same for whoever writes into it: nobody else follows the run as long as this or a clone
+    /// of it is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Followed`].
+    pub fn follow(mut self) -> Result<Self, StoreError> {
+        if self.follower.is_none() {
+            let followed = |Other { pid }| StoreError::Followed { run: self.name(), pid };
+            self.follower = Some(Arc::new(Follower::begin(&self.path).map_err(followed)?));
+        }
+        Ok(self)
+    }
+
+    /// Who else follows the run, in words; `None`: nobody.
+    pub fn followed_by(&self) -> Option<String> {
+        let other = follower::of(&self.path).filter(|_| self.follower.is_none());
+        other.map(|Other { pid }| by(pid))
+    }
+
+    /// What it is called on a command line: its id, where that leads to it.
+    fn name(&self) -> String {
+        match self.record() {
+            Ok(record) if self.path.file_name().is_some_and(|name| *name == *record.id) => {
+                record.id
+            }
+            _ => self.path.display().to_string(),
+        }
     }
 
     /// Makes it the one that `latest` stands for in its root, as it is for the newest anyway.
@@ -176,7 +228,7 @@ impl RunFolder {
     /// such folder.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if path.join("run.json").is_file() {
-            Ok(Self { path: path.to_owned() })
+            Ok(Self { path: path.to_owned(), follower: None })
         } else if path.is_dir() {
             Err(StoreError::NoRun { path: path.to_owned(), inner: run_in(path) })
         } else {
@@ -191,7 +243,7 @@ impl RunFolder {
     pub fn side(&self, name: &str) -> Result<Self, StoreError> {
         let path = self.path.join(name);
         fs::create_dir_all(&path).map_err(io_error("create", &path))?;
-        Ok(Self { path })
+        Ok(Self { path, follower: self.follower.clone() })
     }
 
     /// Where it is.

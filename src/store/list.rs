@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::folder::io_error;
+use super::follower::{self, Follower};
 use super::{RunFolder, RunRecord, RunState, StoreError, atomic};
 
 /// The runs under one root.
@@ -113,7 +114,8 @@ impl Runs {
         }
     }
 
-    /// The ended runs but the newest `keep`. Runs that may still go on are never among them.
+    /// The ended runs but the newest `keep`. Runs that may still go on, or that a process just
+    /// follows, are never among them.
     ///
     /// # Errors
     /// I/O errors.
@@ -121,15 +123,18 @@ impl Runs {
         let ended = |line: &RunLine| {
             matches!(line.record.state, RunState::Done | RunState::Failed | RunState::Cancelled)
         };
-        Ok(self.list()?.into_iter().filter(ended).skip(keep).collect())
+        let old = self.list()?.into_iter().filter(ended).skip(keep);
+        Ok(old.filter(|line| follower::of(&line.folder).is_none()).collect())
     }
 
-    /// Removes these runs; `latest` then points at the newest of the others, if there is one.
+    /// Removes these runs, but those that somebody follows; `latest` then points at the newest of
+    /// the others, if there is one.
     ///
     /// # Errors
     /// I/O errors.
     pub fn remove(&self, lines: &[RunLine]) -> Result<(), StoreError> {
         for line in lines {
+            let Ok(_alone) = Follower::begin(&line.folder) else { continue };
             match fs::remove_dir_all(&line.folder) {
                 // Another command was faster.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
@@ -170,7 +175,11 @@ impl Runs {
         dated.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn ids(&self) -> Result<Vec<String>, StoreError> {
+    /// The names of all run folders, in no order.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn ids(&self) -> Result<Vec<String>, StoreError> {
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -250,6 +259,10 @@ mod tests {
             run(dir.path(), id, state);
         }
         let runs = Runs::new(dir.path());
+        // Its results are only being brought.
+        let followed = runs.find("bb").unwrap().follow().unwrap();
+        assert!(runs.ended_beyond(1).unwrap().is_empty());
+        drop(followed);
         let removed = runs.ended_beyond(1).unwrap();
         runs.remove(&removed).unwrap();
         assert_eq!(removed.iter().map(|l| l.record.id.as_str()).collect::<Vec<_>>(), ["bb"]);

@@ -11,12 +11,14 @@
 //!
 //! Files are written to a temporary name, synced and renamed ([`atomic`]): a reader never sees half
 //! a file. Ids sort by time. Names that come from a host never reach this module unchecked:
-//! [`RunFolder::place`] maps an artifact's path into the folder or refuses it.
+//! [`RunFolder::place`] maps an artifact's path into the folder or refuses it. One process at a time
+//! follows a run and writes into its folder; whoever only reads needs no leave.
 
 pub mod archive;
 pub mod atomic;
 mod cost;
 mod folder;
+mod follower;
 mod list;
 mod record;
 

@@ -174,6 +174,26 @@ fn reports_of_other_kernels_have_no_ratio_or_are_refused() {
 }
 
 #[test]
+fn a_side_that_does_not_compile_shows_its_error_once() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let vecadd = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/vecadd");
+    fs::create_dir_all(laptop.project("broken")).unwrap();
+    for entry in fs::read_dir(vecadd).unwrap().flatten() {
+        fs::copy(entry.path(), laptop.project("broken").join(entry.file_name())).unwrap();
+    }
+    let source = laptop.project("broken/vecadd.cu");
+    let text = fs::read_to_string(&source).unwrap() + "does_not_compile\n";
+    fs::write(source, text).unwrap();
+    let line = "compare --kernel ./broken --kernel vecadd --remote h200 --mode bench";
+    let shown = laptop.show(line);
+    assert!(shown.ends_with("status 6\n"), "{shown}");
+    assert_eq!(shown.matches("is undefined").count(), 1, "{shown}");
+    assert!(shown.contains("it is side `a`"), "{shown}");
+    assert!(shown.contains("on `large`, the default of"), "{shown}");
+}
+
+#[test]
 fn what_is_no_pair_is_a_usage_error() {
     let laptop = Laptop::new();
     for line in ["compare", "compare one", "compare a b --threshold 200%"] {

@@ -15,6 +15,8 @@ fn laptop() -> Laptop {
     fs::create_dir(laptop.path("home/.ssh")).unwrap();
     fs::write(laptop.path("home/.ssh/config"), "Host hal *.lab\n  User me\n").unwrap();
     laptop.write("kernels/heat/kernel.toml", "");
+    assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
+    laptop.write("one.cubin", "");
     laptop.write("kernels/h$(touch ruined)/kernel.toml", "");
     laptop
 }
@@ -31,7 +33,13 @@ fn names_are_told_one_a_line_and_only_those_that_are_plain_words() {
 }
 
 #[test]
-fn bash_completes_kernels_and_remotes() {
+fn a_script_is_not_asked_for_in_json() {
+    let laptop = Laptop::new();
+    insta::assert_snapshot!(laptop.show("completions bash --json") + &laptop.show("completions"));
+}
+
+#[test]
+fn bash_completes_kernels_remotes_and_runs() {
     let laptop = laptop();
     let script = laptop.write("rgpu.bash", "");
     fs::write(&script, laptop.run("completions bash").stdout).unwrap();
@@ -59,5 +67,15 @@ fn bash_completes_kernels_and_remotes() {
     assert_eq!(completed("exec -r h2"), "h200\n");
     assert_eq!(completed("profile --kernel hea"), "heat\n");
     assert_eq!(completed("build -K veca"), "vecadd\n");
+    assert_eq!(completed("profile --remote h100,h2"), "h100,h200\n");
+    for line in ["remote check h", "remote up h", "remote remove h", "doctor h"] {
+        assert_eq!(completed(line), "h100\nh200\nhal\n", "{line}");
+    }
+    assert_eq!(completed("remote check --acc"), "--accept-new\n");
+    assert_eq!(completed("runs show on"), "one\n");
+    assert_eq!(completed("runs attach l"), "latest\n");
+    assert_eq!(completed("runs list --remote h1"), "h100\n");
+    assert_eq!(completed("report one."), "one.cubin\n");
+    assert!(completed("report on").lines().any(|name| name == "one"));
     assert!(!Path::new(&laptop.project("ruined")).exists());
 }

@@ -279,7 +279,7 @@ impl Cutting {
             let EventBody::Artifact { path, size, digest, .. } = event else { continue };
             let (job, path, digest) = (job.plan.job.clone(), path.clone(), digest.clone());
             let dest = self.home.join(format!("fetched-{path}"));
-            link.fetch(&Wanted { job, path, size: *size, digest }, &dest, &|_| ()).await?;
+            link.fetch(&Wanted { job, path, size: *size, digest }, &dest, None, &|_| ()).await?;
             brought.push(fs::read(&dest).unwrap());
             fs::remove_file(&dest).unwrap();
         }

@@ -40,6 +40,14 @@ pub(crate) fn keep_to_their_schemas(project: &Path) {
     }
 }
 
+/// Checks a document that a command printed.
+pub(crate) fn printed_keeps(schema: &str, document: &serde_json::Value) {
+    assert_eq!(document["schema"], format!("rgpu.{schema}/1"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), document.to_string()).unwrap();
+    keeps(schema, file.path());
+}
+
 fn keeps(schema: &str, document: &Path) {
     let checked = Command::new(env!("CARGO_BIN_EXE_rgpu"))
         .args(["schema", schema, "--check"])

@@ -10,6 +10,21 @@ use crate::over_ssh::know;
 use crate::sshd::Sshd;
 
 #[test]
+fn a_file_that_is_not_there_and_code_behind_a_shells_flag_are_told_what_was_meant() {
+    let laptop = Laptop::new();
+    laptop.write("probe.py", "print(1)\n");
+    insta::assert_snapshot!(laptop.show("exec prob.py") + &laptop.show("exec -c 'print(1)'"));
+}
+
+#[test]
+fn a_list_tells_the_status_that_a_program_ended_with() {
+    let laptop = Laptop::new();
+    laptop.run("exec --run-id one -- sh -c 'exit 3'");
+    let listed = laptop.show("runs list");
+    assert!(listed.contains("done, status 3"), "{listed}");
+}
+
+#[test]
 fn a_command_keeps_its_output_its_streams_and_its_status() {
     let laptop = Laptop::new();
     insta::assert_snapshot!(laptop.show("exec -- sh -c 'echo out; echo err >&2; exit 7'"));

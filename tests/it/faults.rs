@@ -153,7 +153,7 @@ async fn a_long_way_that_stands_still_now_and_then_brings_everything() {
         let story = follow(&mut link).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let dest = folder.path().join("out");
-        link.fetch(&announced(&command.plan.job, &story), &dest, &|_| ()).await.unwrap();
+        link.fetch(&announced(&command.plan.job, &story), &dest, None, &|_| ()).await.unwrap();
         assert_eq!(fs::metadata(&dest).unwrap().len(), 3_000_000);
         story
     };

@@ -10,7 +10,7 @@ use rgpu::remote::{
     RemoteSpec, Submission, Talk,
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
-use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, Outcome, Plan, Stream};
+use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};
 use sha2::{Digest as _, Sha256};
 
 /// The agent that cargo built beside this test; built now when it is not there.
@@ -90,7 +90,7 @@ pub(crate) fn submission(argv: &[&str], files: &[(&str, &[u8])], artifacts: &[&s
     let mut blobs = Blobs::default();
     let mut inputs = Vec::new();
     for (path, bytes) in files {
-        let pieces: Vec<_> = bytes.chunks(BLOB_BYTES as usize).collect();
+        let pieces: Vec<_> = bytes.chunks(PIECE_BYTES as usize).collect();
         for piece in &pieces {
             blobs.0.insert(digest(piece), piece.to_vec());
         }
@@ -99,6 +99,7 @@ pub(crate) fn submission(argv: &[&str], files: &[(&str, &[u8])], artifacts: &[&s
             size: bytes.len() as u64,
             digest: digest(bytes),
             blobs: pieces.into_iter().map(digest).collect(),
+            piece_bytes: PIECE_BYTES,
             executable: false,
         });
     }

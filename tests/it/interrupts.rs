@@ -41,6 +41,73 @@ fn ctrl_c_stops_the_whole_process_tree_and_ends_with_130() {
 }
 
 #[test]
+fn ctrl_c_brings_what_was_made_until_then_and_asked_for() {
+    let laptop = Laptop::new();
+    laptop.write("in/a.txt", "a\n");
+    // One file is small and one is not; the last words of the program count, too.
+    let script = "trap 'echo end > out/last; exit 3' INT; mkdir out; echo b > out/b.txt; \
+                  head -c 3000000 /dev/zero > out/long; echo made; sleep 1000";
+    let line = format!("exec --run-id made --mount in --pull 'out/**' -- bash -c {script:?}");
+    let child = laptop.start(&line);
+    wait_for_log(&laptop, "log/exec.stdout", "made");
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let said = laptop.shown(&line, &output);
+    assert_eq!(status(&output), 130, "{said}");
+    assert!(said.contains("pulled out/b.txt, out/last, out/long\nerror: cancelled"), "{said}");
+    let read = |name: &str| fs::read_to_string(laptop.project("in/out").join(name)).unwrap();
+    assert_eq!(
+        (read("b.txt"), read("last"), read("long").len()),
+        ("b\n".into(), "end\n".into(), 3_000_000)
+    );
+    assert!(laptop.latest().join("pulled/out/long").is_file());
+    assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
+    laptop.wait_until_quiet();
+    // What nothing fits is said, too.
+    let child = laptop.start("exec --run-id none --pull 'out/**' -- sh -c 'echo up; sleep 1000'");
+    wait_for_log(&laptop, "log/exec.stdout", "up");
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let said = laptop.shown("", &output);
+    assert!(said.contains("warning: nothing was pulled") && status(&output) == 130, "{said}");
+}
+
+#[test]
+fn what_a_run_cancelled_from_another_terminal_had_made_is_brought_by_attach() {
+    let laptop = Laptop::new();
+    let line = "exec --detach --pull out -- sh -c 'echo made > out; echo made; sleep 1000'";
+    assert_eq!(status(&laptop.run(line)), 0);
+    wait_for("a file", || {
+        let mut made = walkdir::WalkDir::new(laptop.path("agent")).into_iter().flatten();
+        made.find(|e| e.file_name() == "out" && e.metadata().is_ok_and(|m| m.len() > 0))
+    });
+    let cancelled = laptop.show("runs cancel");
+    assert!(cancelled.contains("`rgpu runs attach [RUN exec-sh]` brings what"), "{cancelled}");
+    let output = laptop.run("runs attach");
+    assert_eq!(status(&output), 130, "{}", laptop.shown("runs attach", &output));
+    assert_eq!(fs::read_to_string(laptop.project("out")).unwrap(), "made\n");
+}
+
+#[test]
+fn what_a_run_whose_supervisor_was_killed_had_made_is_brought() {
+    let laptop = Laptop::new();
+    let line = "exec --pull out -- sh -c 'echo made > out; echo made; sleep 1000'";
+    let child = laptop.start(line);
+    wait_for_log(&laptop, "log/exec.stdout", "made");
+    let supervises = |line: &&String| line.contains("rgpu-agent job ");
+    let running = laptop.running();
+    let supervisor = running.iter().find(supervises).unwrap_or_else(|| panic!("{running:?}"));
+    let pid = supervisor.split(' ').next().unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = laptop.shown(line, &output);
+    assert!(status(&output) == 125 && said.contains("supervisor died"), "{said}");
+    assert!(said.contains("pulled out\n"), "{said}");
+    assert_eq!(fs::read_to_string(laptop.project("out")).unwrap(), "made\n");
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn ctrl_c_during_a_profile_leaves_no_profile_and_nothing_running() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop).mischief("ncu hang\n");

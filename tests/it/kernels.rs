@@ -63,8 +63,12 @@ fn a_projects_own_kernel_is_found_by_name_folder_and_file() {
     let by_name = laptop.run("kernels show twice");
     assert!(by_name.status.success());
     assert_eq!(by_name.stdout, laptop.run("kernels show kernels/twice").stdout);
-    let listed = String::from_utf8(laptop.run("kernels list --json").stdout).unwrap();
-    assert!(listed.contains("kernels/twice"), "{listed}");
+    for (command, schema) in [("list", "kernels"), ("show twice", "kernel")] {
+        let printed = laptop.run(&format!("kernels {command} --json")).stdout;
+        crate::documents::printed_keeps(schema, &serde_json::from_slice(&printed).unwrap());
+        let printed = String::from_utf8(printed).unwrap();
+        assert!(printed.contains("kernels/twice"), "{printed}");
+    }
 }
 
 #[test]

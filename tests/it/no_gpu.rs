@@ -1,10 +1,13 @@
 //! A machine without a GPU: the kernel is really compiled, its reference really runs, and the first
-//! line says so.
+//! line says so; on a played one, what is said where there is nothing to run.
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rgpu::model::Profile;
 
+use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, built, status};
 
 /// A compiler for CUDA on this machine: a toolkit, or what `cargo xtask setup` brings.
@@ -50,4 +53,117 @@ fn without_a_gpu_the_kernel_is_compiled_and_the_reference_runs_on_the_cpu() {
     let kinds: Vec<&str> = profile.artifacts.iter().map(|a| a.kind.as_str()).collect();
     assert!(kinds.contains(&"cubin") && kinds.contains(&"ptx"), "{kinds:?}");
     laptop.wait_until_quiet();
+}
+
+const SAXPY: &str = "extern \"C\" __global__ void saxpy(const float *x, float *y, float a, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) y[i] += a * x[i];\n}\n";
+
+/// A played host without a GPU, and a user's own kernel.
+fn bare_kernel(tools: &[&str]) -> Laptop {
+    let laptop = Laptop::new();
+    FakeHost::with(&laptop, tools).mischief("nvidia-smi no-devices\n");
+    laptop.write("saxpy.cu", SAXPY);
+    // Set-up's compiler would be taken from this checkout: the project's own goes before it, and
+    // leads nowhere.
+    let nvidia = laptop.project(".rgpu/cuda/lib/python3.11/site-packages/nvidia/cu13/lib");
+    fs::create_dir_all(&nvidia).unwrap();
+    symlink(laptop.path("absent"), nvidia.join("libnvrtc.so.13")).unwrap();
+    laptop
+}
+
+/// Plays NVIDIA's wheels on that host: its Python makes an environment whose own Python is nvcc,
+/// which compiles what was recorded: that has no kernel `saxpy`.
+fn play_wheels(laptop: &Laptop) {
+    laptop.write("saxpy.cu", &SAXPY.replace("void saxpy", "void block_sum"));
+    let script = |path: PathBuf, text: String| {
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let nvcc = laptop.path("nvcc-of-wheels");
+    let fake = built("rgpu-fake");
+    script(nvcc.clone(), format!("#!/bin/sh\nshift 2\nexec '{}' nvcc \"$@\"\n", fake.display()));
+    let make = format!(
+        "mkdir -p \"$2/bin\"; cp '{}' \"$2/bin/python\"; touch \"$2/.ready\"",
+        nvcc.display()
+    );
+    script(
+        laptop.path("h200/bin/python3"),
+        format!(
+            "#!/bin/sh\ncase \"$1\" in\n*python_env.py) {make} ;;\n*) exec /usr/bin/python3 \"$@\" ;;\nesac\n"
+        ),
+    );
+}
+
+#[test]
+fn a_kernel_that_nothing_there_can_run_names_the_missing_gpu_first() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    insta::assert_snapshot!(laptop.show("profile --kernel saxpy.cu --remote h200"));
+    insta::assert_snapshot!(
+        laptop.show("compare --kernel saxpy.cu --kernel saxpy.cu --remote h200 -q")
+    );
+    // Of one with a kernel.toml its own is meant.
+    assert_eq!(status(&laptop.run("kernels new saxpy.cu")), 0);
+    let shown = laptop.show("profile --kernel saxpy.cu --remote h200 -q");
+    assert!(shown.contains("under `[reference]` in its kernel.toml"), "{shown}");
+    assert!(!shown.contains("kernels new"), "{shown}");
+}
+
+#[test]
+fn setting_up_a_compiler_is_no_rung() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    play_wheels(&laptop);
+    let built = laptop.show("build saxpy.cu --remote h200 --yes");
+    assert!(built.ends_with("status 0\n"), "{built}");
+    for mode in ["ncu", "bench"] {
+        let line = format!("profile --kernel saxpy.cu --mode {mode} --remote h200");
+        let shown = laptop.show(&line);
+        assert!(shown.ends_with("status 5\n"), "{shown}");
+        assert!(shown.contains("error: `h200` has no GPU that works, and `saxpy`"), "{shown}");
+        // What was compiled is shown and kept all the same.
+        let profile = laptop.latest_json("profile.json");
+        assert_eq!(profile["rung"], "none");
+        assert!(!profile["code"].as_array().unwrap().is_empty(), "{shown}");
+        let report = fs::read_to_string(laptop.latest().join("report.md")).unwrap();
+        assert!(report.contains("rung `none`"), "{report}");
+    }
+    let shown = laptop.show("profile --kernel saxpy.cu --at-least cpu --remote h200");
+    assert!(shown.ends_with("status 5\n"), "{shown}");
+    assert!(shown.contains("without a GPU the run cannot reach rung `cpu`"), "{shown}");
+    assert!(shown.contains("(no_gpu)"), "{shown}");
+    let jobs = laptop.latest_json("run.json")["jobs"].clone();
+    assert_eq!(jobs.as_array().unwrap().len(), 0, "nothing was sent");
+    let (exit, error) =
+        error(&laptop, "profile --kernel saxpy.cu --mode verify --remote h200 --json");
+    assert_eq!((exit, error["code"].as_str()), (4, Some("no_gpu")), "{error:#}");
+}
+
+#[test]
+fn two_kernels_that_could_only_be_compiled_are_not_compared() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    play_wheels(&laptop);
+    let built = laptop.show("build saxpy.cu --remote h200 --yes");
+    assert!(built.ends_with("status 0\n"), "{built}");
+    let line = "compare --kernel saxpy.cu --kernel saxpy.cu --remote h200 --json";
+    let (exit, error) = error(&laptop, line);
+    assert_eq!((exit, error["code"].as_str()), (5, Some("no_gpu")), "{error:#}");
+    assert!(laptop.latest().join("b/cubin/saxpy.cubin").is_file());
+}
+
+/// A failing command's error document.
+fn error(laptop: &Laptop, line: &str) -> (i32, serde_json::Value) {
+    let output = laptop.run(line);
+    let text = laptop.shown(line, &output);
+    let value: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    (status(&output), value["error"].clone())
+}
+
+#[test]
+fn where_only_the_reference_ran_each_mode_says_so_and_what_to_do() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    insta::assert_snapshot!(laptop.show("profile --kernel vecadd --mode bench --remote h200"));
+    let said = laptop.run("doctor h200 --json");
+    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let modes = said["modes"].as_array().unwrap();
+    let bench = modes.iter().find(|line| line["mode"] == "bench").unwrap();
+    assert_eq!(bench["why"][0], "not events (no_gpu: the host has no GPU that works)");
 }

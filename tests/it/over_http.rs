@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::model::Profile;
-use rgpu::remote::{FirstUse, RemoteSpec, Wanted};
+use rgpu::remote::{FirstUse, RemoteError, RemoteSpec, Wanted};
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -188,7 +188,7 @@ async fn a_link_that_is_cut_after_any_number_of_bytes_loses_nothing() {
         assert_eq!(story.stdout.len(), big.len() + 10 * 7 + 90 * 8 + 100 * 9, "{bytes}");
         let wanted = artifact(&story.events, &work.plan.job);
         let dest = laptop.path("fetched");
-        link.fetch(&wanted, &dest, &|_| ()).await.unwrap();
+        link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
         assert!(fs::read(&dest).unwrap() == big);
         link.close().await;
         healer.abort();
@@ -229,7 +229,7 @@ async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
         }
     };
     let dest = laptop.path("fetched");
-    let error = link.fetch(&wanted, &dest, &rewrite).await.unwrap_err().to_string();
-    assert!(error.contains("was written while it was fetched"), "{error}");
+    let error = link.fetch(&wanted, &dest, None, &rewrite).await.unwrap_err();
+    assert!(matches!(error, RemoteError::Damaged { .. }), "{error:?}");
     assert!(!dest.exists());
 }

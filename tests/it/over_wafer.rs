@@ -20,7 +20,10 @@ use service::{EXPIRED, Service, TOKEN};
 fn json_of(laptop: &Laptop, line: &str) -> Value {
     let output = laptop.run(line);
     assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let schema = document["schema"].as_str().unwrap().split(['.', '/']).nth(1).unwrap();
+    crate::documents::printed_keeps(schema, &document);
+    document
 }
 
 #[test]
@@ -31,14 +34,14 @@ fn a_workspace_is_made_looked_at_and_given_back() {
     let add =
         "remote add w200 wafer --workspace b200-dev --environment modal --price-per-hour 6.25";
     insta::assert_snapshot!(laptop.show(add));
-    assert_eq!(json_of(&laptop, "remote list --json")[0]["rental"]["state"], "absent");
+    assert_eq!(json_of(&laptop, "remote list --json")["remotes"][0]["rental"]["state"], "absent");
     insta::assert_snapshot!(laptop.show("remote check w200"));
     insta::assert_snapshot!(laptop.show("remote up w200"));
     let made = json_of(&laptop, "remote up w200 --json");
     assert_eq!((&made["state"], &made["gpu"]), (&json!("running"), &json!("B200")));
     assert_eq!(Service::asked(&laptop, "POST /v1/workspaces"), 2, "made once, waited for once");
     insta::assert_snapshot!(laptop.show("remote list"));
-    let line = &json_of(&laptop, "remote list --json")[0];
+    let line = &json_of(&laptop, "remote list --json")["remotes"][0];
     assert_eq!(line["rental"]["credits"]["left_usd"], 17.5);
     assert_eq!(line["price_per_hour"], 6.25);
     insta::assert_snapshot!(laptop.show("remote down w200"));
@@ -67,14 +70,14 @@ fn a_login_is_waited_for_and_kept_where_wafers_own_program_finds_it() {
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).unwrap()) & 0o777, 0o600);
     // An old one is renewed, and the file written anew.
     service.log_in(&laptop, EXPIRED);
-    assert_eq!(json_of(&laptop, "remote list --json")[0]["rental"]["state"], "running");
+    assert_eq!(json_of(&laptop, "remote list --json")["remotes"][0]["rental"]["state"], "running");
     assert!(fs::read_to_string(&path).unwrap().contains(TOKEN));
     // One of the environment goes before the file's, unless it is too old.
     service.log_in(&laptop, "wfr_cloud_x_1_y");
     let mut command = laptop.rgpu(["remote", "list", "--json"]);
     let output = command.env("WAFER_AUTH_TOKEN", TOKEN).output().unwrap();
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(list[0]["rental"]["state"], "running", "{list}");
+    assert_eq!(list["remotes"][0]["rental"]["state"], "running", "{list}");
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn what_the_service_bills_goes_before_the_price_and_a_place_in_the_queue_is_show
     let profile = laptop.latest_json("profile.json");
     assert_eq!(profile["run"]["cost_usd"], 0.5);
     assert_eq!(profile["run"]["cost_from"], "provider");
-    let listed = json_of(&laptop, "runs list --json");
+    let listed = &json_of(&laptop, "runs list --json")["runs"];
     assert_eq!(
         (&listed[0]["cost_usd"], &listed[0]["cost_from"]),
         (&json!(0.5), &json!("provider"))
@@ -175,6 +178,18 @@ fn what_the_service_bills_goes_before_the_price_and_a_place_in_the_queue_is_show
     let shown = laptop.run("runs show");
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("$0.5000 as billed"), "{shown}");
+    // What is said there last is billed as well.
+    let commands = || {
+        let log = fs::read_to_string(laptop.path("wafer/requests")).unwrap();
+        log.lines().filter(|line| line.ends_with("/exec")).count()
+    };
+    service.faults(&laptop, json!([{"on": "POST .*/exec", "lines": ["[BILLING:$0.25 used]"]}]));
+    let before = commands();
+    assert_eq!(status(&laptop.run("exec --remote w200 -q -- true")), 0);
+    let record = json_of(&laptop, "runs show --json");
+    // A look at the job that is under way when there is nothing more to see is not waited for.
+    let (billed, asked) = (record["billed"]["times"].as_u64().unwrap(), commands() - before);
+    assert!((asked as u64 - 1..=asked as u64).contains(&billed), "{billed} of {asked}");
     // Of a run without a profile, too; and words without a sum leave the price to say it.
     let rule = json!([{"on": "POST .*/exec", "lines": ["[BILLING:3 credits]"], "times": 1}]);
     service.faults(&laptop, rule);

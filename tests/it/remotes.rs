@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crate::documents::printed_keeps;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
 
@@ -27,6 +28,52 @@ fn remotes_are_added_listed_made_default_and_removed() {
     let file = laptop.path("config/config.toml");
     insta::assert_snapshot!(fs::read_to_string(&file).unwrap());
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn under_json_every_change_and_question_is_answered_by_one_document() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let printed = |line: &str, schema: &str| {
+        let output = laptop.run(line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+        let document = serde_json::from_slice(&output.stdout).unwrap();
+        printed_keeps(schema, &document);
+        document
+    };
+    let names = |document: &serde_json::Value| {
+        let remotes = document["remotes"].as_array().unwrap();
+        remotes.iter().map(|r| r["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let added = printed("remote add box ssh://u@h --price-per-hour 2.5 --json", "remotes");
+    assert_eq!(
+        (names(&added), &added["default_remote"]),
+        (vec!["box".to_owned(), "h200".to_owned(), "local".to_owned()], &"local".into())
+    );
+    assert_eq!(added["remotes"][0]["price_per_hour"], 2.5);
+    let set = printed("remote default h200 --json", "remotes");
+    assert_eq!(
+        (&set["default_remote"], &set["remotes"][1]["default"]),
+        (&"h200".into(), &true.into())
+    );
+    let host = printed("remote check --json", "host");
+    assert_eq!(host["gpus"][0]["name"], "NVIDIA H200");
+    let left = printed("remote remove box --json", "remotes");
+    assert_eq!(left, printed("remote list --json", "remotes"));
+    assert_eq!(names(&left), ["h200", "local"]);
+    assert_eq!(left["remotes"][0]["host"]["gpus"][0]["name"], "NVIDIA H200");
+    printed("runs list --json", "runs");
+    printed("runs list --remote h200 --json", "jobs");
+    printed("doctor --json", "doctor");
+}
+
+#[test]
+fn a_default_that_does_not_hold_here_is_told() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("rgpu.toml", "default_remote = \"local\"\n");
+    insta::assert_snapshot!(laptop.show("remote default h200"));
+    insta::assert_snapshot!(laptop.show("remote remove h20"));
 }
 
 #[test]
@@ -78,6 +125,54 @@ fn addresses_that_cannot_be_right_are_refused_before_they_are_kept() {
     }
     insta::assert_snapshot!(story);
     assert!(!laptop.path("config/config.toml").exists());
+}
+
+#[test]
+fn a_slip_in_what_a_remote_is_names_the_command_that_was_meant() {
+    let laptop = Laptop::new();
+    fs::create_dir(laptop.path("home/.ssh")).unwrap();
+    fs::write(laptop.path("home/.ssh/config"), "Host modak\n  User me\n").unwrap();
+    let mut story = String::new();
+    for line in [
+        "remote add x waffer",
+        "remote add x Wafer --workspace w",
+        "remote add x wafer",
+        "remote add x wafer --url https://a.modal.run",
+        "remote add x modal",
+        "remote add x modal --workspace w --gpu H100",
+        "remote add x modal --gpu H100",
+        "remote add x ssh://host --gpu H100",
+        "remote add x ssh://host --url https://a",
+        "remote add x htps://gpu-box",
+        "remote add x 127.0.0.1:8790 --token-file T",
+        "remote add x gpu-box:8790 --token-env T",
+        "remote add x http://127.0.0.1:8790 --token-file T",
+        "remote add x modak",
+        "remote add m modal --url https://a.modal.run",
+        "remote up x",
+        "remote down x",
+        "remote down m",
+    ] {
+        story += &laptop.show(line);
+    }
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn a_token_that_is_not_there_yet_is_told_when_its_place_is_named() {
+    let laptop = Laptop::new();
+    let token = laptop.write("token", "0123456789abcdef\n");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
+    let add = "remote add box http://127.0.0.1:8790";
+    let mut story = String::new();
+    for flags in ["--token-file token", "--token-file no-such", "--ca-file no-such --token-env T"] {
+        story += &laptop.show(&format!("{add} {flags}"));
+    }
+    assert!(!laptop.path("config/config.toml").exists());
+    story += &laptop.show(&format!("{add} --token-env BOX_TOKEN"));
+    // Another kind of remote has no use for it.
+    story += &laptop.show("remote add box ssh://u@h");
+    insta::assert_snapshot!(story);
 }
 
 #[test]

@@ -34,6 +34,8 @@ fn runs_are_listed_shown_and_cleaned() {
     insta::assert_snapshot!(story);
     let ids: serde_json::Value =
         serde_json::from_slice(&laptop.run("runs list --json").stdout).unwrap();
+    let (schema, ids) = (&ids["schema"], &ids["runs"]);
+    assert_eq!(schema, "rgpu.runs/1");
     assert_eq!((&ids[0]["id"], &ids[1]["id"]), (&"four".into(), &"three".into()));
 }
 
@@ -157,6 +159,8 @@ fn a_run_is_exported_whole_or_without_what_must_not_leave_the_house() {
     FakeHost::new(&laptop);
     let made = laptop.run("profile --kernel vecadd --mode ncu --remote h200 --run-id mine --json");
     assert_eq!(status(&made), 0, "{}", laptop.shown("", &made));
+    let exported = laptop.run("runs export mine --json --out mine-once.tar.zst").stdout;
+    crate::documents::printed_keeps("exported", &serde_json::from_slice(&exported).unwrap());
     let story = laptop.show("runs export mine") + &laptop.show("runs export mine");
     let story = story + &laptop.show("runs export mine --redact --out pass-on.tar.zst");
     let size = regex::Regex::new(r"[0-9.]+ [kM]?B\b").unwrap();
@@ -210,6 +214,9 @@ fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
         assert!(list.lines().any(has), "{row:?}:\n{list}");
     }
     assert!(list.contains("of 21.5 GB there") || list.contains("of 21 GB there"), "{list}");
+    let cleaned = laptop.run("runs clean --remote h200 --dry-run --json").stdout;
+    let cleaned: serde_json::Value = serde_json::from_slice(&cleaned).unwrap();
+    crate::documents::printed_keeps("cleaned", &cleaned);
     let story = laptop.show("runs clean --remote h200 --dry-run")
         + &laptop.show("runs clean --remote h200")
         + &laptop.show("runs clean --remote h200 --all");
@@ -217,7 +224,8 @@ fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
     insta::assert_snapshot!(size.replace_all(&story, "[SIZE]"));
     let left = laptop.run("runs list --remote h200 --json");
     let left: serde_json::Value = serde_json::from_slice(&left.stdout).unwrap();
-    assert_eq!((left.as_array().unwrap().len(), &left[0]["job"]), (1, &"busy.1".into()));
+    crate::documents::printed_keeps("jobs", &left);
+    assert_eq!((&left["total"], &left["jobs"][0]["job"]), (&1.into(), &"busy.1".into()));
     assert_eq!(status(&laptop.run("runs cancel busy")), 0);
     running.wait_with_output().unwrap();
     laptop.wait_until_quiet();

@@ -147,20 +147,13 @@ impl Blobs {
         written.doing("store", &path)
     }
 
-    /// Appends a blob to `out`. It is copied, never linked: the job may write its inputs.
-    pub fn copy_to(&self, digest: &Digest, out: &mut File) -> io::Result<u64> {
-        let path = self.path(digest);
-        let copied = io::copy(&mut File::open(&path)?, out)?;
-        // The quota removes what was not used for longest.
-        touch(&path);
-        Ok(copied)
-    }
-
-    /// The same, to a place in a file that others may be writing too.
+    /// Copies a blob to a place in a file that others may be writing too; its bytes. It is copied,
+    /// never linked: the job may write its inputs.
     pub fn copy_at(&self, digest: &Digest, out: &File, at: u64) -> io::Result<u64> {
         let path = self.path(digest);
         let bytes = fs::read(&path)?;
         out.write_all_at(&bytes, at)?;
+        // The quota removes what was not used for longest.
         touch(&path);
         Ok(bytes.len() as u64)
     }
@@ -178,11 +171,6 @@ pub enum Packed {
 /// The sha256 of bytes.
 pub fn hash(bytes: &[u8]) -> Digest {
     Digest::from_bytes(&Sha256::digest(bytes).into())
-}
-
-/// Sizes of a file's blobs: all full but the last; an empty file is one empty blob or none.
-pub fn piece_sizes(size: u64, pieces: usize) -> impl Iterator<Item = u64> {
-    (0..pieces as u64).map(move |i| size.saturating_sub(i * BLOB_BYTES).min(BLOB_BYTES))
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -250,12 +238,5 @@ mod tests {
         blobs.boot_s = i64::MAX;
         assert!(!blobs.has(&digest, 5));
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn pieces_are_full_but_the_last() {
-        let sizes: Vec<_> = piece_sizes(2 * BLOB_BYTES + 7, 3).collect();
-        assert_eq!(sizes, [BLOB_BYTES, BLOB_BYTES, 7]);
-        assert_eq!(piece_sizes(0, 1).collect::<Vec<_>>(), [0]);
     }
 }

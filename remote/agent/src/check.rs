@@ -42,7 +42,10 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
         if !paths.insert(file.path.as_str()) {
             return bad(format!("two input files have the path `{}`", file.path));
         }
-        let pieces = file.size.div_ceil(BLOB_BYTES).max(1);
+        if !(1..=BLOB_BYTES).contains(&file.piece_bytes) {
+            return bad(format!("`{}` is cut into pieces of {}", file.path, file.piece_bytes));
+        }
+        let pieces = file.size.div_ceil(file.piece_bytes).max(1);
         let empty = file.size == 0 && file.blobs.is_empty();
         if file.blobs.len() as u64 != pieces && !empty {
             return bad(format!("`{}` needs {pieces} blobs, not {}", file.path, file.blobs.len()));

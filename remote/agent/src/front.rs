@@ -38,7 +38,8 @@ use storer::{Arrived, Storer};
 use waiting::Waiting;
 
 /// What this agent can do beyond the first generation.
-pub const FEATURES: [&str; 5] = ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup"];
+pub const FEATURES: [&str; 6] =
+    ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup", "pieces"];
 
 /// A lease is renewed by a client's traffic, but not by every frame of it.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -248,7 +249,7 @@ impl Front {
         if await_blobs && client_left() {
             return Ok(());
         }
-        let digests = self.jobs.submit(&order)?;
+        let digests = self.jobs.submit(&order, None)?;
         if digests.is_empty() {
             return Ok(());
         }

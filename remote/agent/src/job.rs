@@ -14,24 +14,25 @@
 //! Beside it lies `<root>/tmp/<ten digits>/`, the `TMPDIR` of its programs while it runs: tools
 //! put sockets there, whose paths must be short.
 //!
-//! A folder is laid out under a hidden name, locked, and then renamed: whoever sees the job sees
-//! a whole one whose lock tells whether its supervisor lives.
+//! A folder is laid out under a hidden name, locked, and then renamed (`draft`): whoever sees the
+//! job sees a whole one whose lock tells whether its supervisor lives.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+mod draft;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rgpu_protocol::plan::{InputFile, valid_job_id};
-use rgpu_protocol::{BLOB_BYTES, Digest, Plan, Stream};
+use rgpu_protocol::{Digest, Plan, Stream};
 use rustix::fs::FlockOperation;
 
-use crate::blob::{Blobs, hash, piece_sizes};
-use crate::control;
+use crate::blob::{Blobs, hash};
 use crate::fault::{Doing, HostFault};
+
+pub(crate) use draft::{Draft, Places};
 
 /// The name of the supervisor's socket in the folder.
 pub(crate) const SOCKET: &str = "sock";
@@ -155,32 +156,6 @@ impl JobFolder {
         }
     }
 
-    /// Lays out the folder of `plan` under `root`.
-    pub(crate) fn create(root: &Path, plan: &Plan, blobs: &Blobs) -> Result<NewJob, CreateError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let hidden = root.join("jobs").join(format!(".new-{}-{number}", std::process::id()));
-        let made = lay_out(&hidden, plan, blobs).and_then(|(lock, listener)| {
-            let path = root.join("jobs").join(&plan.job);
-            match fs::rename(&hidden, &path) {
-                Ok(()) => Ok(NewJob { folder: Self(path), lock: lock.into(), listener }),
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
-                    ) =>
-                {
-                    Err(CreateError::Exists)
-                }
-                Err(e) => Err(HostFault::new(format!("make `{}`", path.display()), e).into()),
-            }
-        });
-        if made.is_err() {
-            let _ = fs::remove_dir_all(&hidden);
-        }
-        made
-    }
-
     /// Removes the folder of a job whose connection died before its supervisor could begin: its
     /// log is empty, so nothing of it has run. Whether it was such a one.
     ///
@@ -258,97 +233,12 @@ fn open_up(folder: &Path) {
 
 /// The blobs of `plan` that are not there yet, each once.
 pub(crate) fn missing_blobs(plan: &Plan, blobs: &Blobs) -> Vec<Digest> {
-    let pieces = plan
-        .files
-        .iter()
-        .flat_map(|file| file.blobs.iter().zip(piece_sizes(file.size, file.blobs.len())));
     let mut missing: Vec<Digest> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
-    for (digest, size) in pieces {
-        if seen.insert(digest) && !blobs.has(digest, size) {
-            missing.push(digest.clone());
+    for piece in plan.files.iter().flat_map(InputFile::pieces) {
+        if seen.insert(piece.digest) && !blobs.has(piece.digest, piece.len) {
+            missing.push(piece.digest.clone());
         }
     }
     missing
-}
-
-fn lay_out(folder: &Path, plan: &Plan, blobs: &Blobs) -> Result<(File, UnixListener), CreateError> {
-    let mkdir = |path: &Path| DirBuilder::new().mode(0o700).create(path).doing("make", path);
-    mkdir(folder)?;
-    for part in ["log", "work"] {
-        mkdir(&folder.join(part))?;
-    }
-    let path = folder.join("plan.json");
-    let text = serde_json::to_vec_pretty(plan).map_err(io::Error::from).doing("write", &path)?;
-    fs::write(&path, text).doing("write", &path)?;
-    let work = folder.join("work");
-    for file in &plan.files {
-        write_input(&work, file, blobs)?;
-    }
-    // Followers may come before the supervisor has said anything.
-    let path = folder.join("events.jsonl");
-    File::create_new(&path).doing("make", &path)?;
-    let path = folder.join("lock");
-    let lock = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-    let lock = lock.doing("make", &path)?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).doing("lock", &path)?;
-    let listener = control::listen(folder, SOCKET).doing("listen in", folder)?;
-    Ok((lock, listener))
-}
-
-/// Puts an input file together from its blobs.
-fn write_input(work: &Path, file: &InputFile, blobs: &Blobs) -> Result<(), CreateError> {
-    let path = work.join(&file.path);
-    if let Some(parent) = path.parent() {
-        DirBuilder::new().mode(0o700).recursive(true).create(parent).doing("make", parent)?;
-    }
-    let mode = if file.executable { 0o755 } else { 0o644 };
-    let out = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
-    let mut out = out.doing("make", &path)?;
-    let size = match file.blobs.len() > SIDE_BY_SIDE {
-        true => copy_side_by_side(file, blobs, &out).doing("write", &path)?,
-        false => {
-            let mut size = 0;
-            for digest in &file.blobs {
-                size += blobs.copy_to(digest, &mut out).doing("write", &path)?;
-            }
-            size
-        }
-    };
-    out.flush().doing("write", &path)?;
-    if size != file.size {
-        let why = format!("{size} bytes in the place of {}", file.size);
-        return Err(CreateError::Blobs { path: file.path.clone(), why });
-    }
-    Ok(())
-}
-
-/// A file of more blobs is put together by as many threads as this.
-const SIDE_BY_SIDE: usize = 4;
-
-/// Copies each of the blobs to its place in `out`; their bytes.
-fn copy_side_by_side(file: &InputFile, blobs: &Blobs, out: &File) -> io::Result<u64> {
-    let places: Vec<(&Digest, u64)> =
-        file.blobs.iter().zip((0..).map(|i: u64| i * BLOB_BYTES)).collect();
-    let copy = |places: &[(&Digest, u64)]| {
-        let copied = places.iter().map(|(digest, at)| blobs.copy_at(digest, out, *at));
-        copied.sum::<io::Result<u64>>()
-    };
-    std::thread::scope(|threads| {
-        let copiers: Vec<_> = places
-            .chunks(places.len().div_ceil(SIDE_BY_SIDE))
-            .map(|share| {
-                let copier = std::thread::Builder::new().spawn_scoped(threads, move || copy(share));
-                // No more threads are to be had.
-                copier.map_err(|_| copy(share))
-            })
-            .collect();
-        let ended = copiers.into_iter().map(|copier| match copier {
-            Ok(copier) => copier
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a copying thread has failed"))),
-            Err(copied) => copied,
-        });
-        ended.sum()
-    })
 }

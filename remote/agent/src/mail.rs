@@ -119,7 +119,8 @@ fn reach(
             Err(_) if begin && since.elapsed() < START => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Err(error) if begin => return Err(HostFault::new("reach the keeper", error)),
+            Err(error) if begun => return Err(HostFault::new("reach the keeper", error)),
+            // It began, and died since: with its container, say.
             Err(_) => return Ok(None),
         }
     }

@@ -20,7 +20,7 @@ use crate::blob::{Blobs, Packed};
 use crate::control::{self, Control};
 use crate::front::{fetch, launch, listing};
 use crate::inside::open_regular;
-use crate::job::{JobFolder, SOCKET, SetAside};
+use crate::job::{Draft, JobFolder, SOCKET, SetAside};
 use crate::root::{Candidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
@@ -196,6 +196,24 @@ impl Service {
         secrets: &BTreeMap<String, String>,
         setup: &Setup,
     ) -> Result<Submitted, Refusal> {
+        self.submit_draft(plan, secrets, setup, None)
+    }
+
+    /// A folder for a plan that waits for its blobs, which [`Self::submit_draft`] makes a job of.
+    pub(crate) fn draft(&self) -> Option<Draft> {
+        let (root, _) = self.store("submit").ok()?;
+        // Whatever is wrong is told when the job is made.
+        Draft::new(root).ok()
+    }
+
+    /// The same as [`Self::submit`] with a folder in which its inputs were filled already.
+    pub(crate) fn submit_draft(
+        &self,
+        plan: &Plan,
+        secrets: &BTreeMap<String, String>,
+        setup: &Setup,
+        draft: Option<Draft>,
+    ) -> Result<Submitted, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new("submit", code, text));
         if let Err(e) = check::check(plan) {
             return refuse(e.code(), e.to_string());
@@ -222,7 +240,7 @@ impl Service {
             );
         }
         let (root, blobs) = self.store("submit")?;
-        match launch::launch(root, plan, blobs, setup, self.way.as_deref()) {
+        match launch::launch(root, plan, blobs, setup, self.way.as_deref(), draft) {
             Ok(launch::Launched::Started { folder, mut link }) => {
                 pass_secrets(&mut link, secrets);
                 Ok(Submitted::Begun { folder, link })

@@ -12,7 +12,7 @@ use crate::fault::{Doing, HostFault};
 use crate::job::JobFolder;
 use crate::journal::Journal;
 use crate::process::kill_marked;
-use crate::supervisor::marker;
+use crate::supervisor::{left_behind, marker};
 
 /// Bytes of the log's end in which the last event is looked for.
 const TAIL_BYTES: u64 = 256 << 10;
@@ -70,6 +70,13 @@ pub(crate) fn settle(folder: &JobFolder) -> Result<State, HostFault> {
     let own_words = std::fs::read_to_string(folder.supervisor_log()).unwrap_or_default();
     if let Some(line) = own_words.lines().rev().find(|line| !line.trim().is_empty()) {
         text.push_str(&format!("; it said: {line}"));
+    }
+    // What was made of what the user asked for by name; where there is no room to say so, the last
+    // words count for more.
+    if let Ok(plan) = folder.plan() {
+        let work = folder.work();
+        let mut made = left_behind(&plan, &work);
+        while let Some(Ok(())) = made.next().map(|event| journal.append(event)) {}
     }
     let outcome = Outcome::HostError { code: "supervisor_died".into(), text };
     journal.append(EventBody::Ended { outcome })?;

@@ -37,6 +37,8 @@ use crate::{process, quota};
 
 pub(crate) use environment::{find_on_path, is_program, marker};
 
+pub(crate) use artifacts::left_behind;
+
 use artifacts::Announced;
 pub use guard::guard;
 pub(crate) use relay::facts;

@@ -28,6 +28,10 @@ pub use probe::{HostFacts, Probe, ProbeAnswer};
 /// The protocol generation; the first frame each way carries it.
 pub const PROTOCOL: u32 = 1;
 
-/// Files and artifacts are cut into blobs of at most this many bytes, so that resuming, parallel
-/// channels and HTTP ranges are one mechanism.
+/// The most bytes of a blob, and of a piece of an artifact: resuming, parallel channels and HTTP
+/// ranges are one mechanism.
 pub const BLOB_BYTES: u64 = 4 << 20;
+
+/// What the files of a bundle are cut into. Several streams end together when each may take another
+/// small piece; with pieces as long as a blob may be, some still send while the others have ended.
+pub const PIECE_BYTES: u64 = 1 << 20;

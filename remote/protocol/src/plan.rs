@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Diagnosis, Digest, Pattern};
+use crate::{BLOB_BYTES, Diagnosis, Digest, Pattern};
 
 /// One thing to carry out on a GPU host. A run is one plan or several, in sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,11 +78,41 @@ pub struct InputFile {
     pub size: u64,
     /// sha256 of the whole file.
     pub digest: Digest,
-    /// sha256 of each piece of [`crate::BLOB_BYTES`]; a single piece has the file's own digest.
+    /// sha256 of each piece; a single piece has the file's own digest.
     pub blobs: Vec<Digest>,
+    /// Bytes of each piece but the last, at most [`crate::BLOB_BYTES`], which is what they were
+    /// before this was said.
+    #[serde(default = "blob_bytes")]
+    pub piece_bytes: u64,
     /// Whether it may be executed.
     #[serde(default)]
     pub executable: bool,
+}
+
+fn blob_bytes() -> u64 {
+    BLOB_BYTES
+}
+
+/// A piece of a file of the bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputPiece<'a> {
+    /// sha256.
+    pub digest: &'a Digest,
+    /// Its first byte's place in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl InputFile {
+    /// The pieces, in order. An empty file has one empty piece, or none.
+    pub fn pieces(&self) -> impl Iterator<Item = InputPiece<'_>> {
+        self.blobs.iter().zip(0_u64..).map(|(digest, i)| {
+            let offset = i.saturating_mul(self.piece_bytes);
+            let len = self.size.saturating_sub(offset).min(self.piece_bytes);
+            InputPiece { digest, offset, len }
+        })
+    }
 }
 
 /// One step: a ladder of at least one rung.
@@ -256,6 +286,10 @@ pub struct ArtifactSpec {
     /// What it is: a kind that the laptop's importers know (`ncu_rep`, `nsys_sqlite`, `cubin` …).
     pub kind: String,
 }
+
+/// The kind of files that the user asked for by name (`rgpu exec --pull`): they are announced even
+/// where their program was cancelled, or its supervisor died.
+pub const PULLED: &str = "pulled";
 
 /// Which GPU, and how it may be shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

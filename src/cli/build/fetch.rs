@@ -54,7 +54,9 @@ pub(super) fn nvcc(app: &App, spec: &RemoteSpec, failure: &Failure) -> Result<()
         NVCC.title, NVCC.megabytes, place(spec)
     ));
     failure = match is_local(spec) {
-        true => failure.hint("or install the CUDA toolkit, or NVRTC by `cargo xtask setup`"),
+        true => failure.hint(
+            "or install the CUDA toolkit, or NVRTC by `cargo xtask setup` in rgpu's source tree",
+        ),
         false => failure
             .hint("or compile here, with `--remote local`: that needs no GPU")
             .hint(looks_again(&spec.name)),

@@ -17,9 +17,9 @@ use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::remote::RemoteSpec;
 use crate::report;
-use crate::run::{CompareRun, Desk, InputsRecord, Reporter, Said, Sides};
+use crate::run::{CompareRun, Desk, InputsRecord, Reporter, Said, Sides, close};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
-use crate::tool;
+use crate::tool::{self, Target};
 
 /// Runs a comparison and shows it.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
@@ -35,6 +35,11 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let unlike = unlike_sizes(&sides);
     if !unlike.is_empty() {
         return Err(refused([a, b], &unlike).hint("name the sizes: `--problem-sizes n=…`"));
+    }
+    if let (true, Some((name, all))) = (args.problem_sizes.is_empty(), default_of(&sides[0])) {
+        app.say(&format!(
+            "on `{name}`, the default of {all} sizes; `--problem-sizes all` compares on each"
+        ));
     }
     let look = args.mode.unwrap_or(Look::Ncu);
     if args.run.dry_run {
@@ -91,6 +96,13 @@ fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<Asked> {
     asked.request.timing.ci_target = (args.threshold / 4.0).min(asked.request.timing.ci_target);
     tool::check(&asked.request)?;
     Ok(asked)
+}
+
+/// The case that a kernel is measured on unless others are asked for, and of how many it is one.
+fn default_of(side: &Asked) -> Option<(&str, usize)> {
+    let Target::Kernel { spec, .. } = &side.request.target else { return None };
+    let all = spec.sizes.cases.len();
+    spec.sizes.default.as_deref().filter(|_| all > 1).map(|name| (name, all))
 }
 
 /// Cases of one name must be the same sizes on both sides, and each must be on both.
@@ -165,7 +177,7 @@ fn carry_out(
         let ended = run.run(&mut follow, &mut desk).await;
         let exit = ended.as_ref().err().map_or(0, |failure| failure.exit as u8);
         reporter.say(&Said::Finished { exit });
-        follow.close().await;
+        close(follow, &mut record).await;
         ended
     });
     record.lasted(begun.elapsed().as_secs_f64());

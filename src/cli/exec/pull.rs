@@ -1,13 +1,15 @@
 //! Where pulled files go: the run folder keeps them, and the working folder here gets them under
 //! their own names.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
+use super::unplaced::{Found, Ground, Unplaced, Why, link_above};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
-use crate::run::HostFile;
-use crate::store::{RunFolder, atomic};
+use crate::run::{Copies, HostFile};
+use crate::store::{RunFolder, RunRecord, atomic};
 use rgpu_protocol::plan::valid_relative_path;
 
 /// Refuses a pattern that no host would take, in the user's own words.
@@ -29,48 +31,107 @@ pub(super) fn check(pattern: &str) -> Result<()> {
     }
 }
 
-/// Puts the files into the folder that was mounted first, else into the current one. Returns their
-/// names there.
+/// Copies of pulled files that are written while these come.
+pub(super) fn copies(app: &App, args: &ExecArgs) -> Copies {
+    let root = root(app, args);
+    Copies::to(move |place| {
+        let name = place.strip_prefix("pulled/")?;
+        // What no link may lead away is told of when the file is placed.
+        link_above(&root, name).is_none().then_some(())?;
+        root.join(name).parent().map(Path::to_owned)
+    })
+}
+
+/// The folder that was mounted first, else the current one.
+fn root(app: &App, args: &ExecArgs) -> PathBuf {
+    let mounted = args.mount.first().map(|text| app.cwd.join(text)).filter(|path| path.is_dir());
+    mounted.unwrap_or_else(|| app.cwd.clone())
+}
+
+/// What became of pulled files in the folder here.
+#[derive(Default)]
+pub(super) struct Placed {
+    /// Names of those that are there now.
+    pub(super) names: Vec<String>,
+    /// Those that stay in the run folder.
+    pub(super) unplaced: Vec<Unplaced>,
+}
+
+/// Puts the files into the folder that was mounted first, else into the current one, with what
+/// `copies` there are already.
 ///
 /// # Errors
-/// Our disk; a place that a link leads out of the folder.
+/// Our disk.
 pub(super) fn place(
     app: &App,
     args: &ExecArgs,
-    folder: &RunFolder,
+    (folder, record): (&RunFolder, &RunRecord),
     pulled: &[HostFile],
-) -> Result<Vec<String>> {
-    let mounted = args.mount.first().map(|text| app.cwd.join(text)).filter(|path| path.is_dir());
-    let root = mounted.unwrap_or_else(|| app.cwd.clone());
-    let mut names = Vec::new();
+    copies: &mut Copies,
+) -> Result<Placed> {
+    let root = root(app, args);
+    let ground = Ground::new(&root, folder, record);
+    let mut placed = Placed::default();
     for file in pulled {
         let kept = folder.path().join(&file.artifact.path);
         let Some(name) = file.artifact.path.strip_prefix("pulled/") else { continue };
+        let copy = copies.take(&file.artifact.path);
         let here = root.join(name);
-        let failed = |e: std::io::Error| {
+        let written = match (ground.find(name, file), copy) {
+            (Found::Obstacle(why), _) => {
+                placed.unplaced.push(Unplaced { name: name.to_owned(), why, file: kept });
+                continue;
+            }
+            (Found::Itself, _) => Ok(()),
+            (Found::Room, Some(copy)) => copy.name(&here),
+            (Found::Room, None) => atomic::copy(&kept, &here),
+        };
+        written.map_err(|e| {
             Failure::new(Exit::Disk, "disk", "a pulled file cannot be written")
                 .file(here.display())
                 .cause(e)
                 .hint(format!("it is in the run folder: {}", kept.display()))
-        };
-        if leads_out(&root, &here) {
-            return Err(failed(std::io::Error::other("a link leads out of the folder")));
-        }
-        atomic::copy(&kept, &here).map_err(failed)?;
-        names.push(name.to_owned());
+        })?;
+        placed.names.push(name.to_owned());
     }
-    if !names.is_empty() {
-        let first = names.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-        let more = names.len().saturating_sub(3);
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        app.say(&format!("pulled {first}{rest}"));
+    if !placed.names.is_empty() {
+        app.say(&format!("pulled {}", first_of(&placed.names)));
     }
-    Ok(names)
+    warn(app, &placed.unplaced);
+    Ok(placed)
 }
 
-/// Whether the nearest folder above `path` that is there lies outside of `root`.
-fn leads_out(root: &Path, path: &Path) -> bool {
-    let Ok(root) = std::fs::canonicalize(root) else { return true };
-    let above = path.ancestors().skip(1).find_map(|folder| std::fs::canonicalize(folder).ok());
-    above.is_none_or(|folder| !folder.starts_with(&root))
+/// Says what stays in the run folder: each file that was written here, and each link once.
+fn warn(app: &App, unplaced: &[Unplaced]) {
+    let mut behind: BTreeMap<&str, Vec<&Unplaced>> = BTreeMap::new();
+    for one in unplaced {
+        match &one.why {
+            Why::WrittenHere {} => app.say(&format!(
+                "warning: `{}` was written here since the run began, and stays; the host's is {}",
+                one.name,
+                short(app, &one.file)
+            )),
+            Why::BehindLink { link } => behind.entry(link).or_default().push(one),
+        }
+    }
+    for (link, files) in behind {
+        let names: Vec<_> = files.iter().map(|one| short(app, &one.file)).collect();
+        app.say(&format!(
+            "warning: `{link}` is a link here, and nothing pulled goes through it; what the host \
+             sent is {}",
+            first_of(&names)
+        ));
+    }
+}
+
+/// `a, b, c and 4 more`.
+fn first_of(names: &[String]) -> String {
+    let more = names.len().saturating_sub(3);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", names[..names.len() - more].join(", "))
+}
+
+/// A path as it would be typed from here.
+fn short(app: &App, path: &Path) -> String {
+    path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string()
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use super::{ExecArgs, pull};
 use crate::cli::app::App;
+use crate::cli::missing;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{
     ExecError, HERE, Input, MOST_BYTES, Mount, Package, Snapshot, Snippet, read_env_file, snapshot,
@@ -123,7 +124,12 @@ impl Source {
 /// With a word on commands, where the file that is not there is named as a command would be.
 fn bare_command(error: ExecError, args: &ExecArgs) -> Failure {
     let missing = matches!(&error, ExecError::Unreadable { .. });
-    let failure = Failure::from(error);
+    let not_there = matches!(&error, ExecError::Unreadable { source, .. }
+        if source.kind() == std::io::ErrorKind::NotFound);
+    let mut failure = Failure::from(error);
+    if let (true, Some(file)) = (not_there, &args.file) {
+        failure = missing::hinted(failure, file);
+    }
     match &args.file {
         Some(word) if missing && !word.contains(['.', '/']) && args.lang.is_none() => {
             let rest = args.command.iter().map(String::as_str);

@@ -94,6 +94,7 @@ pub(in crate::cli) fn attach(
             over.push(as_it_ended(own, run)?);
             continue;
         }
+        let own = own.follow()?;
         let mut args = args.clone();
         args.place.remote = Some(run.remote.clone());
         let asked = request::resolve(app, &args)?;

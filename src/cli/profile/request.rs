@@ -71,6 +71,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
     let target =
         Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: args.seed };
     let mut request = options(args, mode, target)?;
+    request.named = shlex::try_quote(name).map(String::from).unwrap_or_default();
     if request.sanitizer.tools.is_empty() {
         request.sanitizer.tools = SanitizerTool::ALL.to_vec();
     }

@@ -5,11 +5,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::app::{App, Status};
 use super::super::session;
 use super::super::terminal::safe;
+use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, Talk, wafer};
 use crate::report::usd;
@@ -25,32 +27,46 @@ pub(in crate::cli) struct WaferArgs {
     pub workspace: Option<String>,
 
     /// The GPU that a workspace is made with [default: B200]
-    #[arg(long, value_name = "GPU", requires = "workspace")]
+    #[arg(long, value_name = "GPU")]
     pub gpu: Option<String>,
 
     /// What a workspace is made as: baremetal (the default) or modal
-    #[arg(long, value_name = "KIND", requires = "workspace")]
+    #[arg(long, value_name = "KIND")]
     pub environment: Option<String>,
 
     /// The container image of a workspace
-    #[arg(long, value_name = "IMAGE", requires = "workspace")]
+    #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
 
     /// The container that commands run in: auto, gpu, cpu or baremetal
-    #[arg(long, value_name = "KIND", requires = "workspace")]
+    #[arg(long, value_name = "KIND")]
     pub routing: Option<String>,
 
     /// How a workspace is reached: auto, ssh, or exec (its service's own commands)
-    #[arg(long, value_name = "WAY", requires = "workspace")]
+    #[arg(long, value_name = "WAY")]
     pub carrier: Option<String>,
 
     /// Whose ncu may read counters: auto (where the workspace's may not, the service's), or
     /// workspace alone
-    #[arg(long, value_name = "WHOSE", requires = "workspace")]
+    #[arg(long, value_name = "WHOSE")]
     pub ncu: Option<String>,
 }
 
 impl WaferArgs {
+    /// The first flag given, with its value.
+    pub(super) fn first(&self) -> Option<(&'static str, &str)> {
+        let given = [
+            ("--workspace", &self.workspace),
+            ("--gpu", &self.gpu),
+            ("--environment", &self.environment),
+            ("--image", &self.image),
+            ("--routing", &self.routing),
+            ("--carrier", &self.carrier),
+            ("--ncu", &self.ncu),
+        ];
+        given.into_iter().find_map(|(flag, value)| Some((flag, value.as_deref()?)))
+    }
+
     /// Puts what was said into a remote's settings.
     pub(super) fn settings(&self, spec: &mut RemoteSpec) {
         let said = [
@@ -69,12 +85,32 @@ impl WaferArgs {
     }
 }
 
-/// A remote in `remote up --json` and `remote down --json`.
-#[derive(Serialize)]
-struct Stands<'a> {
+/// What `remote up` and `remote down` print under `--json` (`rgpu.rental/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct Stands<'a> {
+    /// `rgpu.rental/1`.
+    schema: &'static str,
+    /// The remote.
     name: &'a str,
     #[serde(flatten)]
     rental: Rental,
+}
+
+impl<'a> Stands<'a> {
+    fn new(name: &'a str, rental: Rental) -> Self {
+        Self { schema: "rgpu.rental/1", name, rental }
+    }
+}
+
+/// What `remote login` prints under `--json` (`rgpu.login/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct Login {
+    /// `rgpu.login/1`.
+    schema: &'static str,
+    /// The address of the user, else their id.
+    who: String,
+    /// The file that the login is kept in.
+    file: String,
 }
 
 /// Says what happens, each thing once.
@@ -117,12 +153,12 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
                     version: Some(version),
                     ..Rental::default()
                 }),
-                None => Err(not_rented(&spec)),
+                None => Err(not_rented(&spec, Wanted::Up)),
             },
         }
     })?;
     if app.global.json {
-        app.print_json(&Stands { name: &spec.name, rental })?;
+        app.print_json(&Stands::new(&spec.name, rental))?;
         return Ok(0);
     }
     if let Some(version) = &rental.version {
@@ -140,7 +176,7 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
 pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     let (spec, remote) = open(app, name)?;
     if remote.rented().is_none() {
-        return Err(not_rented(&spec));
+        return Err(not_rented(&spec, Wanted::Down));
     }
     if !yes && !agreed(&spec)? {
         app.say("nothing was done");
@@ -149,15 +185,12 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     let gone = app.block_on(async {
         match remote.rented() {
             Some(rented) => rented.down().await.on(&*remote),
-            None => Err(not_rented(&spec)),
+            None => Err(not_rented(&spec, Wanted::Down)),
         }
     })?;
     if app.global.json {
         let state = if gone { "destroyed" } else { "absent" }.to_owned();
-        app.print_json(&Stands {
-            name: &spec.name,
-            rental: Rental { state, ..Rental::default() },
-        })?;
+        app.print_json(&Stands::new(&spec.name, Rental { state, ..Rental::default() }))?;
         return Ok(0);
     }
     app.say(&match gone {
@@ -190,7 +223,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
         done.map_err(|e| crate::remote::RemoteError::from(e).failure("wafer", "wafer"))
     })?;
     if app.global.json {
-        app.print_json(&done)?;
+        app.print_json(&Login { schema: "rgpu.login/1", who: done.who, file: done.file })?;
         return Ok(0);
     }
     app.say(&format!("logged in as {}; kept in {}", safe(done.who.as_bytes()), done.file));
@@ -198,7 +231,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
 }
 
 /// How each rented remote stands, or why that is not known.
-pub(super) fn states(app: &App, specs: &[&RemoteSpec]) -> Result<Vec<Option<Stood>>> {
+pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Stood>>> {
     app.block_on(async {
         let mut all = Vec::new();
         for spec in specs {
@@ -227,7 +260,7 @@ pub(super) fn states(app: &App, specs: &[&RemoteSpec]) -> Result<Vec<Option<Stoo
 }
 
 /// How a rented remote stands.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Stood {
     /// As its platform says.
@@ -269,9 +302,37 @@ fn open(app: &App, name: &str) -> Result<(RemoteSpec, Box<dyn Remote>)> {
     Ok((spec, remote))
 }
 
-fn not_rented(spec: &RemoteSpec) -> Failure {
-    let what = format!("`{}` is {}: rgpu neither makes nor destroys it", spec.name, spec.url);
-    Failure::new(Exit::Usage, "not_rented", what)
+/// What was asked of a remote that is no rented one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Up,
+    Down,
+}
+
+/// The failure for a remote that rgpu neither makes nor destroys, with what is to be done instead.
+fn not_rented(spec: &RemoteSpec, wanted: Wanted) -> Failure {
+    let RemoteSpec { name, url, .. } = spec;
+    let what = format!("`{name}` is {url}: rgpu neither makes nor destroys it");
+    let failure = Failure::new(Exit::Usage, "not_rented", what);
+    let failure = match (wanted, spec.scheme()) {
+        (Wanted::Up, "http" | "https") => {
+            failure.hint("start the worker there: rgpu worker --token-file FILE")
+        }
+        (Wanted::Up, "local") => failure,
+        (Wanted::Up, _) => failure.hint("a host like this is there by itself"),
+        (Wanted::Down, "modal" | "modal+http") => {
+            failure.hint("stop its app there: modal app stop rgpu")
+        }
+        (Wanted::Down, "http" | "https") => {
+            failure.hint("stop the worker there: Ctrl-C, or SIGTERM to `rgpu worker`")
+        }
+        (Wanted::Down, _) => failure,
+    };
+    match wanted {
+        Wanted::Up => failure.hint(format!("see whether it answers: rgpu remote check {name}")),
+        Wanted::Down if spec.name == LOCAL || name == url => failure,
+        Wanted::Down => failure.hint(format!("take it off your list: rgpu remote remove {name}")),
+    }
 }
 
 /// Asks at the terminal; without one nothing is destroyed.

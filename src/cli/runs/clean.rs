@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::app::{App, Status};
 use crate::config::Origin;
@@ -30,6 +32,30 @@ pub(in crate::cli) struct CleanArgs {
     pub dry_run: bool,
 }
 
+/// What `runs clean` prints under `--json` (`rgpu.cleaned/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct Cleaned {
+    /// `rgpu.cleaned/1`.
+    schema: &'static str,
+    /// Nothing was removed: it was asked only what would be.
+    dry_run: bool,
+    /// The ids of the runs that are gone; with `--remote`, of the jobs.
+    removed: Vec<String>,
+    /// The bytes they took.
+    bytes: u64,
+    /// How many more would go with `--all`: runs with a note, jobs that were not brought home.
+    kept: usize,
+}
+
+impl Cleaned {
+    /// Of things as `(id, bytes)`.
+    pub(super) fn of(args: &CleanArgs, gone: Vec<(String, u64)>, kept: usize) -> Self {
+        let bytes = gone.iter().map(|(_, bytes)| bytes).sum();
+        let removed = gone.into_iter().map(|(id, _)| id).collect();
+        Self { schema: "rgpu.cleaned/1", dry_run: args.dry_run, removed, bytes, kept }
+    }
+}
+
 /// Removes ended runs but the newest.
 pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> {
     let (old, noted): (Vec<_>, Vec<_>) = runs
@@ -41,7 +67,8 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     }
     let total: u64 = old.iter().map(|l| l.bytes).sum();
     if app.global.json {
-        app.print_json(&old.iter().map(|l| &l.record.id).collect::<Vec<_>>())?;
+        let gone = old.into_iter().map(|line| (line.record.id, line.bytes)).collect();
+        app.print_json(&Cleaned::of(args, gone, noted.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };

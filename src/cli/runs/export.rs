@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::app::{App, Status};
@@ -28,6 +29,21 @@ pub(in crate::cli) struct ExportArgs {
     /// paths, command lines, environment, source text
     #[arg(long)]
     pub redact: bool,
+}
+
+/// What `runs export` prints under `--json` (`rgpu.exported/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct Exported {
+    /// `rgpu.exported/1`.
+    schema: &'static str,
+    /// The run.
+    run: String,
+    /// The archive.
+    file: PathBuf,
+    /// Its size.
+    bytes: u64,
+    /// Whether what says where and by whom it was made was left out.
+    redacted: bool,
 }
 
 /// A file of the archive that is made here.
@@ -75,9 +91,13 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
     })?;
     let size = std::fs::metadata(&path).map_or(0, |m| m.len());
     if app.global.json {
-        app.print_json(&serde_json::json!({
-            "run": record.id, "file": path, "bytes": size, "redacted": args.redact,
-        }))?;
+        app.print_json(&Exported {
+            schema: "rgpu.exported/1",
+            run: record.id,
+            file: path,
+            bytes: size,
+            redacted: args.redact,
+        })?;
         return Ok(0);
     }
     app.print(&format!("{}\n", path.display()));

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use rgpu_protocol::message::JobLine;
 use rgpu_protocol::plan::Origin;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::app::{App, Status};
 use super::super::progress::Live;
 use super::super::session::{self, Voice};
 use super::super::terminal::safe;
-use super::clean::{CleanArgs, counted};
+use super::clean::{CleanArgs, Cleaned, counted};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, HostJobs, OnRemote};
@@ -35,6 +37,25 @@ fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Resul
     })
 }
 
+/// What `runs list --remote REMOTE --json` prints (`rgpu.jobs/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct JobsListed {
+    /// `rgpu.jobs/1`.
+    schema: &'static str,
+    /// The remote.
+    remote: String,
+    /// How many jobs lie there; those listed are the newest, and all that still run.
+    total: usize,
+    /// The listed ones, the newest first.
+    jobs: Vec<JobLine>,
+    /// The host's clock, Unix time in milliseconds: the jobs' times are by it.
+    now_ms: u64,
+    /// What jobs and their inputs take there.
+    used_bytes: u64,
+    /// What they may take; 0: the agent does not say.
+    quota_bytes: u64,
+}
+
 /// Lists the newest `count` jobs of a host.
 pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result<Status> {
     let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } =
@@ -50,7 +71,10 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         app.say(&format!("the newest {} of {all} jobs; `--count {all}` shows all", jobs.len()));
     }
     if app.global.json {
-        app.print_json(&jobs)?;
+        let (schema, remote) = ("rgpu.jobs/1", remote.to_owned());
+        let listed =
+            JobsListed { schema, remote, total: all, jobs, now_ms, used_bytes, quota_bytes };
+        app.print_json(&listed)?;
         return Ok(0);
     }
     let home = brought_home(runs)?;
@@ -134,7 +158,8 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
         Ok((old, left))
     })?;
     if app.global.json {
-        app.print_json(&removed.iter().map(|job| &job.job).collect::<Vec<_>>())?;
+        let gone = removed.into_iter().map(|job| (job.job, job.bytes)).collect();
+        app.print_json(&Cleaned::of(args, gone, left.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };

@@ -1,10 +1,27 @@
 //! `rgpu runs list`: the runs of this project.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::super::app::{App, Status};
 use super::{cost_text, state_text};
 use crate::error::Result;
 use crate::report::{Align, Grid, bytes};
-use crate::store::{RunState, Runs};
+use crate::store::{RunRecord, RunState, Runs};
+
+/// Characters that a note has beside the other columns, else it stands below.
+const NOTE: usize = 20;
+
+/// What `runs list --json` prints (`rgpu.runs/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct RunsListed {
+    /// `rgpu.runs/1`.
+    schema: &'static str,
+    /// How many runs there are; those listed are the newest.
+    total: usize,
+    /// The listed ones as their own `run.json` has them, the newest first.
+    runs: Vec<RunRecord>,
+}
 
 /// Lists the newest `count` runs.
 pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
@@ -15,7 +32,8 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
         app.say(&format!("the newest {} of {all} runs; `--count {all}` shows all", lines.len()));
     }
     if app.global.json {
-        app.print_json(&lines.iter().map(|l| &l.record).collect::<Vec<_>>())?;
+        let runs = lines.into_iter().map(|line| line.record).collect();
+        app.print_json(&RunsListed { schema: "rgpu.runs/1", total: all, runs })?;
         return Ok(0);
     }
     if all == 0 {
@@ -34,20 +52,26 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
     ]);
     for line in lines {
         let r = line.record;
-        let state = state_text(&r);
-        let away = r.state == RunState::Detached;
+        // Done is the run; its program may have ended as badly as it likes.
+        let state = match r.program_exit {
+            Some(status) if r.state == RunState::Done && status != 0 => {
+                format!("{}, status {status}", state_text(&r))
+            }
+            _ => state_text(&r),
+        };
+        let away = matches!(r.state, RunState::Detached | RunState::Running);
         grid.row([
             r.id,
             r.title,
             r.remote,
             state,
-            // Of one that goes on by itself only its host knows.
+            // Of one that is not at its end its host knows.
             if away { String::new() } else { format!("{:.1} s", r.seconds) },
             cost_text(&r.cost).filter(|_| !away).unwrap_or_default(),
             bytes(line.bytes as f64),
             super::super::terminal::safe(r.note.as_bytes()),
         ]);
     }
-    app.print(&grid.without_empty_columns().fitted(app.style().width, 0));
+    app.print(&grid.without_empty_columns().fitted_with_words(app.style().width, 0, "note", NOTE));
     Ok(0)
 }

@@ -203,7 +203,7 @@ fn arg(param: &Param, n: Expr) -> Result<ArgSpec, String> {
         ParamKind::Pointer { dtype, constant } => Ok(ArgSpec {
             name: param.name.clone(),
             dtype: *dtype,
-            role: if *constant { Role::In } else { Role::InOut },
+            role: role(*constant),
             shape: vec![n],
             init: Some(random(*dtype)),
             value: None,
@@ -222,6 +222,11 @@ fn arg(param: &Param, n: Expr) -> Result<ArgSpec, String> {
         }
         ParamKind::Other(text) => Err(format!("the type of the parameter `{text}` is unknown")),
     }
+}
+
+/// What an array is for: a declaration says whether it may be written, not whether it is read.
+fn role(constant: bool) -> Role {
+    if constant { Role::In } else { Role::InOut }
 }
 
 fn random(dtype: Dtype) -> Init {
@@ -303,15 +308,14 @@ fn device_skeleton(file: &Path, function: &Function, source: &Source) -> String 
                     "shape = [{}]            # check: row-major, slowest first",
                     shape.join(", ")
                 ));
-                if *constant {
-                    line(match random(*dtype) {
-                        Init::Ints { lo, hi } => format!("init = {{ ints = [{lo}, {hi}] }}"),
-                        _ => "init = { uniform = [-1.0, 1.0] }".to_owned(),
-                    });
-                    line("role = \"in\"".into());
-                } else {
-                    line("role = \"out\"               # check: \"inout\" if the kernel also reads it".into());
-                }
+                line(match random(*dtype) {
+                    Init::Ints { lo, hi } => format!("init = {{ ints = [{lo}, {hi}] }}"),
+                    _ => "init = { uniform = [-1.0, 1.0] }".to_owned(),
+                });
+                line(match role(*constant) {
+                    Role::In => "role = \"in\"".to_owned(),
+                    _ => "role = \"inout\"             # check: \"out\", without `init`, if the kernel never reads it".to_owned(),
+                });
             }
             ParamKind::Scalar(dtype) => {
                 line(format!("dtype = \"{dtype}\""));

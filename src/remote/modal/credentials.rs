@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::worker::{Credentials, HttpError, read_private};
+use super::super::worker::{Credentials, HttpError, Lack, read_private};
 use super::super::{RemoteSpec, keychain};
 
 /// The setting that names the variable with the key.
@@ -39,7 +39,7 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     let (key, secret) = match (spec.options.get(FILE), spec.options.get(KEYCHAIN)) {
         (Some(path), _) => {
             let path = PathBuf::from(path);
-            let text = read_private(&path).map_err(|why| unfit(&why))?;
+            let text = read_private(&path).map_err(lacking)?;
             (in_file(&text, &path, &names.0)?, in_file(&text, &path, &names.1)?)
         }
         (None, Some(service)) => {
@@ -81,7 +81,11 @@ impl Part {
 }
 
 fn unfit(why: &str) -> HttpError {
-    HttpError::ProxyToken { why: why.to_owned() }
+    HttpError::ProxyToken { why: why.to_owned(), hint: None }
+}
+
+fn lacking(lack: Lack) -> HttpError {
+    HttpError::ProxyToken { why: lack.why, hint: lack.hint }
 }
 
 fn in_environment(name: &str) -> Result<Part, HttpError> {
@@ -109,7 +113,7 @@ fn in_file(text: &str, path: &Path, name: &str) -> Result<Part, HttpError> {
 
 /// What the desktop's keychain has for an account.
 fn in_keychain(service: &str, account: &str) -> Result<Part, HttpError> {
-    let value = keychain::secret(service, account).map_err(|why| unfit(&why))?;
+    let value = keychain::secret(service, account).map_err(lacking)?;
     Ok(Part { value, from: format!("`{account}` of `{service}` in the keychain") })
 }
 

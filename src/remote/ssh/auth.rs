@@ -111,7 +111,7 @@ impl Login<'_> {
         }
         // Some servers (Tailscale's) know their user by other means and ask for nothing.
         let answer = handle.authenticate_none(&self.resolved.user).await?;
-        Ok(self.note(record, "no key at all", &answer))
+        Ok(self.note(record, "without a key", &answer))
     }
 
     /// Keeps what a try came to.
@@ -119,7 +119,7 @@ impl Login<'_> {
         match answer {
             AuthResult::Success => {
                 self.talk.verbose(&format!(
-                    "logged in to {} as {} with {what}",
+                    "logged in to {} as {}: {what}",
                     self.resolved.address(),
                     self.resolved.user
                 ));

@@ -369,6 +369,7 @@ fn config(door: &Door) -> client::Config {
     let keys = door.key_order(&usual.key);
     let certificates = if door.has_authority() { keys.clone() } else { Vec::new() };
     client::Config {
+        // As much as an agent sends unasked over a long link.
         window_size: 32 << 20,
         maximum_packet_size: 65535,
         keepalive_interval: Some(Duration::from_secs(15)),

@@ -97,6 +97,8 @@ pub enum SshError {
         algorithm: String,
         /// The fingerprint.
         got: String,
+        /// The user's file of known keys.
+        file: Option<PathBuf>,
     },
     /// The user did not confirm the fingerprint.
     #[error("the host key of `{host}` was not confirmed")]
@@ -278,6 +280,8 @@ impl SshError {
             Self::Timeout { stage: "connecting", .. } => {
                 failure.hint("is the host up, and does a firewall or a VPN stand between?")
             }
+            Self::Timeout { stage: "exchanging keys", .. } => failure
+                .hint("something takes connections there, but does not speak as sshd does: is it this port?"),
             Self::KeyChanged { algorithm, got, known, .. } => failure
                 .cause(format!(
                     "it shows {algorithm} {got}\nknown is  {}",
@@ -288,8 +292,11 @@ impl SshError {
             Self::KeyRevoked { got, place, .. } => {
                 failure.cause(format!("{got} is revoked at {place}"))
             }
-            Self::KeyUnknown { algorithm, got, .. } => {
-                failure.cause(format!("it shows {algorithm} {got}")).hint(format!(
+            Self::KeyUnknown { algorithm, got, file, .. } => {
+                let looked = file.as_ref().map_or(String::new(), |file| {
+                    format!("\nknown keys are looked for in `{}`", file.display())
+                });
+                failure.cause(format!("it shows {algorithm} {got}{looked}")).hint(format!(
                     "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` there), then `rgpu remote check {remote} --accept-new`"
                 ))
             }

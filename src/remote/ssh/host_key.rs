@@ -158,7 +158,9 @@ impl Door {
             Verdict::Revoked(place) => Err(SshError::KeyRevoked { host, got, place }),
             Verdict::Changed(known) => Err(SshError::KeyChanged { host, algorithm, got, known }),
             Verdict::Unknown => match self.first_use {
-                FirstUse::Refuse => Err(SshError::KeyUnknown { host, algorithm, got }),
+                FirstUse::Refuse => {
+                    Err(SshError::KeyUnknown { host, algorithm, got, file: self.file.clone() })
+                }
                 FirstUse::AcceptNew => self.remember(key),
                 FirstUse::Ask => {
                     let question = HostKeyQuestion {

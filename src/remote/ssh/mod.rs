@@ -2,7 +2,7 @@
 //! releases.
 //!
 //! One connection carries everything; its settings are those that measurements settled (no delays,
-//! quick acknowledgements, AES-128-GCM first, a receive window of 16 MiB). What a host's name means
+//! quick acknowledgements, AES-128-GCM first, a receive window of 32 MiB). What a host's name means
 //! is asked of the user's own `ssh`, and where russh cannot log in the user's own `ssh` carries the
 //! same stream (`transport = "openssh"`, and on our own where that is known to help).
 

@@ -8,7 +8,6 @@ use super::SshError;
 use super::address::Address;
 use super::connection::{Connection, Way};
 use super::openssh;
-use super::resolve::home;
 use super::trouble::Trouble;
 use crate::remote::client::{Coming, Streams};
 use crate::remote::deploy::{self, Start};
@@ -43,7 +42,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
 
 fn under_home(path: PathBuf) -> PathBuf {
     match path.strip_prefix("~") {
-        Ok(rest) => home().join(rest),
+        Ok(rest) => etcetera::home_dir().map_or_else(|_| path.clone(), |home| home.join(rest)),
         Err(_) => path,
     }
 }

@@ -111,7 +111,12 @@ struct Session {
 
 impl Session {
     fn read() -> Self {
-        let home = etcetera::home_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        // That of the account, as for ssh, which passes over what HOME says.
+        let account = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+        let home = account
+            .map(|user| user.dir)
+            .or_else(|| etcetera::home_dir().ok())
+            .unwrap_or_else(|| PathBuf::from("/"));
         let agent = std::env::var_os("SSH_AUTH_SOCK").filter(|v| !v.is_empty()).map(PathBuf::from);
         Self { home, agent }
     }

@@ -26,7 +26,7 @@ struct Started {
 }
 
 /// Who is logged in, and where that is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedIn {
     /// The address of the user, else their id.
     pub who: String,

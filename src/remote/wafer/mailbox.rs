@@ -90,20 +90,15 @@ impl Post {
     /// # Errors
     /// The link, or a workspace that cannot run it.
     pub(super) async fn open(&self) -> Result<Wire, RemoteError> {
-        let mailbox = Mailbox { post: self.clone(), name: nonce().into() };
         let begun = Instant::now();
-        let begin = Mail { take: 0, bytes: &[], from: 0, wait: WAIT, word: "begin" };
-        let (head, bytes) = match mailbox.send(&begin).await? {
-            Came::Mail(head, bytes) => (head, bytes),
-            Came::Absent(host) => {
-                install(&self.shell, &self.start, &host, &*self.talk).await?;
-                match mailbox.send(&begin).await? {
-                    Came::Mail(head, bytes) => (head, bytes),
-                    Came::Absent(_) => {
-                        let what = "the agent was put there, and is not there".to_owned();
-                        return Err(RemoteError::Nonsense { what });
-                    }
-                }
+        let mut begun_twice = false;
+        let (mailbox, head, bytes) = loop {
+            let mailbox = Mailbox { post: self.clone(), name: nonce().into() };
+            let (head, bytes) = self.begin(&mailbox).await?;
+            // What began it was cut, and its container died meanwhile: another is there.
+            let died = head.ended && bytes.is_empty();
+            if !died || std::mem::replace(&mut begun_twice, true) {
+                break (mailbox, head, bytes);
             }
         };
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -119,6 +114,22 @@ impl Post {
             ending,
         };
         deploy::await_magic(wire, &*self.talk).await
+    }
+
+    /// The first words of a conversation.
+    async fn begin(&self, mailbox: &Mailbox) -> Result<(MailHead, Vec<u8>), RemoteError> {
+        let begin = Mail { take: 0, bytes: &[], from: 0, wait: WAIT, word: "begin" };
+        match mailbox.send(&begin).await? {
+            Came::Mail(head, bytes) => return Ok((head, bytes)),
+            Came::Absent(host) => install(&self.shell, &self.start, &host, &*self.talk).await?,
+        }
+        match mailbox.send(&begin).await? {
+            Came::Mail(head, bytes) => Ok((head, bytes)),
+            Came::Absent(_) => {
+                let what = "the agent was put there, and is not there".to_owned();
+                Err(RemoteError::Nonsense { what })
+            }
+        }
     }
 }
 

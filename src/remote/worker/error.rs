@@ -13,14 +13,16 @@ pub enum HttpError {
     Token {
         /// In words.
         why: String,
-        /// The variable or the file that should hold it, where one is named.
-        named: Option<String>,
+        /// What helps, where a place for it is named.
+        hint: Option<String>,
     },
     /// There is no token to show to the platform.
     #[error("there is no proxy token for the app: {why}")]
     ProxyToken {
         /// In words.
         why: String,
+        /// What helps, where that is not to make one.
+        hint: Option<String>,
     },
     /// A token of the platform's API where one for its web endpoints is wanted.
     #[error(
@@ -38,6 +40,9 @@ pub enum HttpError {
         /// This program's.
         ours: &'static str,
     },
+    /// The worker is of a time before files were cut as they are now.
+    #[error("the worker is older than this rgpu, and does not take its files")]
+    Older,
     /// A token would go over the network in the clear.
     #[error("a token would go in the clear to `{url}`")]
     Plain {
@@ -68,6 +73,18 @@ pub enum HttpError {
         /// Why.
         why: String,
     },
+    /// The address is of TLS and the server is not.
+    #[error("what answers at `{url}` does not speak TLS")]
+    NoTls {
+        /// The address.
+        url: String,
+    },
+    /// The server is of TLS and the address is not.
+    #[error("what answers at `{url}` speaks TLS alone")]
+    WantsTls {
+        /// The address.
+        url: String,
+    },
     /// Nothing came for too long.
     #[error("no answer in {} s while {doing}", limit.as_secs())]
     Silent {
@@ -89,6 +106,13 @@ pub enum HttpError {
     Refused(Box<Named>),
 }
 
+/// What is done first.
+pub(super) const GREETING: &str = "greeting the worker";
+
+/// Of what takes a connection and says nothing that is HTTP.
+const NOT_HTTP: &str =
+    "something listens there that may be no worker: is it the port that `rgpu worker` printed?";
+
 impl HttpError {
     /// What answers there is no worker of ours.
     pub(super) fn not_a_worker(site: Site, url: &str, body: &[u8]) -> Self {
@@ -104,8 +128,11 @@ impl HttpError {
             | Self::ProxyToken { .. }
             | Self::ApiToken { .. }
             | Self::OtherVersion { .. }
+            | Self::Older
             | Self::Plain { .. }
             | Self::Tls { .. }
+            | Self::NoTls { .. }
+            | Self::WantsTls { .. }
             | Self::Untrusted { .. } => false,
         }
     }
@@ -115,11 +142,13 @@ impl HttpError {
         match self {
             Self::Token { .. } | Self::ProxyToken { .. } => "no_token",
             Self::ApiToken { .. } => "api_token",
-            Self::OtherVersion { .. } => "other_version",
+            Self::OtherVersion { .. } | Self::Older => "other_version",
             Self::Plain { .. } => "plain_http",
             Self::Tls { .. } => "bad_tls",
             Self::Unreachable { .. } => "unreachable",
             Self::Untrusted { .. } => "untrusted_certificate",
+            Self::NoTls { .. } => "no_tls",
+            Self::WantsTls { .. } => "wants_tls",
             Self::Silent { .. } => "no_answer",
             Self::Cut { .. } => "link_cut",
             Self::Refused(named) => named.code,
@@ -134,7 +163,8 @@ impl HttpError {
             | Self::ApiToken { .. }
             | Self::Plain { .. }
             | Self::Tls { .. } => (Side::Local, Exit::Config),
-            Self::OtherVersion { .. } => (Side::Host, Exit::Host),
+            Self::NoTls { .. } | Self::WantsTls { .. } => (Side::Host, Exit::Host),
+            Self::OtherVersion { .. } | Self::Older => (Side::Host, Exit::Host),
             Self::Refused(named) if !named.passes => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
         }
@@ -142,14 +172,29 @@ impl HttpError {
 
     /// Adds why, and what to do next.
     pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
+        // An address stands in for a name where none was given.
+        let unnamed = remote.contains("://");
+        let said_anew = |url: String| match unnamed {
+            true => format!("write {url}"),
+            false => format!("rgpu remote add {remote} {url}"),
+        };
         match self {
-            Self::Token { named: Some(place), .. } => {
-                failure.hint(format!("put the token of the worker's own file into {place}"))
+            Self::Token { hint: Some(hint), .. } | Self::ProxyToken { hint: Some(hint), .. } => {
+                failure.hint(hint)
             }
-            Self::Token { named: None, .. } => failure.hint(format!(
-                "name it: rgpu remote add {remote} URL --token-env VARIABLE, or --token-file FILE"
+            Self::Token { hint: None, .. } if unnamed => failure
+                .hint(format!("give it a name: rgpu remote add NAME {remote} --token-file FILE"))
+                .hint("or put the token of the worker's own file into $RGPU_WORKER_TOKEN"),
+            Self::Token { hint: None, .. } => failure.hint(format!(
+                "name it: rgpu remote add {remote} URL --token-file FILE, or --token-env VARIABLE"
             )),
-            Self::ProxyToken { .. } => failure
+            Self::NoTls { url } => failure
+                .hint("`rgpu worker` itself speaks plain http, to this machine or through `ssh -L`")
+                .hint(said_anew(url.replacen("https://", "http://", 1))),
+            Self::WantsTls { url } => {
+                failure.hint(said_anew(url.replacen("http://", "https://", 1)))
+            }
+            Self::ProxyToken { hint: None, .. } => failure
                 .hint("make one: `modal workspace proxy-tokens create`; put its parts in $MODAL_KEY and $MODAL_SECRET")
                 .hint(format!(
                     "or name a file of mode 0600 with both: rgpu remote add {remote} modal --url URL --env-file FILE"
@@ -159,6 +204,8 @@ impl HttpError {
                 .hint("make a proxy token (`wk-…`, `ws-…`) instead: `modal workspace proxy-tokens create`"),
             Self::OtherVersion { .. } => failure
                 .hint("deploy this version's app: `modal deploy remote/modal_app.py`, or update rgpu here"),
+            Self::Older => failure
+                .hint("end it, and start this version's `rgpu worker` there: its jobs go on meanwhile"),
             Self::Plain { .. } => failure
                 .hint("reach it through ssh: `ssh -L 8790:127.0.0.1:8790 HOST`, and http://127.0.0.1:8790")
                 .hint("or put a server with TLS in front of it; or add it with `--allow-plain-http`"),
@@ -171,13 +218,19 @@ impl HttpError {
             Self::Untrusted { why, .. } => failure.cause(why).hint(
                 "name a file with the certificate of its authority: `--ca-file FILE` of `rgpu remote add`",
             ),
+            Self::Cut { why, doing } if *doing == GREETING => failure.cause(why).hint(NOT_HTTP),
             Self::Cut { why, .. } => failure.cause(why),
+            Self::Silent { doing, .. } if *doing == GREETING => failure.hint(NOT_HTTP),
             Self::Refused(named) => {
                 let failure = match named.body.as_str() {
                     "" => failure,
                     body => failure.cause(body),
                 };
-                match named.hint.replace("REMOTE", remote) {
+                let hint = match unnamed {
+                    true => named.hint.replace("REMOTE URL", &format!("NAME {remote}")),
+                    false => named.hint.replace("REMOTE", remote),
+                };
+                match hint {
                     hint if hint.is_empty() => failure,
                     hint => failure.hint(hint),
                 }

@@ -2,17 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, ETAG, RANGE};
+use rgpu_protocol::BLOB_BYTES;
 use rgpu_protocol::http::FRAMES;
-use rgpu_protocol::{BLOB_BYTES, FromAgent};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::bridge::{Aborts, Link, in_path, job_path};
 use super::error::HttpError;
+use super::pace::Pace;
 use super::requests::{Answer, Ask, chain};
 use crate::remote::limits;
 
@@ -103,19 +105,24 @@ async fn fetch(link: &Link, ask: Ask) -> Result<Came, HttpError> {
     let tag = header(&response, ETAG);
     let announced = response.content_length().unwrap_or(0).min(2 * BLOB_BYTES);
     let mut frames = Vec::with_capacity(announced as usize);
+    let mut pace = Pace::new(Instant::now());
     loop {
         let chunk = timeout(limits::STALL, response.chunk())
             .await
             .map_err(|_| HttpError::Silent { doing: FETCHING, limit: limits::STALL })?;
         match chunk {
-            Ok(Some(bytes)) => frames.extend_from_slice(&bytes),
+            Ok(Some(bytes)) => {
+                frames.extend_from_slice(&bytes);
+                pace.came(bytes.len(), Instant::now()).map_err(cut)?;
+            }
             Ok(None) => return Ok(Came::Frames(frames, tag)),
             Err(error) => return Err(cut(chain(&error))),
         }
     }
 }
 
-/// Hands pieces on, and notices a file that changed since its first one.
+/// Hands pieces on. A file that is another one since its first piece ends the stream: the next one
+/// goes on with what it is by then.
 async fn hand_on(link: Link, mut queue: mpsc::UnboundedReceiver<(Piece, Coming)>) {
     let mut states: HashMap<(String, String), String> = HashMap::new();
     while let Some((piece, mut coming)) = queue.recv().await {
@@ -138,17 +145,11 @@ async fn hand_on(link: Link, mut queue: mpsc::UnboundedReceiver<(Piece, Coming)>
         if let Some(tag) = tag {
             let first = piece.offset == 0;
             if let Some(known) = states.get(&file).filter(|known| !first && **known != tag) {
-                let text = format!(
-                    "`{}` was written while it was fetched ({known}, then {tag}): fetch it again",
-                    file.1.escape_debug()
-                );
-                let (request, code) = ("fetch".to_owned(), "changed".to_owned());
-                let refused = FromAgent::Refused { request, code, text };
-                if let Ok(json) = serde_json::to_vec(&refused) {
-                    let _ = link.say(&json).await;
-                }
-                states.remove(&file);
-                continue;
+                // Written anew, or put back by a host that was started again: the digest of the whole
+                // tells which, once the rest has come.
+                let path = file.1.escape_debug();
+                let why = format!("`{path}` is another file now ({known}, then {tag})");
+                return link.cut_off(&HttpError::Cut { doing: FETCHING, why });
             }
             states.insert(file, tag);
         }

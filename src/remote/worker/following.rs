@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::bridge::{Link, in_path, job_path};
 use super::error::HttpError;
+use super::pace::Pace;
 use super::requests::{Answer, Ask, chain};
 
 /// A stream on which not even a beat came is dead.
@@ -122,6 +123,7 @@ impl At {
         }
         let mut buffer: Vec<u8> = Vec::new();
         let mut group = Group::default();
+        let mut pace = Pace::new(Instant::now());
         loop {
             let mut used = 0;
             while let Some((frame, len)) =
@@ -145,11 +147,18 @@ impl At {
             if used > 0 {
                 buffer.drain(..used);
             }
+            // A job may be silent for as long as it likes, but not within a word.
+            if buffer.is_empty() && group.frames.is_empty() {
+                pace = Pace::new(Instant::now());
+            }
             let chunk = timeout(QUIET, response.chunk())
                 .await
                 .map_err(|_| HttpError::Silent { doing: FOLLOWING, limit: QUIET })?;
             match chunk {
-                Ok(Some(bytes)) => buffer.extend_from_slice(&bytes),
+                Ok(Some(bytes)) => {
+                    buffer.extend_from_slice(&bytes);
+                    pace.came(bytes.len(), Instant::now()).map_err(|why| odd(&why))?;
+                }
                 Ok(None) if buffer.is_empty() && group.frames.is_empty() => {
                     return Ok(Stretch::Pause);
                 }

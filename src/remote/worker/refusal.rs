@@ -156,6 +156,14 @@ static ON_MODAL: &[Row] = &[
 
 /// What a worker, or a proxy before one, answers.
 static ROWS: &[Row] = &[
+    row(400, "HTTPS", "wants_tls", "what answers speaks TLS alone", "write https:// before it"),
+    row(
+        400,
+        "plain HTTP",
+        "wants_tls",
+        "what answers speaks TLS alone",
+        "write https:// before it",
+    ),
     row(400, "\"no_host\"", "bad_proxy", "the worker was asked without a name", ""),
     row(
         401,
@@ -367,6 +375,8 @@ mod tests {
                 true,
             ),
             (500, "<html>oops</html>", "server_error", true),
+            (400, "The plain HTTP request was sent to HTTPS port", "wants_tls", false),
+            (400, "You're speaking plain HTTP to an SSL-enabled server", "wants_tls", false),
             (404, "<html>nginx</html>", "wrong_address", false),
             (402, "", "no_credit", false),
             (429, "slow down", "too_many", true),
@@ -381,7 +391,7 @@ mod tests {
     #[test]
     fn a_body_is_shown_in_part_and_in_one_line() {
         let named = of(404, &format!("<html>\n  <body>{}", "x".repeat(5000)));
-        assert!(named.body.starts_with("404 Not Found: <html> <body>xxx"), "{}", named.body);
+        assert!(named.body.starts_with("404 Not Found: xxx"), "{}", named.body);
         assert!(named.body.len() < 300);
         let ours =
             of(401, r#"{"is":"refused","request":"request","code":"wrong_token","text":"no"}"#);

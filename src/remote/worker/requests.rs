@@ -1,7 +1,7 @@
 //! One request and its answer: time limits of our own, second tries of what may be repeated, and
 //! no redirects, since a token must never be carried to another address. Modal alone answers what
 //! takes long with the address of the result, on the same origin: that is asked for by `GET` until
-//! it is there, and what was asked is never sent again for it.
+//! it is there. What was asked is sent again only where that result is lost, and it may be repeated.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -35,6 +35,9 @@ const RESULT: &str = "__modal_function_call_id";
 /// Results that lead to another one sooner than this go round, and how often they may in a row.
 const AT_ONCE: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 8;
+
+/// How long it may take to find out whether a server speaks TLS.
+const TLS: Duration = Duration::from_secs(3);
 
 /// A worker keeps an idle connection three times as long.
 const IDLE: Duration = Duration::from_secs(5);
@@ -193,6 +196,8 @@ impl Requests {
         let mut pause = PAUSE;
         let mut tries = 1;
         let (begun, mut rounds) = (Instant::now(), 0);
+        // What is asked once more where its result is lost.
+        let mut first = (ask.again == Again::Safe).then(|| ask.clone());
         loop {
             let sent = Instant::now();
             let (error, asked) = match self.try_once(&ask).await {
@@ -220,6 +225,11 @@ impl Requests {
             };
             // Silence has taken long enough: it is a cut link.
             let silent = matches!(error, HttpError::Silent { .. });
+            let over = tries == TRIES && ask.result.is_some();
+            if let Some(first) = first.take_if(|_| over && !silent && error.is_link()) {
+                (ask, pause, tries) = (first, PAUSE, 1);
+                continue;
+            }
             if tries == TRIES || ask.again == Again::Never || silent || !error.is_link() {
                 return Err(error);
             }
@@ -244,6 +254,19 @@ impl Requests {
                     Some(why) => Err(HttpError::Cut { doing, why }),
                 }
             }
+        }
+    }
+
+    /// Whether what listens at an address without TLS speaks it. It is shown no token.
+    pub(super) async fn wants_tls(&self) -> bool {
+        let Some(rest) = self.base.strip_prefix("http://") else { return false };
+        let client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
+        let Ok(client) = client.tls_certs_only([]).build() else { return false };
+        match timeout(TLS, client.get(format!("https://{rest}")).send()).await {
+            Ok(Ok(_)) => true,
+            // Nothing is trusted here, so a server with TLS gets as far as its certificate.
+            Ok(Err(error)) => chain(&error).contains("certificate"),
+            Err(_) => false,
         }
     }
 
@@ -305,6 +328,9 @@ impl Requests {
         let (url, why) = (self.base.clone(), chain(error));
         if why.contains("certificate") {
             HttpError::Untrusted { url, why }
+        } else if why.contains("InvalidContentType") {
+            // What answers the first bytes of TLS with none of it.
+            HttpError::NoTls { url }
         } else if error.is_connect() {
             HttpError::Unreachable { url, why, site: self.site }
         } else {

@@ -23,6 +23,15 @@ const ACCOUNT: &str = "token";
 /// The variable that is read when neither is set.
 const USUAL: &str = "RGPU_WORKER_TOKEN";
 
+/// Why a secret cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// In words.
+    pub why: String,
+    /// What its user can do, where that is not to put it there.
+    pub hint: Option<String>,
+}
+
 /// What a request shows to be let in.
 #[derive(Clone)]
 pub(in crate::remote) struct Credentials(HeaderMap);
@@ -38,7 +47,7 @@ impl Credentials {
     fn bearer(token: &str, from: &str) -> Result<Self, HttpError> {
         let unfit = |why: &str| HttpError::Token {
             why: format!("{from} {why}"),
-            named: Some(from.to_owned()),
+            hint: Some(put_into(from)),
         };
         if token.is_empty() {
             return Err(unfit("is empty"));
@@ -77,13 +86,12 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     if let Some(path) = spec.options.get(FILE) {
         let path = PathBuf::from(path);
         let place = format!("`{}`", path.display());
-        let text = read_private(&path)
-            .map_err(|why| HttpError::Token { why, named: Some(place.clone()) })?;
+        let text = read_private(&path).map_err(|lack| lacking(lack, &place))?;
         return Credentials::bearer(text.trim(), &place);
     }
     if let Some(service) = spec.options.get(KEYCHAIN) {
-        let token = keychain::secret(service, ACCOUNT)
-            .map_err(|why| HttpError::Token { why, named: Some("the keychain".to_owned()) })?;
+        let token =
+            keychain::secret(service, ACCOUNT).map_err(|lack| lacking(lack, "the keychain"))?;
         return Credentials::bearer(&token, &format!("`{ACCOUNT}` of `{service}` in the keychain"));
     }
     let (name, said) = match spec.options.get(ENV) {
@@ -94,7 +102,7 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
         Ok(token) => Credentials::bearer(token.trim(), &format!("${name}")),
         Err(_) if said => Err(HttpError::Token {
             why: format!("${name} is not set"),
-            named: Some(format!("${name}")),
+            hint: Some(put_into(&format!("${name}"))),
         }),
         Err(_) => Err(unnamed()),
     }
@@ -115,20 +123,34 @@ pub(super) fn is_named(spec: &RemoteSpec) -> Result<(), HttpError> {
 fn unnamed() -> HttpError {
     let why =
         format!("the remote names no variable, file or keychain for it, and ${USUAL} is not set");
-    HttpError::Token { why, named: None }
+    HttpError::Token { why, hint: None }
+}
+
+fn lacking(lack: Lack, place: &str) -> HttpError {
+    let Lack { why, hint } = lack;
+    HttpError::Token { why, hint: hint.or_else(|| Some(put_into(place))) }
+}
+
+fn put_into(place: &str) -> String {
+    format!("put the token of the worker's own file into {place}")
 }
 
 /// A file that only its user can read.
 ///
 /// # Errors
-/// Why it is not read, in words.
-pub(in crate::remote) fn read_private(path: &Path) -> Result<String, String> {
-    let because = |why: String| format!("`{}` {why}", path.display());
-    let meta = std::fs::metadata(path).map_err(|e| because(format!("cannot be read: {e}")))?;
-    if meta.mode() & 0o077 != 0 {
-        return Err(because("can be read by others: `chmod 600` it".to_owned()));
+/// Why it is not read.
+pub fn read_private(path: &Path) -> Result<String, Lack> {
+    let shown = path.display();
+    let unread =
+        |e: std::io::Error| Lack { why: format!("`{shown}` cannot be read: {e}"), hint: None };
+    let mode = std::fs::metadata(path).map_err(unread)?.mode();
+    if mode & 0o077 != 0 {
+        return Err(Lack {
+            why: format!("`{shown}` can be read by others (mode {:o})", mode & 0o7777),
+            hint: Some(format!("`chmod 600 {shown}`, and take a new token if others saw it")),
+        });
     }
-    std::fs::read_to_string(path).map_err(|e| because(format!("cannot be read: {e}")))
+    std::fs::read_to_string(path).map_err(unread)
 }
 
 #[cfg(test)]
@@ -146,7 +168,10 @@ mod tests {
         assert!(find(&spec).unwrap_err().to_string().contains("cannot be read"));
         std::fs::write(&path, "secret-secret\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(find(&spec).unwrap_err().to_string().contains("chmod 600"));
+        let open = find(&spec).unwrap_err();
+        assert!(open.to_string().contains("(mode 644)"), "{open}");
+        let hints = open.explain(failure(), "box").hints;
+        assert!(hints.len() == 1 && hints[0].starts_with("`chmod 600 "), "{hints:?}");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         let found = find(&spec).unwrap();
         assert_eq!(found.headers()[AUTHORIZATION], "Bearer secret-secret");
@@ -154,9 +179,21 @@ mod tests {
         std::fs::write(&path, " \n").unwrap();
         let empty = find(&spec).unwrap_err();
         assert!(empty.to_string().contains("is empty"));
-        let failure = crate::error::Failure::new(crate::error::Exit::Config, "no_token", "x");
-        let hint = empty.explain(failure, "box").hints.concat();
+        let hint = empty.explain(failure(), "box").hints.concat();
         assert!(hint.contains("into `") && !hint.contains("remote add"), "{hint}");
+    }
+
+    fn failure() -> crate::error::Failure {
+        crate::error::Failure::new(crate::error::Exit::Config, "no_token", "x")
+    }
+
+    #[test]
+    fn an_address_without_a_name_is_told_how_a_name_is_given() {
+        let hint = |remote: &str| unnamed().explain(failure(), remote).hints.concat();
+        assert!(hint("box").contains("rgpu remote add box URL --token-file FILE"));
+        let hint = hint("http://127.0.0.1:8790");
+        assert!(hint.contains("rgpu remote add NAME http://127.0.0.1:8790 --token"), "{hint}");
+        assert!(hint.contains(USUAL), "{hint}");
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub(super) fn report(profile: &Profile) -> String {
     }
     let lost = profile.lost().map_or_else(String::new, |lost| format!(", lost: {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);
+    if profile.times_reference() {
+        out += "No GPU was measured: the times are those of the reference on the CPU, not the kernel's.\n\n";
+    }
     out += "## Cases\n\n";
     let mut grid = Grid::new(&[
         ("case", Align::Left),

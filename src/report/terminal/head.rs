@@ -1,6 +1,7 @@
 //! The first lines: what ran where, how fast, and whether it was right.
 
 use super::Page;
+use crate::error::ANOTHER_HOST;
 use crate::model::Profile;
 use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
@@ -25,7 +26,9 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         None => {
             let clock = profile.timing.as_ref().map(|t| t.clock.as_str());
             let what = match clock {
-                Some("cpu_reference") => "the reference ran on its CPU",
+                _ if profile.times_reference() => {
+                    "the times are those of the reference on its CPU, not the kernel's"
+                }
                 // torch's kernels run there too.
                 Some("host_clock") if profile.kernel.language == "python" => "it ran on its CPU",
                 _ => "nothing ran on a GPU",
@@ -33,6 +36,9 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
             format!("{name}  {mode} was asked, but {remote} has no GPU: {what}")
         }
     });
+    if steps_down(profile) {
+        page.field("help", ANOTHER_HOST);
+    }
     if let Some(model) = &profile.kernel.model {
         page.field("model", &model_text(model));
     }
@@ -73,6 +79,15 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
     for warning in &profile.warnings {
         page.field("warning", &warning.text);
     }
+}
+
+/// Whether the run did without a GPU. Where that is a failure, the failure says what to do.
+fn steps_down(profile: &Profile) -> bool {
+    profile.host.is_some()
+        && profile.gpu.is_none()
+        && profile.device.is_none()
+        && profile.rung != "none"
+        && !matches!(profile.run.mode.as_str(), "verify" | "sanitizer")
 }
 
 pub(super) fn timing_text(t: &Timing) -> String {
@@ -178,7 +193,7 @@ fn correctness_text(c: &Correctness) -> String {
 fn cases(page: &mut Page<'_>, profile: &Profile) {
     let mut grid = Grid::new(&[
         ("case", Align::Left),
-        ("time", Align::Right),
+        (if profile.times_reference() { "reference" } else { "time" }, Align::Right),
         ("±", Align::Right),
         ("bandwidth", Align::Right),
         ("rate", Align::Right),
@@ -225,5 +240,38 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
     page.table("cases", grid);
     if let Some(peaks) = peaks_text(&profile.speed_of_light) {
         page.field("peaks", &peaks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::profile::CaseResult;
+    use crate::report::{Style, report};
+
+    #[test]
+    fn times_of_the_reference_are_called_so_whichever_cases_have_one() {
+        let timing = Timing {
+            clock: "cpu_reference".to_owned(),
+            median_ns: 194e6,
+            samples: 5,
+            ..Timing::default()
+        };
+        let case = |name: &str, timing: Option<&Timing>| CaseResult {
+            name: name.to_owned(),
+            timing: timing.cloned(),
+            ..CaseResult::default()
+        };
+        let mut profile = Profile {
+            cases: vec![case("pair", None), case("ragged-1", Some(&timing))],
+            host: Some(Default::default()),
+            rung: "nvtx".to_owned(),
+            ..Profile::default()
+        };
+        profile.kernel.name = "k".to_owned();
+        profile.run.mode = "ncu".to_owned();
+        profile.run.remote = "box".to_owned();
+        let text = report("table").unwrap().text(&(&profile).into(), &Style::default());
+        insta::assert_snapshot!(text);
     }
 }

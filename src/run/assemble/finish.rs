@@ -62,6 +62,8 @@ fn forget_lower(profile: &mut Profile) {
     let lower = |record: &RungRecord| {
         let tool = |rung: &str| rung.split('.').next().map(str::to_owned);
         !record.ok
+            // On a CPU no rung is above one of the GPU's, whatever it is called.
+            && record.code != "no_gpu"
             && record.step == step
             && record.argv.is_empty()
             && crate::run::is_below(&record.rung, &reached)

@@ -22,7 +22,7 @@ use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
 use crate::model::profile::{Artifact, CaseResult, Gap};
 use crate::model::{Beside, Launch, Profile};
 use crate::store::RunFolder;
-use crate::tool::{BundleFile, Expectations, Request, Target};
+use crate::tool::{BundleFile, Expectations, PythonEnv, Request, Target};
 
 /// A rung that the laptop does not believe.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub(super) struct Parts {
 const ALWAYS: &[&str] = &["case_report"];
 
 /// Steps whose success is not the run's rung.
-pub(super) const PREPARING: &[&str] = &["build", "reference", "export"];
+pub(super) const PREPARING: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
 
 /// Whether the runner's ranges in this file say when the kernel ran: not those of the steps before,
 /// and not under ncu, which runs each launch many times over.
@@ -521,6 +521,23 @@ mod tests {
     fn case(verdict: &str) -> CaseResult {
         let correctness = Correctness { verdict: verdict.into(), ..Correctness::default() };
         CaseResult { name: "c".into(), correctness: Some(correctness), ..CaseResult::default() }
+    }
+
+    #[test]
+    fn what_prepares_a_run_is_no_rung_of_it() {
+        let spool = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(spool.path(), "r", None).unwrap();
+        let request = Request::new(crate::kernel::Mode::Ncu, Target::Program(Default::default()));
+        let rung_after = |steps: &[(&str, &str)]| {
+            let ended = steps.iter().map(|(step, rung)| ((*step).into(), Some((*rung).into())));
+            let end = JobEnd { ended: ended.collect(), ..JobEnd::default() };
+            let mut parts = Parts::default();
+            parts.take(&folder, &end, &request).unwrap();
+            parts.rung().to_owned()
+        };
+        let made = [("python", "python"), ("build", "build.wheels")];
+        assert_eq!(rung_after(&made), "none");
+        assert_eq!(rung_after(&[made[0], ("profile", "host"), ("export", "nsys.export")]), "host");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::job::{self, Desk, JobEnd};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
-use crate::bundle::{self, DEFAULT_LIMIT, Packer};
+use crate::bundle::{self, Bundle, DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
@@ -185,10 +185,13 @@ impl BuildRun<'_> {
             }
             return job::follow_to_end(follow, &name, &known.events, desk).await.map(Some);
         }
-        let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
-        desk.folder.write_json("plan-1.json", &bundle.plan)?;
-        desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
-        job::submit(follow, &submission(bundle.plan, bundle.blobs), desk).await?;
+        let kept = |bundle: Bundle, desk: &Desk<'_>| {
+            desk.folder.write_json("plan-1.json", &bundle.plan)?;
+            desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
+            Ok(submission(bundle.plan, bundle.blobs))
+        };
+        let mut packer = Packer::new(DEFAULT_LIMIT);
+        job::pack_and_submit(follow, &mut packer, &draft, desk, kept).await?;
         if self.begin == Begin::Detached {
             follow.detach().await.on(follow.remote())?;
             return Ok(None);

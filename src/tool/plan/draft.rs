@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::Plan;
 
-use crate::error::{Exit, Failure};
+use crate::error::{ANOTHER_HOST, Exit, Failure, Side};
+use crate::kernel::{KernelSpec, Mode};
 
 /// What [`super::plan`] makes: bundle turns it into a plan with blobs.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,12 +178,64 @@ pub enum PlanError {
         /// Why not, rung by rung.
         left_out: Vec<RungRecord>,
     },
+    /// There is no GPU, and nothing that the CPU could run in the kernel's place.
+    #[error("{}", no_gpu(.remote, .kernel, *.mode))]
+    NoGpu {
+        /// The remote's name.
+        remote: String,
+        /// The kernel's name.
+        kernel: String,
+        /// What was asked.
+        mode: Mode,
+        /// Why the CPU has nothing to run; empty where that would not help.
+        why: String,
+        /// What would give it something; empty where nothing would.
+        advice: String,
+    },
     /// The reference kernel cannot be launched at one of its small cases.
     #[error("the reference kernel cannot be checked: {problem}")]
     SmallCase {
         /// What is wrong.
         problem: String,
     },
+}
+
+impl PlanError {
+    /// That neither a GPU nor the CPU can run this kernel there; `left_out` says why.
+    pub fn no_gpu(remote: &str, spec: &KernelSpec, mode: Mode, left_out: &[RungRecord]) -> Self {
+        // With a reference there would be no verdict either.
+        let lowest = left_out.iter().find(|r| r.rung == "cpu" && !r.ok && !is_verdict(mode));
+        let way = "with a reference the CPU runs that in its place (rung `cpu`):";
+        let advice = match (lowest, &spec.file) {
+            (Some(lowest), None) if lowest.code == "no_reference" => format!(
+                "{way} `rgpu kernels new {}` writes a kernel.toml with a place for one",
+                spec.source.display()
+            ),
+            (Some(lowest), Some(_)) if lowest.code == "no_reference" => {
+                format!("{way} name one under `[reference]` in its kernel.toml")
+            }
+            _ => String::new(),
+        };
+        Self::NoGpu {
+            remote: remote.to_owned(),
+            kernel: spec.name.clone(),
+            mode,
+            why: lowest.map(|lowest| lowest.words.clone()).unwrap_or_default(),
+            advice,
+        }
+    }
+}
+
+/// Whether a mode's result is that nothing is wrong, which a run without a GPU must not look like.
+fn is_verdict(mode: Mode) -> bool {
+    matches!(mode, Mode::Verify | Mode::Sanitizer)
+}
+
+fn no_gpu(remote: &str, kernel: &str, mode: Mode) -> String {
+    match is_verdict(mode) {
+        true => format!("nothing was verified: `{remote}` has no GPU that works"),
+        false => format!("`{remote}` has no GPU that works, and `{kernel}` cannot run without one"),
+    }
 }
 
 fn no_python(package: &str, python: Option<&str>) -> String {
@@ -258,6 +311,18 @@ impl From<PlanError> for Failure {
                 match left_out.first() {
                     Some(record) => failure.hint(super::reason::reason(&record.code).help),
                     None => failure,
+                }
+            }
+            PlanError::NoGpu { mode, why, advice, .. } => {
+                let exit = if is_verdict(mode) { Exit::Host } else { Exit::Tool };
+                let failure = Failure::new(exit, "no_gpu", what)
+                    .side(Side::Host)
+                    .cause(why)
+                    .hint(ANOTHER_HOST)
+                    .hint("`rgpu build` and `rgpu disasm` need no GPU: they compile it and show its code");
+                match advice.is_empty() {
+                    true => failure,
+                    false => failure.hint(advice),
                 }
             }
             PlanError::SmallCase { .. } => Failure::new(Exit::Config, "bad_expression", what),

@@ -38,6 +38,30 @@ pub(super) fn step_of(request: &Request) -> String {
     }
 }
 
+/// The rung that a mode begins with on a GPU.
+pub(super) fn best(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Ncu => "ncu.asked",
+        Mode::Nsys | Mode::Deep => "nsys.full",
+        Mode::Sanitizer => "sanitizer",
+        Mode::Bench => "events",
+        Mode::Verify => "verify",
+        Mode::Nvtx => "nvtx",
+        Mode::Torch => "torch",
+    }
+}
+
+/// A rung of a request's main step that cannot work there.
+pub(super) fn left_out(request: &Request, rung: &str, code: &str) -> RungRecord {
+    RungRecord {
+        step: step_of(request),
+        rung: rung.to_owned(),
+        code: code.to_owned(),
+        words: super::reason::reason(code).title.to_owned(),
+        ..RungRecord::default()
+    }
+}
+
 impl<'a> Ladder<'a> {
     pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
         let jobs = Jobs::of(request, facts);
@@ -111,15 +135,9 @@ impl<'a> Ladder<'a> {
 
     /// The rungs on a host without one: the reference on the CPU.
     pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
-        let best = match self.request.mode {
-            Mode::Ncu => Some("ncu.asked"),
-            Mode::Nsys | Mode::Deep => Some("nsys.full"),
-            Mode::Sanitizer => Some("sanitizer"),
-            Mode::Bench => Some("events"),
-            Mode::Verify => Some("verify"),
-            Mode::Nvtx | Mode::Torch => None,
-        };
-        self.leave_out(best.unwrap_or_default(), best.is_some(), "no_gpu");
+        // The collector and torch's profiler work there too.
+        let applies = !matches!(self.request.mode, Mode::Nvtx | Mode::Torch);
+        self.leave_out(best(self.request.mode), applies, "no_gpu");
         if self.request.mode == Mode::Torch {
             self.torch();
         }
@@ -185,13 +203,7 @@ impl<'a> Ladder<'a> {
 
     fn leave_out(&mut self, id: &str, applies: bool, code: &str) {
         if applies {
-            self.left_out.push(RungRecord {
-                step: step_of(self.request),
-                rung: id.to_owned(),
-                code: code.to_owned(),
-                words: super::reason::reason(code).title.to_owned(),
-                ..RungRecord::default()
-            });
+            self.left_out.push(left_out(self.request, id, code));
         }
     }
 

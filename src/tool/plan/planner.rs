@@ -11,9 +11,9 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::{BundleFile, Draft, Expectations, PlanError};
 use super::harness::{self, Jobs};
 use super::ladder::{self, Ladder, artifact};
-use super::request::{Part, Program, Request, Survey, Toolbox, path_of};
+use super::request::{Part, Program, Request, Survey, Target, Toolbox, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
-use super::{arch, build, reason, wheels};
+use super::{arch, build, wheels};
 use crate::kernel::{KernelSpec, Mode, SourceTree};
 use crate::tool::{nsys, nvidia_smi};
 
@@ -103,10 +103,16 @@ impl<'a> Planner<'a> {
     }
 
     fn finish(self, title: String) -> Result<Draft, PlanError> {
-        if self.steps.is_empty() {
-            return Err(PlanError::NothingLeft { title, left_out: self.expect.left_out });
-        }
         let request = self.request;
+        if self.steps.is_empty() {
+            let left_out = self.expect.left_out;
+            return Err(match &request.target {
+                Target::Kernel { spec, .. } if !self.gpu => {
+                    PlanError::no_gpu(&self.facts.remote, spec, request.mode, &left_out)
+                }
+                _ => PlanError::NothingLeft { title, left_out },
+            });
+        }
         let gpu = self.steps.iter().any(|step| step.gpu).then(|| GpuRequest {
             choice: request.gpu.clone(),
             count: 1,
@@ -212,7 +218,10 @@ impl<'a> Planner<'a> {
                         && self.request.part != Part::Build
                         && self.request.arch.is_none() =>
                 {
-                    self.expect.notes.push(format!("{error}: the kernel is not compiled"));
+                    let fetched = self.fetched();
+                    self.expect
+                        .notes
+                        .push(format!("{error}: the kernel is not compiled; {fetched}"));
                 }
                 Err(error) => return Err(error),
             }
@@ -224,6 +233,19 @@ impl<'a> Planner<'a> {
             self.reference(target);
         }
         Ok(())
+    }
+
+    /// How the host gets a compiler.
+    fn fetched(&self) -> String {
+        let command = match self.request.named.as_str() {
+            "" => "`rgpu build` with `--yes`".to_owned(),
+            named => format!("`rgpu build {named} --remote {} --yes`", self.facts.remote),
+        };
+        let has = |tool| path_of(self.facts, tool).is_some();
+        match has("cc") && has("python3") {
+            true => format!("{command} fetches one"),
+            false => format!("{command} fetches one where python3 and a C++ compiler are"),
+        }
     }
 
     fn reference(&mut self, target: &KernelTarget<'_>) {
@@ -365,7 +387,7 @@ impl<'a> Planner<'a> {
                 _ if self.request.mode == Mode::Deep => "look closely with ncu".to_owned(),
                 _ => format!("profile with {}", self.request.mode),
             },
-            false if matches!(self.request.target, super::request::Target::Program(_)) => {
+            false if matches!(self.request.target, Target::Program(_)) => {
                 "run the program without a GPU".to_owned()
             }
             false if self.jobs.is_python() => "run it on the CPU".to_owned(),
@@ -408,14 +430,15 @@ impl<'a> Planner<'a> {
         if runnable && let Ok(()) = self.profile(Vec::new()) {
             return;
         }
-        let code = if target.case.reference.is_some() { "tool_missing" } else { "no_reference" };
-        self.expect.left_out.push(RungRecord {
-            step: ladder::STEP.to_owned(),
-            rung: "cpu".to_owned(),
-            code: code.to_owned(),
-            words: reason::reason(code).title.to_owned(),
-            ..RungRecord::default()
-        });
+        let without = |rung, code| ladder::left_out(self.request, rung, code);
+        let lowest = match target.case.reference {
+            Some(_) => RungRecord {
+                words: "the host has no C compiler for the reference".to_owned(),
+                ..without("cpu", "tool_missing")
+            },
+            None => without("cpu", "no_reference"),
+        };
+        self.expect.left_out.extend([without(ladder::best(self.request.mode), "no_gpu"), lowest]);
     }
 }
 

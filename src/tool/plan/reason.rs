@@ -151,7 +151,7 @@ pub static REASONS: &[Reason] = &[
         "no_reference",
         Side::Kernel,
         "the kernel has no reference that could run on the CPU",
-        "add `[reference]` to its kernel.toml",
+        "a kernel.toml names one under `[reference]`; `rgpu kernels new FILE.cu` begins one",
     ),
     row(
         "no_sudo",

@@ -43,6 +43,8 @@ pub struct Request {
     pub mode: Mode,
     /// At what.
     pub target: Target,
+    /// What the user calls it on a command line, quoted for a shell; empty where that is not known.
+    pub named: String,
     /// Options of Nsight Compute.
     pub ncu: NcuOptions,
     /// Options of Nsight Systems.
@@ -153,6 +155,7 @@ impl Request {
             part: Part::Whole,
             mode,
             target,
+            named: String::new(),
             ncu: NcuOptions::default(),
             nsys: NsysOptions::default(),
             sanitizer: SanitizerOptions::default(),

@@ -174,6 +174,7 @@ fn a_later_plan_of_a_run_repeats_no_build_and_no_refused_rung() {
         size: 1,
         digest: digest.clone(),
         blobs: vec![digest],
+        piece_bytes: rgpu_protocol::PIECE_BYTES,
         executable: false,
     }];
     request.skip = ["nsys.full".to_owned()].into();

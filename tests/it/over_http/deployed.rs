@@ -1,12 +1,13 @@
 //! `remote/modal_app.py`: loaded and checked with the real `modal` package, and its front run here,
 //! with a folder for the Volume and processes for containers.
 
+mod trouble;
+
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rgpu::model::Profile;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +19,7 @@ use crate::sshd::free_port;
 
 const NCU: &str = "profile --kernel vecadd --mode ncu --remote b200 --json";
 const REMOTE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/remote");
+const TROUBLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/over_http/deployed");
 
 /// A Python with all that the app needs; `None` where it cannot be installed.
 fn python() -> Option<PathBuf> {
@@ -61,12 +63,35 @@ impl Deployed {
         Self::start_at(laptop, python, port)
     }
 
+    /// On a platform in trouble, see `troubled.py`.
+    fn in_trouble(laptop: &Laptop, python: &Path) -> Self {
+        let calm = Self::start(laptop, python);
+        let port = calm.port;
+        drop(calm);
+        Self::start_as("troubled", laptop, python, port)
+    }
+
+    /// Kills the front with all its processes and files; another comes up.
+    fn die(self, laptop: &Laptop, python: &Path) -> Self {
+        let port = self.port;
+        drop(self);
+        kill(laptop, &["rgpu-agent-http serve", "rgpu-agent relay"]);
+        let _ = fs::remove_dir_all(laptop.path("modal/front/agent"));
+        Self::start_at(laptop, python, port)
+    }
+
     fn start_at(laptop: &Laptop, python: &Path, port: u16) -> Self {
+        Self::start_as("modal_app", laptop, python, port)
+    }
+
+    /// As this module has it.
+    fn start_as(module: &str, laptop: &Laptop, python: &Path, port: u16) -> Self {
         let child = Command::new(python)
-            .args(["-m", "uvicorn", "--factory", "modal_app:local", "--log-level", "warning"])
-            .args(["--port", &port.to_string()])
+            .args(["-m", "uvicorn", "--factory", &format!("{module}:local")])
+            .args(["--log-level", "warning", "--port", &port.to_string()])
             .current_dir(REMOTE)
             .env_clear()
+            .env("PYTHONPATH", format!("{REMOTE}:{TROUBLED}"))
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", laptop.path("home"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -130,6 +155,19 @@ fn the_app_loads_with_the_real_package_and_its_types_are_right() {
 }
 
 #[test]
+fn calls_are_asked_about_and_ended_in_the_real_packages_words() {
+    let Some(python) = python() else { return };
+    let output = Command::new(&python)
+        .arg(format!("{TROUBLED}/calls.py"))
+        .env("PYTHONPATH", REMOTE)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "all of them\n", "{said}");
+}
+
+#[test]
 fn a_profile_through_the_apps_own_front_is_whole() {
     let Some(python) = python() else { return };
     let laptop = Laptop::new();
@@ -164,43 +202,6 @@ fn a_container_without_a_gpu_runs_the_reference() {
     let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
     assert!(matches!(profile.rung.as_str(), "nvtx" | "cpu"), "{}", profile.rung);
     assert_eq!(profile.cases[0].timing.as_ref().unwrap().clock, "cpu_reference");
-}
-
-#[test]
-fn a_front_that_is_gone_with_all_its_files_is_taken_up_from_the_volume() {
-    let Some(python) = python() else { return };
-    let laptop = Laptop::new();
-    let host = FakeHost::new(&laptop);
-    host.mischief("ncu gate\n");
-    let app = Deployed::start(&laptop, &python);
-    let port = app.port;
-    let child = laptop.start(NCU);
-    host.wait_for_gate("ncu");
-    drop(app);
-    kill(&laptop, &["rgpu-agent-http serve", "rgpu-agent relay"]);
-    fs::remove_dir_all(laptop.path("modal/front/agent")).unwrap();
-    host.open_gate("ncu");
-    std::thread::sleep(Duration::from_secs(2));
-    let _app = Deployed::start_at(&laptop, &python, port);
-    whole(&laptop, &child.wait_with_output().unwrap());
-}
-
-#[test]
-fn a_container_that_dies_is_told_and_its_job_is_not_begun_again() {
-    let Some(python) = python() else { return };
-    let laptop = Laptop::new();
-    let _app = Deployed::start(&laptop, &python);
-    let ran = laptop.path("ran");
-    let line = format!("exec --remote b200 -- sh -c 'echo once >> {}; sleep 7011'", ran.display());
-    let child = laptop.start(&line);
-    wait_for("the program", || ran.exists().then_some(()));
-    // The guard of a killed supervisor ends its program.
-    kill(&laptop, &["modal_app.py carry", "modal/gpu/jobs"]);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(status(&output), 125, "{}", laptop.shown(&line, &output));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("the container ended"), "{said}");
-    assert_eq!(fs::read_to_string(ran).unwrap(), "once\n");
 }
 
 #[test]

@@ -195,6 +195,43 @@ fn a_wait_for_news_ends_at_its_time() {
 }
 
 #[test]
+fn no_request_is_held_longer_than_platforms_allow_whatever_its_client_asks_for() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let mut plan: Value = serde_json::from_slice(&plan("slow.1", "sleep 1000")).unwrap();
+    plan["plan"]["steps"][0]["timeout_s"] = json!(1000);
+    let plan = serde_json::to_vec(&plan).unwrap();
+    worker.ask("POST /v1/jobs", &[JSON], &plan);
+    let told = worker.ask("GET /v1/jobs/slow.1/events?after=0&wait=3", &[], b"").json();
+    let after = told["next"].as_u64().unwrap();
+    let frames: &str = "Accept: application/vnd.rgpu.frames";
+    let day = 86_400;
+    let events = format!("GET /v1/jobs/slow.1/events?after={after}&wait={day}");
+    // Longer than a day, not said at all, and in each form.
+    let requests = [
+        (events.clone(), vec![], &b""[..]),
+        (events.clone(), vec![frames], b""),
+        (events, vec!["Accept: text/event-stream"], b""),
+        (format!("GET /v1/jobs/slow.1/events?after={after}"), vec![frames], b""),
+        (format!("POST /v1/jobs?wait={day}"), vec![JSON, frames], &plan),
+    ];
+    std::thread::scope(|threads| {
+        for (request, headers, body) in requests {
+            let worker = &worker;
+            threads.spawn(move || {
+                let begun = Instant::now();
+                let reply = worker.ask(&request, &headers, body);
+                let took = begun.elapsed().as_secs();
+                assert_eq!(reply.status, 200, "{request}");
+                assert!((99..115).contains(&took), "{request} {headers:?}: {took} s");
+            });
+        }
+    });
+    worker.ask("POST /v1/jobs/slow.1/cancel", &[], b"");
+    wait_until_ended(&worker, "slow.1");
+}
+
+#[test]
 fn blobs_come_whole_packed_or_in_ranges_and_never_damaged() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);

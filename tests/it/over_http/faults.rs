@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::worker::{Worker, know};
-use crate::laptop::{Laptop, status};
+use crate::laptop::{Laptop, status, wait_for};
 use crate::sshd::free_port;
 
 /// A server that says the same to everybody; and how often it was asked.
@@ -142,6 +142,69 @@ fn servers_that_hang_up_or_stop_in_the_middle_are_told_apart() {
     let (port, _) = server("SSH-2.0-OpenSSH_9.2\r\n".into());
     assert_eq!(check(&laptop, port)["code"], "link_cut");
     assert_eq!(check(&laptop, free_port())["code"], "unreachable");
+}
+
+/// What `remote check` says of this address.
+fn check_at(laptop: &Laptop, url: &str) -> (Value, String) {
+    let token = laptop.path("token");
+    let line = format!("remote add at {url} --token-file {}", token.display());
+    assert_eq!(status(&laptop.run(&line)), 0);
+    let document: Value =
+        serde_json::from_slice(&laptop.run("remote check at --json").stdout).unwrap();
+    let error = &document["error"];
+    (error["code"].clone(), error["hints"].to_string())
+}
+
+#[test]
+fn an_address_of_tls_says_that_the_server_speaks_none() {
+    let laptop = with_token();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(reply("400 Bad Request", "", "").as_bytes());
+        }
+    });
+    let (code, hints) = check_at(&laptop, &format!("https://127.0.0.1:{port}"));
+    let again = format!("rgpu remote add at http://127.0.0.1:{port}");
+    assert!(code == "no_tls" && hints.contains(&again), "{code} {hints}");
+}
+
+/// A server with TLS that ends when this does.
+struct OpenSsl(std::process::Child);
+
+impl Drop for OpenSsl {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_address_without_tls_says_that_the_server_wants_it() {
+    let laptop = with_token();
+    let openssl = |args: &[&str]| {
+        let mut command = std::process::Command::new("openssl");
+        command.args(args).current_dir(laptop.path("tmp"));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        command
+    };
+    let make = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x"];
+    let files = ["-keyout", "key.pem", "-out", "cert.pem"];
+    if !openssl(&[&make[..], &files[..]].concat()).status().is_ok_and(|made| made.success()) {
+        eprintln!("skipped: there is no openssl here");
+        return;
+    }
+    let port = free_port();
+    let accept = port.to_string();
+    let serve = ["s_server", "-accept", &accept, "-key", "key.pem", "-cert", "cert.pem", "-www"];
+    let server = OpenSsl(openssl(&serve).spawn().unwrap());
+    wait_for("openssl to listen", || TcpStream::connect(("127.0.0.1", port)).ok());
+    let (code, hints) = check_at(&laptop, &format!("http://127.0.0.1:{port}"));
+    let again = format!("rgpu remote add at https://127.0.0.1:{port}");
+    assert!(code == "wants_tls" && hints.contains(&again), "{code} {hints}");
+    drop(server);
 }
 
 #[test]

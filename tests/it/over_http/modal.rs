@@ -1,8 +1,10 @@
 //! The same commands through Modal's door: a stand-in with Modal's behaviours before a real worker.
 //! What a user reads in each of its cases, and that nothing is lost or run twice.
 
+mod each_request;
 pub(super) mod stand_in;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -113,6 +115,73 @@ fn a_submit_whose_answer_is_lost_runs_once() {
         assert_eq!(output.stdout, b"out\n");
         assert_eq!(std::fs::read_to_string(laptop.path("agent/ran")).unwrap(), "once\n");
     }
+}
+
+/// Writes a file anew, as long as before, and as if within one tick of its file system's clock.
+fn write_within_a_tick(path: &Path, byte: u8) {
+    let before = std::fs::metadata(path).unwrap();
+    std::fs::write(path, vec![byte; usize::try_from(before.len()).unwrap()]).unwrap();
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+}
+
+#[test]
+fn a_large_file_that_is_written_anew_while_it_is_sent_goes_over_as_it_is_then() {
+    const BYTES: usize = 3 << 20;
+    let line = |laptop: &Laptop| {
+        let ran = laptop.path("ran");
+        format!(
+            "exec --remote b200 --mount data -- sh -c 'echo once >> {}; cat big'",
+            ran.display()
+        )
+    };
+    let submitted = |asked: &Asked| asked.method == "POST" && asked.path == "/v1/jobs";
+    // The time tells, or does not.
+    for tells in [false, true] {
+        let laptop = Laptop::new();
+        let worker = Worker::start(&laptop);
+        let big = laptop.write("data/big", "");
+        std::fs::write(&big, vec![b'a'; BYTES]).unwrap();
+        let (path, written) = (big.clone(), AtomicUsize::new(0));
+        let app = StandIn::before(Some(&worker), AMPLE, move |asked| {
+            if submitted(asked) && written.fetch_add(1, Ordering::SeqCst) == 0 {
+                write_within_a_tick(&path, b'b');
+                if tells {
+                    std::fs::write(&path, vec![b'b'; BYTES]).unwrap();
+                }
+            }
+            Fault::None
+        });
+        app.know(&laptop);
+        let line = line(&laptop);
+        let output = laptop.run(&line);
+        assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
+        assert_eq!(output.stdout.iter().filter(|b| **b == b'b').count(), BYTES);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("was written while it was sent"), "{said}");
+        assert_eq!(std::fs::read_to_string(laptop.path("ran")).unwrap(), "once\n");
+        let plan: serde_json::Value = laptop.latest_json("plan-1.json");
+        let digest = crate::host::digest(&vec![b'b'; BYTES]).to_string();
+        assert_eq!(plan["files"][0]["digest"], digest);
+    }
+    // One that never rests is an error, and nothing runs.
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let big = laptop.write("data/big", "");
+    std::fs::write(&big, vec![b'a'; BYTES]).unwrap();
+    let written = AtomicUsize::new(0);
+    let app = StandIn::before(Some(&worker), AMPLE, move |asked| {
+        if submitted(asked) {
+            write_within_a_tick(&big, b'b' + written.fetch_add(1, Ordering::SeqCst) as u8 % 20);
+        }
+        Fault::None
+    });
+    app.know(&laptop);
+    let line = line(&laptop);
+    let output = laptop.run(&line);
+    assert_eq!(status(&output), 125, "{}", laptop.shown(&line, &output));
+    assert!(!laptop.path("ran").exists());
+    assert_eq!(app.log().iter().filter(|line| line.starts_with("POST /v1/jobs?")).count(), 2);
 }
 
 #[test]
@@ -227,6 +296,7 @@ fn an_app_is_woken_and_held_against_our_version() {
     let mut shown = laptop.show("remote up b200");
     let output = laptop.run("remote up b200 --json");
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    crate::documents::printed_keeps("rental", &said);
     assert_eq!(said["state"], "running");
     assert_eq!(said["version"], env!("CARGO_PKG_VERSION"));
     // It is asked who it is, and nothing more: no container with a GPU is started.
@@ -287,9 +357,12 @@ fn results_that_go_round_and_those_that_lead_elsewhere_are_left_and_shown_no_tok
 #[test]
 fn an_app_is_added_by_the_address_that_its_deployment_printed() {
     let laptop = Laptop::new();
-    let mut shown = String::new();
+    let add = "remote add b200 modal --url https://me--rgpu.modal.run --env-file modal.env";
+    let mut shown = laptop.show(add);
+    let file = laptop.write("modal.env", "MODAL_KEY=wk-1\n");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     for line in [
-        "remote add b200 modal --url https://me--rgpu.modal.run --env-file modal.env",
+        add,
         "remote list",
         "remote add b200 modal",
         "remote add b200 modal --url me--rgpu.modal.run",

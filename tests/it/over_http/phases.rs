@@ -1,4 +1,4 @@
-//! What may happen in each phase of a job: the worker killed, its token changed, another client on
+//! What may happen in each phase of a job: the server killed, its token changed, another client on
 //! the same GPU, a clock that is days off. Nothing is lost and nothing runs twice.
 
 use std::fs;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rgpu::model::Profile;
-use rgpu::remote::{FirstUse, Patience, Submission, Transfer, Wanted};
-use rgpu_protocol::Outcome;
+use rgpu::remote::{FirstUse, JobMessage, Patience, RemoteSpec, Submission, Transfer, Wanted};
+use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
 
 use super::worker::{Worker, know};
@@ -19,31 +19,28 @@ use crate::host::{User, connect, follow, submission};
 use crate::laptop::{Laptop, status, wait_for};
 use crate::sshd::Cutter;
 
-/// A worker that can be killed at any moment and comes back at the same port.
-struct Mortal<'a> {
-    laptop: &'a Laptop,
-    worker: Mutex<Option<Worker>>,
+/// A server that can be killed at any moment and comes back at the same address.
+pub(super) struct Mortal<'a, S> {
+    server: Mutex<Option<S>>,
+    again: Box<dyn Fn(S) -> S + Send + Sync + 'a>,
     deaths: Mutex<Vec<&'static str>>,
 }
 
-impl<'a> Mortal<'a> {
-    fn start(laptop: &'a Laptop) -> Self {
-        let worker = Mutex::new(Some(Worker::start(laptop)));
-        Self { laptop, worker, deaths: Mutex::default() }
-    }
-
-    fn port(&self) -> u16 {
-        self.worker.lock().unwrap().as_ref().unwrap().port
+impl<'a, S> Mortal<'a, S> {
+    /// One that `again` kills and starts anew.
+    pub(super) fn new(server: S, again: impl Fn(S) -> S + Send + Sync + 'a) -> Self {
+        let server = Mutex::new(Some(server));
+        Self { server, again: Box::new(again), deaths: Mutex::default() }
     }
 
     /// Kills it and starts it again, once a phase.
-    fn die(&self, phase: &'static str) {
+    pub(super) fn die(&self, phase: &'static str) {
         if self.deaths.lock().unwrap().contains(&phase) {
             return;
         }
-        let mut worker = self.worker.lock().unwrap();
-        let port = worker.take().unwrap().stop(Signal::KILL);
-        *worker = Some(Worker::start_at(self.laptop, port));
+        let mut server = self.server.lock().unwrap();
+        let dead = server.take().unwrap();
+        *server = Some((self.again)(dead));
         self.deaths.lock().unwrap().push(phase);
     }
 }
@@ -59,21 +56,28 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes).map(next).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_killed_in_each_phase_loses_nothing_and_runs_nothing_twice() {
-    let laptop = Laptop::new();
-    let mortal = Mortal::start(&laptop);
+/// A job whose server dies in each of its phases, and one that is cancelled: `forgotten` waits until
+/// the server has nothing of an ended job any more. `ran` is where the host's programs write.
+pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
+    spec: &RemoteSpec,
+    mortal: &Mortal<'_, S>,
+    laptop: &Laptop,
+    forgotten: impl Fn(),
+) {
+    let ran = laptop.path("ran");
     let big = noise(30_000_000);
-    let script = "echo once >> ../../../ran; echo out; sleep 2; cp in/big out; echo end";
-    let work = submission(&["/bin/sh", "-c", script], &[("in/big", &big)], &["out"]);
+    let script = format!(
+        "echo once >> {}; sleep 2; echo out; sleep 4; cp in/big out; echo end; sleep 1",
+        ran.display()
+    );
+    let work = submission(&["/bin/sh", "-c", &script], &[("in/big", &big)], &["out"]);
     let user = Arc::new(User::default());
     let patience = Patience {
         first: Duration::from_millis(50),
         longest: Duration::from_millis(200),
         total: Duration::from_secs(60),
     };
-    let spec = spec(&laptop, mortal.port());
-    let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap().patience(patience);
+    let mut link = connect(spec, FirstUse::Refuse, &user).await.unwrap().patience(patience);
     mortal.die("greeted");
     link.facts(&[]).await.unwrap();
     mortal.die("asked");
@@ -81,31 +85,132 @@ async fn a_worker_killed_in_each_phase_loses_nothing_and_runs_nothing_twice() {
         if transfer.done > transfer.total / 3 {
             mortal.die("uploading");
         }
+        if transfer.done == transfer.total {
+            mortal.die("uploaded");
+        }
     };
     link.submit(&work, &upload).await.unwrap();
     mortal.die("submitted");
-    let ran = laptop.path("agent/ran");
-    wait_for("the program", || ran.exists().then_some(()));
-    mortal.die("running");
-    let story = follow(&mut link).await.unwrap();
-    assert_eq!((story.outcome(), &*story.stdout), (&Outcome::Done, &b"out\nend\n"[..]));
+    let (mut stdout, mut events, mut ended) = (Vec::new(), Vec::new(), None);
+    loop {
+        let message = tokio::select! {
+            message = link.next() => message.unwrap(),
+            () = tokio::time::sleep(Duration::from_millis(100)) => {
+                if ran.exists() {
+                    mortal.die("running");
+                }
+                continue;
+            }
+        };
+        let Some(message) = message else { break };
+        match message {
+            JobMessage::Event(event) => {
+                assert_eq!(event.seq, events.len() as u64 + 1, "each event once, in its order");
+                events.push(event.body.clone());
+                if let EventBody::Ended { outcome } = event.body {
+                    ended = Some(outcome);
+                }
+            }
+            JobMessage::Output { offset, bytes, .. } => {
+                assert_eq!(offset, stdout.len() as u64);
+                stdout.extend(bytes);
+                mortal.die(if stdout.ends_with(b"end\n") { "at the end" } else { "heard" });
+            }
+        }
+    }
+    assert_eq!((ended, &*stdout), (Some(Outcome::Done), &b"out\nend\n"[..]));
     mortal.die("ended");
-    let wanted = artifact(&story.events, &work.plan.job);
+    let wanted = artifact(&events, &work.plan.job);
     let dest = laptop.path("fetched");
     let fetch = |transfer: Transfer| {
         if transfer.done > transfer.total / 3 {
             mortal.die("fetching");
         }
     };
-    link.fetch(&wanted, &dest, &fetch).await.unwrap();
+    link.fetch(&wanted, &dest, None, &fetch).await.unwrap();
     assert!(fs::read(&dest).unwrap() == big);
     mortal.die("fetched");
     link.forget(&work.plan.job).await.unwrap();
+    forgotten();
+    mortal.die("cleaned up");
     assert!(link.jobs().await.unwrap().jobs.is_empty());
-    assert_eq!(fs::read_to_string(ran).unwrap(), "once\n");
-    let phases =
-        ["greeted", "asked", "uploading", "submitted", "running", "ended", "fetching", "fetched"];
-    assert_eq!(*mortal.deaths.lock().unwrap(), phases);
+    assert_eq!(fs::read_to_string(&ran).unwrap(), "once\n");
+
+    fs::remove_file(&ran).unwrap();
+    let script = format!("echo once >> {}; sleep 7013", ran.display());
+    let mut work = submission(&["/bin/sh", "-c", &script], &[], &[]);
+    work.plan.job = "cancelled.1".to_owned();
+    link.submit(&work, &|_| ()).await.unwrap();
+    while !ran.exists() {
+        // Nothing is awaited of a link that nobody listens to.
+        let message = tokio::time::timeout(Duration::from_millis(100), link.next()).await;
+        assert!(message.is_err() || message.is_ok_and(|message| message.unwrap().is_some()));
+    }
+    link.cancel();
+    mortal.die("cancelled");
+    assert_eq!(*follow(&mut link).await.unwrap().outcome(), Outcome::Cancelled);
+    wait_for("the program's end", || {
+        laptop.running().iter().all(|line| !line.contains("sleep 7013")).then_some(())
+    });
+    assert_eq!(fs::read_to_string(&ran).unwrap(), "once\n");
+    assert_eq!(*mortal.deaths.lock().unwrap(), PHASES);
+}
+
+const PHASES: [&str; 13] = [
+    "greeted",
+    "asked",
+    "uploading",
+    "uploaded",
+    "submitted",
+    "running",
+    "heard",
+    "at the end",
+    "ended",
+    "fetching",
+    "fetched",
+    "cleaned up",
+    "cancelled",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_killed_in_each_phase_loses_nothing_and_runs_nothing_twice() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let spec = spec(&laptop, worker.port);
+    let mortal =
+        Mortal::new(worker, |worker: Worker| Worker::start_at(&laptop, worker.stop(Signal::KILL)));
+    nothing_is_lost_or_run_twice(&spec, &mortal, &laptop, || ()).await;
+}
+
+#[test]
+fn a_worker_killed_while_a_job_waits_for_its_gpu_keeps_its_place() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.gpus(1);
+    host.mischief("ncu gate\n");
+    let worker = Worker::start(&laptop);
+    let first = laptop.start(NCU);
+    host.wait_for_gate("ncu");
+    let second = laptop.start(NCU);
+    let runs = laptop.project("artifacts/runs");
+    wait_for("the second in the queue", || {
+        let told = |run: std::io::Result<fs::DirEntry>| {
+            fs::read_to_string(run.ok()?.path().join("events.jsonl")).ok()
+        };
+        let queued = fs::read_dir(&runs).ok()?.filter_map(told).any(|e| e.contains("\"queued\""));
+        queued.then_some(())
+    });
+    let _worker = Worker::start_at(&laptop, worker.stop(Signal::KILL));
+    host.open_gate("ncu");
+    for child in [first, second] {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
+    }
+    // The place is taken once: each tool ran for one.
+    for run in fs::read_dir(&runs).unwrap().flatten().filter(|run| run.path().is_dir()) {
+        let log = fs::read_to_string(run.path().join("log/profile.stdout")).unwrap();
+        assert_eq!(log.matches("==PROF== Profiling").count(), 1, "{log}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,9 +221,13 @@ async fn a_warm_command_is_one_connection() {
     know(&laptop, cutter.port);
     let line = "exec --remote box -q -- true";
     assert_eq!(status(&tokio::task::block_in_place(|| laptop.run(line))), 0);
-    let cold = cutter.links();
-    assert_eq!(status(&tokio::task::block_in_place(|| laptop.run(line))), 0);
-    assert_eq!(cutter.links() - cold, 1);
+    // On a busy machine one may not be free again when the next request goes out.
+    let least = (0..5).map(|_| {
+        let before = cutter.links();
+        assert_eq!(status(&tokio::task::block_in_place(|| laptop.run(line))), 0);
+        cutter.links() - before
+    });
+    assert_eq!(least.min(), Some(1));
 }
 
 /// A job that left noise behind, as it was told of.
@@ -161,7 +270,7 @@ async fn an_artifact_that_changes_under_a_resume_is_never_put_together_of_two() 
             cutter.cut_after(100);
         }
     };
-    link.fetch(&wanted, &dest, &stop).await.unwrap_err();
+    link.fetch(&wanted, &dest, None, &stop).await.unwrap_err();
     assert!(*arrived.lock().unwrap() > 0 && !dest.exists());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "what came is kept");
     // Another file of the same length and name, in the place of the first.
@@ -169,7 +278,7 @@ async fn an_artifact_that_changes_under_a_resume_is_never_put_together_of_two() 
     fs::write(&file, noise(wanted.size as usize)).unwrap();
     cutter.cut_after(u64::MAX);
     let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap();
-    let error = link.fetch(&wanted, &dest, &|_| ()).await.unwrap_err().to_string();
+    let error = link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err().to_string();
     assert!(error.contains("damaged") || error.contains("sha256"), "{error}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing of either is left");
 }
@@ -225,11 +334,15 @@ fn two_clients_on_one_gpu_take_turns() {
         (jobs.len() == 2).then_some(jobs)
     };
     let jobs = wait_for("the second job", waiting);
-    let newest = jobs[0]["job"].as_str().unwrap().to_owned();
     wait_for("its place in the queue", || {
-        let told = worker.ask(&format!("GET /v1/jobs/{newest}/events?wait=1"), &[], b"").json();
-        let events = told["events"].as_array().unwrap().clone();
-        events.iter().any(|event| event["event"] == "queued").then_some(())
+        // Both may have begun within one second: either stands first in the list.
+        let queued = jobs.iter().any(|job| {
+            let job = job["job"].as_str().unwrap();
+            let told = worker.ask(&format!("GET /v1/jobs/{job}/events?wait=1"), &[], b"").json();
+            let events = told["events"].as_array().unwrap().clone();
+            events.iter().any(|event| event["event"] == "queued")
+        });
+        queued.then_some(())
     });
     host.open_gate("ncu");
     for child in [first, second] {
@@ -279,4 +392,20 @@ fn a_worker_whose_clock_is_days_off_serves_as_any_other() {
         let output = laptop.run("runs attach latest");
         assert_eq!((status(&output), &*output.stdout), (4, &b"late\n"[..]));
     }
+}
+
+#[test]
+fn a_run_whose_worker_is_gone_is_not_shown_as_if_it_were_seen_running() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let line = "exec --remote box --run-id away --detach -- sleep 600";
+    assert_eq!(status(&laptop.run(line)), 0);
+    assert!(laptop.show("runs list").contains("detached"));
+    worker.stop(Signal::KILL);
+    assert_eq!(status(&laptop.run("runs attach away")), 125);
+    let shown = laptop.show("runs show away");
+    assert!(shown.contains("state       not known: last seen [TIME]"), "{shown}");
+    assert!(shown.contains("`box` did not answer at ") && shown.contains("cannot be reached"));
+    let listed = laptop.show("runs list");
+    assert!(listed.contains("no answer") && !listed.contains("running"), "{listed}");
 }

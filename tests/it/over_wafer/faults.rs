@@ -147,3 +147,77 @@ fn a_service_that_is_gone_for_a_while_is_waited_for_and_what_was_submitted_runs_
     assert_eq!(std::fs::read_to_string(ran).unwrap(), "once\n");
     assert!(String::from_utf8_lossy(&output.stderr).contains("link"), "it is told");
 }
+
+/// A command in a workspace whose `nth` exec meets a fault; what came of it.
+fn troubled(what: &Value, nth: usize) -> Option<(Laptop, std::process::Output, String)> {
+    let laptop = Laptop::new();
+    let service = Service::start(&laptop);
+    let mut rule = what.clone();
+    rule["on"] = EXEC.into();
+    rule["skip"] = nth.into();
+    rule["times"] = 1.into();
+    service.faults(&laptop, json!([rule]));
+    std::fs::write(laptop.write("data/big", ""), vec![7; 200_000]).unwrap();
+    let ran = laptop.path("ran");
+    let line = format!(
+        "exec --remote w200 --mount data --pull made -- \
+         sh -c 'echo once >> {}; echo out; sleep 2; cp big made; echo end; exit 3'",
+        ran.display()
+    );
+    let output = laptop.run(&line);
+    let said = laptop.shown(&line, &output);
+    let met = Service::asked(&laptop, "POST /v1/workspaces") > nth;
+    let ran = std::fs::read_to_string(ran).unwrap_or_default();
+    assert!(["", "once\n"].contains(&ran.as_str()), "{what} {nth}: {ran}\n{said}");
+    let made = std::fs::read(laptop.project("data/made"));
+    match status(&output) {
+        3 => {
+            assert_eq!(output.stdout, b"out\nend\n", "{what} {nth}: {said}");
+            assert_eq!((ran.as_str(), made.unwrap()), ("once\n", vec![7; 200_000]));
+        }
+        // Nothing half-written.
+        125 => assert!(made.is_err(), "{what} {nth}: {said}"),
+        _ => panic!("{what} {nth}: {said}"),
+    }
+    drop(service);
+    met.then_some((laptop, output, said))
+}
+
+#[test]
+fn a_stream_that_just_stops_is_cut_or_is_lost_costs_nothing_in_any_phase() {
+    for what in [json!({"stop": 1}), json!({"cut": 2}), json!({"lose": true})] {
+        let mut phases = 0;
+        for nth in 0.. {
+            let Some((_, output, said)) = troubled(&what, nth) else { break };
+            assert_eq!(status(&output), 3, "{what} {nth}: {said}");
+            phases += 1;
+        }
+        assert!(phases > 4, "{what}: {phases}");
+    }
+}
+
+#[test]
+fn a_workspace_whose_container_dies_in_any_phase_is_told_and_runs_nothing_twice() {
+    // How long each command waits for news is a matter of moments: none may end while the program runs.
+    assert!((0..3).any(|_| deaths_at_each_command() > 0), "it never died while the program ran");
+}
+
+/// A container dies at each command in turn; how often that was told.
+fn deaths_at_each_command() -> usize {
+    let (mut told, mut whole) = (0, 0);
+    for nth in 0.. {
+        let Some((laptop, output, said)) = troubled(&json!({"die": true}), nth) else { break };
+        let state = laptop.latest_json("run.json")["state"].clone();
+        if status(&output) == 3 {
+            // It died before the program began, or when all was said.
+            (whole, _) = (whole + 1, assert_eq!(state, "done"));
+            continue;
+        }
+        told += 1;
+        laptop.wait_until_quiet();
+        assert_eq!(state, "failed", "{nth}: {said}");
+        assert!(said.contains("the job's supervisor died"), "{nth}: {said}");
+    }
+    assert!(whole > 1, "{told} {whole}");
+    told
+}

@@ -17,8 +17,10 @@ import email.parser
 import email.policy
 import io
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tarfile
@@ -104,7 +106,8 @@ class Handler(BaseHTTPRequestHandler):
     def find_fault(self, request):
         """A rule is {"on": PATTERN, "skip": N, "times": N, and one of: "status" with "body",
         "cut": LINES, "stop": LINES, "lines": [LINE, …] (said before any other), "lose": true (the
-        command runs, and nothing of it is told)}."""
+        command runs, and nothing of it is told), "die": true (the workspace's container dies while
+        the command runs, with all that runs in it)}."""
         try:
             rules = json.loads((FOLDER / "faults.json").read_text())
         except FileNotFoundError:
@@ -263,10 +266,28 @@ class Handler(BaseHTTPRequestHandler):
             # It runs all the same, and nobody hears of it.
             self.start(command).wait()
             raise Cut
+        if (self.fault or {}).get("die"):
+            self.start(command).wait()
+            self.kill_all()
+            raise Cut
         self.stream()
         self.data("[STATUS:RUNNING]")
         self.run(self.start(command), limit)
         self.finish_stream()
+
+    def kill_all(self):
+        """Kills what runs in the workspace: all that has its home, or lies in the agent's folder."""
+        home, folder = (SETTINGS["env"][name] for name in ("HOME", "RGPU_AGENT_HOME"))
+        # Twice, for what they had just started.
+        for process in [p for _ in range(2) for p in Path("/proc").glob("[0-9]*")]:
+            try:
+                inside = str((process / "cwd").readlink()).startswith(folder)
+                inside |= folder.encode() in (process / "cmdline").read_bytes()
+                inside |= f"HOME={home}\0".encode() in (process / "environ").read_bytes()
+                if inside:
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:
+                continue
 
     def start(self, command, cwd=None, env={}):
         return subprocess.Popen(

@@ -79,7 +79,7 @@ fn reference<'a>(
         ) => {
             let names = input.case.data_sets.iter().map(|set| format!("`{}`", set.name));
             journal.gap(format!(
-                "not run: {}: the reference is a GPU kernel; its check ran on the small sizes instead",
+                "not run: {}: its reference is a GPU kernel; the one for the CPU ran on the small sizes instead",
                 names.collect::<Vec<_>>().join(", ")
             ));
             Ok((check, small))

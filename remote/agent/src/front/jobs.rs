@@ -13,7 +13,7 @@ use super::Out;
 use super::fetch::Fetcher;
 use super::follow::{self, Ahead, Position, Seen};
 use crate::control::{self, Control};
-use crate::job::{JobFolder, SOCKET};
+use crate::job::{Draft, JobFolder, SOCKET};
 use crate::service::{Service, Submitted};
 use crate::setup::Setup;
 use crate::wire::write_message;
@@ -55,12 +55,13 @@ impl Jobs {
         }
     }
 
-    /// Starts a plan and follows it, or says why not; the blobs that are missing, if that is why.
-    pub(super) fn submit(&self, order: &Order) -> io::Result<Vec<Digest>> {
+    /// Starts a plan, of the `draft` if one was begun, and follows it, or says why not; the blobs that
+    /// are missing, if that is why.
+    pub(super) fn submit(&self, order: &Order, draft: Option<Draft>) -> io::Result<Vec<Digest>> {
         let Order { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
         let had = Seen::Given(Vec::new());
         let position = Position { from_seq: 1, had, inline_bytes: *inline_bytes, beat: None };
-        match self.service.submit(plan, secrets, setup) {
+        match self.service.submit_draft(plan, secrets, setup, draft) {
             Ok(Submitted::Begun { folder, link }) => {
                 lock(&self.links).insert(plan.job.clone(), link);
                 self.follow(folder, position, *ahead_bytes)?;

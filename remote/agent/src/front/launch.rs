@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 
 use rgpu_protocol::{Digest, Plan};
 
-use crate::blob::{Blobs, piece_sizes};
+use crate::blob::Blobs;
 use crate::control;
 use crate::fault::{Doing, HostFault};
-use crate::job::{CreateError, JobFolder, NewJob, SOCKET, missing_blobs};
+use crate::job::{CreateError, Draft, JobFolder, NewJob, SOCKET, missing_blobs};
 use crate::setup::Setup;
 use crate::{quota, settle};
 
@@ -31,7 +31,8 @@ pub(crate) enum Launched {
     Exists,
 }
 
-/// Starts `plan` under `root`; with `way`, another agent behind that socket carries it out.
+/// Starts `plan` under `root`, of the `draft` if one was begun; with `way`, another agent behind that
+/// socket carries it out.
 ///
 /// # Errors
 /// Code and text of a refusal.
@@ -41,14 +42,18 @@ pub(crate) fn launch(
     blobs: &Blobs,
     setup: &Setup,
     way: Option<&Path>,
+    draft: Option<Draft>,
 ) -> Result<Launched, (&'static str, String)> {
     let missing = missing_blobs(plan, blobs);
-    quota::room_for(root, bytes_of(plan, &missing)).map_err(|e| ("quota", e.to_string()))?;
+    let draft = draft.filter(Draft::is_there);
+    let wanted = bytes_of(plan, &missing).saturating_sub(draft.as_ref().map_or(0, Draft::bytes));
+    quota::room_for(root, wanted).map_err(|e| ("quota", e.to_string()))?;
     if !missing.is_empty() {
         return Ok(Launched::Missing(missing));
     }
     let host = |e: HostFault| (e.code(), e.to_string());
-    let job = match JobFolder::create(root, plan, blobs) {
+    let draft = draft.map_or_else(|| Draft::new(root), Ok).map_err(host)?;
+    let job = match draft.finish(root, plan, blobs) {
         Ok(job) => job,
         Err(CreateError::Exists) => return Ok(Launched::Exists),
         Err(e @ CreateError::Blobs { .. }) => return Err(("bad_plan", e.to_string())),
@@ -90,9 +95,8 @@ fn bytes_of(plan: &Plan, missing: &[Digest]) -> u64 {
     let mut bytes = 0;
     for file in &plan.files {
         bytes += file.size;
-        let pieces = file.blobs.iter().zip(piece_sizes(file.size, file.blobs.len()));
-        bytes +=
-            pieces.filter(|(blob, _)| missing.contains(blob)).map(|(_, size)| size).sum::<u64>();
+        let coming = file.pieces().filter(|piece| missing.contains(piece.digest));
+        bytes += coming.map(|piece| piece.len).sum::<u64>();
     }
     bytes
 }

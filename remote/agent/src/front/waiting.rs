@@ -2,21 +2,27 @@
 //! client's word that all were sent would come a round trip later.
 //!
 //! Blobs may come on other connections, which are other processes, so the store itself is watched.
+//! What has come is put into the job's inputs at once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rgpu_protocol::{Digest, FromAgent};
+use rgpu_protocol::plan::InputFile;
+use rgpu_protocol::{Digest, FromAgent, Plan};
 
 use super::jobs::{Jobs, Order};
 use super::{Out, client_left};
-use crate::blob::piece_sizes;
+use crate::job::{Draft, Places};
 
 /// How often the store is looked at while blobs come, and while none does.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 const LOOK_SELDOM: Duration = Duration::from_millis(20);
+
+/// How many of those that come next are looked for.
+const LOOK_AT: usize = 32;
 
 /// A waiting plan. Dropped, it does not begin any more, unless it just has.
 pub(super) struct Waiting {
@@ -29,16 +35,21 @@ impl Waiting {
     /// Lets `order` wait for `missing`.
     pub(super) fn begin(jobs: Arc<Jobs>, out: Out, order: Order, missing: &[Digest]) -> Self {
         let (job, stop) = (order.plan.job.clone(), Arc::new(AtomicBool::new(false)));
-        let pieces = order.plan.files.iter().flat_map(|file| {
-            file.blobs.iter().cloned().zip(piece_sizes(file.size, file.blobs.len()))
-        });
-        let mut awaited: Vec<(Digest, u64)> =
-            pieces.filter(|(digest, _)| missing.contains(digest)).collect();
+        let missing: HashSet<&Digest> = missing.iter().collect();
+        let pieces = order.plan.files.iter().flat_map(InputFile::pieces);
+        let mut awaited: Vec<(Digest, u64)> = pieces
+            .filter(|piece| missing.contains(piece.digest))
+            .map(|piece| (piece.digest.clone(), piece.len))
+            .collect();
+        // They come in this order; the last is looked for first.
+        awaited.sort_by(|a, b| b.cmp(a));
+        awaited.dedup();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            if wait(&jobs, &mut awaited, &stopped) && !client_left() {
+            let mut draft = jobs.service.draft();
+            if wait(&jobs, &order.plan, &mut awaited, draft.as_mut(), &stopped) && !client_left() {
                 // A failed outbox ends the conversation elsewhere.
-                let _ = begin(&jobs, &out, &order);
+                let _ = begin(&jobs, &out, &order, draft);
             }
         });
         Self { job, stop, thread: Some(thread) }
@@ -59,15 +70,28 @@ impl Drop for Waiting {
     }
 }
 
-/// Waits until all of them are there; false: it was stopped.
-fn wait(jobs: &Jobs, awaited: &mut Vec<(Digest, u64)>, stop: &AtomicBool) -> bool {
+/// Waits until all of them are there, and fills them in; false: it was stopped.
+fn wait(
+    jobs: &Jobs,
+    plan: &Plan,
+    awaited: &mut Vec<(Digest, u64)>,
+    mut draft: Option<&mut Draft>,
+    stop: &AtomicBool,
+) -> bool {
+    let Ok(blobs) = jobs.service.blobs() else { return false };
+    let places = Places::of(plan);
     let mut pause = LOOK_EVERY;
     loop {
         let before = awaited.len();
-        while let Some((digest, size)) = awaited.last()
-            && jobs.service.blobs().is_ok_and(|blobs| blobs.has(digest, *size))
-        {
-            awaited.pop();
+        // Several streams send at the same time, each in order.
+        for i in (before.saturating_sub(LOOK_AT)..before).rev() {
+            let (digest, size) = &awaited[i];
+            if blobs.has(digest, *size) {
+                let (digest, _) = awaited.remove(i);
+                if let Some(draft) = &mut draft {
+                    draft.fill(&places, &digest, blobs);
+                }
+            }
         }
         if stop.load(Ordering::Relaxed) {
             return false;
@@ -75,13 +99,17 @@ fn wait(jobs: &Jobs, awaited: &mut Vec<(Digest, u64)>, stop: &AtomicBool) -> boo
         if awaited.is_empty() {
             return true;
         }
-        pause = if awaited.len() < before { LOOK_EVERY } else { LOOK_SELDOM.min(pause * 2) };
+        if awaited.len() < before {
+            pause = LOOK_EVERY;
+            continue;
+        }
         std::thread::sleep(pause);
+        pause = LOOK_SELDOM.min(pause * 2);
     }
 }
 
-fn begin(jobs: &Jobs, out: &Out, order: &Order) -> std::io::Result<()> {
-    let digests = jobs.submit(order)?;
+fn begin(jobs: &Jobs, out: &Out, order: &Order, draft: Option<Draft>) -> std::io::Result<()> {
+    let digests = jobs.submit(order, draft)?;
     if digests.is_empty() {
         return Ok(());
     }

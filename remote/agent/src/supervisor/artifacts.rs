@@ -1,19 +1,20 @@
 //! After each rung: the files it was to bring, hashed and announced.
 //!
 //! Small ones also go to the blob store, so that the next plan of the run can name them as inputs
-//! without their having travelled.
+//! without their having travelled. Those that the user asked for by name are announced of a
+//! cancelled program, too, and of one whose supervisor has died.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rgpu_protocol::plan::{ArtifactSpec, valid_relative_path};
-use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, Rung, Step};
+use rgpu_protocol::plan::{ArtifactSpec, PULLED, valid_relative_path};
+use rgpu_protocol::{Digest, EventBody, PIECE_BYTES, Plan, Rung, Step};
 use sha2::{Digest as _, Sha256};
 
 use super::{Halt, Supervisor};
@@ -24,8 +25,11 @@ use crate::inside::{matches, open_regular};
 /// Files up to this size also become blobs.
 const BLOB_LIMIT: u64 = 64 << 20;
 
-/// Pieces of a file that wait to become blobs while the whole is hashed.
-const PASSED: usize = 1;
+/// Pieces of a file that were read and wait to be hashed, or to become blobs.
+const PASSED: usize = 4;
+
+/// Threads that make blobs of pieces: one does not keep up with the hashing of the whole.
+const STORING: usize = 2;
 
 /// More files than this are not looked at: a program that writes that many is at fault.
 const MOST_FILES: usize = 100_000;
@@ -42,6 +46,15 @@ struct Found {
     kind: String,
 }
 
+/// A file of more than one piece.
+struct Long<'a> {
+    path: &'a Path,
+    /// Whether its pieces become blobs.
+    keep: bool,
+    /// Whether the user asked for it by name, so that it is told of even when the job is cancelled.
+    asked: bool,
+}
+
 /// Names that a spec matched but that are not brought back.
 type Refused = Vec<(String, &'static str)>;
 
@@ -53,7 +66,26 @@ impl Supervisor {
         rung: &Rung,
         work: &Path,
     ) -> Result<(), Halt> {
-        let (found, refused) = find(&rung.artifacts, work);
+        self.announce_all(step, find(&rung.artifacts, work), work)
+    }
+
+    /// Announces what a program that was cancelled has made of what the user asked for by name.
+    pub(crate) fn announce_pulled(
+        &mut self,
+        step: &Step,
+        rung: &Rung,
+        work: &Path,
+    ) -> Result<(), Halt> {
+        let asked: Vec<_> = rung.artifacts.iter().filter(|s| s.kind == PULLED).cloned().collect();
+        self.announce_all(step, find(&asked, work), work)
+    }
+
+    fn announce_all(
+        &mut self,
+        step: &Step,
+        (found, refused): (Vec<Found>, Refused),
+        work: &Path,
+    ) -> Result<(), Halt> {
         for (name, why) in refused {
             self.warn("artifact_refused", format!("`{}` is {why}", name.escape_debug()))?;
         }
@@ -75,14 +107,16 @@ impl Supervisor {
             return Ok(());
         }
         let mut piece = Vec::new();
-        (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).doing("read", &path)?;
-        let (size, digest) = if (piece.len() as u64) < BLOB_BYTES {
+        (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", &path)?;
+        let (size, digest) = if (piece.len() as u64) < PIECE_BYTES {
             let digest = blob::hash(&piece);
             // Only saves an upload later.
             let _ = self.blobs.store(&digest, &piece);
             (piece.len() as u64, digest)
         } else {
-            self.hash_long(piece, file, &path, meta.len() <= BLOB_LIMIT)?
+            let long =
+                Long { path: &path, keep: meta.len() <= BLOB_LIMIT, asked: found.kind == PULLED };
+            self.hash_long(piece, file, &long)?
         };
         let (step, kind) = (step.id.clone(), found.kind);
         Ok(self.emit(EventBody::Artifact { step, path: found.path, kind, size, digest })?)
@@ -91,43 +125,86 @@ impl Supervisor {
 
 impl Supervisor {
     /// Size and digest of a file of which the first piece has been read. The pieces of one that is
-    /// to be kept become blobs meanwhile.
+    /// to be kept become blobs meanwhile, in threads of their own like the hashing.
     fn hash_long(
         &mut self,
         first: Vec<u8>,
         mut file: File,
-        path: &Path,
-        keep: bool,
+        long: &Long<'_>,
     ) -> Result<(u64, Digest), Halt> {
+        let Long { path, keep, asked } = *long;
         let blobs = self.blobs.clone();
+        let (keep_piece, kept) = sync_channel::<Arc<Vec<u8>>>(PASSED);
+        let kept = Mutex::new(kept);
+        let next_kept = || kept.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let store = || {
+            while let Ok(piece) = next_kept() {
+                // Only saves an upload later.
+                let _ = blobs.store(&blob::hash(&piece), &piece);
+            }
+        };
         std::thread::scope(|threads| {
-            let (pass, pieces) = sync_channel::<Arc<Vec<u8>>>(PASSED);
-            let storing = keep.then(|| {
-                std::thread::Builder::new().spawn_scoped(threads, move || {
-                    for piece in pieces {
-                        // Only saves an upload later.
-                        let _ = blobs.store(&blob::hash(&piece), &piece);
-                    }
-                })
+            // Theirs too, so that the threads end with it however this ends.
+            let keep_piece = keep_piece;
+            let start = || std::thread::Builder::new().spawn_scoped(threads, store);
+            let keep = keep && (0..STORING).filter(|_| start().is_ok()).count() > 0;
+            let (to_hash, pieces) = sync_channel::<Arc<Vec<u8>>>(PASSED);
+            let hashing = std::thread::Builder::new().spawn_scoped(threads, move || {
+                let mut whole = Sha256::new();
+                pieces.iter().for_each(|piece| whole.update(&*piece));
+                Digest::from_bytes(&whole.finalize().into())
             });
-            let mut whole = Sha256::new();
+            let hashing = hashing.doing("hash", path)?;
             let mut size = 0;
             let mut piece = first;
             while !piece.is_empty() {
                 size += piece.len() as u64;
                 let read = Arc::new(std::mem::take(&mut piece));
-                if matches!(storing, Some(Ok(_))) {
-                    let _ = pass.send(read.clone());
+                if keep {
+                    let _ = keep_piece.send(read.clone());
                 }
-                whole.update(&*read);
-                drop(read);
+                // It takes all that comes.
+                let _ = to_hash.send(read);
                 self.hub.wait(&[], Duration::ZERO)?;
-                self.check_stop()?;
-                (&mut file).take(BLOB_BYTES).read_to_end(&mut piece).doing("read", path)?;
+                if !asked {
+                    self.check_stop()?;
+                }
+                (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", path)?;
             }
-            Ok((size, Digest::from_bytes(&whole.finalize().into())))
+            drop(to_hash);
+            let failed = |_| io::Error::other("a hashing thread has failed");
+            Ok((size, hashing.join().map_err(failed).doing("hash", path)?))
         })
     }
+}
+
+/// What there is, of a job whose supervisor has died, of the files that the user asked for by name.
+pub(crate) fn left_behind(plan: &Plan, work: &Path) -> impl Iterator<Item = EventBody> {
+    let asked_of = |step: &Step| {
+        let specs = step.rungs.iter().flat_map(|rung| &rung.artifacts);
+        let asked: Vec<_> = specs.filter(|spec| spec.kind == PULLED).cloned().collect();
+        (step.id.clone(), asked)
+    };
+    let asked = plan.steps.iter().map(asked_of).filter(|(_, specs)| !specs.is_empty());
+    asked.flat_map(move |(step, specs)| {
+        let event = move |Found { path, kind }| {
+            let (size, digest) = hash_whole(work, &path).ok()?;
+            Some(EventBody::Artifact { step: step.clone(), path, kind, size, digest })
+        };
+        find(&specs, work).0.into_iter().filter_map(event)
+    })
+}
+
+fn hash_whole(work: &Path, path: &str) -> io::Result<(u64, Digest)> {
+    let mut file = open_regular(work, path)?;
+    let (mut whole, mut size) = (Sha256::new(), 0);
+    let mut piece = Vec::new();
+    while (&mut file).take(PIECE_BYTES).read_to_end(&mut piece)? > 0 {
+        whole.update(&piece);
+        size += piece.len() as u64;
+        piece.clear();
+    }
+    Ok((size, Digest::from_bytes(&whole.finalize().into())))
 }
 
 /// The files that match, in the order of the specs and then of their names.

@@ -91,7 +91,14 @@ impl Supervisor {
             return Ok((start_failed(step, rung, argv, words), Verdict::Next));
         }
         let launch = Launch { program: &program, args: &argv[1..], env: &env, folder: &folder };
-        let judged = match self.run_program(step, &launch, secrets)? {
+        let ran = match self.run_program(step, &launch, secrets) {
+            Err(stopped @ Halt::Stop(_)) => {
+                self.announce_pulled(step, rung, &work)?;
+                return Err(stopped);
+            }
+            ran => ran?,
+        };
+        let judged = match ran {
             Ok(ran) => judge(step, rung, argv, &ran, &work),
             Err(e) => {
                 let words = format!("`{}` does not start: {e}", program.display());

@@ -28,7 +28,7 @@ use rustix::event::PollFlags;
 
 use super::hub::Hub;
 use super::inherited_files;
-use crate::blob::{Blobs, piece_sizes};
+use crate::blob::Blobs;
 use crate::fault::{Doing, HostFault};
 use crate::front::FEATURES;
 use crate::job::{JobFolder, remove_tree};
@@ -509,11 +509,11 @@ fn say(
     write_message(&mut stream, &ToAgent::Setup { path: Vec::new(), env })?;
     let blobs = Blobs::new(root);
     for file in &plan.files {
-        for (digest, size) in file.blobs.iter().zip(piece_sizes(file.size, file.blobs.len())) {
+        for piece in file.pieces() {
             // A job that is taken up again was said already: what is gone is not needed.
-            let Ok(bytes) = fs::read(blobs.path(digest)) else { continue };
-            let stored = bytes.len() as u64;
-            let message = ToAgent::Blob { digest: digest.clone(), size, stored, zstd: false };
+            let Ok(bytes) = fs::read(blobs.path(piece.digest)) else { continue };
+            let (digest, size, stored) = (piece.digest.clone(), piece.len, bytes.len() as u64);
+            let message = ToAgent::Blob { digest, size, stored, zstd: false };
             write_message(&mut stream, &message)?;
             for piece in bytes.chunks(MAX_BODY) {
                 write_frame(&mut stream, Kind::Blob, piece)?;

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use rgpu_agent::blob::hash;
-use rgpu_protocol::{EventBody, FromAgent, ToAgent};
+use rgpu_protocol::plan::PULLED;
+use rgpu_protocol::{EventBody, FromAgent, Outcome, Plan, ToAgent};
 use serde_json::json;
 
 use crate::client::{Client, Host, Story, input, plan, sh, step};
@@ -67,6 +68,51 @@ fn an_artifact_can_be_an_input_of_the_next_plan_without_travelling() {
     let next =
         json!({"files": [input("in/k.cubin", b"made")], "steps": [sh("main", "cat in/k.cubin")]});
     assert_eq!(client.run(&plan("j.2", next)).stdout("main"), "made");
+}
+
+/// A job that makes a file of each kind, says so, and goes on.
+fn maker(job: &str) -> Plan {
+    let text = "mkdir out raw; seq 1 2000000 > out/long; echo a > out/a; echo r > raw/r; echo made; sleep 1000";
+    let rungs = json!([{"id": "r", "argv": ["sh", "-c", text],
+        "artifacts": [{"path": "raw/*", "kind": "log"}, {"path": "out/**", "kind": PULLED}]}]);
+    plan(job, json!({"steps": [step("main", rungs)]}))
+}
+
+#[test]
+fn a_cancelled_job_brings_what_the_user_asked_for_by_name_and_nothing_else() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.submit(&maker("j"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "made");
+    client.send(&ToAgent::Cancel { job: "j".into() });
+    client.finish(&mut story);
+    assert_eq!(*story.outcome(), Outcome::Cancelled);
+    assert_eq!(announced(&story), [("out/a".into(), 2), ("out/long".into(), 14_888_896)]);
+    assert_eq!(fetch(&mut client, "out/a", 0, 10), b"a\n");
+}
+
+#[test]
+fn a_job_whose_supervisor_was_killed_brings_it_too() {
+    let host = Host::new();
+    let mut client = host.connect();
+    client.submit(&maker("j"));
+    let mut story = Story::default();
+    client.until_output(&mut story, "main", "made");
+    let supervisor = host.supervisor("j").to_string();
+    assert!(Command::new("kill").args(["-9", &supervisor]).status().unwrap().success());
+    client.finish(&mut story);
+    assert!(
+        matches!(story.outcome(), Outcome::HostError { code, .. } if code == "supervisor_died")
+    );
+    assert_eq!(announced(&story), [("out/a".into(), 2), ("out/long".into(), 14_888_896)]);
+    let long = std::fs::read(host.job("j").join("work/out/long")).unwrap();
+    let mut digests = story.events.iter().filter_map(|e| match &e.body {
+        EventBody::Artifact { digest, .. } => Some(digest.clone()),
+        _ => None,
+    });
+    assert_eq!(digests.next_back(), Some(hash(&long)));
+    assert_eq!(fetch(&mut client, "out/a", 0, 10), b"a\n");
 }
 
 #[test]

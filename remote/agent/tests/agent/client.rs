@@ -365,6 +365,7 @@ pub(crate) fn input(path: &str, bytes: &[u8]) -> InputFile {
         size: bytes.len() as u64,
         digest: hash(bytes),
         blobs: pieces,
+        piece_bytes: rgpu_protocol::BLOB_BYTES,
         executable: false,
     }
 }

@@ -35,6 +35,8 @@ pub(in super::super) enum Fault {
     Elsewhere(String),
     /// A container is started first.
     Cold(Duration),
+    /// A long poll ends after a second.
+    Brief,
 }
 
 /// A request as faults choose it.
@@ -228,6 +230,10 @@ impl Inner {
             };
         }
         let mut app = TcpStream::connect(("127.0.0.1", *port)).unwrap();
+        let target = match fault {
+            Fault::Brief => target.replace("wait=100", "wait=1"),
+            _ => target.to_owned(),
+        };
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
         for (name, value) in &request.headers {
             if !["modal-key", "modal-secret", "connection"].contains(&name.as_str()) {

@@ -1,0 +1,401 @@
+//! `rgpu remote add`: what is said of a remote, checked before it is kept.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{check, list, rent};
+use crate::cli::app::{App, Status};
+use crate::cli::session;
+use crate::config::LOCAL;
+use crate::error::{Exit, Failure, Result, nearest};
+use crate::remote::{Lack, Price, Remote, RemoteSpec, Transport, read_private, without_secret};
+
+/// `remote add`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct AddArgs {
+    /// What you call it
+    pub name: String,
+
+    /// Where it is: ssh://user@host:port, an alias of ~/.ssh/config, https://host of a worker, or
+    /// `modal` with --url, or `wafer` with --workspace
+    #[arg(value_name = "URL")]
+    pub at: String,
+
+    /// The address of your app, as `modal deploy` printed it
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+
+    #[command(flatten)]
+    pub wafer: rent::WaferArgs,
+
+    /// The key file to log in with
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+
+    /// Hosts to go through, as ssh's ProxyJump
+    #[arg(long, value_name = "HOSTS")]
+    pub jump: Option<String>,
+
+    /// Which ssh client: auto, builtin, or openssh (your own `ssh`)
+    #[arg(long, value_name = "CLIENT")]
+    pub transport: Option<Transport>,
+
+    /// A folder on the host where tools are looked for before PATH
+    #[arg(long, value_name = "DIR")]
+    pub path: Vec<String>,
+
+    /// A variable for everything that runs there
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+
+    /// What the agent is started through, e.g. "docker exec -i C"
+    #[arg(long, value_name = "COMMAND")]
+    pub via: Option<String>,
+
+    /// The variable that holds a worker's token
+    #[arg(long, value_name = "VARIABLE")]
+    pub token_env: Option<String>,
+
+    /// The file that holds a worker's token
+    #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
+    pub token_file: Option<PathBuf>,
+
+    /// The variable that holds the key of a proxy token [default: MODAL_KEY]
+    #[arg(long, value_name = "VARIABLE")]
+    pub key_env: Option<String>,
+
+    /// The variable that holds its secret [default: MODAL_SECRET]
+    #[arg(long, value_name = "VARIABLE")]
+    pub secret_env: Option<String>,
+
+    /// A file of mode 0600 with these variables
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
+
+    /// The keychain's service that holds them, as `modal-key` and `modal-secret`; of a worker as
+    /// `token`
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["env_file", "token_env", "token_file"])]
+    pub keychain: Option<String>,
+
+    /// A file of certificates to trust besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
+    /// Send the token also where it can be read on the way
+    #[arg(long)]
+    pub allow_plain_http: bool,
+
+    /// What it costs in US dollars an hour; runs then say what they cost
+    #[arg(long, value_name = "USD")]
+    pub price_per_hour: Option<Price>,
+
+    /// Connect now, and accept the key of a host never seen before
+    #[arg(long)]
+    pub accept_new: bool,
+
+    /// Use it when --remote is not given
+    #[arg(long)]
+    pub default: bool,
+}
+
+impl AddArgs {
+    /// The first flag given that only workers know.
+    fn of_worker(&self) -> Option<&'static str> {
+        let given = [
+            ("--token-file", self.token_file.is_some()),
+            ("--token-env", self.token_env.is_some()),
+            ("--keychain", self.keychain.is_some()),
+            ("--ca-file", self.ca_file.is_some()),
+            ("--allow-plain-http", self.allow_plain_http),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+}
+
+/// Keeps a remote.
+pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
+    if !crate::kernel::valid_name(&args.name) || args.name == LOCAL {
+        let why = if args.name == LOCAL {
+            "it is this machine"
+        } else {
+            "use letters, digits, `.`, `_` and `-`"
+        };
+        return Err(Failure::new(
+            Exit::Usage,
+            "bad_name",
+            format!("`{}` cannot be a remote's name: {why}", args.name),
+        ));
+    }
+    let url = address(args)?;
+    // Adding a remote again changes what is said now and keeps the rest.
+    let known = app.config.remotes.get(&args.name);
+    let fresh = RemoteSpec::new(&args.name, &url);
+    // One kind's settings mean nothing to another.
+    let kind = |spec: &RemoteSpec| spec.scheme().replace("https", "http");
+    let before = known.filter(|known| kind(known) == kind(&fresh));
+    let mut spec = before.cloned().unwrap_or(fresh);
+    spec.url.clone_from(&url);
+    if let Some(path) = &args.identity {
+        let path = std::path::absolute(path).map_err(|e| {
+            Failure::new(Exit::Config, "bad_identity", "the key file cannot be found")
+                .file(path.display())
+                .cause(e)
+        })?;
+        if !path.is_file() {
+            return Err(Failure::new(Exit::Config, "bad_identity", "the key file is not there")
+                .file(path.display()));
+        }
+        spec.identity = Some(path);
+    }
+    if args.jump.is_some() {
+        spec.jump.clone_from(&args.jump);
+    }
+    if let Some(transport) = args.transport {
+        spec.transport = transport;
+    }
+    if args.price_per_hour.is_some() {
+        spec.price_per_hour = args.price_per_hour;
+    }
+    if !args.path.is_empty() {
+        spec.path.clone_from(&args.path);
+    }
+    for pair in &args.env {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Failure::new(
+                Exit::Usage,
+                "usage",
+                format!("`--env {pair}`: write NAME=VALUE"),
+            ));
+        };
+        spec.env.insert(name.to_owned(), value.to_owned());
+    }
+    if let Some(via) = &args.via {
+        spec.via = shlex::split(via).ok_or_else(|| {
+            Failure::new(Exit::Usage, "usage", format!("`--via {via}`: a quote is not closed"))
+        })?;
+    }
+    worker_options(app, args, &mut spec)?;
+    args.wafer.settings(&mut spec);
+    // What is wrong with an address is said before it is kept.
+    spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
+    look(app, args, &spec)?;
+    app.config.add_remote(&args.name, &spec, args.default)?;
+    let verb = if known.is_some() { "is changed:" } else { "is" };
+    app.say(&format!("`{}` {verb} {url}", args.name));
+    if args.accept_new {
+        return check::check(app, spec, true);
+    }
+    // What is made or deployed first is woken and looked at before anything runs there.
+    let comes_up = |remote: &dyn Remote| remote.rented().is_some() || remote.transport() == "modal";
+    let next = if spec.open().is_ok_and(|remote| comes_up(&*remote)) { "up" } else { "check" };
+    app.say(&format!("next: rgpu remote {next} {}", args.name));
+    list::now_set(app)
+}
+
+/// Looks at what was said of a token, without asking for it: a file must be there for its user
+/// alone; a variable may be set later.
+fn look(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
+    let file = |key: &str| spec.options.get(key).map(PathBuf::from);
+    let bad = |lack: Lack| {
+        let failure = Failure::new(Exit::Config, "bad_token_file", lack.why);
+        lack.hint.into_iter().fold(failure, Failure::hint)
+    };
+    if args.token_file.is_some()
+        && let Some(path) = file("token_file")
+    {
+        let copy = "it is a copy of the file that `rgpu worker` said it made".to_owned();
+        read_private(&path)
+            .map_err(|Lack { why, hint }| bad(Lack { why, hint: hint.or(Some(copy)) }))?;
+    }
+    if args.env_file.is_some()
+        && let Some(path) = file("env_file")
+    {
+        read_private(&path).map_err(|lack| {
+            bad(lack).hint("it has lines MODAL_KEY=wk-… and MODAL_SECRET=ws-…, and mode 0600")
+        })?;
+    }
+    if args.ca_file.is_some()
+        && let Some(path) = file("ca_file")
+        && let Err(error) = std::fs::File::open(&path)
+    {
+        return Err(Failure::new(Exit::Config, "bad_ca_file", "the certificates cannot be read")
+            .file(path.display())
+            .cause(error));
+    }
+    let named = [&args.token_env, &args.key_env, &args.secret_env];
+    for name in named.into_iter().flatten() {
+        if std::env::var_os(name).is_none_or(|value| value.is_empty()) {
+            app.say(&format!(
+                "warning: ${name} is not set here: export it before `{}` is used",
+                spec.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The platforms, as they are written in the place of an address.
+const PLATFORMS: [&str; 2] = ["modal", "wafer"];
+
+/// The address as settings keep it.
+fn address(args: &AddArgs) -> Result<String> {
+    let AddArgs { name, at, url, .. } = args;
+    [Some(at), url.as_ref()].into_iter().flatten().try_for_each(|a| without_secret(a))?;
+    let usage = |what: String| Failure::new(Exit::Usage, "usage", what);
+    let modal = |url: &str| format!("an app on Modal: rgpu remote add {name} modal --url {url}");
+    let wafer = |workspace: &str, rest: &str| {
+        format!("at Wafer: rgpu remote add {name} wafer --workspace {workspace}{rest}")
+    };
+    let workspace = args.wafer.workspace.as_deref();
+    let of_wafer = args.wafer.first();
+    match (at.as_str(), url, of_wafer) {
+        ("wafer", Some(url), _) => {
+            Err(usage("`--url` belongs to an app on Modal, not to Wafer".to_owned())
+                .hint(modal(url))
+                .hint(wafer(workspace.unwrap_or("WORKSPACE"), "")))
+        }
+        ("wafer", None, _) => match workspace {
+            Some(workspace) => Ok(format!("wafer://{workspace}")),
+            None => Err(usage("a remote at Wafer needs `--workspace`".to_owned())
+                .hint(wafer("WORKSPACE", ""))),
+        },
+        ("modal", _, Some((flag, value))) => {
+            Err(usage(format!("`{flag}` belongs to a workspace at Wafer, not to Modal"))
+                .hint(modal(url.as_deref().unwrap_or("URL")))
+                .hint(wafer(workspace.unwrap_or("WORKSPACE"), &further(flag, value))))
+        }
+        ("modal", Some(url), None) => {
+            crate::remote::modal::address(url).map_err(|e| e.failure(name, "modal"))
+        }
+        ("modal", None, None) => Err(usage("an app on Modal needs `--url`".to_owned())
+            .hint(format!("{}, as `modal deploy` printed it", modal("URL")))),
+        (at, url, of_wafer) => {
+            if let Some(platform) = mistyped(at) {
+                let failure = Failure::new(
+                    Exit::Usage,
+                    "unknown_platform",
+                    format!("there is no platform `{at}`: did you mean `{platform}`?"),
+                );
+                return Err(failure
+                    .hint(match platform {
+                        "modal" => modal(url.as_deref().unwrap_or("URL")),
+                        _ => wafer(workspace.unwrap_or("WORKSPACE"), ""),
+                    })
+                    .hint(format!("a host of that name: rgpu remote add {name} ssh://{at}")));
+            }
+            if let Some(url) = url {
+                return Err(usage(format!(
+                    "`--url` belongs to an app on Modal, and `{at}` is none"
+                ))
+                .hint(modal(url)));
+            }
+            if let Some((flag, value)) = of_wafer {
+                let what = format!("`{flag}` belongs to a workspace at Wafer, and `{at}` is none");
+                let further = further(flag, value);
+                let failure = usage(what).hint(wafer(workspace.unwrap_or("WORKSPACE"), &further));
+                return Err(match flag {
+                    "--gpu" => failure.hint(format!(
+                        "of a host with several GPUs each run takes one: rgpu profile --gpu {value}"
+                    )),
+                    _ => failure,
+                });
+            }
+            match args.of_worker() {
+                Some(flag) if !at.contains("://") => Err(no_scheme(args, flag)),
+                _ => Ok(at.to_owned()),
+            }
+        }
+    }
+}
+
+/// A flag of Wafer's again, where it is not the workspace, which stands already.
+fn further(flag: &str, value: &str) -> String {
+    if flag == "--workspace" { String::new() } else { format!(" {flag} {value}") }
+}
+
+/// The platform that was meant by a word that is neither an address nor a host of ssh's.
+fn mistyped(at: &str) -> Option<&'static str> {
+    let known = || session::ssh_aliases().iter().any(|alias| alias == at);
+    if at.len() < 4 || !at.chars().all(char::is_alphabetic) || known() {
+        return None;
+    }
+    nearest(at, PLATFORMS).first().copied()
+}
+
+/// The failure for the address of a worker that does not say how it is reached.
+fn no_scheme(args: &AddArgs, flag: &str) -> Failure {
+    let AddArgs { name, at, .. } = args;
+    let host = at.rsplit_once(':').map_or(at.as_str(), |(host, _)| host);
+    let here = matches!(host, "localhost" | "[::1]") || host.starts_with("127.");
+    let what = format!("`{at}` is not the address of a worker, to which `{flag}` belongs");
+    let failure = Failure::new(Exit::Usage, "bad_address", what);
+    match here {
+        true => failure.hint(format!("rgpu remote add {name} http://{at} {flag} …")),
+        false => failure
+            .hint(format!("behind a server with TLS: rgpu remote add {name} https://{at} {flag} …"))
+            .hint(format!("through `ssh -L 8790:127.0.0.1:8790 {host}`: http://127.0.0.1:8790")),
+    }
+}
+
+/// The settings of a worker, and of what speaks as one.
+///
+/// # Errors
+/// A variable's name that cannot be one.
+fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()> {
+    let names = [
+        ("--token-env", &args.token_env),
+        ("--key-env", &args.key_env),
+        ("--secret-env", &args.secret_env),
+    ];
+    for (flag, name) in names {
+        let first = |name: &str| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let rest = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if name.as_ref().is_some_and(|name| !first(name) || !rest(name)) {
+            // What is no name may be the secret itself, so it is not shown again.
+            let what = format!("`{flag}` takes the name of a variable, not what is in it");
+            return Err(Failure::new(Exit::Usage, "bad_variable", what)
+                .hint(format!("export BOX_TOKEN=…; rgpu remote add … {flag} BOX_TOKEN")));
+        }
+    }
+    let mut set = |key: &str, value: String| spec.options.insert(key.to_owned(), value);
+    if let Some(name) = &args.token_env {
+        set("token_env", name.clone());
+    }
+    if let Some(path) = &args.token_file {
+        set("token_file", app.cwd.join(path).display().to_string());
+    }
+    if let Some(name) = &args.key_env {
+        set("key_env", name.clone());
+    }
+    if let Some(name) = &args.secret_env {
+        set("secret_env", name.clone());
+    }
+    if let Some(path) = &args.env_file {
+        set("env_file", app.cwd.join(path).display().to_string());
+    }
+    if let Some(service) = &args.keychain {
+        set("keychain", service.clone());
+    }
+    if let Some(path) = &args.ca_file {
+        set("ca_file", app.cwd.join(path).display().to_string());
+    }
+    if args.allow_plain_http {
+        set("allow_plain_http", "yes".to_owned());
+    }
+    // One way to a token: the one said last.
+    let gone: &[&str] = match (&args.token_env, &args.token_file) {
+        (Some(_), _) => &["token_file", "keychain"],
+        (_, Some(_)) => &["token_env", "keychain"],
+        (None, None) => match (&args.env_file, &args.keychain) {
+            (Some(_), _) => &["keychain"],
+            (_, Some(_)) => &["env_file", "token_env", "token_file"],
+            (None, None) if args.key_env.is_some() => &["env_file", "keychain"],
+            (None, None) => &[],
+        },
+    };
+    for gone in gone {
+        spec.options.remove(*gone);
+    }
+    Ok(())
+}

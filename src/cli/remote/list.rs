@@ -1,0 +1,120 @@
+//! `rgpu remote list`, and the document that says what is set.
+
+use rgpu_protocol::HostFacts;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::check::gpus;
+use super::rent;
+use crate::cli::app::{App, Status};
+use crate::cli::session;
+use crate::config::Config;
+use crate::error::Result;
+use crate::remote::{Price, RemoteSpec};
+use crate::report::{Align, Grid};
+
+/// Characters that the words of a state have beside the other columns, else they stand below.
+const WORDS: usize = 24;
+
+/// What `remote list`, `add`, `default` and `remove` print under `--json` (`rgpu.remotes/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct Remotes {
+    /// `rgpu.remotes/1`.
+    schema: &'static str,
+    /// The remote of commands without `--remote`.
+    default_remote: String,
+    /// All of them by name; `local`, this machine, is the last.
+    remotes: Vec<Line>,
+}
+
+/// A remote.
+#[derive(Serialize, JsonSchema)]
+struct Line {
+    /// Its name.
+    name: String,
+    /// Its address.
+    url: String,
+    /// Whether it is the default.
+    default: bool,
+    /// What it costs in US dollars an hour, where its user says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_per_hour: Option<Price>,
+    /// How a rented one stands; in `remote list` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rental: Option<rent::Stood>,
+    /// What it had when it was last seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<HostFacts>,
+}
+
+/// Lists the remotes.
+pub(super) fn list(app: &App) -> Result<Status> {
+    let specs = specs(&app.config);
+    let states = rent::states(app, &specs)?;
+    let document = document(app, &app.config, &specs, states);
+    if app.global.json {
+        app.print_json(&document)?;
+        return Ok(0);
+    }
+    // The words of a state are as many as a platform makes them: they give way to all else.
+    let mut grid = Grid::new(&[
+        ("  remote", Align::Left),
+        ("address", Align::Left),
+        ("last seen with", Align::Left),
+        ("state", Align::Left),
+    ]);
+    if !document.remotes.iter().any(|line| line.default) {
+        app.say(&format!(
+            "the default remote is `{}`, by {}",
+            document.default_remote, app.config.default_remote.origin
+        ));
+    }
+    for line in document.remotes {
+        grid.row([
+            format!("{} {}", if line.default { "*" } else { " " }, line.name),
+            line.url,
+            line.host.as_ref().map(gpus).unwrap_or_default(),
+            line.rental.as_ref().map(rent::Stood::words).unwrap_or_default(),
+        ]);
+    }
+    app.print(&grid.without_empty_columns().fitted_with_words(app.columns(), 0, "state", WORDS));
+    Ok(0)
+}
+
+/// Prints, under `--json`, what is set once the user's file was changed. No platform is asked.
+pub(super) fn now_set(app: &App) -> Result<Status> {
+    if app.global.json {
+        let config = app.settings()?;
+        let specs = specs(&config);
+        let states = specs.iter().map(|_| None).collect();
+        app.print_json(&document(app, &config, &specs, states))?;
+    }
+    Ok(0)
+}
+
+fn specs(config: &Config) -> Vec<RemoteSpec> {
+    config.remotes.values().cloned().chain([RemoteSpec::local()]).collect()
+}
+
+fn document(
+    app: &App,
+    config: &Config,
+    specs: &[RemoteSpec],
+    states: Vec<Option<rent::Stood>>,
+) -> Remotes {
+    let now = jiff::Timestamp::now().as_second();
+    let default = &config.default_remote.value;
+    let line = |(rental, spec): (Option<rent::Stood>, &RemoteSpec)| Line {
+        name: spec.name.clone(),
+        url: spec.url.clone(),
+        default: spec.name == *default,
+        price_per_hour: spec.price_per_hour,
+        rental,
+        host: session::facts_cache(app, spec).load(now),
+    };
+    Remotes {
+        schema: "rgpu.remotes/1",
+        default_remote: default.clone(),
+        remotes: states.into_iter().zip(specs).map(line).collect(),
+    }
+}

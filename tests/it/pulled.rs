@@ -1,0 +1,105 @@
+//! Files that come from a host, and what they find here.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::laptop::{Laptop, status, wait_for};
+
+/// Files that were only being written.
+fn leftovers(laptop: &Laptop) -> Vec<String> {
+    let all = walkdir::WalkDir::new(laptop.path("project")).into_iter().flatten();
+    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(".writing-")).collect()
+}
+
+#[test]
+fn what_was_written_here_while_the_program_ran_stays_and_is_told() {
+    let laptop = Laptop::new();
+    for name in ["mine.txt", "theirs.txt", "long", "touched.txt"] {
+        laptop.write(&format!("repo/{name}"), "sent\n");
+    }
+    let go = laptop.path("go");
+    let script = format!(
+        "echo up; while [ ! -e {} ]; do sleep 0.05; done; head -c 3000000 /dev/zero > long; \
+         for f in mine.txt theirs.txt touched.txt new.txt; do echo remote > $f; done",
+        go.display()
+    );
+    let line = format!("exec --run-id one --mount repo --pull '**' --json -- sh -c {script:?}");
+    let child = laptop.start(&line);
+    let log = laptop.project("artifacts/runs/one/log/exec.stdout");
+    wait_for("output", || fs::read_to_string(&log).is_ok_and(|t| !t.is_empty()).then_some(()));
+    for name in ["mine.txt", "long", "new.txt"] {
+        laptop.write(&format!("repo/{name}"), "mine\n");
+    }
+    // What is written anew and has not changed is as it was sent.
+    laptop.write("repo/touched.txt", "sent\n");
+    fs::write(go, "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = laptop.shown("", &output);
+    assert_eq!(status(&output), 0, "{said}");
+    let read = |name: &str| fs::read_to_string(laptop.project(name)).unwrap();
+    for name in ["mine.txt", "long", "new.txt"] {
+        assert_eq!(read(&format!("repo/{name}")), "mine\n", "{name}");
+        let kept = format!("artifacts/runs/one/pulled/{name}");
+        let told = format!(
+            "warning: `{name}` was written here since the run began, and stays; the host's is {kept}\n"
+        );
+        assert!(said.contains(&told), "{said}");
+    }
+    assert_eq!(read("artifacts/runs/one/pulled/mine.txt"), "remote\n");
+    assert_eq!(read("artifacts/runs/one/pulled/long").len(), 3_000_000);
+    assert_eq!(
+        (read("repo/theirs.txt"), read("repo/touched.txt")),
+        ("remote\n".into(), "remote\n".into())
+    );
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["pulled"], serde_json::json!(["theirs.txt", "touched.txt"]));
+    let first = &result["unplaced"][0];
+    assert_eq!((&first["name"], &first["why"]), (&"long".into(), &"written_here".into()));
+    laptop.write("exec.json", &String::from_utf8_lossy(&output.stdout));
+    let checked = laptop.run("schema exec --check exec.json");
+    assert_eq!(status(&checked), 0, "{}", String::from_utf8_lossy(&checked.stderr));
+    assert_eq!(leftovers(&laptop), [""; 0]);
+}
+
+#[test]
+fn results_of_earlier_runs_are_replaced_as_ever() {
+    let laptop = Laptop::new();
+    for n in ["1", "2"] {
+        let output = laptop.run(&format!("exec --pull out -- sh -c 'echo {n} > out'"));
+        assert_eq!(status(&output), 0, "{}", laptop.shown("", &output));
+        assert_eq!(fs::read_to_string(laptop.project("out")).unwrap(), format!("{n}\n"));
+    }
+}
+
+#[test]
+fn nothing_is_written_through_a_link_of_this_machine() {
+    let laptop = Laptop::new();
+    let elsewhere = laptop.write("elsewhere/victim", "precious\n");
+    let other = laptop.write("elsewhere/other", "precious\n");
+    fs::create_dir(laptop.project("out")).unwrap();
+    symlink("../elsewhere", laptop.project("out/evil")).unwrap();
+    symlink("../elsewhere/other", laptop.project("out/last")).unwrap();
+    let script = "mkdir -p out/evil/deep; head -c 3000000 /dev/zero > out/evil/victim; \
+                  for f in evil/deep/new last good; do echo remote > out/$f; done";
+    let words = |flag| ["exec", flag, "--pull", "out/**", "--", "sh", "-c", script];
+    let output = laptop.rgpu(words("--accept-new")).output().unwrap();
+    let said = laptop.shown("", &output);
+    assert_eq!(status(&output), 0, "{said}");
+    insta::assert_snapshot!(said);
+    let read = |name: &str| fs::read_to_string(laptop.project(name)).unwrap();
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious\n");
+    assert!(!laptop.project("elsewhere/deep").exists());
+    assert_eq!(read("out/good"), "remote\n");
+    // A link in the file's own place gives way to the file; what it led to stays.
+    assert!(!laptop.project("out/last").is_symlink());
+    assert_eq!(
+        (read("out/last"), fs::read_to_string(other).unwrap()),
+        ("remote\n".into(), "precious\n".into())
+    );
+    assert_eq!(leftovers(&laptop), [""; 0]);
+    let output = laptop.rgpu(words("--json")).output().unwrap();
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let unplaced = &result["unplaced"][0];
+    assert_eq!((&unplaced["why"], &unplaced["link"]), (&"behind_link".into(), &"out/evil".into()));
+}
