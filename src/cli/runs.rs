@@ -253,7 +253,10 @@ fn why(folder: &RunFolder, record: &RunRecord) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
+/// Writes a note to a run. A command that follows it writes its record itself, and would write over
+/// the note.
 fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
+    let folder = folder.clone().follow()?;
     let mut record = folder.record()?;
     text.clone_into(&mut record.note);
     folder.save(&record)?;

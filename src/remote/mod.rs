@@ -13,6 +13,7 @@
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
 //! | [`sent`] | what was sent before, so that the new need not be asked about |
 //! | [`follow`] | a job followed to its end across cut links |
+//! | `refusal`, `foreign` | answers that are none of the agent's, and their words |
 
 pub mod bill;
 pub mod client;
@@ -30,6 +31,7 @@ pub mod local;
 pub mod modal;
 pub mod options;
 pub mod price;
+mod refusal;
 pub mod rented;
 pub mod sent;
 pub mod served;

@@ -41,6 +41,9 @@ fn a_run_that_a_command_follows_is_not_taken_up_by_another() {
     let before = kept(&laptop);
     let mut story = laptop.show("runs attach live") + &laptop.show("runs attach live --json");
     assert!(story.contains(&format!("process {}", child.id())), "{story}");
+    // The first would write over it.
+    let note = laptop.run("runs note live 'kept for the paper'");
+    assert_eq!(status(&note), 2, "{}", laptop.shown("runs note", &note));
     assert!(before == kept(&laptop), "the second command wrote into the folder");
     story += &laptop.show("runs show live");
     let story = regex::Regex::new(" {2,}").unwrap().replace_all(&story, "  ").into_owned();

@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use regex::Regex;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::documents;
@@ -99,6 +100,30 @@ impl Laptop {
         output
     }
 
+    /// Runs `rgpu exec … -- cat` with input that never ends, and asks it to stop once both
+    /// directions are full.
+    pub(crate) fn run_flooded_until_stopped(&self, line: &str) -> Output {
+        let mut command = self.rgpu(words(line));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let flood = std::thread::spawn(move || {
+            let piece = vec![b'.'; 1 << 20];
+            while stdin.write_all(&piece).is_ok() {}
+        });
+        // More than any pipe or window holds; each byte is also kept, here and on the host.
+        wait_for("a flood of output", || {
+            let id = fs::read_to_string(self.project("artifacts/runs/latest")).ok()?;
+            let log = self.project("artifacts/runs").join(id.trim()).join("log/exec.stdout");
+            fs::metadata(log).ok().filter(|log| log.len() > 64 << 20)
+        });
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        wait_for("the end of the command", || child.try_wait().unwrap());
+        let output = child.wait_with_output().unwrap();
+        flood.join().unwrap();
+        output
+    }
+
     /// Starts `rgpu` and leaves it running.
     pub(crate) fn start(&self, line: &str) -> Child {
         let mut command = self.rgpu(words(line));
@@ -171,8 +196,8 @@ impl Drop for Laptop {
         // just started.
         for _ in 0..2 {
             for (pid, _) in running_in(self.folder.path()) {
-                if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                if let Some(pid) = Pid::from_raw(pid) {
+                    let _ = kill_process(pid, Signal::KILL);
                 }
             }
         }

@@ -11,8 +11,6 @@ mod published;
 mod worker;
 
 use std::fs;
-use std::io::Write;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,22 +94,10 @@ fn ctrl_c_stops_what_runs_there() {
 fn a_command_that_is_being_flooded_with_input_and_floods_back_hears_a_signal() {
     let laptop = Laptop::new();
     let _worker = Worker::start(&laptop);
-    let mut command = laptop.rgpu(["exec", "--remote", "box", "--", "cat"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let flood = std::thread::spawn(move || {
-        let piece = vec![b'.'; 1 << 20];
-        while stdin.write_all(&piece).is_ok() {}
-    });
-    std::thread::sleep(Duration::from_secs(3));
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    wait_for("the end of the command", || child.try_wait().unwrap());
-    let output = child.wait_with_output().unwrap();
+    let output = laptop.run_flooded_until_stopped("exec --remote box -- cat");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("cancelling"), "{said}");
     assert!(status(&output) >= 128, "{said}");
-    flood.join().unwrap();
 }
 
 #[test]

@@ -103,3 +103,29 @@ fn nothing_is_written_through_a_link_of_this_machine() {
     let unplaced = &result["unplaced"][0];
     assert_eq!((&unplaced["why"], &unplaced["link"]), (&"behind_link".into(), &"out/evil".into()));
 }
+
+#[test]
+fn nothing_of_a_hosts_is_put_where_git_would_run_it() {
+    let laptop = Laptop::new();
+    laptop.write(".git/config", "ours\n");
+    let script = "mkdir -p .git/hooks sub; head -c 3000000 /dev/zero > .git/hooks/pre-commit; \
+                  for f in .git/config sub/.GIT sub/.gitignore; do echo remote > $f; done";
+    let words = |flag| ["exec", flag, "--pull", "**", "--", "sh", "-c", script];
+    let output = laptop.rgpu(words("--accept-new")).output().unwrap();
+    let said = laptop.shown("", &output);
+    assert_eq!(status(&output), 0, "{said}");
+    let kept = "warning: git runs what lies in `.git`, and nothing pulled goes there";
+    assert!(said.contains(kept) && said.contains("`sub/.GIT`"), "{said}");
+    assert_eq!(fs::read_to_string(laptop.project(".git/config")).unwrap(), "ours\n");
+    assert!(!laptop.project(".git/hooks").exists() && !laptop.project("sub/.GIT").exists());
+    assert_eq!(fs::read_to_string(laptop.project("sub/.gitignore")).unwrap(), "remote\n");
+    let output = laptop.rgpu(words("--json")).output().unwrap();
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let unplaced = &result["unplaced"][0];
+    assert_eq!((&unplaced["why"], &unplaced["git"]), (&"of_git".into(), &".git".into()));
+    let file = fs::read(unplaced["file"].as_str().unwrap()).unwrap();
+    assert!([7, 3_000_000].contains(&file.len()), "{}", file.len());
+    laptop.write("exec.json", &String::from_utf8_lossy(&output.stdout));
+    assert_eq!(status(&laptop.run("schema exec --check exec.json")), 0);
+    assert_eq!(leftovers(&laptop), [""; 0]);
+}

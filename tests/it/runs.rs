@@ -232,6 +232,25 @@ fn jobs_of_a_remote_are_listed_with_their_age_and_cleaned_once_they_are_home() {
 }
 
 #[test]
+fn what_a_stopped_job_had_made_stays_on_its_host_until_it_is_brought() {
+    let laptop = Laptop::new();
+    let made =
+        "exec --run-id made --pull out.txt --detach -- sh -c 'echo made > out.txt; sleep 1000'";
+    assert_eq!(status(&laptop.run(made)), 0);
+    wait_for("what it makes", || {
+        let files = walkdir::WalkDir::new(laptop.path("agent")).into_iter().flatten();
+        files.into_iter().find(|file| file.file_name() == "out.txt")
+    });
+    assert_eq!(status(&laptop.run("runs cancel made")), 0);
+    let cleaned = laptop.run("runs clean --remote local");
+    let said = String::from_utf8_lossy(&cleaned.stderr);
+    assert!(said.contains("1 ended but were not brought home here"), "{said}");
+    laptop.run("runs attach made");
+    assert_eq!(fs::read_to_string(laptop.project("out.txt")).unwrap(), "made\n");
+    laptop.wait_until_quiet();
+}
+
+#[test]
 fn a_job_is_taken_up_by_a_laptop_that_never_had_its_folder() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);

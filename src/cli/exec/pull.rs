@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
-use super::unplaced::{Found, Ground, Unplaced, Why, link_above};
+use super::unplaced::{Found, Ground, Unplaced, Why, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{Copies, HostFile};
@@ -36,8 +36,8 @@ pub(super) fn copies(app: &App, args: &ExecArgs) -> Copies {
     let root = root(app, args);
     Copies::to(move |place| {
         let name = place.strip_prefix("pulled/")?;
-        // What no link may lead away is told of when the file is placed.
-        link_above(&root, name).is_none().then_some(())?;
+        // Why one has no place here is told of when it would be placed.
+        forbidden(&root, name).is_none().then_some(())?;
         root.join(name).parent().map(Path::to_owned)
     })
 }
@@ -101,9 +101,10 @@ pub(super) fn place(
     Ok(placed)
 }
 
-/// Says what stays in the run folder: each file that was written here, and each link once.
+/// Says what stays in the run folder: each file that was written here, and each link and each
+/// `.git` once.
 fn warn(app: &App, unplaced: &[Unplaced]) {
-    let mut behind: BTreeMap<&str, Vec<&Unplaced>> = BTreeMap::new();
+    let mut refused: BTreeMap<String, Vec<&Unplaced>> = BTreeMap::new();
     for one in unplaced {
         match &one.why {
             Why::WrittenHere {} => app.say(&format!(
@@ -111,16 +112,19 @@ fn warn(app: &App, unplaced: &[Unplaced]) {
                 one.name,
                 short(app, &one.file)
             )),
-            Why::BehindLink { link } => behind.entry(link).or_default().push(one),
+            Why::BehindLink { link } => refused
+                .entry(format!("`{link}` is a link here, and nothing pulled goes through it"))
+                .or_default()
+                .push(one),
+            Why::OfGit { git } => refused
+                .entry(format!("git runs what lies in `{git}`, and nothing pulled goes there"))
+                .or_default()
+                .push(one),
         }
     }
-    for (link, files) in behind {
+    for (why, files) in refused {
         let names: Vec<_> = files.iter().map(|one| short(app, &one.file)).collect();
-        app.say(&format!(
-            "warning: `{link}` is a link here, and nothing pulled goes through it; what the host \
-             sent is {}",
-            first_of(&names)
-        ));
+        app.say(&format!("warning: {why}; what the host sent is {}", first_of(&names)));
     }
 }
 

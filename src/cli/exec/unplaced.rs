@@ -38,6 +38,12 @@ pub(super) enum Why {
         /// The link, relative to where pulled files are put.
         link: String,
     },
+    /// It belongs to a git repository: git runs what lies there, so that a host could have its own
+    /// hooks run here.
+    OfGit {
+        /// The `.git`, relative to where pulled files are put.
+        git: String,
+    },
 }
 
 /// What a pulled file finds in its place.
@@ -69,8 +75,8 @@ impl<'a> Ground<'a> {
 
     /// What the file finds under `name`.
     pub(super) fn find(&self, name: &str, file: &HostFile) -> Found {
-        if let Some(link) = link_above(self.root, name) {
-            return Found::Obstacle(Why::BehindLink { link });
+        if let Some(why) = forbidden(self.root, name) {
+            return Found::Obstacle(why);
         }
         let here = self.root.join(name);
         match fs::symlink_metadata(&here) {
@@ -94,10 +100,30 @@ impl<'a> Ground<'a> {
     }
 }
 
+/// Why nothing from a host may be put under `name`, whatever is there.
+pub(super) fn forbidden(root: &Path, name: &str) -> Option<Why> {
+    let link = link_above(root, name).map(|link| Why::BehindLink { link });
+    link.or_else(|| of_git(name).map(|git| Why::OfGit { git }))
+}
+
 /// The first folder above `name`, below `root`, that is a symbolic link.
-pub(super) fn link_above(root: &Path, name: &str) -> Option<String> {
+fn link_above(root: &Path, name: &str) -> Option<String> {
     let mut folders = name.match_indices('/').map(|(at, _)| &name[..at]);
     folders.find(|folder| root.join(folder).is_symlink()).map(str::to_owned)
+}
+
+/// The first part of `name` that git takes for a repository's own, a file of that name too. Some
+/// file systems do not tell `.GIT` from it.
+fn of_git(name: &str) -> Option<String> {
+    let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+    let mut begins = 0;
+    for end in ends {
+        if name[begins..end].eq_ignore_ascii_case(".git") {
+            return Some(name[..end].to_owned());
+        }
+        begins = end + 1;
+    }
+    None
 }
 
 /// Whether a file may have been written since then. The change of its entry counts: a time of
@@ -164,6 +190,17 @@ mod tests {
         assert_eq!(found(Some("sent"), "sent", "new", BEFORE), Found::Room);
         assert_eq!(found(None, "new", "new", BEFORE), Found::Itself);
         assert_eq!(found(None, "mine", "new", "no time"), written);
+    }
+
+    #[test]
+    fn what_git_would_run_is_no_place_for_a_hosts_files() {
+        let of = |name: &str| of_git(name);
+        assert_eq!(of(".git/hooks/pre-commit").as_deref(), Some(".git"));
+        assert_eq!(of("out/.git/config").as_deref(), Some("out/.git"));
+        assert_eq!(of("out/.GIT").as_deref(), Some("out/.GIT"));
+        for free in [".gitignore", "a.git/x", ".github/workflows/ci.yml", "git/.gitkeep"] {
+            assert_eq!(of(free), None, "{free}");
+        }
     }
 
     #[test]

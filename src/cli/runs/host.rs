@@ -131,10 +131,10 @@ fn age(ms: u64) -> String {
     }
 }
 
-/// Jobs whose run is here and has ended: everything of them was brought.
+/// Jobs whose run is here and has ended: everything of them was brought. Of a run that was stopped
+/// that is not known: `rgpu runs cancel` brings nothing.
 fn brought_home(runs: &Runs) -> Result<BTreeSet<String>> {
-    let ended =
-        |record: &RunRecord| !matches!(record.state, RunState::Running | RunState::Detached);
+    let ended = |record: &RunRecord| matches!(record.state, RunState::Done | RunState::Failed);
     let records = runs.list()?.into_iter().map(|line| line.record).filter(ended);
     let jobs = records.flat_map(|record| record.jobs);
     Ok(jobs.filter(|job| job.outcome.is_some()).map(|job| job.job).collect())

@@ -5,6 +5,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::remote::foreign::shown;
+use crate::remote::refusal::{self, Row, passing, row};
 
 /// A refusal with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +24,6 @@ pub struct Refusal {
     pub passes: bool,
 }
 
-/// How a refusal is known: by its status (0: any), or by a word in small letters (empty: any).
-struct Row {
-    status: u16,
-    holds: &'static str,
-    code: &'static str,
-    what: &'static str,
-    hint: &'static str,
-    passes: bool,
-}
-
 const REFUSED: &str = "Wafer does not take the login: it is wrong or has expired";
 const LOGIN: &str = "log in again: `rgpu remote login wafer`";
 const CREDIT: &str = "add credit with Wafer; `rgpu remote list --json` says what is left";
@@ -41,43 +32,32 @@ const GPU: &str = "all its GPUs are busy: try again in a minute";
 const TIME: &str =
     "the platform ended it, not rgpu; the job itself goes on while its workspace does";
 
-/// The most telling rows first.
+/// What Wafer answers, in small letters.
 static ROWS: &[Row] = &[
     // `invalid or expired` tells neither apart.
-    row(401, "or expired", "refused_token", REFUSED, LOGIN, false),
-    row(401, "expired or", "refused_token", REFUSED, LOGIN, false),
-    row(401, "expired", "expired_token", "the login for Wafer has expired", LOGIN, false),
-    row(401, "invalid", "wrong_token", "Wafer does not take the login: it is wrong", LOGIN, false),
-    row(401, "", "refused_token", REFUSED, LOGIN, false),
-    row(402, "", "no_credit", "the credits at Wafer are used up", CREDIT, false),
-    row(404, "", "no_workspace", "Wafer has no such workspace", UP, false),
-    row(0, "credit", "no_credit", "the credits at Wafer are used up", CREDIT, false),
-    row(0, "not running", "workspace_not_running", "the workspace is not running", UP, false),
-    row(503, "", "no_gpu", "Wafer has no GPU free", GPU, true),
-    row(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU, true),
-    row(0, "creating", "workspace_creating", "the workspace is still being made", UP, true),
-    row(0, "timeout", "session_timeout", "a session timed out inside Wafer", TIME, true),
-    row(0, "timed out", "session_timeout", "a session timed out inside Wafer", TIME, true),
-    row(400, "", "bad_request", "Wafer does not understand the request", "", false),
-    row(403, "", "forbidden", "Wafer forbids it", LOGIN, false),
-    row(409, "", "conflict", "Wafer has something else of that name", "", false),
-    row(413, "", "too_long", "Wafer takes no request of this length", "", false),
-    row(429, "", "too_many", "Wafer is asked too often", "wait a minute", true),
-    row(500, "", "server_error", "Wafer's service failed", "", true),
-    row(502, "", "server_error", "Wafer's service does not answer", "", true),
-    row(504, "", "server_error", "Wafer's service does not answer in time", "", true),
+    row(401, "or expired", "refused_token", REFUSED, LOGIN),
+    row(401, "expired or", "refused_token", REFUSED, LOGIN),
+    row(401, "expired", "expired_token", "the login for Wafer has expired", LOGIN),
+    row(401, "invalid", "wrong_token", "Wafer does not take the login: it is wrong", LOGIN),
+    row(401, "", "refused_token", REFUSED, LOGIN),
+    row(402, "", "no_credit", "the credits at Wafer are used up", CREDIT),
+    row(404, "", "no_workspace", "Wafer has no such workspace", UP),
+    row(0, "credit", "no_credit", "the credits at Wafer are used up", CREDIT),
+    row(0, "not running", "workspace_not_running", "the workspace is not running", UP),
+    passing(503, "", "no_gpu", "Wafer has no GPU free", GPU),
+    passing(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU),
+    passing(0, "creating", "workspace_creating", "the workspace is still being made", UP),
+    passing(0, "timeout", "session_timeout", "a session timed out inside Wafer", TIME),
+    passing(0, "timed out", "session_timeout", "a session timed out inside Wafer", TIME),
+    row(400, "", "bad_request", "Wafer does not understand the request", ""),
+    row(403, "", "forbidden", "Wafer forbids it", LOGIN),
+    row(409, "", "conflict", "Wafer has something else of that name", ""),
+    row(413, "", "too_long", "Wafer takes no request of this length", ""),
+    passing(429, "", "too_many", "Wafer is asked too often", "wait a minute"),
+    passing(500, "", "server_error", "Wafer's service failed", ""),
+    passing(502, "", "server_error", "Wafer's service does not answer", ""),
+    passing(504, "", "server_error", "Wafer's service does not answer in time", ""),
 ];
-
-const fn row(
-    status: u16,
-    holds: &'static str,
-    code: &'static str,
-    what: &'static str,
-    hint: &'static str,
-    passes: bool,
-) -> Row {
-    Row { status, holds, code, what, hint, passes }
-}
 
 impl Refusal {
     /// Of a status and a body.
@@ -109,13 +89,7 @@ impl Refusal {
     }
 
     fn known(status: u16, words: &str) -> Option<Self> {
-        let small = words.to_lowercase();
-        let fits = |row: &&Row| {
-            (row.status == 0 || row.status == status)
-                && (row.status != 0 || !row.holds.is_empty())
-                && small.contains(row.holds)
-        };
-        let row = ROWS.iter().find(fits)?;
+        let row = refusal::find(&[ROWS], status, &words.to_lowercase())?;
         let Row { code, what, hint, passes, .. } = *row;
         Some(Self { status, code, what: what.to_owned(), body: words.to_owned(), hint, passes })
     }

@@ -7,6 +7,7 @@ use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
 use crate::remote::foreign;
+use crate::remote::refusal::{self, Row, passing, row};
 
 /// What should stand behind an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,38 +31,6 @@ pub struct Named {
     pub hint: String,
     /// Whether it may pass by itself.
     pub passes: bool,
-}
-
-/// How an answer is known.
-struct Row {
-    /// Its status; 0: any.
-    status: u16,
-    /// What its body holds; empty: anything.
-    holds: &'static str,
-    code: &'static str,
-    what: &'static str,
-    hint: &'static str,
-    passes: bool,
-}
-
-const fn row(
-    status: u16,
-    holds: &'static str,
-    code: &'static str,
-    what: &'static str,
-    hint: &'static str,
-) -> Row {
-    Row { status, holds, code, what, hint, passes: false }
-}
-
-const fn passing(
-    status: u16,
-    holds: &'static str,
-    code: &'static str,
-    what: &'static str,
-    hint: &'static str,
-) -> Row {
-    Row { status, holds, code, what, hint, passes: true }
 }
 
 const PROXY_TOKEN: &str = "it takes proxy tokens (`wk-…` and `ws-…`), not the API's: `modal workspace proxy-tokens create`";
@@ -268,15 +237,12 @@ impl Named {
             };
         }
         let text = String::from_utf8_lossy(body);
-        let fits = |row: &&Row| {
-            (row.status == 0 || row.status == status.as_u16()) && text.contains(row.holds)
-        };
         let body = words(status, body);
-        let rest = match site {
+        let tables = match site {
             Site::Worker => [MODALS, ROWS],
             Site::Modal => [MODALS, ON_MODAL],
         };
-        match rest.into_iter().flatten().find(fits) {
+        match refusal::find(&tables, status.as_u16(), &text) {
             Some(row) => Self {
                 code: row.code,
                 what: format!("{}: `{url}`", row.what),
