@@ -44,11 +44,9 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
     let now = jiff::Timestamp::now();
-    let id = args
-        .run_id
-        .clone()
-        .unwrap_or_else(|| Runs::fresh_id(&format!("{}-build", asked.name), now));
-    let folder = RunFolder::create(&app.config.runs_dir.value, &id, out.folder())?;
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let name = format!("{}-build", asked.name);
+    let (id, folder) = runs.create(args.run_id.as_deref(), &name, now, out.folder())?;
     let mut record = RunRecord {
         title: format!("build {}", asked.name),
         kernel: asked.name.clone(),

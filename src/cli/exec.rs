@@ -114,9 +114,9 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let name = source.name(args);
     let now = jiff::Timestamp::now();
-    let id =
-        args.run.run_id.clone().unwrap_or_else(|| Runs::fresh_id(&format!("exec-{name}"), now));
-    let folder = RunFolder::claim(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
+    let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let (id, folder) = runs.claim(run, &format!("exec-{name}"), now, out)?;
     let mut record = RunRecord {
         title: format!("exec {name}"),
         labels: args.run.label.iter().cloned().collect(),

@@ -84,13 +84,10 @@ fn begin(
 ) -> Result<(RunFolder, RunRecord)> {
     let now = jiff::Timestamp::now();
     let mode = asked.request.mode;
-    let id = args
-        .run
-        .run_id
-        .clone()
-        .unwrap_or_else(|| Runs::fresh_id(&format!("{}-{mode}", asked.name), now));
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
+    let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let (id, folder) = runs.create(run, &format!("{}-{mode}", asked.name), now, out)?;
     let record = RunRecord {
         title: format!("{command} {} ({mode})", asked.name),
         mode: mode.name().to_owned(),

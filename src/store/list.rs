@@ -1,7 +1,11 @@
 //! The runs of a project: naming, listing, finding and cleaning.
 
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
 
 use super::folder::io_error;
 use super::follower::{self, Follower};
@@ -35,18 +39,61 @@ impl Runs {
         &self.root
     }
 
-    /// A fresh id that sorts by time: `20261120-101502-vecadd-ncu-3f2a`.
-    pub fn fresh_id(name: &str, now: jiff::Timestamp) -> String {
+    /// Begins a run under the id `chosen`, else under a fresh one that tells of `name`; in `out`
+    /// instead of here where that is given. It becomes the latest.
+    ///
+    /// # Errors
+    /// As [`RunFolder::claim`].
+    pub fn create(
+        &self,
+        chosen: Option<&str>,
+        name: &str,
+        now: Timestamp,
+        out: Option<&Path>,
+    ) -> Result<(String, RunFolder), StoreError> {
+        let (id, folder) = self.claim(chosen, name, now, out)?;
+        if out.is_none() {
+            folder.becomes_latest()?;
+        }
+        Ok((id, folder))
+    }
+
+    /// As [`Runs::create`], and leaves it to the caller to make it the latest.
+    ///
+    /// # Errors
+    /// As [`RunFolder::claim`].
+    pub fn claim(
+        &self,
+        chosen: Option<&str>,
+        name: &str,
+        now: Timestamp,
+        out: Option<&Path>,
+    ) -> Result<(String, RunFolder), StoreError> {
+        if let Some(id) = chosen {
+            return Ok((id.to_owned(), RunFolder::claim(&self.root, id, out)?));
+        }
+        loop {
+            let id = Self::fresh_id(name, now);
+            match RunFolder::claim(&self.root, &id, out) {
+                // Another began in the same second and drew the same number.
+                Err(StoreError::Taken(_)) => {}
+                claimed => return Ok((id, claimed?)),
+            }
+        }
+    }
+
+    /// A fresh id that sorts by time: `20261120-101502-vecadd-ncu-3f2a1c`. Many may begin in one
+    /// second, on many machines, and have their jobs on one host: a number at random tells them
+    /// apart.
+    pub fn fresh_id(name: &str, now: Timestamp) -> String {
         let stamp = now.strftime("%Y%m%d-%H%M%S");
         let word: String = name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
             .take(40)
             .collect();
-        // Two runs in one second differ by the sub-second part and the process.
-        let tail = (now.subsec_nanosecond() as u32 / 1000)
-            ^ std::process::id().wrapping_mul(2_654_435_761);
-        format!("{stamp}-{}-{:04x}", word.trim_matches('-'), tail & 0xffff)
+        let random = RandomState::new().build_hasher().finish() & 0xff_ffff;
+        format!("{stamp}-{}-{random:06x}", word.trim_matches('-'))
     }
 
     /// All runs, newest first. Folders without a readable record are passed over.
@@ -222,7 +269,7 @@ mod tests {
             started: format!("2026-01-01T00:00:{:02}Z", id.len()),
             remote: "local".into(),
             state,
-            ..RunRecord::new(id.into(), "profile", jiff::Timestamp::UNIX_EPOCH)
+            ..RunRecord::new(id.into(), "profile", Timestamp::UNIX_EPOCH)
         };
         RunFolder::create(root, id, None).unwrap().save(&record).unwrap();
     }
@@ -273,8 +320,20 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_one_moment_have_folders_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = Runs::new(dir.path());
+        let begin = || runs.claim(None, "exec-true", Timestamp::UNIX_EPOCH, None).unwrap().0;
+        let ids: std::collections::BTreeSet<_> = (0..100).map(|_| begin()).collect();
+        assert_eq!((ids.len(), runs.count()), (100, 100));
+        let chosen = |id| runs.create(Some(id), "", Timestamp::UNIX_EPOCH, None);
+        assert_eq!(chosen("one").unwrap().0, "one");
+        assert!(matches!(chosen("one"), Err(StoreError::Taken(_))));
+    }
+
+    #[test]
     fn ids_sort_by_time_and_name_the_kernel() {
-        let at = |s: &str| s.parse::<jiff::Timestamp>().unwrap();
+        let at = |s: &str| s.parse::<Timestamp>().unwrap();
         let a = Runs::fresh_id("Tiled Matmul", at("2026-11-20T10:15:02Z"));
         let b = Runs::fresh_id("vecadd", at("2026-11-20T10:15:03Z"));
         assert!(a.starts_with("20261120-101502-tiled-matmul-") && a < b, "{a} {b}");

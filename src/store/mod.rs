@@ -3,7 +3,7 @@
 //! ```text
 //! artifacts/runs/                     the root (`runs_dir`), with a .gitignore of its own
 //!   latest                            text file: the id of the last run
-//!   20261120-101502-vecadd-ncu-3f2a/
+//!   20261120-101502-vecadd-ncu-3f2a1c/
 //!     run.json plan-N.json events.jsonl env.json inputs.json config.toml commands.sh
 //!     log/<step>.{stdout,stderr}  raw/  ptx/ cubin/ sass/
 //!     profile.json hotspots.json trace.json report.md regions/

@@ -214,7 +214,7 @@ impl Drop for Laptop {
 /// What differs from run to run.
 static FILTERS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     [
-        (r"\b\d{8}-\d{6}-([a-z0-9-]*?)-[0-9a-f]{4}\b", "[RUN $1]"),
+        (r"\b\d{8}-\d{6}-([a-z0-9-]*?)-[0-9a-f]{6}\b", "[RUN $1]"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[TIME]"),
         (r"\b\d+(\.\d+)? (ms|s)\b", "[N] $2"),
         (r"\[N\] s +[0-9.]+ ([kKMG]i?)?B", "[N] s  [SIZE]"),

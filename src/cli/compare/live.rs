@@ -47,13 +47,11 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     }
     let now = jiff::Timestamp::now();
     let names = [sides[0].name.clone(), sides[1].name.clone()];
-    let id = args
-        .run
-        .run_id
-        .clone()
-        .unwrap_or_else(|| Runs::fresh_id(&format!("{}-{}-compare", names[0], names[1]), now));
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
+    let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let name = format!("{}-{}-compare", names[0], names[1]);
+    let (id, folder) = runs.create(run, &name, now, out)?;
     let record = RunRecord {
         title: format!("compare {} with {} ({})", names[0], names[1], look.name()),
         mode: look.name().to_owned(),

@@ -241,10 +241,9 @@ fn folder(
     asked: &Asked,
     now: jiff::Timestamp,
 ) -> Result<(String, RunFolder)> {
-    let fresh = || Runs::fresh_id(&format!("{}-{}", asked.name, asked.request.mode), now);
-    let id = args.run.run_id.clone().unwrap_or_else(fresh);
-    let folder = RunFolder::create(&app.config.runs_dir.value, &id, args.run.out.as_deref())?;
-    Ok((id, folder))
+    let name = format!("{}-{}", asked.name, asked.request.mode);
+    let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
+    Ok(Runs::new(&app.config.runs_dir.value).create(run, &name, now, out)?)
 }
 
 fn record(
