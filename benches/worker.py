@@ -25,6 +25,9 @@ import time
 import urllib.error
 import urllib.request
 
+sys.dont_write_bytecode = True
+from loopback import ground
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMES = int(os.environ.get("TIMES", "11"))
 CLIENTS = int(os.environ.get("CLIENTS", "100"))
@@ -233,6 +236,7 @@ class Bench:
 
 def main():
     with tempfile.TemporaryDirectory(prefix="rgpu-bench-") as folder:
+        ground(folder)
         bench = Bench(folder)
         try:
             print(f"{'':<34} {'ours':>12} {'curl':>12}  ratio")
