@@ -16,7 +16,8 @@ beginning: that is how a front that was stopped takes its jobs up, and why nothi
 | `closed` | front | nobody waits for it any more: it ends, or does not even begin |
 | `over` | front | its container is gone |
 
-What can be set, in the environment of `modal deploy`, stands in `DEFAULTS`.
+What can be set, in the environment of `modal deploy`, stands in `DEFAULTS`. It is one file, since
+that is all that `modal deploy FILE` takes along by itself.
 
 | part | what for |
 |---|---|
