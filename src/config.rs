@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -329,23 +330,40 @@ impl Config {
         self.edit(|doc| doc["default_remote"] = toml_edit::value(name))
     }
 
-    /// Edits the user's file in place: comments and order stay. The file is 0600 from then on.
+    /// Edits the user's file in place: comments and order stay, and so does a link that leads to
+    /// it. The file is 0600 from then on. Others who edit it wait for each other.
     fn edit(&self, change: impl FnOnce(&mut toml_edit::DocumentMut)) -> Result<()> {
-        let text = match fs::read_to_string(&self.user_file) {
+        let unwritten = |e: io::Error| {
+            Failure::new(Exit::Disk, "disk", "cannot write your settings")
+                .file(self.user_file.display())
+                .cause(e)
+        };
+        let file = behind_links(&self.user_file);
+        let _turn = atomic::turn(&file).map_err(unwritten)?;
+        let text = match fs::read_to_string(&file) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
             Err(e) => return Err(bad_file(&self.user_file, &e.to_string())),
         };
         let mut doc: toml_edit::DocumentMut = text
             .parse()
             .map_err(|e: toml_edit::TomlError| bad_file(&self.user_file, &e.to_string()))?;
         change(&mut doc);
-        atomic::write_private(&self.user_file, doc.to_string().as_bytes()).map_err(|e| {
-            Failure::new(Exit::Disk, "disk", "cannot write your settings")
-                .file(self.user_file.display())
-                .cause(e)
-        })
+        atomic::write_private(&file, doc.to_string().as_bytes()).map_err(unwritten)
     }
+}
+
+/// What a link leads to, whether it is there or not: settings are often kept in a folder of their
+/// own, with links to them.
+fn behind_links(path: &Path) -> PathBuf {
+    // As many as the system follows (`path_resolution(7)`).
+    const LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    path
 }
 
 fn implicit_table() -> toml_edit::Item {
@@ -390,7 +408,7 @@ fn layered<T, const N: usize>(layers: [(Option<T>, Origin); N]) -> Set<T> {
 fn read<T: Default + for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
     match fs::read_to_string(path) {
         Ok(text) => toml::from_str(&text).map_err(|e| bad_file(path, &e.to_string())),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(T::default()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(T::default()),
         Err(e) => Err(bad_file(path, &e.to_string())),
     }
 }

@@ -103,8 +103,8 @@ impl CompareRun<'_> {
             let folder = desk.folder.side(name)?;
             sides.push(Side { name, request, parts, folder, looked: Vec::new() });
         }
-        for side in &mut sides {
-            self.compile_here(follow, &facts, desk, side).await?;
+        for (sequence, side) in (1..).zip(&mut sides) {
+            self.compile_here(follow, &facts, desk, side, sequence).await?;
         }
         let mut built = BTreeMap::new();
         let mut seq = 1;
@@ -224,6 +224,7 @@ impl CompareRun<'_> {
         facts: &HostFacts,
         desk: &mut Desk<'_>,
         side: &mut Side,
+        sequence: u32,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &side.request.target else { return Ok(()) };
         let wheels = side.request.build.fetch && facts.tool("cc").is_some();
@@ -238,13 +239,14 @@ impl CompareRun<'_> {
             cancel: desk.cancel.clone(),
             input: None,
         };
-        let (end, expect) =
-            match local_build::build(&side.request, facts, self.programs, &mut own).await {
-                Ok(built) => built,
-                // The plan says that there is no compiler.
-                Err(failure) if failure.code == "no_compiler" => return Ok(()),
-                Err(failure) => return Err(failure),
-            };
+        let built =
+            local_build::build(&side.request, facts, self.programs, &mut own, sequence).await;
+        let (end, expect) = match built {
+            Ok(built) => built,
+            // The plan says that there is no compiler.
+            Err(failure) if failure.code == "no_compiler" => return Ok(()),
+            Err(failure) => return Err(failure),
+        };
         side.request.prebuilt =
             side.parts.take_local_build(&side.folder, &end, &expect, &side.request)?;
         if end.step_ok("build") {

@@ -19,7 +19,7 @@ use crate::remote::options::Mute;
 use crate::remote::{ConnectOptions, FirstUse, Follow, OnRemote, Remote, RemoteSpec};
 use crate::tool::{self, Expectations, JobName, Part, Request, Toolbox};
 
-/// Builds; how that ended, and what was expected of it.
+/// Builds the `sequence`th kernel of a run; how that ended, and what was expected of it.
 ///
 /// # Errors
 /// No compiler here either, or this machine's agent does not start.
@@ -28,6 +28,7 @@ pub(super) async fn build(
     host: &HostFacts,
     programs: &Programs,
     desk: &mut Desk<'_>,
+    sequence: u32,
 ) -> Result<(JobEnd, Expectations)> {
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
@@ -44,7 +45,7 @@ pub(super) async fn build(
     let arch = tool::target_arch(request, host)?;
     let mut for_host = Request { part: Part::Build, arch: Some(arch), ..request.clone() };
     for_host.build.fetch = request.build.fetch_here;
-    let job = JobName { run: format!("{}.local", desk.record.id), sequence: 1 };
+    let job = JobName { run: format!("{}.local", desk.record.id), sequence };
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
     // Said once it is known that this machine can.
     let text = "the host has no CUDA compiler: compiling on this machine";

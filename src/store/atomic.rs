@@ -118,6 +118,21 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Waits until nobody else has the turn to read a file, change it and write it anew; whoever has it
+/// gives it back by dropping this. A file system without locks lets everyone.
+///
+/// The folder above the file is what is locked: the file itself is another one each time.
+///
+/// # Errors
+/// The folder cannot be made or opened.
+pub fn turn(path: &Path) -> io::Result<File> {
+    let folder = parent(path)?;
+    fs::create_dir_all(folder)?;
+    let turn = File::open(folder)?;
+    let _ = turn.lock();
+    Ok(turn)
+}
+
 /// Makes what was written in `folder` survive a power cut.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! line says so; on a played one, what is said where there is nothing to run.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rgpu::model::Profile;
@@ -62,11 +62,7 @@ fn bare_kernel(tools: &[&str]) -> Laptop {
     let laptop = Laptop::new();
     FakeHost::with(&laptop, tools).mischief("nvidia-smi no-devices\n");
     laptop.write("saxpy.cu", SAXPY);
-    // Set-up's compiler would be taken from this checkout: the project's own goes before it, and
-    // leads nowhere.
-    let nvidia = laptop.project(".rgpu/cuda/lib/python3.11/site-packages/nvidia/cu13/lib");
-    fs::create_dir_all(&nvidia).unwrap();
-    symlink(laptop.path("absent"), nvidia.join("libnvrtc.so.13")).unwrap();
+    laptop.hide_compiler();
     laptop
 }
 

@@ -1,11 +1,12 @@
 //! The same commands over ssh: a real OpenSSH server on this machine, with played tools behind it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use rgpu::model::Profile;
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, built, status, wait_for, words};
 use crate::sshd::{Cutter, Sshd, free_port, keygen};
 
 const NCU: &str = "profile --kernel vecadd --mode ncu --remote box --accept-new --json";
@@ -139,4 +140,28 @@ fn a_command_that_is_being_flooded_with_input_and_floods_back_hears_a_signal() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("cancelling"), "{said}");
     assert!(status(&output) >= 128, "{said}");
+}
+
+#[test]
+fn both_kernels_of_a_comparison_are_compiled_here_where_the_host_cannot() {
+    let laptop = Laptop::new();
+    FakeHost::with(&laptop, &["ncu", "nsys", "nvidia-smi"]);
+    let sshd = Sshd::start();
+    know(&laptop, &sshd, sshd.port);
+    laptop.hide_compiler();
+    // Only this machine's programs find a compiler on their path.
+    let nvcc = laptop.write(
+        "bin/nvcc",
+        &format!("#!/bin/sh\nexec '{}' nvcc \"$@\"\n", built("rgpu-fake").display()),
+    );
+    fs::set_permissions(&nvcc, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", nvcc.parent().unwrap().display());
+    let line = "compare --kernel transpose-conflicts --kernel transpose-padded --mode bench --remote box --accept-new --json";
+    let output = laptop.rgpu(words(line)).env("PATH", path).output().unwrap();
+    let said = laptop.shown(line, &output);
+    assert_eq!(status(&output), 0, "{said}");
+    assert_eq!(said.matches("compiling on this machine").count(), 2, "{said}");
+    for side in ["a", "b"] {
+        assert!(laptop.latest().join(side).join("cubin").is_dir(), "{said}");
+    }
 }

@@ -219,3 +219,32 @@ fn a_secret_typed_where_a_variables_name_belongs_is_neither_kept_nor_shown() {
     let kept = std::fs::read_to_string(laptop.path("config/config.toml")).unwrap_or_default();
     assert!(!kept.contains("1secret"), "{kept}");
 }
+
+#[test]
+fn remotes_that_are_added_at_once_are_all_kept() {
+    let laptop = Laptop::new();
+    let adding: Vec<_> =
+        (0..12).map(|n| laptop.start(&format!("remote add r{n} ssh://h{n}"))).collect();
+    for child in adding {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), 0, "{}", laptop.shown("remote add", &output));
+    }
+    let settings = fs::read_to_string(laptop.path("config/config.toml")).unwrap();
+    assert_eq!(settings.matches("url = ").count(), 12, "{settings}");
+}
+
+#[test]
+fn settings_behind_links_stay_where_they_are() {
+    let laptop = Laptop::new();
+    let (link, file) = (laptop.path("config/config.toml"), laptop.path("dotfiles/rgpu.toml"));
+    std::os::unix::fs::symlink("further.toml", &link).unwrap();
+    std::os::unix::fs::symlink("../dotfiles/rgpu.toml", laptop.path("config/further.toml"))
+        .unwrap();
+    // The first has nothing yet that the links lead to.
+    for name in ["first", "second"] {
+        let output = laptop.run(&format!("remote add {name} ssh://{name}"));
+        assert_eq!(status(&output), 0, "{}", laptop.shown("remote add", &output));
+        assert!(link.is_symlink());
+        assert!(fs::read_to_string(&file).unwrap().contains(name));
+    }
+}
