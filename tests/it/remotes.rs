@@ -248,3 +248,14 @@ fn settings_behind_links_stay_where_they_are() {
         assert!(fs::read_to_string(&file).unwrap().contains(name));
     }
 }
+
+#[test]
+fn what_a_remote_keeps_when_its_address_changes_is_told() {
+    let laptop = Laptop::new();
+    laptop.run("remote add box ssh://u@old --env A=1 --path /opt/tools --jump bastion");
+    let shown = laptop.show("remote add box ssh://u@new --jump other");
+    let told = "it keeps what was said before: env, path; to begin anew: rgpu remote remove box";
+    assert!(shown.contains(told), "{shown}");
+    let shown = laptop.show("remote add box ssh://u@new --env B=2");
+    assert!(!shown.contains("it keeps"), "{shown}");
+}

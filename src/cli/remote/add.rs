@@ -183,6 +183,15 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     app.config.add_remote(&args.name, &spec, args.default)?;
     let verb = if known.is_some() { "is changed:" } else { "is" };
     app.say(&format!("`{}` {verb} {url}", args.name));
+    // What was said of one host may not hold for another.
+    let stays = before.filter(|before| before.url != url).map(|before| stays(before, &spec));
+    if let Some(stays) = stays.filter(|stays| !stays.is_empty()) {
+        app.say(&format!(
+            "it keeps what was said before: {}; to begin anew: rgpu remote remove {}",
+            stays.join(", "),
+            args.name
+        ));
+    }
     if args.accept_new {
         return check::check(app, spec, true);
     }
@@ -191,6 +200,14 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     let next = if spec.open().is_ok_and(|remote| comes_up(&*remote)) { "up" } else { "check" };
     app.say(&format!("next: rgpu remote {next} {}", args.name));
     list::now_set(app)
+}
+
+/// The settings besides the address that are as they were.
+fn stays(before: &RemoteSpec, now: &RemoteSpec) -> Vec<String> {
+    let settings = |spec| toml::Table::try_from(spec).unwrap_or_default();
+    let (before, now) = (settings(before), settings(now));
+    let same = before.into_iter().filter(|(key, value)| now.get(key) == Some(value));
+    same.map(|(key, _)| key).filter(|key| key != "url").collect()
 }
 
 /// Looks at what was said of a token, without asking for it: a file must be there for its user
