@@ -16,12 +16,14 @@ use super::disasm;
 use super::progress::Live;
 use super::session::{self, Voice};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{
     Begin, BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, close, publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
+use crate::tool::Target;
 use request::Asked;
 use show::Places;
 
@@ -60,12 +62,16 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     let mut task = Task { app, args, asked, spec, folder: &folder, events, begin };
     let begun = Instant::now();
     let mut built = task.carry_out(&mut record);
+    if lacks_compiler(&built) && args.remote.is_none() {
+        built = task.carry_out_here(&mut record, built)?;
+    }
     // The host has no compiler: the user may want one fetched.
     if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
         && failure.code == "no_compiler"
         && !request.build.fetch
     {
-        match fetch::nvcc(app, &task.spec, failure) {
+        let device = matches!(&request.target, Target::Kernel { spec, .. } if matches!(spec.entry, Entry::Device(_)));
+        match fetch::nvcc(app, &task.spec, device, failure) {
             Ok(()) => {
                 request.build.fetch = true;
                 built = task.carry_out(&mut record);
@@ -107,6 +113,10 @@ pub(super) fn attach(
     record.lasted(begun.elapsed().as_secs_f64());
     record.at_least(folder.job_time());
     finish(app, folder, record, built, out)
+}
+
+fn lacks_compiler(built: &Result<Built>) -> bool {
+    matches!(built, Err(failure) if failure.code == "no_compiler")
 }
 
 /// Where results go.
@@ -195,6 +205,40 @@ impl Task<'_> {
             close(follow, record).await;
             built
         })
+    }
+}
+
+impl Task<'_> {
+    /// The same on this machine, in the place of a default remote that lacks a compiler: `profile`
+    /// compiles here, too, what its host cannot. `lacking` is how it ended there.
+    fn carry_out_here(
+        &mut self,
+        record: &mut RunRecord,
+        lacking: Result<Built>,
+    ) -> Result<Result<Built>> {
+        let BuildWanted::Kernel(request) = &self.asked.wanted else { return Ok(lacking) };
+        // For which GPU is told by the host alone, where it is not said.
+        if session::is_local(&self.spec) || request.arch.is_none() {
+            return Ok(lacking);
+        }
+        let there = std::mem::replace(&mut self.spec, RemoteSpec::local());
+        let now = jiff::Timestamp::now();
+        let mut here = RunRecord {
+            title: record.title.clone(),
+            kernel: record.kernel.clone(),
+            started: record.started.clone(),
+            ..session::record(self.app, &self.spec, record.id.clone(), "build", now)
+        };
+        let built = self.carry_out(&mut here);
+        if lacks_compiler(&built) {
+            self.spec = there;
+            return Ok(lacking);
+        }
+        self.folder.write("config.toml", self.app.config.record(&self.spec).as_bytes())?;
+        let name = &there.name;
+        self.app.say(&format!("`{name}` has no CUDA compiler: this was compiled on this machine"));
+        *record = here;
+        Ok(built)
     }
 }
 

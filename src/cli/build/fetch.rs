@@ -37,11 +37,12 @@ pub(super) fn environment(app: &App, spec: &RemoteSpec, wheels: &Wheels, yes: bo
     Ok(())
 }
 
-/// Whether nvcc's wheels may be fetched, where nothing else compiles.
+/// Whether nvcc's wheels may be fetched, where nothing else compiles; `device`: all that is wanted
+/// is code of the GPU.
 ///
 /// # Errors
 /// What said that there is no compiler, with what to do.
-pub(super) fn nvcc(app: &App, spec: &RemoteSpec, failure: &Failure) -> Result<()> {
+pub(super) fn nvcc(app: &App, spec: &RemoteSpec, device: bool, failure: &Failure) -> Result<()> {
     let kept = kept(app, spec, &NVCC);
     if kept.is_file() || ask(app, spec, &NVCC) {
         remember(&kept);
@@ -53,11 +54,13 @@ pub(super) fn nvcc(app: &App, spec: &RemoteSpec, failure: &Failure) -> Result<()
         "`--yes` fetches {} once: about {} MB of pinned wheels into rgpu's cache {}; it needs python3 and a C++ compiler",
         NVCC.title, NVCC.megabytes, place(spec)
     ));
-    failure = match is_local(spec) {
-        true => failure.hint(
+    failure = match (is_local(spec), device) {
+        (true, true) => failure.hint(
             "or install the CUDA toolkit, or NVRTC by `cargo xtask setup` in rgpu's source tree",
         ),
-        false => failure
+        (true, false) => failure
+            .hint("or install the CUDA toolkit; NVRTC is not enough for a source with host code"),
+        (false, _) => failure
             .hint("or compile here, with `--remote local`: that needs no GPU")
             .hint(looks_again(&spec.name)),
     };
