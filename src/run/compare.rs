@@ -103,8 +103,8 @@ impl CompareRun<'_> {
             let folder = desk.folder.side(name)?;
             sides.push(Side { name, request, parts, folder, looked: Vec::new() });
         }
-        for side in &mut sides {
-            self.compile_here(follow, &facts, desk, side).await?;
+        for (side, sequence) in sides.iter_mut().zip(1..) {
+            self.compile_here(follow, &facts, desk, side, sequence).await?;
         }
         let mut built = BTreeMap::new();
         let mut seq = 1;
@@ -224,6 +224,7 @@ impl CompareRun<'_> {
         facts: &HostFacts,
         desk: &mut Desk<'_>,
         side: &mut Side,
+        sequence: u32,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &side.request.target else { return Ok(()) };
         let wheels = side.request.build.fetch && facts.tool("cc").is_some();
@@ -239,7 +240,8 @@ impl CompareRun<'_> {
             input: None,
         };
         let (end, expect) =
-            match local_build::build(&side.request, facts, self.programs, &mut own).await {
+            match local_build::build(&side.request, facts, self.programs, sequence, &mut own).await
+            {
                 Ok(built) => built,
                 // The plan says that there is no compiler.
                 Err(failure) if failure.code == "no_compiler" => return Ok(()),
