@@ -52,9 +52,7 @@ impl Uneven {
     }
 
     fn nothing_stays_here(&self) {
-        wait_for("no job to be left on this machine", || {
-            self.jobs_here().is_empty().then_some(())
-        });
+        wait_for("no job to be left on this machine", || self.jobs_here().is_empty().then_some(()));
     }
 }
 
@@ -90,13 +88,16 @@ fn what_was_compiled_here_for_a_host_is_not_kept_here_as_a_job() {
 #[test]
 fn a_build_here_that_fails_or_is_stopped_leaves_no_job_either() {
     let Some(uneven) = Uneven::new() else { return };
-    uneven.laptop.write("bad.cu", "extern \"C\" __global__ void bad(int n) { does_not_compile; }\n");
+    uneven
+        .laptop
+        .write("bad.cu", "extern \"C\" __global__ void bad(int n) { does_not_compile; }\n");
     let (output, shown) = uneven.run("profile --kernel bad.cu --mode bench --remote box");
     assert_ne!(status(&output), 0, "{shown}");
     assert!(shown.contains("does not compile"), "{shown}");
     uneven.nothing_stays_here();
     fs::write(uneven.laptop.path("here/mischief"), "nvcc hang\n").unwrap();
-    let mut child = uneven.rgpu("profile --kernel vecadd --mode bench --remote box").spawn().unwrap();
+    let mut child =
+        uneven.rgpu("profile --kernel vecadd --mode bench --remote box").spawn().unwrap();
     wait_for("the compiler to hang", || {
         let jobs = uneven.jobs_here();
         let log = uneven.laptop.path("agent/jobs").join(jobs.first()?);
