@@ -265,13 +265,19 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// An error with all its sources, as one line.
+/// An error with all its sources, as one line. A source that ends in the words of the error that it
+/// is behind, as SQLite's do, says nothing more.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+    let mut last = error.to_string();
+    let mut text = last.clone();
     let mut next = error.source();
     while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
+        let words = source.to_string();
+        if !words.ends_with(&last) {
+            text.push_str(": ");
+            text.push_str(&words);
+            last = words;
+        }
         next = source.source();
     }
     text

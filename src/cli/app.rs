@@ -74,6 +74,9 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Ok(cli) => cli,
         Err(error) => return clap_ended(&error, argv, &expanded),
     };
+    if cli.global.json && cli.command.events() == Some("-") {
+        return Err(stdout_is_taken());
+    }
     let cwd = std::env::current_dir().map_err(|e| {
         Failure::new(Exit::Config, "no_folder", "the current folder cannot be read").cause(e)
     })?;
@@ -124,6 +127,12 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
     }?;
     written().map(|()| status)
+}
+
+/// `--events -` and the result both want stdout.
+pub(super) fn stdout_is_taken() -> Failure {
+    Failure::new(Exit::Usage, "usage", "stdout is taken by the result")
+        .hint("write the events to a file: `--events FILE`")
 }
 
 /// The command line, understood.

@@ -88,3 +88,21 @@ pub(super) enum Command {
         folder: std::path::PathBuf,
     },
 }
+
+impl Command {
+    /// Where `--events` of this command go.
+    pub(super) fn events(&self) -> Option<&str> {
+        let events = match self {
+            Self::Profile(args) => &args.run.events,
+            Self::Exec(args) => &args.run.events,
+            Self::Build(args) => &args.events,
+            Self::Compare(args) => &args.run.events,
+            Self::Runs(command) => match &**command {
+                runs::RunsCommand::Attach(args) => &args.events,
+                _ => &None,
+            },
+            _ => &None,
+        };
+        events.as_deref()
+    }
+}

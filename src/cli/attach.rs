@@ -45,9 +45,15 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
             args.run.events = events.map(str::to_owned);
             profile::attach(app, &args, folder.clone(), record)
         }
-        Command::Build(args) => build::attach(app, &args, folder, record, events),
-        Command::Exec(args) => exec::attach(app, &args, folder, record, events)
-            .or_else(|failure| exec::own_failure(failure, app.global.json)),
+        Command::Build(mut args) => {
+            args.events = events.map(str::to_owned);
+            build::attach(app, &args, folder, record)
+        }
+        Command::Exec(mut args) => {
+            args.run.events = events.map(str::to_owned);
+            exec::attach(app, &args, folder, record)
+                .or_else(|failure| exec::own_failure(failure, app.global.json))
+        }
         _ => Err(Failure::new(
             Exit::Usage,
             "not_attachable",

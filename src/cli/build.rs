@@ -11,7 +11,7 @@ use std::time::Instant;
 pub(super) use args::BuildArgs;
 pub(super) use fetch::wants_nvcc;
 
-use super::app::{App, Status};
+use super::app::{App, Status, stdout_is_taken};
 use super::disasm;
 use super::progress::Live;
 use super::session::{self, Voice};
@@ -30,8 +30,7 @@ use show::Places;
 /// Builds.
 pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     if args.events.as_deref() == Some("-") {
-        return Err(Failure::new(Exit::Usage, "usage", "stdout is taken by the result")
-            .hint("write the events to a file: `--events FILE`"));
+        return Err(stdout_is_taken());
     }
     let mut asked = request::resolve(app, args)?;
     for assumption in &asked.assumptions {
@@ -92,8 +91,11 @@ pub(super) fn attach(
     args: &BuildArgs,
     folder: &RunFolder,
     mut record: RunRecord,
-    events: Option<&str>,
 ) -> Result<Status> {
+    let events = args.events.as_deref();
+    if events == Some("-") {
+        return Err(stdout_is_taken());
+    }
     let mut asked = request::resolve(app, args)?;
     let out = destination(args.out.as_deref(), asked.emit)?;
     let spec = session::spec(app, Some(&record.remote))?;

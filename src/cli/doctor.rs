@@ -236,7 +236,8 @@ async fn try_mode(
         input: None,
     };
     let ended = run.run(&mut open.follow, &mut desk).await;
-    for job in &record.jobs {
+    // What was compiled on this machine has been dropped there.
+    for job in record.jobs.iter().filter(|job| job.remote == open.spec.name) {
         // What a host cannot remove now, its quota removes later.
         let _ = open.follow.forget(&job.job).await;
     }

@@ -108,6 +108,9 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         return compiled(app, args, &source);
     }
     profile::first_given(&args.profile())?;
+    if args.run.detach {
+        source.let_go(app)?;
+    }
     if args.run.dry_run {
         return dry_run(app, args, &source);
     }
@@ -388,7 +391,6 @@ pub(super) fn attach(
     args: &ExecArgs,
     folder: &RunFolder,
     mut record: RunRecord,
-    events: Option<&str>,
 ) -> Result<Status> {
     let begun = Instant::now();
     if args.mode.is_some() {
@@ -397,11 +399,16 @@ pub(super) fn attach(
     }
     if let (true, Some(file)) = (record.title.starts_with("build "), &args.file) {
         let args = BuildArgs::of_file(file.clone(), &args.place, &args.run);
-        return build::attach(app, &args, folder, record, events);
+        return build::attach(app, &args, folder, record);
     }
     let spec = session::spec(app, Some(&record.remote))?;
     let id = record.id.clone();
-    let live = if app.global.json { Live::Hidden } else { Live::Through };
+    let events = args.run.events.as_deref();
+    let live = match (app.global.json, events) {
+        (true, _) => Live::Hidden,
+        (false, Some("-")) => Live::Beside,
+        (false, _) => Live::Through,
+    };
     let voice = Voice { live, events, accept_new: false, run: &id, row: None };
     let ended = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;

@@ -34,25 +34,11 @@ pub(super) use show::planned;
 
 /// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
-    one_owner_of_stdout(app, args)?;
     if let Some(remotes) = args.place.remote.as_deref().filter(|r| r.contains(',')) {
         return fan_out::run(app, args, remotes);
     }
     let asked = request::resolve(app, args)?;
     run_asked(app, args, asked, "profile")
-}
-
-/// `--events -` and `--json` cannot both have it.
-fn one_owner_of_stdout(app: &App, args: &ProfileArgs) -> Result<()> {
-    if args.run.events.as_deref() == Some("-") && app.global.json {
-        return Err(Failure::new(
-            Exit::Usage,
-            "usage",
-            "`--events -` and `--json` both want stdout",
-        )
-        .hint("write the events to a file: `--events FILE`"));
-    }
-    Ok(())
 }
 
 /// Profiles what was resolved, for the command of this name.
@@ -62,7 +48,6 @@ pub(super) fn run_asked(
     asked: Asked,
     command: &str,
 ) -> Result<Status> {
-    one_owner_of_stdout(app, args)?;
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }

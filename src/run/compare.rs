@@ -103,7 +103,7 @@ impl CompareRun<'_> {
             let folder = desk.folder.side(name)?;
             sides.push(Side { name, request, parts, folder, looked: Vec::new() });
         }
-        for (sequence, side) in (1..).zip(&mut sides) {
+        for (side, sequence) in sides.iter_mut().zip(1..) {
             self.compile_here(follow, &facts, desk, side, sequence).await?;
         }
         let mut built = BTreeMap::new();
@@ -239,14 +239,14 @@ impl CompareRun<'_> {
             cancel: desk.cancel.clone(),
             input: None,
         };
-        let built =
-            local_build::build(&side.request, facts, self.programs, &mut own, sequence).await;
-        let (end, expect) = match built {
-            Ok(built) => built,
-            // The plan says that there is no compiler.
-            Err(failure) if failure.code == "no_compiler" => return Ok(()),
-            Err(failure) => return Err(failure),
-        };
+        let (end, expect) =
+            match local_build::build(&side.request, facts, self.programs, sequence, &mut own).await
+            {
+                Ok(built) => built,
+                // The plan says that there is no compiler.
+                Err(failure) if failure.code == "no_compiler" => return Ok(()),
+                Err(failure) => return Err(failure),
+            };
         side.request.prebuilt =
             side.parts.take_local_build(&side.folder, &end, &expect, &side.request)?;
         if end.step_ok("build") {

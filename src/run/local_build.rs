@@ -2,7 +2,8 @@
 //! compiler and no GPU), else by nvcc.
 //!
 //! This machine is a remote like any other here: the same agent carries out a plan with the build
-//! step alone, so logs, time limits and cancelling are the same.
+//! step alone, so logs, time limits and cancelling are the same. Its job is the run's own affair: what
+//! has come into the run folder is dropped here, whatever becomes of the run.
 
 use std::sync::Arc;
 
@@ -10,16 +11,16 @@ use rgpu_protocol::HostFacts;
 
 use super::blobs::submission;
 use super::job::{self, Desk, JobEnd};
-
 use super::programs::Programs;
+use super::resume;
 use super::said::Said;
-use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::bundle::{Bundle, DEFAULT_LIMIT, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::options::Mute;
 use crate::remote::{ConnectOptions, FirstUse, Follow, OnRemote, Remote, RemoteSpec};
 use crate::tool::{self, Expectations, JobName, Part, Request, Toolbox};
 
-/// Builds the `sequence`th kernel of a run; how that ended, and what was expected of it.
+/// Builds; how that ended, and what was expected of it. `sequence` numbers the builds of one run.
 ///
 /// # Errors
 /// No compiler here either, or this machine's agent does not start.
@@ -27,8 +28,8 @@ pub(super) async fn build(
     request: &Request,
     host: &HostFacts,
     programs: &Programs,
-    desk: &mut Desk<'_>,
     sequence: u32,
+    desk: &mut Desk<'_>,
 ) -> Result<(JobEnd, Expectations)> {
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
@@ -52,11 +53,29 @@ pub(super) async fn build(
     desk.reporter.say(&Said::Note { text });
     let expect = draft.expect.clone();
     let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
-    let plan = &bundle.plan;
-    desk.folder.write_json("plan-local.json", plan)?;
-    let name = plan.job.clone();
-    job::submit(&mut follow, &submission(bundle.plan, bundle.blobs), desk).await?;
-    let end = job::follow_to_end(&mut follow, &name, &[], desk).await?;
+    desk.folder.write_json("plan-local.json", &bundle.plan)?;
+    let name = bundle.plan.job.clone();
+    let end = carry(&mut follow, bundle, desk).await;
+    // Where waiting stopped it is kept: it can be taken up.
+    if end.is_ok() {
+        follow.drop_job(&name);
+    }
     follow.close().await;
-    Ok((end, expect))
+    Ok((end?, expect))
+}
+
+/// Carries the build out, or takes from the run folder what it came to before.
+async fn carry(follow: &mut Follow, bundle: Bundle, desk: &mut Desk<'_>) -> Result<JobEnd> {
+    let name = bundle.plan.job.clone();
+    let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
+    if known.ended() {
+        return job::follow_to_end(follow, &name, &known.events, desk).await;
+    }
+    let submitted = job::submit(follow, &submission(bundle.plan, bundle.blobs), desk).await;
+    if submitted.is_err() {
+        // Stopped before a word of it was heard: there is nothing to take up.
+        follow.drop_job(&name);
+    }
+    submitted?;
+    job::follow_to_end(follow, &name, &[], desk).await
 }

@@ -236,7 +236,7 @@ impl ProfileRun<'_> {
             return Ok(());
         }
         let (end, expect) =
-            match local_build::build(&self.request, facts, self.programs, desk, 1).await {
+            match local_build::build(&self.request, facts, self.programs, 1, desk).await {
                 Ok(built) => built,
                 // The plan leaves the build out, and says so.
                 Err(failure) if failure.code == "no_compiler" => return Ok(()),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, status, wait_for, words};
 use crate::over_ssh::know;
 use crate::sshd::Sshd;
 
@@ -372,6 +372,40 @@ fn a_detached_program_reads_the_end_of_its_input() {
     assert_eq!(status(&laptop.run("exec --detach -- wc -c")), 0);
     let taken_up = laptop.run("runs attach latest");
     assert_eq!((status(&taken_up), taken_up.stdout.as_slice()), (0, &b"0\n"[..]));
+}
+
+#[test]
+fn input_that_a_detached_program_would_not_get_is_not_thrown_away_in_silence() {
+    let laptop = Laptop::new();
+    let from_file = |line: &str, text: &str| {
+        let file = laptop.write("big.bin", text);
+        let mut command = laptop.rgpu(words(line));
+        let output = command.stdin(fs::File::open(file).unwrap()).output().unwrap();
+        laptop.shown(line, &output)
+    };
+    let refused = from_file("exec --detach -- wc -c", "some bytes\n");
+    insta::assert_snapshot!(refused);
+    assert!(!laptop.project("artifacts/runs/latest").exists(), "nothing was begun");
+    // The code itself, and a file with nothing in it, are no input of the program.
+    for (line, text) in [("exec --lang sh --detach -", "true\n"), ("exec --detach -- wc -c", "")] {
+        let shown = from_file(line, text);
+        assert!(shown.ends_with("status 0\n") && !shown.contains("standard input"), "{shown}");
+    }
+    let line = "exec --detach -- wc -c";
+    let warned = laptop.shown(line, &laptop.run_with_input(line, b"piped"));
+    assert!(warned.contains("warning: standard input is not sent with `--detach`\n"), "{warned}");
+    assert!(warned.ends_with("status 0\n"), "{warned}");
+    let silent = laptop.show("exec --detach -- true");
+    assert!(!silent.contains("standard input"), "{silent}");
+}
+
+#[test]
+fn a_program_taken_up_with_events_on_stdout_prints_beside_them() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --detach -- echo out")), 0);
+    let output = laptop.run("runs attach latest --events -");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().all(|line| line.starts_with('{')) && !text.is_empty(), "{text}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The same commands over HTTP: a real `rgpu worker` on loopback, with played tools behind it.
 
+mod compiled_here;
 mod deployed;
 mod face;
 mod faults;

@@ -282,6 +282,38 @@ fn the_doctor_tries_every_mode_and_says_what_each_reaches() {
 }
 
 #[test]
+fn events_and_the_result_as_json_are_not_both_put_on_stdout() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    for line in [
+        "profile --kernel vecadd --remote h200",
+        "profile --kernel vecadd --remote h200,local",
+        "exec --lang sh --code 'echo out'",
+        "exec --mode nsys --remote h200 --lang sh --code true",
+        "build vecadd --remote h200",
+        "compare --kernel vecadd --kernel reduce --remote h200",
+        "runs attach latest",
+    ] {
+        let line = format!("{line} --json --events -");
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        assert_eq!(status(&output), 2, "{shown}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&shown);
+        assert_eq!(document["error"]["what"], "stdout is taken by the result", "{shown}");
+    }
+    assert!(!laptop.project("artifacts/runs/latest").exists(), "nothing was begun");
+}
+
+#[test]
+fn what_no_host_could_profile_begins_no_run() {
+    let laptop = Laptop::new();
+    let shown = laptop.show("profile --kernel vecadd --mode torch");
+    assert!(shown.contains("mode `torch` needs a Python kernel"), "{shown}");
+    assert!(shown.ends_with("status 2\n"), "{shown}");
+    assert!(!laptop.project("artifacts/runs/latest").exists());
+}
+
+#[test]
 fn events_on_stdout_tell_the_whole_story_and_nothing_else() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);

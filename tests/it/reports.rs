@@ -252,3 +252,31 @@ fn a_page_takes_the_place_of_a_page_of_ours_and_of_nothing_else() {
     assert!(status == 2 && text.contains("--force"), "{text}");
     assert_eq!(made("report matmul.ncu-repz --format html --force"), Some(0));
 }
+
+#[test]
+fn what_is_no_report_is_said_once_with_its_first_bytes_escaped() {
+    let laptop = Laptop::new();
+    let mut all = String::new();
+    for name in ["rnd.ncu-rep", "rnd.nsys-rep", "rnd.sqlite"] {
+        std::fs::write(laptop.project(name), b"\xaa\x17\xfe not this\n").unwrap();
+        all += &laptop.show(&format!("report {name}"));
+    }
+    for name in ["empty.ncu-rep", "empty.nsys-rep", "empty.sqlite"] {
+        laptop.write(name, "");
+        all += &laptop.show(&format!("report {name}"));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn a_run_without_a_profile_says_why_it_has_none() {
+    let laptop = Laptop::new();
+    crate::fake_host::FakeHost::new(&laptop);
+    laptop.write("bad.cu", "extern \"C\" __global__ void bad(int n) { does_not_compile; }\n");
+    assert_eq!(status(&laptop.run("build vecadd --remote h200")), 0);
+    let mut all = laptop.show("report latest");
+    assert_ne!(status(&laptop.run("profile --kernel bad.cu --mode bench --remote h200")), 0);
+    all += &laptop.show("report latest");
+    all += &laptop.show("disasm latest --hot");
+    insta::assert_snapshot!(all);
+}

@@ -7,7 +7,7 @@ use super::args::Look;
 use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{Options, compare};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
-use crate::cli::app::{App, Status};
+use crate::cli::app::{App, Status, stdout_is_taken};
 use crate::cli::build::wants_nvcc;
 use crate::cli::profile::{self, Asked};
 use crate::cli::progress::Live;
@@ -28,8 +28,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             .hint("rgpu compare --kernel BASE --kernel NEW --remote h200"));
     };
     if args.run.events.as_deref() == Some("-") {
-        return Err(Failure::new(Exit::Usage, "usage", "stdout is taken by the comparison")
-            .hint("write the events to a file: `--events FILE`"));
+        return Err(stdout_is_taken());
     }
     let sides = [side(app, args, a)?, side(app, args, b)?];
     let unlike = unlike_sizes(&sides);

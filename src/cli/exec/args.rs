@@ -14,7 +14,7 @@ use crate::cli::profile::{
 /// program's own status; 124 when its time limit ran out, 125 when rgpu itself failed, 128+n when
 /// signal n ended it.
 #[derive(Args, Clone, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, mut_arg("detach", |arg| arg.help(DETACH)))]
 pub(in crate::cli) struct ExecArgs {
     /// A Rust, Python, CUDA or shell file; `-`: standard input
     #[arg(value_name = "FILE|-")]
@@ -82,6 +82,9 @@ pub(in crate::cli) struct ExecArgs {
     #[arg(last = true, value_name = "ARGS|COMMAND", num_args = 1..)]
     pub command: Vec<String>,
 }
+
+const DETACH: &str =
+    "Submit and go away, without standard input; `rgpu runs attach` brings output and status";
 
 const EXAMPLES: &str = "\
 Examples:

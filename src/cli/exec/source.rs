@@ -87,6 +87,31 @@ impl Source {
         self.stdin && !detach && !is_null(rustix::stdio::stdin())
     }
 
+    /// Says what a program that is let go does not get: nobody will be there to send it our input. A
+    /// pipe may be one that nobody writes to; a file's bytes are surely meant.
+    ///
+    /// # Errors
+    /// A usage error where standard input is a file with bytes left in it.
+    pub(super) fn let_go(&self, app: &App) -> Result<()> {
+        if !self.stdin {
+            return Ok(());
+        }
+        match unread(rustix::stdio::stdin()) {
+            Unread::Nothing => Ok(()),
+            Unread::Perhaps => {
+                app.say("warning: standard input is not sent with `--detach`");
+                Ok(())
+            }
+            Unread::Bytes => Err(Failure::new(
+                Exit::Usage,
+                "usage",
+                "with `--detach` a program has no standard input, and here it is a file",
+            )
+            .hint("send the file along and read it there: `--mount FILE`")
+            .hint("or leave it out: `< /dev/null`")),
+        }
+    }
+
     /// Whether there is nothing in it to run.
     pub(super) fn is_library(&self) -> bool {
         self.snippet.as_ref().is_some_and(|snippet| snippet.language.is_library(snippet))
@@ -179,6 +204,29 @@ fn standard_input() -> Result<Vec<u8>> {
         Failure::new(Exit::Config, "missing_source", "standard input cannot be read").cause(e)
     })?;
     Ok(bytes)
+}
+
+/// What there is to read.
+enum Unread {
+    /// Nothing that anybody would miss.
+    Nothing,
+    /// Whatever its writer writes.
+    Perhaps,
+    /// Bytes of a file.
+    Bytes,
+}
+
+fn unread(file: impl AsFd) -> Unread {
+    let Ok(stat) = rustix::fs::fstat(&file) else { return Unread::Nothing };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo | FileType::Socket => Unread::Perhaps,
+        FileType::RegularFile => {
+            let read = rustix::fs::tell(&file).unwrap_or(0);
+            let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+            if bytes > read { Unread::Bytes } else { Unread::Nothing }
+        }
+        _ => Unread::Nothing,
+    }
 }
 
 /// Whether it is the null device.

@@ -101,15 +101,29 @@ fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Optio
 fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     let path = folder.path().join("profile.json");
     if !path.is_file() {
-        return Err(Failure::new(Exit::Artifact, "no_profile", "this run has no profile")
-            .file(path.display())
-            .hint(format!("`rgpu runs show {}` says how it stands", folder.path().display())));
+        return Err(no_profile(folder).file(path.display()));
     }
     serde_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_profile", "the run's profile cannot be read")
             .file(path.display())
             .cause(e)
     })
+}
+
+/// That a run left no profile, and why.
+fn no_profile(folder: &RunFolder) -> Failure {
+    let title = folder.record().map(|record| record.title).unwrap_or_default();
+    let what = match title.starts_with("build ") {
+        true => "this run is a build, and has no profile",
+        false => "this run has no profile",
+    };
+    let failure = Failure::new(Exit::Artifact, "no_profile", what)
+        .hint(format!("`rgpu runs show {}` says how it stands", folder.path().display()));
+    match folder.failure().map(|document| document.error) {
+        Some(Failure { what, cause: Some(cause), .. }) => failure.cause(format!("{what}: {cause}")),
+        Some(Failure { what, .. }) => failure.cause(what),
+        None => failure,
+    }
 }
 
 /// A profile of one file alone.
@@ -138,19 +152,26 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<Opened> {
         .cause(cause)
         .hint("it reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu and nsys stats, a sanitizer's .log or .xml, a torch trace's .json, .cubin"));
     };
+    let damaged = || {
+        Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood").file(shown)
+    };
+    // Each importer would say so in its own way, if at all.
+    if head.is_empty() {
+        return Err(damaged().cause("it is empty"));
+    }
     let bar = ReadingBar::new(app, &name);
     let source = Source { max_bytes, ..Source::new(path, shown).alone().watched(&bar) };
-    let mut imported = (importer.import)(&source).map_err(|e| {
-        let failure =
-            Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood")
-                .file(shown)
-                .because(&e);
-        match e {
-            ImportError::TooLarge { .. } => {
-                failure.hint("read it all the same: `--max-size BYTES`")
-            }
-            _ => failure,
+    let mut imported = (importer.import)(&source).map_err(|e| match &e {
+        ImportError::TooLarge { .. } => {
+            damaged().because(&e).hint("read it all the same: `--max-size BYTES`")
         }
+        ImportError::Read { cause, .. } => {
+            Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
+                .file(shown)
+                .cause(cause)
+        }
+        // That it is not understood is said already, and of which file.
+        ImportError::Format { cause, .. } => damaged().because(&**cause),
     })?;
     drop(bar);
     let mut profile = Profile {

@@ -362,8 +362,7 @@ pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
         let line = match serde_json::from_slice::<Line>(raw) {
             Ok(line) => line,
             Err(_) if log.sessions.is_empty() => {
-                let bytes = &raw[..raw.len().min(60)];
-                let start = String::from_utf8_lossy(bytes).into_owned();
+                let start = raw[..raw.len().min(60)].escape_ascii().to_string();
                 return Err(NvtxLogError::NotALog { start });
             }
             Err(_) => {

@@ -68,7 +68,7 @@ pub fn read(data: &[u8]) -> Result<RangeLog, RangeLogError> {
     let mut lines = data.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().unwrap_or_default();
     let header: Header = serde_json::from_slice(first).map_err(|_| {
-        let start = String::from_utf8_lossy(&first[..first.len().min(60)]).into_owned();
+        let start = first[..first.len().min(60)].escape_ascii().to_string();
         RangeLogError::NotALog { start }
     })?;
     if header.rgpu_ranges != 1 {

@@ -118,11 +118,12 @@ impl BuildRun<'_> {
                 },
             }
         };
+        // All that it made is here, also where it was cancelled.
+        follow.drop_job(&end.job);
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
         let (mut build, failure) = self.tell(follow.remote(), desk, &end, &expect)?;
-        follow.drop_job(&end.job);
         self.look(follow, desk, facts.as_ref(), &mut build).await?;
         if build.compiler.is_empty() {
             build.compiler = compiler(&end, &build);

@@ -60,8 +60,13 @@ const RAW: &str = "raw";
 /// Checks what can be known to be wrong with a request before any host is asked.
 ///
 /// # Errors
-/// [`PlanError::Option`].
+/// [`PlanError::Option`], [`PlanError::TorchNeedsPython`].
 pub fn check(request: &Request) -> Result<(), PlanError> {
+    if request.mode == Mode::Torch
+        && !matches!(&request.target, Target::Kernel { spec, .. } if spec.is_python())
+    {
+        return Err(PlanError::TorchNeedsPython);
+    }
     ncu::check(request)?;
     nsys::check(request)?;
     sanitizer::check(request)
@@ -80,11 +85,6 @@ pub fn plan(
     check(request)?;
     if slurm::is_login_node(facts) {
         return Err(PlanError::LoginNode { remote: facts.remote.clone() });
-    }
-    if request.mode == Mode::Torch
-        && !matches!(&request.target, Target::Kernel { spec, .. } if spec.is_python())
-    {
-        return Err(PlanError::TorchNeedsPython);
     }
     let gpu = arch::chosen_gpu(request, facts)?.is_some();
     let mut draft = match &request.target {

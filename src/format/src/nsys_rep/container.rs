@@ -202,10 +202,7 @@ impl Chunk<'_> {
 }
 
 fn build(data: &[u8]) -> Result<String, NsysRepError> {
-    let start = || {
-        let bytes = &data[..data.len().min(40)];
-        String::from_utf8_lossy(bytes).escape_debug().to_string()
-    };
+    let start = || data[..data.len().min(40)].escape_ascii().to_string();
     let rest = data.strip_prefix(MAGIC);
     let rest = rest.ok_or_else(|| NsysRepError::NotAReport { start: start() })?;
     let end = rest.iter().take(200).position(|b| *b == b'.' || *b == b'\n');

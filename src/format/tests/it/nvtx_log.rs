@@ -53,6 +53,8 @@ fn a_cut_last_line_is_counted_with_its_place() {
 #[test]
 fn other_files_and_newer_formats_are_refused() {
     assert!(matches!(nvtx_log::read(b"hello\n"), Err(NvtxLogError::NotALog { .. })));
+    let error = nvtx_log::read(b"\xaa\n").unwrap_err().to_string();
+    assert!(error.ends_with(r"it starts with `\xaa`"), "{error}");
     assert!(matches!(nvtx_log::read(b""), Err(NvtxLogError::NotALog { .. })));
     let newer = LOG.replace("\"format\":1", "\"format\":2");
     let error = nvtx_log::read(newer.as_bytes()).unwrap_err();

@@ -1,0 +1,125 @@
+//! A host without a CUDA compiler: kernels are compiled on this machine, and nothing of that stays.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::worker::Worker;
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, built, status, wait_for, words};
+
+/// A laptop with nvcc, and a host, `box`, without.
+struct Uneven {
+    laptop: Laptop,
+    _worker: Worker,
+}
+
+impl Uneven {
+    /// `None`: the real machine has a compiler where any host would find it.
+    fn new() -> Option<Uneven> {
+        if Path::new("/usr/local/cuda").exists() || Path::new("/opt/cuda").exists() {
+            eprintln!("skipped: this machine has a CUDA toolkit");
+            return None;
+        }
+        let laptop = Laptop::new();
+        FakeHost::with(&laptop, &["ncu", "nsys", "compute-sanitizer", "nvidia-smi"]);
+        fs::create_dir_all(laptop.path("here/bin")).unwrap();
+        symlink(built("rgpu-fake"), laptop.path("here/bin/nvcc")).unwrap();
+        let home = laptop.path("there");
+        let worker = Worker::start_with(&laptop, &[("RGPU_AGENT_HOME", home.as_os_str())]);
+        Some(Uneven { laptop, _worker: worker })
+    }
+
+    fn rgpu(&self, line: &str) -> Command {
+        let mut command = self.laptop.rgpu(words(line));
+        let path = format!("{}:/usr/bin:/bin", self.laptop.path("here/bin").display());
+        command.env("PATH", path);
+        command
+    }
+
+    fn run(&self, line: &str) -> (Output, String) {
+        let output = self.rgpu(line).output().unwrap();
+        let shown = self.laptop.shown(line, &output);
+        (output, shown)
+    }
+
+    /// Jobs that lie on this machine.
+    fn jobs_here(&self) -> Vec<String> {
+        names(&self.laptop.path("agent/jobs"))
+    }
+
+    fn nothing_stays_here(&self) {
+        wait_for("no job to be left on this machine", || self.jobs_here().is_empty().then_some(()));
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn what_was_compiled_here_for_a_host_is_not_kept_here_as_a_job() {
+    let Some(uneven) = Uneven::new() else { return };
+    let (output, shown) = uneven.run("profile --kernel vecadd --mode bench --remote box");
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("compiling on this machine"), "{shown}");
+    uneven.nothing_stays_here();
+    // One that is left to itself is taken up from what is in the run's folder.
+    let (output, shown) = uneven.run("profile --kernel vecadd --mode bench --remote box --detach");
+    assert_eq!(status(&output), 0, "{shown}");
+    uneven.nothing_stays_here();
+    let (output, shown) = uneven.run("runs attach latest");
+    assert_eq!(status(&output), 0, "{shown}");
+    let events = fs::read_to_string(uneven.laptop.latest().join("events.jsonl")).unwrap();
+    let begun = r#""event":"step_started","step":"build""#;
+    assert_eq!(events.matches(begun).count(), 1, "{events}");
+    // Each side has a build of its own.
+    let (output, shown) =
+        uneven.run("compare --kernel vecadd --kernel reduce --mode bench --remote box");
+    assert!(!shown.contains("job_exists") && !shown.contains("another plan"), "{shown}");
+    assert_eq!(status(&output), 0, "{shown}");
+    uneven.nothing_stays_here();
+}
+
+#[test]
+fn a_build_here_that_fails_or_is_stopped_leaves_no_job_either() {
+    let Some(uneven) = Uneven::new() else { return };
+    uneven
+        .laptop
+        .write("bad.cu", "extern \"C\" __global__ void bad(int n) { does_not_compile; }\n");
+    let (output, shown) = uneven.run("profile --kernel bad.cu --mode bench --remote box");
+    assert_ne!(status(&output), 0, "{shown}");
+    assert!(shown.contains("does not compile"), "{shown}");
+    uneven.nothing_stays_here();
+    fs::write(uneven.laptop.path("here/mischief"), "nvcc hang\n").unwrap();
+    let mut child =
+        uneven.rgpu("profile --kernel vecadd --mode bench --remote box").spawn().unwrap();
+    wait_for("the compiler to hang", || {
+        let jobs = uneven.jobs_here();
+        let log = uneven.laptop.path("agent/jobs").join(jobs.first()?);
+        walkdir::WalkDir::new(log)
+            .into_iter()
+            .flatten()
+            .any(|entry| fs::read(entry.path()).is_ok_and(|text| text.starts_with(b"hanging")))
+            .then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    wait_for("the end of the command", || child.try_wait().unwrap());
+    uneven.nothing_stays_here();
+}
+
+#[test]
+fn the_doctor_leaves_nothing_behind_on_either_machine() {
+    let Some(uneven) = Uneven::new() else { return };
+    let (output, shown) = uneven.run("doctor box --json");
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("ncu.asked"), "{shown}");
+    uneven.nothing_stays_here();
+    wait_for("no job to be left there", || {
+        names(&uneven.laptop.path("there/jobs")).is_empty().then_some(())
+    });
+}
