@@ -1,12 +1,11 @@
 //! The same commands over ssh: a real OpenSSH server on this machine, with played tools behind it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use rgpu::model::Profile;
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, built, status, wait_for, words};
+use crate::laptop::{Laptop, status, wait_for};
 use crate::sshd::{Cutter, Sshd, free_port, keygen};
 
 const NCU: &str = "profile --kernel vecadd --mode ncu --remote box --accept-new --json";
@@ -140,55 +139,4 @@ fn a_command_that_is_being_flooded_with_input_and_floods_back_hears_a_signal() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("cancelling"), "{said}");
     assert!(status(&output) >= 128, "{said}");
-}
-
-/// A host without a compiler, known to the laptop as `box`; the path on which this machine has one.
-fn compiler_here_alone(laptop: &Laptop, sshd: &Sshd) -> String {
-    FakeHost::with(laptop, &["ncu", "nsys", "nvidia-smi"]);
-    know(laptop, sshd, sshd.port);
-    laptop.hide_compiler();
-    let played = built("rgpu-fake");
-    let script = format!("#!/bin/sh\nexec '{}' nvcc \"$@\"\n", played.display());
-    let nvcc = laptop.write("bin/nvcc", &script);
-    fs::set_permissions(&nvcc, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("{}:/usr/bin:/bin", nvcc.parent().unwrap().display())
-}
-
-#[test]
-fn both_kernels_of_a_comparison_are_compiled_here_where_the_host_cannot() {
-    let laptop = Laptop::new();
-    let sshd = Sshd::start();
-    let path = compiler_here_alone(&laptop, &sshd);
-    let line = "compare --kernel transpose-conflicts --kernel transpose-padded --mode bench \
-                --remote box --accept-new --json";
-    let output = laptop.rgpu(words(line)).env("PATH", path).output().unwrap();
-    let said = laptop.shown(line, &output);
-    assert_eq!(status(&output), 0, "{said}");
-    assert_eq!(said.matches("compiling on this machine").count(), 2, "{said}");
-    for side in ["a", "b"] {
-        assert!(laptop.latest().join(side).join("cubin").is_dir(), "{said}");
-    }
-}
-
-#[test]
-fn a_build_goes_to_this_machine_where_the_default_remote_has_no_compiler() {
-    let laptop = Laptop::new();
-    let sshd = Sshd::start();
-    let path = compiler_here_alone(&laptop, &sshd);
-    laptop.run("remote default box");
-    let build = |line: &str| laptop.rgpu(words(line)).env("PATH", &path).output().unwrap();
-    let line = "build --kernel vecadd --arch sm_90a --accept-new";
-    let output = build(line);
-    let said = laptop.shown(line, &output);
-    assert_eq!(status(&output), 0, "{said}");
-    assert!(
-        said.contains("`box` has no CUDA compiler: this was compiled on this machine"),
-        "{said}"
-    );
-    assert_eq!(laptop.latest_json("run.json")["remote"], "local");
-    // One that was named is meant.
-    let output = build(&format!("{line} --remote box"));
-    let said = laptop.shown(line, &output);
-    assert_eq!(status(&output), 4, "{said}");
-    assert!(said.contains("`--remote local`"), "{said}");
 }

@@ -123,3 +123,19 @@ fn the_doctor_leaves_nothing_behind_on_either_machine() {
         names(&uneven.laptop.path("there/jobs")).is_empty().then_some(())
     });
 }
+
+#[test]
+fn a_build_is_made_here_where_the_default_remote_has_no_compiler() {
+    let Some(uneven) = Uneven::new() else { return };
+    uneven.run("remote default box");
+    let line = "build --kernel vecadd --arch sm_90a";
+    let (output, shown) = uneven.run(line);
+    assert_eq!(status(&output), 0, "{shown}");
+    let told = "`box` has no CUDA compiler: this was compiled on this machine";
+    assert!(shown.contains(told), "{shown}");
+    assert_eq!(uneven.laptop.latest_json("run.json")["remote"], "local");
+    // One that was named is meant.
+    let (output, shown) = uneven.run(&format!("{line} --remote box"));
+    assert_eq!(status(&output), 4, "{shown}");
+    assert!(shown.contains("`--remote local`"), "{shown}");
+}
