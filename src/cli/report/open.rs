@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::bar::ReadingBar;
 use crate::cli::app::App;
 use crate::cli::{disasm, missing};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Beside, Comparison, Profile};
@@ -103,7 +103,10 @@ fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     if !path.is_file() {
         return Err(Failure::new(Exit::Artifact, "no_profile", "this run has no profile")
             .file(path.display())
-            .hint(format!("`rgpu runs show {}` says how it stands", folder.path().display())));
+            .hint(format!(
+                "`rgpu runs show {}` says how it stands",
+                shell_word(folder.path().display())
+            )));
     }
     serde_json::from_slice(&folder.read("profile.json")?).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_profile", "the run's profile cannot be read")
