@@ -252,3 +252,16 @@ fn a_page_takes_the_place_of_a_page_of_ours_and_of_nothing_else() {
     assert!(status == 2 && text.contains("--force"), "{text}");
     assert_eq!(made("report matmul.ncu-repz --format html --force"), Some(0));
 }
+
+#[test]
+fn a_file_of_another_kind_is_refused_by_its_first_bytes_however_large() {
+    let laptop = Laptop::new();
+    for name in ["huge.ncu-rep", "huge.cubin"] {
+        // Zeros that take no room on the disk, and far more than fits into memory.
+        std::fs::File::create(laptop.project(name)).unwrap().set_len(1 << 43).unwrap();
+    }
+    let (status, text) = failed(&laptop, "report huge.ncu-rep --max-size 10000GB");
+    assert!(status == 7 && text.contains("the bytes 00 00 00 00"), "{text}");
+    let (status, text) = failed(&laptop, "disasm huge.cubin --tool rgpu");
+    assert!(status == 7 && text.contains("\\x00\\x00\\x00\\x00"), "{text}");
+}
