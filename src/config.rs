@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::analysis::Thresholds;
-use crate::error::{Exit, Failure, Result, nearest};
+use crate::error::{Exit, Failure, Result, nearest, shell_word};
 use crate::remote::{RemoteSpec, without_secret};
 use crate::store::atomic;
 
@@ -243,7 +243,7 @@ impl Config {
         } else if name.contains(['@', ':', '/']) {
             format!("an address is written `ssh://{name}`")
         } else {
-            format!("rgpu remote add {name} ssh://user@host:22")
+            format!("rgpu remote add {} ssh://user@host:22", shell_word(name))
         }))
     }
 

@@ -235,29 +235,51 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// `text` as one word of a shell, for commands that are shown to be typed. A NUL cannot be part of a
+/// command line: it is shown.
+pub fn shell_word(text: impl fmt::Display) -> String {
+    let clean = text.to_string().replace('\0', "\\0");
+    shlex::try_quote(&clean).map(|quoted| quoted.into_owned()).unwrap_or_default()
+}
+
 /// The names nearest to `wanted` among `names`, best first, at most three: for "did you mean".
+///
+/// One slip is allowed for every three letters of the longer word, and two letters may be swapped.
+/// So one or two letters have nothing near but what they begin, themselves swapped, and two of
+/// three letters.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut scored: Vec<(usize, &str)> = names
-        .into_iter()
-        .map(|name| (distance(&wanted.to_lowercase(), &name.to_lowercase()), name))
-        .filter(|(d, name)| {
-            *d <= 2.max(wanted.chars().count().max(name.chars().count()) / 3)
-                || (wanted.len() >= 3 && name.contains(wanted))
-        })
-        .collect();
+    let wanted: Vec<char> = wanted.to_lowercase().chars().collect();
+    let near = |name: &'a str| {
+        let letters: Vec<char> = name.to_lowercase().chars().collect();
+        let slips = distance(&wanted, &letters);
+        let swapped = slips == 2 && sorted(&wanted) == sorted(&letters);
+        let holds = match wanted.len() {
+            0 => false,
+            1 | 2 => letters.starts_with(&wanted),
+            n => letters.windows(n).any(|part| part == wanted),
+        };
+        let few = slips <= wanted.len().max(letters.len()) / 3;
+        (few || swapped || holds).then_some((slips, name))
+    };
+    let mut scored: Vec<(usize, &str)> = names.into_iter().filter_map(near).collect();
     scored.sort();
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
+fn sorted(letters: &[char]) -> Vec<char> {
+    let mut letters = letters.to_vec();
+    letters.sort_unstable();
+    letters
+}
+
 /// Levenshtein distance in characters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
+fn distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
+    for (i, ca) in a.iter().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, cb) in b.iter().enumerate() {
-            let replace = diagonal + usize::from(ca != *cb);
+            let replace = diagonal + usize::from(ca != cb);
             diagonal = row[j + 1];
             row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
         }
@@ -315,5 +337,25 @@ mod tests {
         assert_eq!(nearest("vecad", names), ["vecadd"]);
         assert_eq!(nearest("matmul", names), ["tiled-matmul"]);
         assert!(nearest("zzzzzz", names).is_empty());
+        assert!(nearest("", names).is_empty());
+    }
+
+    #[test]
+    fn short_words_are_near_what_they_begin_and_one_slip_away() {
+        let files = ["ef", "a.cubin", "rs", "cu"];
+        assert!(nearest("b", files).is_empty());
+        assert!(nearest("xy", files).is_empty());
+        assert!(nearest("eg", files).is_empty(), "one letter of two is as good as none");
+        assert_eq!(nearest("a", files), ["a.cubin"]);
+        assert_eq!(nearest("sr", files), ["rs"]);
+        assert_eq!(nearest("elf", files), ["ef"]);
+        assert_eq!(nearest("R", files), ["rs"]);
+        assert_eq!(nearest("sahpe", ["shape", "name"]), ["shape"]);
+    }
+
+    #[test]
+    fn a_path_is_one_word_of_a_command() {
+        assert_eq!(shell_word("a/b.cu"), "a/b.cu");
+        assert_eq!(shell_word("k ü/my kern.cu"), "'k ü/my kern.cu'");
     }
 }

@@ -5,9 +5,11 @@ use std::fmt::Write;
 use rgpu_protocol::Plan;
 use rgpu_protocol::plan::Word;
 
+use crate::error::shell_word;
+
 /// `argv` as one line of shell.
 pub fn quoted(argv: &[String]) -> String {
-    argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+    argv.iter().map(shell_word).collect::<Vec<_>>().join(" ")
 }
 
 /// Every command of the plan, in order; the rungs of a step are alternatives, so all but the first
@@ -55,20 +57,14 @@ pub fn commands(plan: &Plan) -> String {
 
 fn word(word: &Word) -> String {
     match word {
-        Word::Text(text) => quote(text),
+        Word::Text(text) => shell_word(text),
         Word::InJob { prefix, in_job } => {
-            let prefix = if prefix.is_empty() { String::new() } else { quote(prefix) };
+            let prefix = if prefix.is_empty() { String::new() } else { shell_word(prefix) };
             let path =
-                if in_job.is_empty() { String::new() } else { format!("/{}", quote(in_job)) };
+                if in_job.is_empty() { String::new() } else { format!("/{}", shell_word(in_job)) };
             format!("{prefix}\"$JOB\"{path}")
         }
     }
-}
-
-/// `text` as one word of shell. A NUL cannot be part of a command line: it is shown.
-fn quote(text: &str) -> String {
-    let clean = text.replace('\0', "\\0");
-    shlex::try_quote(&clean).map(|quoted| quoted.into_owned()).unwrap_or_default()
 }
 
 /// Titles and names may hold anything; a comment must not end early.

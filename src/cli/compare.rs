@@ -17,7 +17,7 @@ use std::path::Path;
 use super::app::{App, Status};
 use super::report;
 use crate::analysis::compare::{Options, compare, differences, of_one_file, untimed};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::model::Profile;
 use crate::model::comparison::Difference;
 
@@ -93,7 +93,7 @@ fn is_comparison(app: &App, what: &str, folder: &Path) -> Failure {
             shown.join("a").display(),
             shown.join("b").display()
         )),
-        false => failure.hint(format!("`rgpu report {what}` shows it")),
+        false => failure.hint(format!("`rgpu report {}` shows it", shell_word(what))),
     }
 }
 
@@ -104,10 +104,11 @@ fn without_times([a, b]: [&str; 2], what: &str, kind: &str, sides: [&Profile; 2]
     let failure = Failure::new(Exit::Usage, "no_times", words);
     match kind {
         "cubin" if sides.iter().all(|side| untimed(side) == Some("cubin")) => {
+            let (a, b) = (shell_word(a), shell_word(b));
             failure.hint(format!("compare the code: rgpu disasm --diff {a} {b}"))
         }
-        "cubin" => failure.hint(format!("`rgpu disasm {what}` shows the code")),
-        _ => failure.hint(format!("`rgpu report {what}` shows what was found")),
+        "cubin" => failure.hint(format!("`rgpu disasm {}` shows the code", shell_word(what))),
+        _ => failure.hint(format!("`rgpu report {}` shows what was found", shell_word(what))),
     }
 }
 

@@ -22,7 +22,7 @@ use super::progress::Live;
 use super::session::{self, Voice};
 use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
     Copies, Desk, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, close, exec,
     exec_again, exec_draft,
@@ -229,7 +229,7 @@ fn compiled(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
     };
     app.say(&format!("`{}` has no `main`: its kernels are compiled, nothing is run", snippet.name));
     build::run(app, &BuildArgs::of_file(file, &args.place, &args.run)).map_err(|mut failure| {
-        let here = format!("`rgpu build {} --yes` fetches", snippet.name);
+        let here = format!("`rgpu build {} --yes` fetches", snippet.typed());
         for hint in &mut failure.hints {
             *hint = hint.replace("`--yes` fetches", &here);
         }
@@ -454,8 +454,7 @@ fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
                 && args.code.is_none()
                 && word.contains(|c: char| c.is_whitespace() || "|&;<>()$`\"'*".contains(c)) =>
         {
-            let word = shlex::try_quote(word).unwrap_or_default().into_owned();
-            failure.hint(format!("no shell is used: rgpu exec -- sh -c {word}"))
+            failure.hint(format!("no shell is used: rgpu exec -- sh -c {}", shell_word(word)))
         }
         _ => failure,
     }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, Places, Selection, find};
 use crate::report::{Align, Grid};
 use crate::store::atomic;
@@ -251,14 +251,9 @@ fn new(app: &App, args: &NewArgs) -> Result<Status> {
     atomic::write(&target, text.as_bytes()).map_err(|e| {
         Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(e)
     })?;
+    let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
+    let folder = parent.unwrap_or(Path::new("."));
     app.say(&format!("wrote {}; fill in sizes and the reference, then", target.display()));
-    app.say(&format!(
-        "  rgpu profile --kernel {}",
-        args.file
-            .parent()
-            .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or(Path::new("."))
-            .display()
-    ));
+    app.say(&format!("  rgpu profile --kernel {}", shell_word(folder.display())));
     Ok(0)
 }

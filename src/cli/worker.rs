@@ -16,7 +16,7 @@ use clap::Args;
 
 use super::app::{App, Status};
 use super::session;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 
 /// Let others run jobs on this host over HTTP, with a token
 ///
@@ -127,7 +127,7 @@ fn has_folder(file: &Path) -> Result<()> {
             let what = "the token's folder is not there";
             Err(Failure::new(Exit::Config, "no_folder", what)
                 .file(folder.display())
-                .hint(format!("if it is meant: mkdir -p {}", folder.display())))
+                .hint(format!("if it is meant: mkdir -p {}", shell_word(folder.display()))))
         }
         _ => Ok(()),
     }
@@ -143,7 +143,7 @@ fn is_fit(file: &Path) -> Result<()> {
             .cause(format!("mode {:o}", mode & 0o7777))
             .hint(format!(
                 "`chmod 600 {}`, and make a new token if others saw it",
-                file.display()
+                shell_word(file.display())
             )));
     }
     let len = std::fs::read_to_string(file).map_err(unread)?.trim().len();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::{Exit, Failure, Side};
+use crate::error::{Exit, Failure, Side, shell_word};
 use crate::tool::ScriptError;
 
 /// A command line, file or folder that cannot be executed.
@@ -112,6 +112,8 @@ pub enum ExecError {
     NoMain {
         /// The file.
         name: String,
+        /// As a command line names it.
+        file: String,
     },
 }
 
@@ -129,7 +131,11 @@ impl From<ExecError> for Failure {
             }
             ExecError::NoLanguage { name, binary: true } => {
                 Failure::new(Exit::Usage, "unknown_language", format!("`{name}` is a compiled program"))
-                    .hint(format!("run it as one: rgpu exec --mount {name} -- ./{}", base(&name)))
+                    .hint(format!(
+                        "run it as one: rgpu exec --mount {} -- {}",
+                        shell_word(&name),
+                        shell_word(format_args!("./{}", base(&name)))
+                    ))
             }
             ExecError::NoLanguage { .. } | ExecError::Untold { .. } => {
                 Failure::new(Exit::Usage, "unknown_language", what)
@@ -155,9 +161,9 @@ impl From<ExecError> for Failure {
             ExecError::NoCompiler { hint, .. } => {
                 Failure::new(Exit::Host, "no_compiler", what).hint(hint)
             }
-            ExecError::NoMain { name } => Failure::new(Exit::Kernel, "no_main", what)
-                .hint(format!("its kernels alone, launched and timed: rgpu profile --kernel {name}"))
-                .hint(format!("compiled, by nvcc or NVRTC: rgpu build {name}")),
+            ExecError::NoMain { file, .. } => Failure::new(Exit::Kernel, "no_main", what)
+                .hint(format!("its kernels alone, launched and timed: rgpu profile --kernel {file}"))
+                .hint(format!("compiled, by nvcc or NVRTC: rgpu build {file}")),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::ExecError;
 use super::language::{Language, by_name, by_text, by_word};
+use crate::error::shell_word;
 
 /// Where a snippet comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,9 @@ pub struct Snippet {
     pub name: String,
     /// What is in it.
     pub text: Vec<u8>,
-    /// The file on this machine.
+    /// The file on this machine, as typed.
+    pub file: Option<PathBuf>,
+    /// The same, from the root.
     pub path: Option<PathBuf>,
     /// Its language.
     pub language: &'static dyn Language,
@@ -69,7 +72,8 @@ impl Snippet {
             Some(name) => name.to_owned(),
             None => format!("snippet.{}", language.words()[0]),
         };
-        Ok(Self { name, text, path: path.map(|p| cwd.join(p)), language })
+        let full = path.as_ref().map(|p| cwd.join(p));
+        Ok(Self { name, text, file: path, path: full, language })
     }
 
     /// Its text, for languages that are written in UTF-8.
@@ -82,6 +86,11 @@ impl Snippet {
             language: self.language.name(),
             at: error.valid_up_to(),
         })
+    }
+
+    /// The word that names it in a command line: its path as typed; `FILE` for code in no file.
+    pub fn typed(&self) -> String {
+        self.file.as_ref().map_or_else(|| "FILE".to_owned(), |file| shell_word(file.display()))
     }
 
     /// Its name without the extension.
@@ -97,6 +106,15 @@ mod tests {
     fn told(text: &str) -> Option<&'static str> {
         let read = Snippet::read(Input::Stdin(text.into()), None, Path::new("/"));
         read.ok().map(|snippet| snippet.language.name())
+    }
+
+    #[test]
+    fn a_command_line_names_a_snippet_as_it_was_typed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("my kern.cu"), "int main() {}").unwrap();
+        let read = |input| Snippet::read(input, Some("cu"), folder.path()).unwrap().typed();
+        assert_eq!(read(Input::File("./my kern.cu".into())), "'./my kern.cu'");
+        assert_eq!(read(Input::Code("int main() {}".to_owned())), "FILE");
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod roofline;
 mod section;
 pub(super) mod stalls;
 
-use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Problem};
+use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, Problem};
 
 use super::{Imported, Importer};
 use crate::model::profile::Gap;
@@ -37,7 +37,9 @@ pub(super) const IMPORTER: Importer = Importer {
         head.starts_with(b"NVR\0") || name.ends_with(".ncu-rep") || name.ends_with(".ncu-repz")
     },
     import: |source| {
-        let bytes = source.bytes()?;
+        // Of another kind of file the first bytes are all that is told.
+        let head = source.head()?;
+        let bytes = if ncu_rep::begins(&head) { source.bytes()? } else { head };
         let limits = Limits { max_size: source.max_bytes };
         import(&bytes, source.from, &source.asked, &limits).map_err(|cause| source.broken(cause))
     },

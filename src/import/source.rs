@@ -1,6 +1,8 @@
 //! The file that an importer is given.
 
 use std::error::Error;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use super::ncu::Asked;
@@ -44,6 +46,9 @@ pub enum Traced {
 /// Larger files are refused unless the user raises it.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 
+/// Bytes by which kinds of files are told.
+const HEAD: u64 = 4096;
+
 impl<'a> Source<'a> {
     /// A file of which nothing in particular was asked.
     pub fn new(path: &'a Path, from: &'a str) -> Source<'a> {
@@ -75,6 +80,19 @@ impl<'a> Source<'a> {
     pub fn bytes(&self) -> Result<Vec<u8>, ImportError> {
         self.size()?;
         std::fs::read(self.path).map_err(|cause| self.unreadable(cause))
+    }
+
+    /// The first bytes of the file, which say what kind it is.
+    ///
+    /// # Errors
+    /// [`ImportError::Read`] or [`ImportError::TooLarge`].
+    pub fn head(&self) -> Result<Vec<u8>, ImportError> {
+        self.size()?;
+        let mut head = Vec::new();
+        File::open(self.path)
+            .and_then(|file| file.take(HEAD).read_to_end(&mut head))
+            .map_err(|cause| self.unreadable(cause))?;
+        Ok(head)
     }
 
     /// The file's size, within the limit.

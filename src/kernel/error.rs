@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::expr::ExprError;
-use crate::error::{Exit, Failure, nearest};
+use crate::error::{Exit, Failure, nearest, shell_word};
 
 /// A kernel that cannot be found or described.
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +155,7 @@ impl From<KernelError> for Failure {
                     Some(hint) => failure.hint(hint),
                     None => failure.hint(format!(
                         "`rgpu kernels new {}` writes a kernel.toml to complete",
-                        file.display()
+                        shell_word(file.display())
                     )),
                 }
             }

@@ -34,12 +34,33 @@ pub use spec::{
     ReferenceSpec, ScalarValue, Sizes, Work,
 };
 
+use std::path::Path;
+
 /// Whether `text` may name a kernel or a case: 1 to 80 letters, digits, `.`, `_`, `-`, beginning
 /// with a letter or digit. Such a name is safe in file names and in NVTX filters.
 pub fn valid_name(text: &str) -> bool {
     (1..=80).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+/// The name of the kernel in the bare source `file`: its stem, with one `-` for all between letters
+/// and digits that a name may not hold (`my kern.cu` is `my-kern`); `kernel` where nothing is left.
+pub fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    if valid_name(&stem) {
+        return stem.into_owned();
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let parts: Vec<&str> = stem.split(|c| !allowed(c)).filter(|part| !part.is_empty()).collect();
+    let joined = parts.join("-");
+    // All of it is ASCII by now.
+    let mut name = joined.trim_matches(['.', '_', '-']).to_owned();
+    name.truncate(80);
+    match name.is_empty() {
+        true => "kernel".to_owned(),
+        false => name,
+    }
 }
 
 /// Whether `text` is an identifier of C, at most 255 characters.

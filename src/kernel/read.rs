@@ -223,15 +223,19 @@ fn expr(item: &Item<'_>, grammar: Grammar, vars: &[String]) -> Result<Expr, Kern
         _ => item.text()?.to_owned(),
     };
     Expr::parse(&text, grammar, vars).map_err(|error| {
-        let near = match &error {
-            super::expr::ExprError::UnknownVariable { name, .. } => {
-                crate::error::nearest(name, vars.iter().map(String::as_str)).first().copied()
-            }
-            _ => None,
+        let super::expr::ExprError::UnknownVariable { name, .. } = &error else {
+            return item.error(error.to_string());
         };
-        match near {
-            Some(near) => item.error_with(error.to_string(), format!("did you mean `{near}`?")),
-            None => item.error(error.to_string()),
+        let near = crate::error::nearest(name, vars.iter().map(String::as_str));
+        match (near.first(), vars) {
+            (Some(near), _) => {
+                item.error_with(error.to_string(), format!("did you mean `{near}`?"))
+            }
+            (None, []) => item.error(error.to_string()),
+            (None, vars) => item.error_with(
+                error.to_string(),
+                format!("variables of `[sizes]`: `{}`", vars.join("`, `")),
+            ),
         }
     })
 }

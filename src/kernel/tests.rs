@@ -373,3 +373,21 @@ fn only_architectures_that_exist_are_architectures() {
     }
     assert!(super::known_arches().contains("sm_90[a] sm_100[a|f]"));
 }
+
+#[test]
+fn a_bare_source_gives_its_kernel_a_name_of_its_own() {
+    for (file, name) in [
+        ("a/x.cu", "x"),
+        ("k ü/my kern.cu", "my-kern"),
+        ("other one.cu", "other-one"),
+        ("größe (2).py", "gr-e-2"),
+        ("_k.cu", "k"),
+        ("ü.cu", "kernel"),
+        ("", "kernel"),
+    ] {
+        assert_eq!(name_of(Path::new(file)), name, "{file}");
+        assert!(valid_name(name));
+    }
+    let long = name_of(Path::new(&format!("{} x.cu", "k".repeat(90))));
+    assert!(valid_name(&long), "{long}");
+}

@@ -288,3 +288,42 @@ fn nvrtc_of_this_machine_compiles_for_blackwell_where_it_is_set_up() {
     assert_eq!(summary["code"][0]["images"][0]["arch"], "sm_100a");
     assert!(laptop.project("artifacts/vecadd.sm_100a.cubin").is_file());
 }
+
+#[test]
+fn files_whose_names_are_no_names_of_kernels_do_not_take_each_others_places() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    for (file, name) in [("k ü/my kern.cu", "my-kern"), ("a b/other one.cu", "other-one")] {
+        laptop.write(file, KERNELS);
+        let output = laptop.run(&format!("build '{file}' --arch sm_90a --remote h200"));
+        assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(laptop.latest_json("summary.json")["kernel"], name);
+    }
+    let cubins = ["my-kern", "other-one"].map(|name| format!("artifacts/{name}.sm_90a.cubin"));
+    assert!(cubins.iter().all(|cubin| laptop.project(cubin).is_file()));
+    // A file of a DSL is told by the same name.
+    laptop.write("my gemm.py", "import cutlass\n");
+    played_python(&laptop, "exit 1");
+    laptop.run("build 'my gemm.py' --dsl cute --yes");
+    assert_eq!(laptop.latest_json("run.json")["kernel"], "my-gemm");
+}
+
+#[test]
+fn commands_to_type_next_name_a_file_as_a_shell_takes_it() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("k ü/my kern.cu", KERNELS);
+    laptop.write("k ü/my gemm.py", "import triton\n");
+    laptop.write("k ü/my run.rs", "fn main() {}\n");
+    for (line, hint) in [
+        ("profile --kernel 'k ü/my kern.cu'", "`rgpu kernels new 'k ü/my kern.cu'` writes"),
+        ("exec 'k ü/my kern.cu' --remote h200 -- 3", "rgpu build 'k ü/my kern.cu'"),
+        ("exec 'k ü/my kern.cu' --remote h200 -- 3", "rgpu profile --kernel 'k ü/my kern.cu'"),
+        ("build 'k ü/my gemm.py'", "rgpu build 'k ü/my gemm.py' --dsl triton"),
+        ("build 'k ü/my run.rs'", "rgpu exec 'k ü/my run.rs'"),
+        ("kernels new 'k ü/my kern.cu'", "rgpu profile --kernel 'k ü'"),
+    ] {
+        let shown = laptop.show(line);
+        assert!(shown.contains(hint), "{shown}");
+    }
+}

@@ -328,3 +328,18 @@ fn events_on_stdout_tell_the_whole_story_and_nothing_else() {
         assert!(has(&format!("\"{word}\"")), "`{word}` is missing:\n{text}");
     }
 }
+
+#[test]
+fn no_launches_are_no_measurement() {
+    let laptop = Laptop::new();
+    for line in [
+        "profile --kernel vecadd --iters 0",
+        "profile --kernel vecadd --launch-count 0",
+        "compare --kernel vecadd --kernel softmax --iters 0",
+    ] {
+        let output = laptop.run(line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains("0 is not in 1.."), "{said}");
+    }
+}

@@ -280,3 +280,16 @@ fn a_run_without_a_profile_says_why_it_has_none() {
     all += &laptop.show("disasm latest --hot");
     insta::assert_snapshot!(all);
 }
+
+#[test]
+fn a_file_of_another_kind_is_refused_by_its_first_bytes_however_large() {
+    let laptop = Laptop::new();
+    for name in ["huge.ncu-rep", "huge.cubin"] {
+        // Zeros that take no room on the disk, and far more than fits into memory.
+        std::fs::File::create(laptop.project(name)).unwrap().set_len(1 << 40).unwrap();
+    }
+    let (status, text) = failed(&laptop, "report huge.ncu-rep --max-size 10000GB");
+    assert!(status == 7 && text.contains("the bytes 00 00 00 00"), "{text}");
+    let (status, text) = failed(&laptop, "disasm huge.cubin --tool rgpu");
+    assert!(status == 7 && text.contains("\\x00\\x00\\x00\\x00"), "{text}");
+}

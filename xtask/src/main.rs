@@ -23,6 +23,7 @@ usage: cargo xtask COMMAND
                         installed, NVRTC and nvdisasm in .rgpu/cuda (--no-cuda: not that)
   run [ARGS...]         setup, then `rgpu ARGS...`
   test [ARGS...]        setup, then all tests; ARGS go to nextest, or to `cargo test` without it
+                        (before the ARGS of run and test one `--` may stand)
   dist [aarch64]        agent, runner, collector and CLI for any host with glibc 2.17 or newer
                         (x86_64, or aarch64), as a tree to install and as a tarball
   schemas [--check]     schemas/*.json from the types (--check: only compare)
@@ -58,6 +59,15 @@ fn script(
     command::run(script.args(arguments).current_dir(&workspace.root))
 }
 
+/// The arguments of another program, without the `--` that `cargo run` wants before them and that
+/// hands type here as well.
+fn passed_on(arguments: &[String]) -> &[String] {
+    match arguments.split_first() {
+        Some((first, rest)) if first == "--" => rest,
+        _ => arguments,
+    }
+}
+
 fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let Some((task, rest)) = arguments.split_first() else {
         print!("{USAGE}");
@@ -74,7 +84,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
             let cuda = if rest.is_empty() { setup::Cuda::Wanted } else { setup::Cuda::Unwanted };
             setup::everything(&workspace, cuda)?;
         }
-        "run" => return Ok(setup::run(&workspace, rest)?),
+        "run" => return Ok(setup::run(&workspace, passed_on(rest))?),
         "test" => setup::test(&workspace, rest)?,
         "dist" => match dist::Target::named(rest) {
             Some(target) => {
@@ -92,4 +102,18 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
         _ => return Err(format!("`{}` is no task\n{USAGE}", arguments.join(" ")).into()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passed_on;
+
+    #[test]
+    fn one_leading_pair_of_dashes_is_not_passed_on() {
+        let of = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(passed_on(&of("-- --version")), of("--version"));
+        assert_eq!(passed_on(&of("exec -- ls")), of("exec -- ls"));
+        assert_eq!(passed_on(&of("-- exec -- ls")), of("exec -- ls"));
+        assert!(passed_on(&[]).is_empty());
+    }
 }

@@ -6,7 +6,7 @@ use super::args::{BuildArgs, Dsl, Kind};
 use crate::cli::app::App;
 use crate::cli::kernels::places;
 use crate::cli::missing;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{
     ARCHITECTURES, FIRST_FAMILY, FIRST_SPECIFIC, Mode, Selection, find, known_arch,
 };
@@ -71,10 +71,11 @@ fn is_foreign(file: &str) -> bool {
 /// What build takes instead of such a file, and who takes that.
 fn no_source(file: &str) -> Failure {
     let failure = usage(format!("`{file}` is of no kind that build compiles"));
+    let word = shell_word(file);
     let failure = match Path::new(file).extension().and_then(|extension| extension.to_str()) {
-        Some("rs" | "sh") => failure.hint(format!("to run it: rgpu exec {file}")),
+        Some("rs" | "sh") => failure.hint(format!("to run it: rgpu exec {word}")),
         Some("cubin" | "fatbin" | "ptx" | "so") => {
-            failure.hint(format!("it is compiled already; to look into it: rgpu disasm {file}"))
+            failure.hint(format!("it is compiled already; to look into it: rgpu disasm {word}"))
         }
         _ => failure,
     };
@@ -93,8 +94,8 @@ fn which_dsl(failure: Failure, file: &Path) -> Failure {
     };
     let known = [("cutlass", "cute"), ("triton", "triton")];
     let dsls = known.iter().filter(|(module, _)| imports(module)).map(|(_, dsl)| dsl);
-    let hints: Vec<String> =
-        dsls.map(|dsl| format!("rgpu build {} --dsl {dsl}", file.display())).collect();
+    let word = shell_word(file.display());
+    let hints: Vec<String> = dsls.map(|dsl| format!("rgpu build {word} --dsl {dsl}")).collect();
     if hints.is_empty() {
         return failure
             .hint("it imports neither `triton` nor `cutlass`: there is nothing to compile ahead in it")

@@ -81,7 +81,7 @@ pub(in crate::cli) struct CompareArgs {
 
     /// Timed launches of each side [default: until the speedup is known to a quarter of the
     /// threshold]
-    #[arg(long, value_name = "N", help_heading = "Kernels")]
+    #[arg(long, value_name = "N", help_heading = "Kernels", value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: Option<u32>,
 
     /// ncu's section set [default: full]

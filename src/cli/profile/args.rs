@@ -46,7 +46,7 @@ pub(in crate::cli) struct ProfileArgs {
     pub warmup: Option<u32>,
 
     /// Timed launches [default: until the median is known to 0.5 %]
-    #[arg(long, value_name = "N", help_heading = "Kernel")]
+    #[arg(long, value_name = "N", help_heading = "Kernel", value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: Option<u32>,
 
     #[command(flatten)]
@@ -164,7 +164,7 @@ pub(in crate::cli) struct NcuArgs {
     pub launch_skip: Option<u64>,
 
     /// Launches to profile
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub launch_count: Option<u64>,
 
     /// How passes are repeated

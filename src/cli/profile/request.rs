@@ -11,7 +11,7 @@ use super::args::{DeepArgs, Limit};
 use super::{ProfileArgs, belongs};
 use crate::cli::app::App;
 use crate::cli::kernels::places;
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, Mode, Selection, find};
 use crate::run::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
@@ -71,7 +71,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
     let target =
         Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: args.seed };
     let mut request = options(args, mode, target)?;
-    request.named = shlex::try_quote(name).map(String::from).unwrap_or_default();
+    request.named = shell_word(name);
     if request.sanitizer.tools.is_empty() {
         request.sanitizer.tools = SanitizerTool::ALL.to_vec();
     }

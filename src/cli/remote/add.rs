@@ -8,7 +8,7 @@ use super::{check, list, rent};
 use crate::cli::app::{App, Status};
 use crate::cli::session;
 use crate::config::LOCAL;
-use crate::error::{Exit, Failure, Result, nearest};
+use crate::error::{Exit, Failure, Result, nearest, shell_word};
 use crate::remote::{Lack, Price, Remote, RemoteSpec, Transport, read_private, without_secret};
 
 /// `remote add`.
@@ -260,8 +260,11 @@ fn address(args: &AddArgs) -> Result<String> {
     let AddArgs { name, at, url, .. } = args;
     [Some(at), url.as_ref()].into_iter().flatten().try_for_each(|a| without_secret(a))?;
     let usage = |what: String| Failure::new(Exit::Usage, "usage", what);
-    let modal = |url: &str| format!("an app on Modal: rgpu remote add {name} modal --url {url}");
+    let modal = |url: &str| {
+        format!("an app on Modal: rgpu remote add {name} modal --url {}", shell_word(url))
+    };
     let wafer = |workspace: &str, rest: &str| {
+        let workspace = shell_word(workspace);
         format!("at Wafer: rgpu remote add {name} wafer --workspace {workspace}{rest}")
     };
     let workspace = args.wafer.workspace.as_deref();
@@ -348,10 +351,16 @@ fn no_scheme(args: &AddArgs, flag: &str) -> Failure {
     let what = format!("`{at}` is not the address of a worker, to which `{flag}` belongs");
     let failure = Failure::new(Exit::Usage, "bad_address", what);
     match here {
-        true => failure.hint(format!("rgpu remote add {name} http://{at} {flag} …")),
-        false => failure
-            .hint(format!("behind a server with TLS: rgpu remote add {name} https://{at} {flag} …"))
-            .hint(format!("through `ssh -L 8790:127.0.0.1:8790 {host}`: http://127.0.0.1:8790")),
+        true => {
+            let url = shell_word(format_args!("http://{at}"));
+            failure.hint(format!("rgpu remote add {name} {url} {flag} …"))
+        }
+        false => {
+            let url = shell_word(format_args!("https://{at}"));
+            failure
+                .hint(format!("behind a server with TLS: rgpu remote add {name} {url} {flag} …"))
+                .hint(format!("through `ssh -L 8790:127.0.0.1:8790 {host}`: http://127.0.0.1:8790"))
+        }
     }
 }
 

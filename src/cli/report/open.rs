@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::bar::ReadingBar;
 use crate::cli::app::App;
 use crate::cli::{disasm, missing};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Beside, Comparison, Profile};
@@ -117,8 +117,10 @@ fn no_profile(folder: &RunFolder) -> Failure {
         true => "this run is a build, and has no profile",
         false => "this run has no profile",
     };
-    let failure = Failure::new(Exit::Artifact, "no_profile", what)
-        .hint(format!("`rgpu runs show {}` says how it stands", folder.path().display()));
+    let failure = Failure::new(Exit::Artifact, "no_profile", what).hint(format!(
+        "`rgpu runs show {}` says how it stands",
+        shell_word(folder.path().display())
+    ));
     match folder.failure().map(|document| document.error) {
         Some(Failure { what, cause: Some(cause), .. }) => failure.cause(format!("{what}: {cause}")),
         Some(Failure { what, .. }) => failure.cause(what),

@@ -38,7 +38,7 @@ impl Language for Cuda {
     fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.text);
         if !has_main(&text) {
-            return Err(ExecError::NoMain { name: snippet.name.clone() });
+            return Err(ExecError::NoMain { name: snippet.name.clone(), file: snippet.typed() });
         }
         let facts = shop.facts;
         let nvcc = facts.and_then(|f| f.tool("nvcc")).ok_or_else(|| ExecError::NoCompiler {

@@ -16,7 +16,7 @@ use rgpu_case::{Dtype, Init, Number, Role};
 use super::super::declaration::{Function, Param, ParamKind, Source, scan};
 use super::super::expr::{Expr, Grammar};
 use super::super::spec::{ArgSpec, Entry, LaunchSpec, NamedCase, ScalarValue, Sizes, Work};
-use super::super::{KernelError, KernelSpec};
+use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
 /// Elements of a bare kernel's arrays: enough to fill any GPU.
@@ -159,14 +159,6 @@ fn the_function<'a>(file: &Path, source: &'a Source) -> Result<&'a Function, Ker
             let names: Vec<_> = several.iter().map(|f| f.name.as_str()).collect();
             no(format!("it has {} kernels: `{}`", several.len(), names.join("`, `")), None)
         }
-    }
-}
-
-fn name_of(file: &Path) -> String {
-    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    match super::super::valid_name(stem) {
-        true => stem.to_owned(),
-        false => "kernel".to_owned(),
     }
 }
 

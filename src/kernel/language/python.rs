@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::spec::{Entry, PythonFunction, ReferenceSpec, Sizes, Work};
-use super::super::{KernelError, KernelSpec};
+use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
 /// Python.
@@ -49,7 +49,7 @@ impl Language for Python {
             return Err(no("`generate_input` takes sizes: they go under `[sizes]`"));
         }
         let spec = KernelSpec {
-            name: stem(file),
+            name: name_of(file),
             language: "python",
             folder: file.parent().unwrap_or(Path::new("")).to_owned(),
             file: None,
@@ -92,7 +92,7 @@ impl Language for Python {
                 problem: "it has no function at its top level".to_owned(),
                 instead: Some("`rgpu profile -- python3 FILE` profiles any program".to_owned()),
             })?;
-        let name = stem(file);
+        let name = name_of(file);
         let source = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let head = format!(
             "name = \"{name}\"\nlanguage = \"python\"\nsource = \"{source}\"\nentry = {{ python = \"{function}\" }}\n"
@@ -110,10 +110,6 @@ impl Language for Python {
             "{head}{args}\n[sizes]\nvars = [\"n\"]\ncases.small = {{ n = 1000 }}\ncases.large = {{ n = 16777216 }}\ndefault = \"large\"\n\n[reference]\nsource = \"{source}\"\nfunction = \"{reference}\"       # called as the kernel is\ntolerance = {{ abs = 1e-5, rel = 1e-5 }}\n"
         ))
     }
-}
-
-fn stem(file: &Path) -> String {
-    file.file_stem().map_or_else(|| "kernel".to_owned(), |s| s.to_string_lossy().into_owned())
 }
 
 /// The file with `generate_input`.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::error::HttpError;
+use crate::error::shell_word;
 use crate::remote::{RemoteSpec, keychain};
 
 /// The setting that names the variable.
@@ -145,9 +146,10 @@ pub fn read_private(path: &Path) -> Result<String, Lack> {
         |e: std::io::Error| Lack { why: format!("`{shown}` cannot be read: {e}"), hint: None };
     let mode = std::fs::metadata(path).map_err(unread)?.mode();
     if mode & 0o077 != 0 {
+        let word = shell_word(&shown);
         return Err(Lack {
             why: format!("`{shown}` can be read by others (mode {:o})", mode & 0o7777),
-            hint: Some(format!("`chmod 600 {shown}`, and take a new token if others saw it")),
+            hint: Some(format!("`chmod 600 {word}`, and take a new token if others saw it")),
         });
     }
     std::fs::read_to_string(path).map_err(unread)

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use rgpu_format::container;
+use rgpu_format::{container, ncu_rep};
 
 /// Why nothing can be read.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,11 @@ pub fn inputs(meant: &[Meant]) -> Result<Inputs, InputError> {
     }
 }
 
-/// The bytes of a file that is to be read.
+/// Bytes by which kinds of files are told.
+const HEAD: u64 = 4096;
+
+/// The bytes of a file that is to be read; of one that begins like nothing with GPU code the first
+/// ones, by which the reader refuses it as it would the whole.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let unread = |e: std::io::Error| match e.kind() {
         ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -108,7 +112,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         _ if path.is_dir() => FOLDER.to_owned(),
         _ => format!("the file cannot be read: {e}"),
     };
-    let file = fs::File::open(path).map_err(unread)?;
+    let mut file = fs::File::open(path).map_err(unread)?;
     let there = file.metadata().map_err(unread)?;
     if there.is_dir() {
         return Err(FOLDER.to_owned());
@@ -116,14 +120,21 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     if endless(there.file_type()) {
         return Err("a device, not a file".to_owned());
     }
-    // A byte more than it has: then the end is seen without growing.
-    let room = usize::try_from(there.len()).unwrap_or_default();
     let mut data = Vec::new();
-    data.try_reserve_exact(room.saturating_add(1))
+    file.by_ref().take(HEAD).read_to_end(&mut data).map_err(unread)?;
+    if data.is_empty() {
+        return Err("the file is empty".to_owned());
+    }
+    if container::kind(&data).is_none() && !ncu_rep::begins(&data) {
+        return Ok(data);
+    }
+    // A byte more than it has: then the end is seen without growing.
+    let rest = usize::try_from(there.len()).unwrap_or_default().saturating_sub(data.len());
+    data.try_reserve_exact(rest.saturating_add(1))
         .map_err(|_| "the file does not fit into memory".to_owned())?;
     // `take`, so that nobody asks once more how large it is.
     file.take(u64::MAX).read_to_end(&mut data).map_err(unread)?;
-    if data.is_empty() { Err("the file is empty".to_owned()) } else { Ok(data) }
+    Ok(data)
 }
 
 /// A folder that was named.
@@ -176,6 +187,6 @@ fn folder(path: &Path, named: &Path, inputs: &mut Inputs) -> Result<(), InputErr
 
 fn may_hold_code(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = fs::File::open(path).and_then(|f| f.take(4096).read_to_end(&mut head));
+    let read = fs::File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut head));
     read.is_ok() && container::kind(&head).is_some()
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::Plan;
 
-use crate::error::{ANOTHER_HOST, Exit, Failure, Side};
+use crate::error::{ANOTHER_HOST, Exit, Failure, Side, shell_word};
 use crate::kernel::{KernelSpec, Mode};
 
 /// What [`super::plan`] makes: bundle turns it into a plan with blobs.
@@ -209,7 +209,7 @@ impl PlanError {
         let advice = match (lowest, &spec.file) {
             (Some(lowest), None) if lowest.code == "no_reference" => format!(
                 "{way} `rgpu kernels new {}` writes a kernel.toml with a place for one",
-                spec.source.display()
+                shell_word(spec.source.display())
             ),
             (Some(lowest), Some(_)) if lowest.code == "no_reference" => {
                 format!("{way} name one under `[reference]` in its kernel.toml")

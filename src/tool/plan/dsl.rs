@@ -16,6 +16,7 @@ use super::python_env::PythonEnv;
 use super::request::JobName;
 use super::rows::{Go, Row, Ways, table};
 use super::wheels::{CUTE, TRITON, Wheels};
+use crate::kernel::name_of;
 
 /// Scripts that run on the host.
 const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
@@ -109,10 +110,9 @@ struct Job<'a> {
 const FETCH_S: u64 = 45 * 60;
 
 impl DslBuild {
-    /// The file's name without its extension.
+    /// The kernel's name, and the first part of its files' names.
     pub fn stem(&self) -> String {
-        let stem = self.file.file_stem().map(|s| s.to_string_lossy().into_owned());
-        stem.unwrap_or_else(|| "kernel".to_owned())
+        name_of(&self.file)
     }
 
     /// The plan.

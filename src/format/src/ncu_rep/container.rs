@@ -25,6 +25,13 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"\"ID\",", "ncu's CSV"),
 ];
 
+/// Whether `head`, the first bytes of a file, may be those of a report, compressed or not. A file
+/// cut inside its magic is a cut report, not another kind of file.
+pub fn begins(head: &[u8]) -> bool {
+    let like = |magic: &[u8]| head.starts_with(magic) || magic.starts_with(head);
+    like(&MAGIC) || like(&ZSTD_MAGIC)
+}
+
 /// The uncompressed bytes of the report, borrowed when the file is not compressed.
 pub(super) fn open<'a>(
     file: &'a [u8],
@@ -37,8 +44,7 @@ pub(super) fn open<'a>(
     if file.starts_with(&ZSTD_MAGIC) {
         return inflate(file, max_size, problems).map(Cow::Owned);
     }
-    // A file cut inside its magic is a cut report, not another kind of file.
-    if !file.starts_with(&MAGIC) && !MAGIC.starts_with(file) && !ZSTD_MAGIC.starts_with(file) {
+    if !begins(file) {
         return Err(Error::WrongKind { found: describe(file) });
     }
     if file.len() as u64 > max_size {

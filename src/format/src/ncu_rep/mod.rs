@@ -44,6 +44,7 @@ mod strings;
 mod value;
 pub use crate::wire;
 
+pub use container::begins;
 pub use error::{Error, Problem};
 pub use metric::{Instance, Instances, Metric};
 pub use notes::UnknownFields;
