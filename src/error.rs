@@ -295,7 +295,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut next = error.source();
     while let Some(source) = next {
         let words = source.to_string();
-        if !words.ends_with(&last) {
+        if last.is_empty() || !words.ends_with(&last) {
             text.push_str(": ");
             text.push_str(&words);
             last = words;
