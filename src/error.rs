@@ -251,7 +251,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Ve
     let wanted: Vec<char> = wanted.to_lowercase().chars().collect();
     let near = |name: &'a str| {
         let letters: Vec<char> = name.to_lowercase().chars().collect();
-        let slips = distance(&wanted, &letters);
+        let slips = strsim::generic_levenshtein(&wanted, &letters);
         let swapped = slips == 2 && sorted(&wanted) == sorted(&letters);
         let holds = match wanted.len() {
             0 => false,
@@ -270,21 +270,6 @@ fn sorted(letters: &[char]) -> Vec<char> {
     let mut letters = letters.to_vec();
     letters.sort_unstable();
     letters
-}
-
-/// Levenshtein distance in characters.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replace = diagonal + usize::from(ca != cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// An error with all its sources, as one line. A source that ends in the words of the error that it

@@ -23,7 +23,7 @@ use crate::run::{
     Begin, BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, close, publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
-use crate::tool::Target;
+use crate::tool::{Request, Target};
 use request::Asked;
 use show::Places;
 
@@ -61,16 +61,18 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     let mut task = Task { app, args, asked, spec, folder: &folder, events, begin };
     let begun = Instant::now();
     let mut built = task.carry_out(&mut record);
-    if lacks_compiler(&built) && args.remote.is_none() {
-        built = task.carry_out_here(&mut record, built)?;
+    if lacks_compiler(&built)
+        && args.remote.is_none()
+        && let Some(here) = task.carry_out_here(&mut record)
+    {
+        built = here;
     }
     // The host has no compiler: the user may want one fetched.
     if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
         && failure.code == "no_compiler"
         && !request.build.fetch
     {
-        let device = matches!(&request.target, Target::Kernel { spec, .. } if matches!(spec.entry, Entry::Device(_)));
-        match fetch::nvcc(app, &task.spec, device, failure) {
+        match fetch::nvcc(app, &task.spec, is_device_code(request), failure) {
             Ok(()) => {
                 request.build.fetch = true;
                 built = task.carry_out(&mut record);
@@ -119,6 +121,14 @@ pub(super) fn attach(
 
 fn lacks_compiler(built: &Result<Built>) -> bool {
     matches!(built, Err(failure) if failure.code == "no_compiler")
+}
+
+/// Whether nothing of it runs on the CPU.
+fn is_device_code(request: &Request) -> bool {
+    match &request.target {
+        Target::Kernel { spec, .. } => matches!(spec.entry, Entry::Device(_)),
+        _ => false,
+    }
 }
 
 /// Where results go.
@@ -208,20 +218,14 @@ impl Task<'_> {
             built
         })
     }
-}
 
-impl Task<'_> {
     /// The same on this machine, in the place of a default remote that lacks a compiler: `profile`
-    /// compiles here, too, what its host cannot. `lacking` is how it ended there.
-    fn carry_out_here(
-        &mut self,
-        record: &mut RunRecord,
-        lacking: Result<Built>,
-    ) -> Result<Result<Built>> {
-        let BuildWanted::Kernel(request) = &self.asked.wanted else { return Ok(lacking) };
+    /// compiles here, too, what its host cannot. `None`: this machine cannot either.
+    fn carry_out_here(&mut self, record: &mut RunRecord) -> Option<Result<Built>> {
+        let BuildWanted::Kernel(request) = &self.asked.wanted else { return None };
         // For which GPU is told by the host alone, where it is not said.
         if session::is_local(&self.spec) || request.arch.is_none() {
-            return Ok(lacking);
+            return None;
         }
         let there = std::mem::replace(&mut self.spec, RemoteSpec::local());
         let now = jiff::Timestamp::now();
@@ -234,13 +238,14 @@ impl Task<'_> {
         let built = self.carry_out(&mut here);
         if lacks_compiler(&built) {
             self.spec = there;
-            return Ok(lacking);
+            return None;
         }
-        self.folder.write("config.toml", self.app.config.record(&self.spec).as_bytes())?;
+        *record = here;
         let name = &there.name;
         self.app.say(&format!("`{name}` has no CUDA compiler: this was compiled on this machine"));
-        *record = here;
-        Ok(built)
+        let settings = self.app.config.record(&self.spec);
+        let kept = self.folder.write("config.toml", settings.as_bytes());
+        Some(kept.map_err(Failure::from).and(built))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -182,16 +182,22 @@ async fn a_worker_killed_in_each_phase_loses_nothing_and_runs_nothing_twice() {
     nothing_is_lost_or_run_twice(&spec, &mortal, &laptop, || ()).await;
 }
 
-#[test]
-fn a_worker_killed_while_a_job_waits_for_its_gpu_keeps_its_place() {
-    let laptop = Laptop::new();
-    let host = FakeHost::new(&laptop);
+/// A worker with one GPU and two profiles for it: the first holds it until the gate opens.
+fn two_for_one_gpu(laptop: &Laptop) -> (FakeHost, Worker, [Child; 2]) {
+    let host = FakeHost::new(laptop);
     host.gpus(1);
     host.mischief("ncu gate\n");
-    let worker = Worker::start(&laptop);
+    let worker = Worker::start(laptop);
     let first = laptop.start(NCU);
     host.wait_for_gate("ncu");
     let second = laptop.start(NCU);
+    (host, worker, [first, second])
+}
+
+#[test]
+fn a_worker_killed_while_a_job_waits_for_its_gpu_keeps_its_place() {
+    let laptop = Laptop::new();
+    let (host, worker, [first, second]) = two_for_one_gpu(&laptop);
     let runs = laptop.project("artifacts/runs");
     wait_for("the second in the queue", || {
         let told = |run: std::io::Result<fs::DirEntry>| {
@@ -320,13 +326,7 @@ fn a_token_that_is_taken_back_in_the_middle_is_told_and_the_job_is_taken_up_with
 #[test]
 fn two_clients_on_one_gpu_take_turns() {
     let laptop = Laptop::new();
-    let host = FakeHost::new(&laptop);
-    host.gpus(1);
-    host.mischief("ncu gate\n");
-    let worker = Worker::start(&laptop);
-    let first = laptop.start(NCU);
-    host.wait_for_gate("ncu");
-    let second = laptop.start(NCU);
+    let (host, worker, [first, second]) = two_for_one_gpu(&laptop);
     // The second waits for the GPU, and is told so.
     let waiting = || {
         let jobs = worker.ask("GET /v1/jobs", &[], b"").json();
