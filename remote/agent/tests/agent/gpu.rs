@@ -135,15 +135,21 @@ fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
     let killer = std::thread::spawn({
         let host_home = host.home();
         move || {
-            for i in (9..50).step_by(10) {
-                let events = host_home.join(format!("jobs/j.{i}/events.jsonl"));
-                let holds =
-                    || std::fs::read_to_string(&events).is_ok_and(|t| t.contains("gpu_locked"));
-                while !holds() {
-                    std::thread::sleep(std::time::Duration::from_millis(10));
-                }
-                let pid = crate::client::supervisor(&host_home.join(format!("jobs/j.{i}")));
-                Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+            // In whatever order they get a GPU: supervisors start side by side, and the fifth has
+            // none before one of the other four is gone.
+            let mut alive: Vec<usize> = (9..50).step_by(10).collect();
+            while !alive.is_empty() {
+                alive.retain(|i| {
+                    let job = host_home.join(format!("jobs/j.{i}"));
+                    let events = std::fs::read_to_string(job.join("events.jsonl"));
+                    let holds = events.is_ok_and(|text| text.contains("gpu_locked"));
+                    if holds {
+                        let pid = crate::client::supervisor(&job).to_string();
+                        Command::new("kill").args(["-9", &pid]).status().unwrap();
+                    }
+                    !holds
+                });
+                std::thread::sleep(std::time::Duration::from_millis(10));
             }
         }
     });
