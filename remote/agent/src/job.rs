@@ -2,17 +2,19 @@
 //!
 //! | name | what |
 //! |---|---|
-//! | `plan.json` | the plan, without values of secrets |
+//! | `plan.json` | the plan, without values of secrets; flocked by the supervisor for as long as it lives |
 //! | `events.jsonl` | the event log |
-//! | `log/<step>.stdout`, `log/<step>.stderr` | what the step's rungs printed, one after the other |
+//! | `log/<step>.stdout`, `log/<step>.stderr` | what the step's rungs printed, one after the other, if they did |
 //! | `work/` | the job's folder as programs see it |
-//! | `lock` | flocked by the supervisor for as long as it lives |
 //! | `sock` | where it listens |
 //! | `stdin` | standard input that no program has taken yet |
-//! | `supervisor.log` | what the supervisor itself had to say (a defect's trace) |
+//! | `supervisor.log` | what the supervisor itself had to say, if anything (a defect's trace) |
 //!
 //! Beside it lies `<root>/tmp/<ten digits>/`, the `TMPDIR` of its programs while it runs: tools
 //! put sockets there, whose paths must be short.
+//!
+//! There is no file more than that: on the disks of some hosts a new one costs a tenth of a
+//! millisecond and more, and a job of `true` is to cost no more than one `ssh` does.
 //!
 //! A folder is laid out under a hidden name, locked, and then renamed (`draft`): whoever sees the
 //! job sees a whole one whose lock tells whether its supervisor lives.
@@ -145,10 +147,9 @@ impl JobFolder {
 
     /// The job's lock, when nobody holds it: its supervisor is gone.
     pub(crate) fn try_lock(&self) -> Result<Option<File>, HostFault> {
-        let path = self.0.join("lock");
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.doing("open", &path)?;
+        let path = self.plan_path();
+        // NFS locks only what may be written.
+        let file = OpenOptions::new().read(true).write(true).open(&path).doing("open", &path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

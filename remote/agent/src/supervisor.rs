@@ -15,6 +15,7 @@ mod ladder;
 mod queue;
 mod relay;
 mod rung;
+mod trace;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -86,7 +87,11 @@ impl Halt {
 ///
 /// # Errors
 /// When not even the event log can be written; whoever looks at the job next says so.
-pub fn run(folder: PathBuf) -> Result<(), HostFault> {
+pub fn run(folder: &Path) -> Result<(), HostFault> {
+    trace::kept(folder, || supervise(folder.to_owned()))
+}
+
+fn supervise(folder: PathBuf) -> Result<(), HostFault> {
     // Started through `/proc/self/exe`; only lists of processes show it.
     let _ = rustix::thread::set_name(c"rgpu-agent");
     // A group leader cannot leave its session; then it has one of its own already.

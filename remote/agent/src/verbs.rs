@@ -21,11 +21,11 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
     let (verb, operands) = args.split_first()?;
     let result = match (verb.to_str()?, operands) {
         ("stdio", []) => front::serve(&folders()).map_err(|e| e.to_string()),
-        ("job", [folder]) => supervisor::run(folder.into()).map_err(|e| e.to_string()),
+        ("job", [folder]) => supervisor::run(folder.as_ref()).map_err(|e| e.to_string()),
         ("mail", args) => mail::post(&folders(), args),
         ("keep", [folder]) => mail::keep(folder.into()).map_err(|e| e.to_string()),
         ("relay", [folder, way]) => {
-            supervisor::relay(folder.into(), way.as_ref()).map_err(|e| e.to_string())
+            supervisor::relay(folder.as_ref(), way.as_ref()).map_err(|e| e.to_string())
         }
         ("guard", [folder]) => supervisor::guard(folder.into()).map_err(|e| e.to_string()),
         (terminal::VERB, [program, args @ ..]) => {

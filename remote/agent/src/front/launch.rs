@@ -1,7 +1,6 @@
 //! Starting a job: its folder, then its supervisor.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -101,10 +100,9 @@ fn bytes_of(plan: &Plan, missing: &[Digest]) -> u64 {
     bytes
 }
 
-/// Starts the supervisor's process: it gets the socket and the lock, and leaves our session.
+/// Starts the supervisor's process: it gets the socket and the lock, and leaves our session. What it
+/// has to say of itself it writes into the job's folder.
 fn start_supervisor(job: NewJob, setup: &Setup, way: Option<&Path>) -> Result<(), HostFault> {
-    let log = job.folder.supervisor_log();
-    let log = File::create(&log).doing("make", &log)?;
     // Also right when the agent's file was replaced by a newer one meanwhile.
     let program = Path::new("/proc/self/exe");
     let child = Command::new(program)
@@ -116,7 +114,7 @@ fn start_supervisor(job: NewJob, setup: &Setup, way: Option<&Path>) -> Result<()
         .envs(setup.for_supervisor())
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(job.listener)))
         .stdout(Stdio::from(job.lock))
-        .stderr(log)
+        .stderr(Stdio::null())
         .spawn();
     let mut child = child.doing("start", program)?;
     std::thread::spawn(move || {

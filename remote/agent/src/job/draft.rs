@@ -6,9 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,7 +66,7 @@ impl Draft {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = root.join("jobs").join(format!(".new-{}-{number}", std::process::id()));
-        for folder in [path.clone(), path.join("log"), path.join("work")] {
+        for folder in [path.clone(), path.join("work")] {
             DirBuilder::new().mode(0o700).create(&folder).doing("make", &folder)?;
         }
         Ok(Self { path, filled: HashSet::new(), bytes: 0 })
@@ -105,17 +104,14 @@ impl Draft {
         plan: &Plan,
         blobs: &Blobs,
     ) -> Result<NewJob, CreateError> {
-        let path = self.path.join("plan.json");
-        let text =
-            serde_json::to_vec_pretty(plan).map_err(io::Error::from).doing("write", &path)?;
-        fs::write(&path, text).doing("write", &path)?;
+        let lock = self.write_plan(plan)?;
         for (number, input) in plan.files.iter().enumerate() {
             self.fill_rest(number, input, blobs)?;
         }
         // Followers may come before the supervisor has said anything.
         let path = self.path.join("events.jsonl");
         File::create_new(&path).doing("make", &path)?;
-        let (lock, listener) = self.lock()?;
+        let listener = control::listen(&self.path, SOCKET).doing("listen in", &self.path)?;
         let path = root.join("jobs").join(&plan.job);
         match fs::rename(&self.path, &path) {
             Ok(()) => Ok(NewJob { folder: JobFolder(path), lock: lock.into(), listener }),
@@ -131,13 +127,14 @@ impl Draft {
         }
     }
 
-    fn lock(&self) -> Result<(File, UnixListener), HostFault> {
-        let path = self.path.join("lock");
-        let lock = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-        let lock = lock.doing("make", &path)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).doing("lock", &path)?;
-        let listener = control::listen(&self.path, SOCKET).doing("listen in", &self.path)?;
-        Ok((lock, listener))
+    /// The plan's file, locked.
+    fn write_plan(&self, plan: &Plan) -> Result<File, HostFault> {
+        let path = self.path.join("plan.json");
+        let text = serde_json::to_vec_pretty(plan).map_err(io::Error::from);
+        let mut file = File::create_new(&path).doing("make", &path)?;
+        file.write_all(&text.doing("write", &path)?).doing("write", &path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).doing("lock", &path)?;
+        Ok(file)
     }
 
     /// An input file as it is by now, and its path.

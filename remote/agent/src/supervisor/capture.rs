@@ -2,8 +2,9 @@
 //! ends kept in memory for diagnosis.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use crate::fault::{Doing, HostFault};
@@ -105,9 +106,16 @@ pub(crate) struct Kept {
 }
 
 impl Log {
-    /// A new log of at most `limit` bytes.
+    /// A new log of at most `limit` bytes, in a folder that is made for the first.
     pub(crate) fn create(path: &Path, limit: u64) -> Result<Self, HostFault> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+        let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
+        let file = match (open(), path.parent()) {
+            (Err(e), Some(folder)) if e.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new().mode(0o700).create(folder).doing("make", folder)?;
+                open()
+            }
+            (opened, _) => opened,
+        };
         let file = file.doing("make", path)?;
         Ok(Self { path: path.to_owned(), file, limit, len: 0, dropped: 0 })
     }
@@ -209,12 +217,12 @@ mod tests {
     #[test]
     fn a_full_log_counts_what_it_drops() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Log::create(&dir.path().join("l"), 5).unwrap();
+        let mut log = Log::create(&dir.path().join("log/l"), 5).unwrap();
         assert_eq!(log.append(b"abc").unwrap(), Kept { offset: 0, len: 3, overflowed: false });
         assert_eq!(log.append(b"defg").unwrap(), Kept { offset: 3, len: 2, overflowed: true });
         assert_eq!(log.append(b"h").unwrap(), Kept { offset: 5, len: 0, overflowed: false });
         assert_eq!(log.dropped(), 3);
-        assert_eq!(std::fs::read(dir.path().join("l")).unwrap(), b"abcde");
+        assert_eq!(std::fs::read(dir.path().join("log/l")).unwrap(), b"abcde");
     }
 
     #[test]

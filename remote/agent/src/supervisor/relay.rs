@@ -27,7 +27,7 @@ use rgpu_protocol::{
 use rustix::event::PollFlags;
 
 use super::hub::Hub;
-use super::inherited_files;
+use super::{inherited_files, trace};
 use crate::blob::Blobs;
 use crate::fault::{Doing, HostFault};
 use crate::front::FEATURES;
@@ -141,7 +141,11 @@ fn quiet(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// When not even the event log can be written.
-pub fn relay(folder: PathBuf, way: &Path) -> Result<(), HostFault> {
+pub fn relay(folder: &Path, way: &Path) -> Result<(), HostFault> {
+    trace::kept(folder, || hand_over(folder.to_owned(), way))
+}
+
+fn hand_over(folder: PathBuf, way: &Path) -> Result<(), HostFault> {
     let _ = rustix::thread::set_name(c"rgpu-agent");
     let _ = rustix::process::setsid();
     let (listener, lock) = inherited_files(&folder)?;

@@ -253,7 +253,8 @@ impl Supervisor {
     }
 
     fn tell_dropped(&mut self, step: &Step, stream: Stream) -> Result<(), Halt> {
-        let bytes = self.log(step, stream)?.dropped();
+        let log = self.logs.get(&(step.id.clone(), stream));
+        let bytes = log.map_or(0, Log::dropped);
         if bytes > 0 {
             self.emit(EventBody::OutputDropped { step: step.id.clone(), stream, bytes })?;
         }

@@ -314,7 +314,7 @@ fn a_plan_for_which_the_quota_has_no_room_is_refused_until_there_is_some() {
     // The agent's own tally counts what ended; a running job is met by the walk.
     host.connect().run(&script("small", "head -c 1000000 /dev/urandom > data"));
     // Its supervisor, which adds to the tally at its end, holds the lock until it is gone.
-    let lock = std::fs::File::open(host.job("small").join("lock")).unwrap();
+    let lock = std::fs::File::open(host.job("small").join("plan.json")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     drop(lock);
     let big = vec![7; 2_000_000];

@@ -1,0 +1,58 @@
+//! What a supervisor has to say of itself: a defect's trace, or why the event log could not be
+//! written. It goes to a file in the job's folder, which is made only then.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use crate::fault::HostFault;
+use crate::job::JobFolder;
+
+/// Does the `work` of the process that supervises the job in `folder`, and keeps the words of its
+/// panics and of its error.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) fn kept(
+    folder: &Path,
+    work: impl FnOnce() -> Result<(), HostFault>,
+) -> Result<(), HostFault> {
+    let log = JobFolder::at(folder.to_owned()).supervisor_log();
+    let own = log.clone();
+    std::panic::set_hook(Box::new(move |panic| append(&own, &panic.to_string())));
+    work().inspect_err(|e| append(&log, &e.to_string()))
+}
+
+fn append(log: &Path, text: &str) {
+    // Where it cannot be written, the job's last words do without it.
+    let file = OpenOptions::new().append(true).create(true).open(log);
+    let _ = file.and_then(|mut file| writeln!(file, "{text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn words_are_kept_where_there_are_some() {
+        let before = std::panic::take_hook();
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("supervisor.log");
+        kept(dir.path(), || Ok(())).unwrap();
+        assert!(!log.exists());
+        kept(dir.path(), || {
+            let defect = std::panic::catch_unwind(|| panic!("no such rung"));
+            assert!(defect.is_err());
+            Err(HostFault::new("write `events.jsonl`", Errno::NOSPC))
+        })
+        .unwrap_err();
+        std::panic::set_hook(before);
+        let words = std::fs::read_to_string(log).unwrap();
+        assert!(words.contains("no such rung"), "{words}");
+        assert!(
+            words.ends_with("cannot write `events.jsonl`: No space left on device (os error 28)\n")
+        );
+    }
+}
