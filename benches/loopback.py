@@ -139,7 +139,8 @@ class Host:
         return self.run(["ssh", "-F", self.ssh_config, "box", *command])
 
     def scp(self, *words):
-        return self.run(["scp", "-q", "-F", self.ssh_config, *words])
+        # Its own ssh, wherever both are: built in is /usr/bin.
+        return self.run(["scp", "-q", "-S", tool("ssh"), "-F", self.ssh_config, *words])
 
     def has(self, program):
         return shutil.which(program, path=PATH) is not None

@@ -125,6 +125,16 @@ pub enum RemoteError {
         /// Where.
         what: String,
     },
+    /// A file has fewer bytes by now than it had when its step ended.
+    #[error("`{path}` has become shorter on the host")]
+    Shorter {
+        /// Path on the host.
+        path: String,
+        /// Where it ended when it was read.
+        end: u64,
+        /// Bytes it had.
+        size: u64,
+    },
     /// A file arrived, but not as its digest says.
     #[error("`{path}` arrived damaged")]
     Damaged {
@@ -223,7 +233,7 @@ impl RemoteError {
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",
             Self::Gap { .. } => "gap",
-            Self::Damaged { .. } => "damaged",
+            Self::Damaged { .. } | Self::Shorter { .. } => "damaged",
             Self::Disk { .. } => "disk",
             Self::Blob { .. } => "input_gone",
             Self::GaveUp { .. } => "unreachable",
@@ -240,9 +250,10 @@ impl RemoteError {
             Self::Ssh(error) => error.blame(),
             Self::Http(error) => error.blame(),
             Self::Wafer(error) => error.blame(),
-            Self::LinkCut { .. } | Self::Silent { .. } | Self::Damaged { .. } => {
-                (Side::Transport, Exit::Host)
-            }
+            Self::LinkCut { .. }
+            | Self::Silent { .. }
+            | Self::Damaged { .. }
+            | Self::Shorter { .. } => (Side::Transport, Exit::Host),
             Self::GaveUp { .. } => (Side::Transport, Exit::Host),
             _ => (Side::Host, Exit::Host),
         }
@@ -267,6 +278,9 @@ impl RemoteError {
             Self::Damaged { want, got, .. } => failure
                 .cause(format!("expected {want:?}, got {got:?}"))
                 .hint("was it written on the host after its step had ended? then it is lost; else fetch it again"),
+            Self::Shorter { end, size, .. } => failure
+                .cause(format!("it had {size} bytes when its step ended, and {end} when they were fetched"))
+                .hint("what was there is lost: was it written anew after its step had ended?"),
             Self::NoAgent { path, .. } => because(failure, self).hint(format!(
                 "build it with `cargo xtask dist`, or set RGPU_LIBEXEC to the folder above it (looked for `{}`)",
                 path.display()

@@ -59,8 +59,8 @@ impl Session {
     /// The folder is not synced: do that once, after the last file.
     ///
     /// # Errors
-    /// The link, a refusal, our disk; [`RemoteError::Damaged`] when what came is not what was
-    /// named, and then nothing is left behind.
+    /// The link, a refusal, our disk; [`RemoteError::Damaged`] or [`RemoteError::Shorter`] when what
+    /// came is not what was named, and then nothing is left behind.
     pub async fn fetch(
         &mut self,
         wanted: &Wanted,
@@ -72,6 +72,10 @@ impl Session {
         let brought = self.bring(wanted, &mut part, progress).await;
         // What is still to be written is waited for in any case: the next try goes on behind it.
         let written = part.written().await;
+        if let (Err(RemoteError::Shorter { .. }), Ok(written)) = (&brought, &written) {
+            // What is wrong must not be taken up again.
+            let _ = fs::remove_file(&written.path);
+        }
         brought?;
         let copied = written?.finish(wanted)?;
         progress(Transfer { done: wanted.size, total: wanted.size });
@@ -131,13 +135,19 @@ impl Session {
                 Incoming::Piece { job, path, offset, mut bytes }
                     if job == wanted.job && path == wanted.path && offset <= part.len =>
                 {
+                    let end = offset + bytes.len() as u64;
+                    let whole = [PIECE_BYTES, BLOB_BYTES].contains(&(bytes.len() as u64));
+                    if end < wanted.size && !whole {
+                        let (path, size) = (path.clone(), wanted.size);
+                        return Err(RemoteError::Shorter { path, end, size });
+                    }
                     // What an earlier try has left may come once more, unasked.
                     let known = part.len - offset;
                     if known > 0 && known >= bytes.len() as u64 {
                         continue;
                     }
                     bytes.drain(..known as usize);
-                    if bytes.is_empty() || part.len + bytes.len() as u64 > wanted.size {
+                    if end > wanted.size {
                         return Err(RemoteError::Nonsense {
                             what: format!("{} bytes of `{path}` at {offset}", bytes.len()),
                         });
@@ -376,6 +386,22 @@ mod tests {
         let error = connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
         assert!(matches!(error, RemoteError::Damaged { .. }), "{error:?}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_has_become_shorter_leaves_nothing_behind() {
+        let size = 2 * PIECE_BYTES as usize;
+        for left in [size - 10, PIECE_BYTES as usize] {
+            let host = FakeHost::new(vec![]);
+            let digest = host.artifact("raw/x", bytes(left));
+            let folder = tempfile::tempdir().unwrap();
+            let (wanted, dest) = (wanted("raw/x", size, digest), folder.path().join("x"));
+            let error =
+                connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
+            let RemoteError::Shorter { end, .. } = &error else { panic!("{error:?}") };
+            assert_eq!(*end, left as u64);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ mod published;
 mod worker;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -212,7 +213,11 @@ async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
     let written = std::sync::Once::new();
     let rewrite = |transfer: rgpu::remote::Transfer| {
         if transfer.done > 0 {
-            written.call_once(|| fs::write(&file, vec![7; 60_000_000]).unwrap());
+            // In place: one that is cut short meanwhile is another error.
+            written.call_once(|| {
+                let file = fs::File::options().write(true).open(&file).unwrap();
+                file.write_all_at(&vec![7; 60_000_000], 0).unwrap();
+            });
         }
     };
     let dest = laptop.path("fetched");
