@@ -152,9 +152,11 @@ class Bench:
             return self.run("runs", "attach", "latest", "-q")
 
         def curl_down():
-            bare.append(timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", f"{project}/back",
+            # A new file each time, as ours is: one that is written over has its memory already.
+            back = project / f"back-{len(bare)}"
+            bare.append(timed(["curl", "-q", "-sSf", "-K", f"{self.folder}/curlrc", "-o", back,
                                f"{self.url}/v1/jobs/{self.kept}/artifacts/{self.path}"]))
-            return bare[-1] + timed(["sha256sum", f"{project}/back"])
+            return bare[-1] + timed(["sha256sum", back])
 
         ours, theirs = in_turn(up, curl_up)
         self.show("64 MiB up, sha256sum + curl", ours, theirs, 0.8, at_least=True)

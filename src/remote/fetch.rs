@@ -244,50 +244,51 @@ impl Part {
 }
 
 impl Written {
-    /// Writes and hashes what comes, side by side. Blocks.
+    /// Writes, copies and hashes what comes, side by side. Blocks.
     fn take(mut self, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<Self, RemoteError> {
         let syncing = self.file.try_clone().map_err(|source| self.disk(source))?;
+        let mut out = self.file.stream_position().map(Out::from).map_err(|e| self.disk(e))?;
         let (sync, asked) = std::sync::mpsc::channel::<()>();
         let (to_hash, written) = std::sync::mpsc::sync_channel::<Arc<Vec<u8>>>(1);
+        let (to_copy, copied) = std::sync::mpsc::sync_channel::<Arc<Vec<u8>>>(1);
         let mut hash = self.hash.clone();
-        self.hash = std::thread::scope(|threads| {
-            // Where no thread is to be had all of it is synced at the end.
-            let _ = std::thread::Builder::new().spawn_scoped(threads, move || {
+        let copy = self.copy.take();
+        (self.hash, self.copy) = std::thread::scope(|threads| {
+            // Where no thread is to be had all of it is synced at the end, and nothing is copied.
+            let thread = || std::thread::Builder::new();
+            let _ = thread().spawn_scoped(threads, move || {
                 while asked.recv().is_ok() {
                     // One that fails is told of by the last one, which counts.
                     let _ = syncing.sync_data();
                 }
             });
-            let hashing = std::thread::Builder::new().spawn_scoped(threads, move || {
+            let copying = copy.and_then(|copy| {
+                thread().spawn_scoped(threads, move || filled(copy, &copied)).ok()
+            });
+            let hashing = thread().spawn_scoped(threads, move || {
                 written.iter().for_each(|bytes| hash.update(&*bytes));
                 hash
             });
             let hashing = hashing.map_err(|source| self.disk(source))?;
-            let mut written = self.file.stream_position().map_err(|source| self.disk(source))?;
-            let (mut out, mut synced) = (written, written);
+            let mut synced = out.written;
             while let Some(bytes) = pieces.blocking_recv() {
                 let bytes = Arc::new(bytes);
-                // It takes all that comes.
+                // The one takes all that comes, the other for as long as it can.
                 let _ = to_hash.send(bytes.clone());
-                self.file.write_all(&bytes).map_err(|source| self.disk(source))?;
-                if self.copy.as_mut().is_some_and(|copy| copy.write_all(&bytes).is_err()) {
-                    self.copy = None;
+                if copying.is_some() {
+                    let _ = to_copy.send(bytes.clone());
                 }
-                written += bytes.len() as u64;
-                if written - out >= WRITE_OUT_EVERY {
-                    for file in [Some(&self.file), self.copy.as_ref()].into_iter().flatten() {
-                        write_out(file, out, written - out);
-                    }
-                    out = written;
-                }
-                if written - synced >= SYNC_EVERY {
-                    synced = written;
+                out.write(&self.file, &bytes).map_err(|source| self.disk(source))?;
+                if out.written - synced >= SYNC_EVERY {
+                    synced = out.written;
                     let _ = sync.send(());
                 }
             }
-            drop((sync, to_hash));
+            drop((sync, to_hash, to_copy));
             let failed = |_| self.disk(io::Error::other("a hashing thread has failed"));
-            hashing.join().map_err(failed)
+            let hash = hashing.join().map_err(failed)?;
+            let copy = copying.and_then(|copying| copying.join().ok().flatten());
+            Ok::<_, RemoteError>((hash, copy))
         })?;
         Ok(self)
     }
@@ -314,6 +315,36 @@ impl Written {
             .map_err(|source| self.disk(source))?;
         Ok(self.copy.is_some())
     }
+}
+
+/// How far a file was written, and how much of that the disk has begun to take.
+struct Out {
+    written: u64,
+    out: u64,
+}
+
+impl From<u64> for Out {
+    fn from(position: u64) -> Self {
+        Self { written: position, out: position }
+    }
+}
+
+impl Out {
+    fn write(&mut self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        if self.written - self.out >= WRITE_OUT_EVERY {
+            write_out(file, self.out, self.written - self.out);
+            self.out = self.written;
+        }
+        Ok(())
+    }
+}
+
+/// The empty file `copy`, filled with all that comes; `None` when it takes not all of it.
+fn filled(copy: File, pieces: &std::sync::mpsc::Receiver<Arc<Vec<u8>>>) -> Option<File> {
+    let mut out = Out::from(0);
+    pieces.iter().try_for_each(|bytes| out.write(&copy, &bytes)).ok().map(|()| copy)
 }
 
 /// Has the disk begin to take what was just written at `from`, and waits for nothing: a sync at the
