@@ -28,8 +28,10 @@ const FAR_AHEAD_BYTES: u64 = 128 << 20;
 /// Bytes that an agent on a long link begins to send before they are asked for.
 pub(super) const UNASKED_BYTES: u64 = 32 << 20;
 
-/// Pieces that have come and wait to be written.
+/// Pieces that have come and wait to be written, and those that wait to be hashed or copied: a little
+/// more, so that none of the three waits for a moment in which another rests.
 const UNWRITTEN: usize = 1;
+const UNHASHED: usize = 4;
 
 /// Bytes after which the disk begins to take what was written, so that little is left to wait for
 /// at the end, and those after which it is waited for.
@@ -249,8 +251,8 @@ impl Written {
         let syncing = self.file.try_clone().map_err(|source| self.disk(source))?;
         let mut out = self.file.stream_position().map(Out::from).map_err(|e| self.disk(e))?;
         let (sync, asked) = std::sync::mpsc::channel::<()>();
-        let (to_hash, written) = std::sync::mpsc::sync_channel::<Arc<Vec<u8>>>(1);
-        let (to_copy, copied) = std::sync::mpsc::sync_channel::<Arc<Vec<u8>>>(1);
+        let (to_hash, written) = std::sync::mpsc::sync_channel::<Arc<Vec<u8>>>(UNHASHED);
+        let (to_copy, copied) = std::sync::mpsc::sync_channel::<Arc<Vec<u8>>>(UNHASHED);
         let mut hash = self.hash.clone();
         let copy = self.copy.take();
         (self.hash, self.copy) = std::thread::scope(|threads| {
