@@ -22,10 +22,14 @@ PATH = f"{os.environ['PATH']}:{UNPACKED}/bin:{UNPACKED}/sbin:/usr/sbin"
 def ground(folder):
     """Says what a new file costs in `folder`, and has the machine give its memory.
 
-    Jobs are files on both sides, which `ssh` and `curl` make none of, and on one disk one folder can take thirty times
-    as long as another (12 and 410 µs were seen, ext4). TMPDIR names another one. A virtual machine is given a page of
-    memory when that is first touched: whoever keeps what it fetched would pay for that, and whoever comes behind, and
-    gets the pages that the first has left, would not (64 MiB in 105 ms and in 310 ms were seen)."""
+    Jobs are files on both sides, which `ssh` and `curl` make none of, and on one disk a new one can take thirty times
+    as long at one time as at another (12 and 410 µs were seen, ext4): ext4 passes over the inodes that were freed in
+    the last minutes (`recently_deleted` in fs/ext4/ialloc.c), one by one, so 8,000 files that are removed make each
+    new one cost 100 µs for a while. A benchmark that removes much is best run last. TMPDIR names another folder.
+
+    A virtual machine is given a page of memory when that is first touched: whoever keeps what it fetched would pay for
+    that, and whoever comes behind, and gets the pages that the first has left, would not (64 MiB in 105 ms and in
+    310 ms were seen)."""
     give_memory()
     took = []
     with tempfile.TemporaryDirectory(dir=folder) as inner:
