@@ -111,7 +111,11 @@ impl Log {
         let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
         let file = match (open(), path.parent()) {
             (Err(e), Some(folder)) if e.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new().mode(0o700).create(folder).doing("make", folder)?;
+                DirBuilder::new()
+                    .mode(0o700)
+                    .recursive(true)
+                    .create(folder)
+                    .doing("make", folder)?;
                 open()
             }
             (opened, _) => opened,
