@@ -117,14 +117,19 @@ impl Session {
                 self.talk.writer.message(&request)?;
                 asked += len;
             }
-            self.piece(wanted, part).await?;
+            self.piece(wanted, part, piece).await?;
         }
         self.unsettled = false;
         Ok(())
     }
 
-    /// Waits for the next piece of `wanted`.
-    async fn piece(&mut self, wanted: &Wanted, part: &mut Part) -> Result<(), RemoteError> {
+    /// Waits for the next piece of `wanted`, of which pieces of `asked` bytes were asked for.
+    async fn piece(
+        &mut self,
+        wanted: &Wanted,
+        part: &mut Part,
+        asked: u64,
+    ) -> Result<(), RemoteError> {
         let doing = "fetching a file";
         loop {
             let incoming = match self.take_piece(&wanted.path, part.len) {
@@ -138,7 +143,8 @@ impl Session {
                     if job == wanted.job && path == wanted.path && offset <= part.len =>
                 {
                     let end = offset + bytes.len() as u64;
-                    let whole = [PIECE_BYTES, BLOB_BYTES].contains(&(bytes.len() as u64));
+                    // Those that come unasked are of the larger kind.
+                    let whole = [asked, BLOB_BYTES].contains(&(bytes.len() as u64));
                     if end < wanted.size && !whole {
                         let (path, size) = (path.clone(), wanted.size);
                         return Err(RemoteError::Shorter { path, end, size });
