@@ -709,7 +709,9 @@ impl Session {
     /// The way to the followed job's standard input; `None`: no job is followed.
     pub fn input(&self) -> Option<Input> {
         let job = self.job.clone()?;
-        Some(Input { job, writer: self.talk.writer.clone() })
+        let knows = |agent: &Hello| agent.features.iter().any(|f| f == "stdin_offset");
+        let places = self.agent.as_ref().is_some_and(knows);
+        Some(Input { job, writer: self.talk.writer.clone(), places })
     }
 
     /// Leaves the job to its own limits.
@@ -741,36 +743,40 @@ impl Session {
 pub struct Input {
     job: String,
     writer: FrameWriter,
+    /// Whether the agent passes over what the job has had.
+    places: bool,
 }
 
 impl Input {
-    /// Whether the stream behind it is gone.
-    pub fn is_closed(&self) -> bool {
-        self.writer.is_closed()
+    /// Whether all that was sent may be sent once more over a new link: what the job has had of it
+    /// is passed over.
+    pub fn may_repeat(&self) -> bool {
+        self.places
     }
 
-    /// Sends `bytes` and empties them. Cancel-safe: what is left was not sent.
+    /// Sends the beginning of `bytes`, which stand at `offset` of the whole input; how many.
+    /// Cancel-safe: one that is dropped has sent nothing.
     ///
     /// # Errors
     /// The link.
-    pub async fn send(&self, bytes: &mut Vec<u8>) -> Result<(), RemoteError> {
-        while !bytes.is_empty() {
-            let len = bytes.len().min(rgpu_protocol::frame::MAX_BODY);
-            let job = self.job.clone();
-            let message = ToAgent::Stdin { job, len: len as u64, eof: false };
-            self.writer.announced(&message, Kind::Output, &bytes[..len]).await?;
-            bytes.drain(..len);
-        }
-        Ok(())
+    pub async fn send(&self, offset: u64, bytes: &[u8]) -> Result<usize, RemoteError> {
+        let bytes = &bytes[..bytes.len().min(rgpu_protocol::frame::MAX_BODY)];
+        self.say(offset, bytes, false).await.map(|()| bytes.len())
     }
 
-    /// Ends the input, behind all that was sent. Cancel-safe.
+    /// Ends the input, which is `offset` bytes long. Cancel-safe.
     ///
     /// # Errors
     /// The link.
-    pub async fn end(&self) -> Result<(), RemoteError> {
-        let message = ToAgent::Stdin { job: self.job.clone(), len: 0, eof: true };
-        self.writer.announced(&message, Kind::Output, &[]).await
+    pub async fn end(&self, offset: u64) -> Result<(), RemoteError> {
+        self.say(offset, &[], true).await
+    }
+
+    async fn say(&self, offset: u64, bytes: &[u8], eof: bool) -> Result<(), RemoteError> {
+        let offset = self.places.then_some(offset);
+        let message =
+            ToAgent::Stdin { job: self.job.clone(), len: bytes.len() as u64, eof, offset };
+        self.writer.announced(&message, Kind::Output, bytes).await
     }
 }
 

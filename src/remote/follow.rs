@@ -2,7 +2,7 @@
 //!
 //! Each request is repeated on a fresh link when the one it ran on is cut; a followed job is taken
 //! up by the number of its last event and by how much of its output has come. Nothing is lost and
-//! nothing comes twice; only standard input cannot be taken up, since nobody confirms it.
+//! nothing comes twice. Whoever sends standard input hears of each new link, and begins again there.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use rgpu_protocol::message::Had;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Event, EventBody, Hello, Plan, Probe, Stream};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::deploy::Heard;
@@ -33,6 +34,8 @@ pub struct Follow {
     submitting: Option<String>,
     outage: Option<Outage>,
     patience: Patience,
+    /// The way to the followed job's standard input, over the link of the moment.
+    input: watch::Sender<Option<Input>>,
 }
 
 /// How a cut link is tried again.
@@ -104,7 +107,19 @@ impl Follow {
         let patience = Patience::default();
         let linked_at = Instant::now();
         let (sent, job, submitting, outage) = (None, None, None, None);
-        Ok(Self { remote, options, session, sent, linked_at, job, submitting, outage, patience })
+        let input = watch::Sender::new(None);
+        Ok(Self {
+            remote,
+            options,
+            session,
+            sent,
+            linked_at,
+            job,
+            submitting,
+            outage,
+            patience,
+            input,
+        })
     }
 
     /// With other limits on how a cut link is tried again.
@@ -232,6 +247,7 @@ impl Follow {
         }
         if answer.is_ok() {
             self.job = Some(Job::new(&submission.plan.job));
+            self.tell_input();
         }
         answer
     }
@@ -255,6 +271,7 @@ impl Follow {
                 Err(error) if error.is_link() => self.lost(error),
                 answer => {
                     self.job = Some(job);
+                    self.tell_input();
                     return answer;
                 }
             }
@@ -310,10 +327,10 @@ impl Follow {
         }
     }
 
-    /// The way to the followed job's standard input; `None` while the link is cut. It belongs to
-    /// the link of this moment.
-    pub fn input(&self) -> Option<Input> {
-        self.session.as_ref().and_then(Session::input)
+    /// The way to the followed job's standard input; `None` while the link is cut. Each new link
+    /// is a change.
+    pub fn input(&self) -> watch::Receiver<Option<Input>> {
+        self.input.subscribe()
     }
 
     /// Brings a file of a job to `dest`, whose folder must exist, and to `copy` as far as
@@ -354,15 +371,23 @@ impl Follow {
 
     /// Ends the connection in good order; what its last requests were billed with.
     pub async fn close(self) -> Vec<Bill> {
+        // A way to the host keeps its stream open.
+        self.input.send_replace(None);
         if let Some(session) = self.session {
             session.close().await;
         }
         self.remote.take_bills()
     }
 
+    /// Tells whoever sends input where to.
+    fn tell_input(&self) {
+        self.input.send_replace(self.session.as_ref().and_then(Session::input));
+    }
+
     /// The link went.
     fn lost(&mut self, error: RemoteError) {
         self.session = None;
+        self.tell_input();
         let now = Instant::now();
         if self.linked_at.elapsed() > GOOD_LINK && self.outage.as_ref().is_some_and(|o| o.back) {
             self.outage = None;
@@ -402,6 +427,7 @@ impl Follow {
                 Ok(session) => {
                     self.session = Some(session);
                     self.linked_at = Instant::now();
+                    self.tell_input();
                     if let Some(outage) = &mut self.outage {
                         outage.back = true;
                         self.options.talk.link_back();

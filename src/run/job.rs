@@ -14,14 +14,13 @@ use tokio::sync::mpsc;
 
 use super::cancel::Cancel;
 use super::copies::Copies;
+use super::feed::Feed;
 use super::provenance::digest_file;
 use super::said::{Reporter, Said};
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
-use crate::remote::{
-    Follow, Input, JobMessage, OnRemote, RemoteError, Submission, Transfer, Wanted,
-};
+use crate::remote::{Follow, JobMessage, OnRemote, RemoteError, Submission, Transfer, Wanted};
 use crate::store::{JobRecord, RunFolder, RunRecord};
 use crate::tool::Draft;
 
@@ -267,19 +266,16 @@ async fn carry_through(
     let mut asked = 0;
     // A program can read only once it runs.
     let mut reading = false;
-    let mut unsent = Vec::new();
+    let mut feed = Feed::new(desk.input.take(), follow.input());
+    let mut unfed = None;
     while end.outcome.is_none() {
-        let way = follow.input();
         let message = tokio::select! {
             message = follow.next() => message.on(follow.remote())?,
             // Beside the reading, never instead of it: the host may have to be rid of output
             // before it can take more input.
-            fed = feed(&mut desk.input, &mut unsent, way.as_ref()), if reading => {
-                // A program that ended, or a link that is just cut, reads nothing more.
-                let again = fed.is_err() && follow.input().is_some_and(|now| !now.is_closed());
-                if !again {
-                    desk.input = None;
-                }
+            failure = feed.run(), if reading => {
+                follow.cancel();
+                unfed = Some(failure);
                 continue;
             }
             () = desk.cancel.beyond(asked) => {
@@ -323,6 +319,9 @@ async fn carry_through(
             }
         }
     }
+    if let Some(failure) = unfed {
+        return Err(failure);
+    }
     if let Some(line) = desk.record.jobs.iter_mut().find(|j| j.job == job) {
         line.outcome.clone_from(&end.outcome);
     }
@@ -333,28 +332,6 @@ async fn carry_through(
     }
     fetch(follow, &mut end, announced, desk, copies).await?;
     Ok(end)
-}
-
-/// The input has no way to the host any more.
-struct NoWay;
-
-/// Sends the input piece by piece until it ends; never comes back when there is none. Cancel-safe:
-/// what was taken from `input` and is not sent lies in `unsent`.
-async fn feed(
-    input: &mut Option<mpsc::Receiver<Vec<u8>>>,
-    unsent: &mut Vec<u8>,
-    way: Option<&Input>,
-) -> std::result::Result<(), NoWay> {
-    let Some(receiver) = input else { return std::future::pending().await };
-    loop {
-        if unsent.is_empty() {
-            let Some(piece) = receiver.recv().await else {
-                return way.ok_or(NoWay)?.end().await.map_err(|_| NoWay);
-            };
-            *unsent = piece;
-        }
-        way.ok_or(NoWay)?.send(unsent).await.map_err(|_| NoWay)?;
-    }
 }
 
 /// A file that the host has announced.

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -106,6 +106,34 @@ impl Laptop {
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
         output
+    }
+
+    /// Runs `rgpu exec … -- cat`, types a line, two more while the link is `cut`, and the end once it
+    /// is `healed`; all that `cat` printed, and what the user was told.
+    pub(crate) fn typed_around(
+        &self,
+        line: &str,
+        cut: impl FnOnce(),
+        healed: impl FnOnce(),
+    ) -> (String, String) {
+        let mut command = self.rgpu(words(line));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (mut printed, mut stdout) = (String::new(), BufReader::new(stdout));
+        stdin.write_all(b"first\n").unwrap();
+        stdout.read_line(&mut printed).unwrap();
+        cut();
+        stdin.write_all(b"second\n").unwrap();
+        stdin.write_all(b"third\n").unwrap();
+        healed();
+        stdin.write_all(b"last\n").unwrap();
+        drop(stdin);
+        stdout.read_to_string(&mut printed).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status(&output), 0, "{printed}{told}");
+        (printed, told)
     }
 
     /// Runs `rgpu exec … -- cat` with input that never ends, and asks it to stop once both

@@ -184,6 +184,31 @@ async fn a_link_that_is_cut_after_any_number_of_bytes_loses_nothing() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    let cutter = Cutter::before(worker.port).await;
+    worker::know(&laptop, cutter.port);
+    tokio::task::block_in_place(|| {
+        let links = std::cell::Cell::new(0);
+        let (printed, told) = laptop.typed_around(
+            "exec --remote box --timeout 60s -- cat",
+            || {
+                links.set(cutter.links());
+                cutter.cut_after(0);
+            },
+            || {
+                // Some that stood ready, and some that were made since.
+                wait_for("other links", || (cutter.links() > links.get() + 2).then_some(()));
+                cutter.cut_after(u64::MAX);
+            },
+        );
+        assert_eq!(printed, "first\nsecond\nthird\nlast\n");
+        assert!(told.contains("the link is back"), "{told}");
+    });
+}
+
 /// The one file that a job told of.
 fn artifact(events: &[EventBody], job: &str) -> Wanted {
     let found = events.iter().find_map(|event| match event {

@@ -113,6 +113,28 @@ async fn a_link_that_is_cut_in_the_middle_costs_the_profile_nothing() {
     });
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    let cutter = Cutter::before(sshd.port).await;
+    know(&laptop, &sshd, cutter.port);
+    tokio::task::block_in_place(|| {
+        assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
+        let before = cutter.links() + 1;
+        let (printed, told) = laptop.typed_around(
+            "exec --remote box --timeout 60s -- cat",
+            || cutter.cut_after(0),
+            || {
+                wait_for("another link", || (cutter.links() > before).then_some(()));
+                cutter.cut_after(u64::MAX);
+            },
+        );
+        assert_eq!(printed, "first\nsecond\nthird\nlast\n");
+        assert!(told.contains("the link is back"), "{told}");
+    });
+}
+
 #[test]
 fn input_and_output_of_many_megabytes_flow_at_once() {
     let laptop = Laptop::new();

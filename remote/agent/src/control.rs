@@ -26,6 +26,9 @@ pub(crate) enum Control {
         len: u64,
         /// Nothing more will come.
         eof: bool,
+        /// Where in the whole input they stand; absent: behind all that came.
+        #[serde(default)]
+        offset: Option<u64>,
     },
     /// A client is there.
     Renew,

@@ -38,8 +38,8 @@ use storer::{Arrived, Storer};
 use waiting::Waiting;
 
 /// What this agent can do beyond the first generation.
-pub const FEATURES: [&str; 6] =
-    ["zstd", "stdin", "gpu_queue", "inline_artifacts", "setup", "pieces"];
+pub const FEATURES: [&str; 7] =
+    ["zstd", "stdin", "stdin_offset", "gpu_queue", "inline_artifacts", "setup", "pieces"];
 
 /// A lease is renewed by a client's traffic, but not by every frame of it.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -196,7 +196,9 @@ impl Front {
                     self.jobs.follow(folder, position, 0)?;
                 }
             }
-            ToAgent::Stdin { job, len, eof } => self.pass_stdin(&job, len, eof, reader)?,
+            ToAgent::Stdin { job, len, eof, offset } => {
+                self.pass_stdin(&job, len, &Control::Stdin { len, eof, offset }, reader)?;
+            }
             ToAgent::Renew { job } => self.tell("renew", &job, &Control::Renew)?,
             ToAgent::Detach { job } => self.tell("detach", &job, &Control::Detach)?,
             ToAgent::Cancel { job } => {
@@ -279,7 +281,7 @@ impl Front {
         &mut self,
         job: &str,
         len: u64,
-        eof: bool,
+        word: &Control,
         reader: &mut FrameReader<File>,
     ) -> Result<(), WireError> {
         let mut body = Vec::new();
@@ -299,7 +301,7 @@ impl Front {
             return Ok(());
         }
         self.jobs.tell(job, |link| {
-            write_message(link, &Control::Stdin { len, eof })?;
+            write_message(link, word)?;
             if !body.is_empty() {
                 write_frame(link, Kind::Output, &body)?;
             }

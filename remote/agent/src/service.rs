@@ -105,20 +105,23 @@ impl Word {
 pub struct JobInput(UnixStream);
 
 impl JobInput {
-    /// Sends bytes, and says whether they are the last. The supervisor keeps them in a file until
+    /// Sends the bytes that stand at `offset` of the whole input (`None`: behind all that came), and
+    /// says whether they are the last. The supervisor keeps them in a file until
     /// a program takes them, so this does not wait for the program.
     ///
     /// # Errors
     /// The supervisor is gone.
-    pub fn send(&mut self, bytes: &[u8], last: bool) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8], last: bool, mut offset: Option<u64>) -> io::Result<()> {
         let mut pieces = bytes.chunks(MAX_BODY).peekable();
         while let Some(piece) = pieces.next() {
             let eof = last && pieces.peek().is_none();
-            write_message(&mut self.0, &Control::Stdin { len: piece.len() as u64, eof })?;
+            let len = piece.len() as u64;
+            write_message(&mut self.0, &Control::Stdin { len, eof, offset })?;
             write_frame(&mut self.0, Kind::Output, piece)?;
+            offset = offset.map(|at| at + len);
         }
         if bytes.is_empty() {
-            write_message(&mut self.0, &Control::Stdin { len: 0, eof: last })?;
+            write_message(&mut self.0, &Control::Stdin { len: 0, eof: last, offset })?;
         }
         Ok(())
     }

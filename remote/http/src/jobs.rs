@@ -128,6 +128,7 @@ pub(crate) async fn forget(
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StdinQuery {
     eof: bool,
+    offset: Option<u64>,
 }
 
 /// Bytes for the running step's standard input.
@@ -139,7 +140,7 @@ pub(crate) async fn stdin(
 ) -> Result<Response, Refused> {
     let bytes = read(body, 4 * MAX_BODY).await?;
     let own = state.clone();
-    state.ask(move |_| own.send_input(&job, &bytes, query.eof)).await?;
+    state.ask(move |_| own.send_input(&job, &bytes, query.eof, query.offset)).await?;
     Ok(done("stdin"))
 }
 

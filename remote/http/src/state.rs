@@ -63,8 +63,14 @@ impl State {
         held.0.clone()
     }
 
-    /// Sends bytes to a job's standard input, in the order of the requests. Blocks.
-    pub(crate) fn send_input(&self, job: &str, bytes: &[u8], last: bool) -> Result<(), Refusal> {
+    /// Sends the bytes at `offset` to a job's standard input, in the order of the requests. Blocks.
+    pub(crate) fn send_input(
+        &self,
+        job: &str,
+        bytes: &[u8],
+        last: bool,
+        offset: Option<u64>,
+    ) -> Result<(), Refusal> {
         let known = lock(&self.inputs).get(job).cloned();
         let input = match known {
             Some(input) => input,
@@ -77,7 +83,7 @@ impl State {
                 }
             },
         };
-        let sent = lock(&input).send(bytes, last);
+        let sent = lock(&input).send(bytes, last, offset);
         if last || sent.is_err() {
             lock(&self.inputs).remove(job);
         }

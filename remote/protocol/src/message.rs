@@ -99,6 +99,10 @@ pub enum ToAgent {
         len: u64,
         /// Nothing more will come.
         eof: bool,
+        /// Where in the whole input they stand: what the job has had already is passed over, so
+        /// that all of it may be sent once more over a new link. Absent: behind all that came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        offset: Option<u64>,
     },
     /// Renew the lease.
     Renew {

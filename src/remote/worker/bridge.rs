@@ -196,6 +196,7 @@ struct Bridge {
 struct Bytes {
     job: String,
     bytes: Vec<u8>,
+    offset: Option<u64>,
     last: bool,
 }
 
@@ -286,10 +287,10 @@ impl Bridge {
                 }
                 self.word("blob", ask);
             }
-            ToAgent::Stdin { job, len, eof } => {
+            ToAgent::Stdin { job, len, eof, offset } => {
                 let bytes = announced(reader, Kind::Output, len).await?;
                 // The queue is as long as the link.
-                let _ = self.input.send(Bytes { job, bytes, last: eof }).await;
+                let _ = self.input.send(Bytes { job, bytes, offset, last: eof }).await;
             }
             ToAgent::Renew { job } => self.unanswered("renew", &job, "renewing the lease"),
             ToAgent::Cancel { job } => self.unanswered("cancel", &job, "cancelling the job"),
@@ -350,7 +351,7 @@ impl Bridge {
 }
 
 /// Sends input in its order. What cannot be sent ends the stream: nobody can tell how much of it
-/// arrived.
+/// arrived, and the next stream sends it once more.
 async fn send_input(link: Link, mut queue: mpsc::Receiver<Bytes>) {
     while let Some(mut next) = queue.recv().await {
         // What waits for the same job goes along.
@@ -363,7 +364,8 @@ async fn send_input(link: Link, mut queue: mpsc::Receiver<Bytes>) {
                 _ => break,
             }
         }
-        let path = format!("{}/stdin?eof={}", job_path(&next.job), next.last);
+        let offset = next.offset.map(|at| format!("&offset={at}")).unwrap_or_default();
+        let path = format!("{}/stdin?eof={}{offset}", job_path(&next.job), next.last);
         let ask = Ask::get(path, "sending input")
             .method(Method::POST)
             .header(CONTENT_TYPE, "application/octet-stream")

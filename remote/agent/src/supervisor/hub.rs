@@ -29,6 +29,8 @@ pub(crate) struct Hub {
     listener: UnixListener,
     clients: Vec<Client>,
     stdin: Spool,
+    /// Bytes of standard input that came, each counted once.
+    heard: u64,
     secrets: Option<BTreeMap<String, String>>,
     lease: Duration,
     renewed: Instant,
@@ -42,6 +44,8 @@ struct Client {
     partial: Vec<u8>,
     /// Bytes of standard input that the next output frames hold.
     stdin_due: u64,
+    /// Where in the whole input they stand, if the client says so.
+    stdin_at: Option<u64>,
     stdin_eof: bool,
 }
 
@@ -53,6 +57,7 @@ impl Hub {
             listener,
             clients: Vec::new(),
             stdin: Spool::new(spool),
+            heard: 0,
             secrets: None,
             lease,
             renewed: Instant::now(),
@@ -136,8 +141,8 @@ impl Hub {
             if stream.set_nonblocking(true).is_ok() {
                 // What was appended before this client could be told.
                 nudge(&stream);
-                let (partial, stdin_due, stdin_eof) = (Vec::new(), 0, false);
-                self.clients.push(Client { stream, partial, stdin_due, stdin_eof });
+                let (partial, stdin_due, stdin_at, stdin_eof) = (Vec::new(), 0, None, false);
+                self.clients.push(Client { stream, partial, stdin_due, stdin_at, stdin_eof });
             }
         }
     }
@@ -177,7 +182,19 @@ impl Hub {
         if kind != Kind::Message {
             client.stdin_due = client.stdin_due.saturating_sub(body.len() as u64);
             let ends = client.stdin_eof && client.stdin_due == 0;
-            self.stdin.push(body)?;
+            let at = client.stdin_at.unwrap_or(self.heard);
+            client.stdin_at = client.stdin_at.map(|at| at + body.len() as u64);
+            if at > self.heard {
+                // No client of ours leaves bytes out.
+                return Ok(());
+            }
+            // What came over an earlier link comes once more over a new one.
+            let known = self.heard.saturating_sub(at).min(body.len() as u64);
+            let fresh = &body[known as usize..];
+            if !fresh.is_empty() {
+                self.stdin.push(fresh)?;
+                self.heard += fresh.len() as u64;
+            }
             if ends {
                 self.stdin.end();
             }
@@ -187,9 +204,9 @@ impl Hub {
         let Ok(message) = serde_json::from_slice::<Control>(body) else { return Ok(()) };
         match message {
             Control::Secrets(values) => self.secrets = Some(values),
-            Control::Stdin { len, eof } => {
-                (client.stdin_due, client.stdin_eof) = (len, eof);
-                if eof && len == 0 {
+            Control::Stdin { len, eof, offset } => {
+                (client.stdin_due, client.stdin_at, client.stdin_eof) = (len, offset, eof);
+                if eof && len == 0 && offset.is_none_or(|at| at <= self.heard) {
                     self.stdin.end();
                 }
             }
@@ -314,6 +331,42 @@ mod tests {
         assert!(spool.is_over());
         spool.push(b"e").unwrap();
         assert_eq!((spool.peek(&mut buffer).unwrap(), buffer[0]), (1, b'e'));
+    }
+
+    #[test]
+    fn input_that_comes_once_more_over_another_link_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
+        let spool = dir.path().join("stdin");
+        let mut hub = Hub::new(listener, spool, Duration::from_secs(60)).unwrap();
+        let mut say =
+            |links: &mut Vec<UnixStream>, link: usize, at: Option<u64>, text: &[u8], eof| {
+                while links.len() <= link {
+                    links.push(UnixStream::connect(dir.path().join("sock")).unwrap());
+                    hub.wait(&[], Duration::ZERO).unwrap();
+                }
+                let control = Control::Stdin { len: text.len() as u64, eof, offset: at };
+                crate::wire::write_message(&mut links[link], &control).unwrap();
+                if !text.is_empty() {
+                    crate::wire::write_frame(&mut links[link], Kind::Output, text).unwrap();
+                }
+                hub.wait(&[], Duration::from_secs(5)).unwrap();
+                let mut all = [0; 64];
+                let n = hub.stdin().peek(&mut all).unwrap();
+                (String::from_utf8_lossy(&all[..n]).into_owned(), hub.stdin().ended)
+            };
+        let mut links = Vec::new();
+        assert_eq!(say(&mut links, 0, Some(0), b"abc", false).0, "abc");
+        assert_eq!(say(&mut links, 1, Some(0), b"abcd", false).0, "abcd");
+        // What the first link still carried comes late.
+        assert_eq!(say(&mut links, 0, Some(3), b"d", false).0, "abcd");
+        assert_eq!(say(&mut links, 1, Some(4), b"e", false).0, "abcde");
+        // Nothing is left out.
+        assert_eq!(say(&mut links, 0, Some(9), b"z", false).0, "abcde");
+        assert_eq!(say(&mut links, 0, Some(10), b"", true), ("abcde".into(), false));
+        // A client that says no place.
+        assert_eq!(say(&mut links, 0, None, b"f", false).0, "abcdef");
+        assert_eq!(say(&mut links, 1, Some(6), b"", true), ("abcdef".into(), true));
     }
 
     #[test]

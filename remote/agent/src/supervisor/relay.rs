@@ -348,12 +348,13 @@ impl Relay {
             let n = stdin.peek(&mut bytes)?;
             stdin.took(n);
             self.input = Some(Instant::now());
-            let message = ToAgent::Stdin { job: plan.job.clone(), len: n as u64, eof: false };
+            let message =
+                ToAgent::Stdin { job: plan.job.clone(), len: n as u64, eof: false, offset: None };
             let _ = words.send((message, bytes[..n].to_vec()));
         }
         if stdin.is_over() {
             stdin.tell();
-            let message = ToAgent::Stdin { job: plan.job.clone(), len: 0, eof: true };
+            let message = ToAgent::Stdin { job: plan.job.clone(), len: 0, eof: true, offset: None };
             let _ = words.send((message, Vec::new()));
         }
         Ok(())

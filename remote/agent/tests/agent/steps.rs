@@ -227,10 +227,15 @@ fn standard_input_reaches_the_program_that_asks_for_it() {
     client.until_output(&mut story, "main", "ready");
     let piece = vec![b'x'; 1 << 20];
     for _ in 0..5 {
-        client.send(&ToAgent::Stdin { job: "j".into(), len: piece.len() as u64, eof: false });
+        client.send(&ToAgent::Stdin {
+            job: "j".into(),
+            len: piece.len() as u64,
+            eof: false,
+            offset: None,
+        });
         client.send_bytes(rgpu_protocol::frame::Kind::Output, &piece);
     }
-    client.send(&ToAgent::Stdin { job: "j".into(), len: 0, eof: true });
+    client.send(&ToAgent::Stdin { job: "j".into(), len: 0, eof: true, offset: None });
     client.finish(&mut story);
     assert_eq!(story.stdout("main"), format!("ready\n{}\n", 5 << 20));
 }
@@ -245,7 +250,7 @@ fn a_program_that_does_not_read_its_input_can_be_cancelled() {
     let mut story = Default::default();
     client.until_output(&mut story, "main", "ready");
     for _ in 0..20 {
-        client.send(&ToAgent::Stdin { job: "j".into(), len: 1 << 20, eof: false });
+        client.send(&ToAgent::Stdin { job: "j".into(), len: 1 << 20, eof: false, offset: None });
         client.send_bytes(rgpu_protocol::frame::Kind::Output, &vec![0; 1 << 20]);
     }
     client.send(&ToAgent::Cancel { job: "j".into() });
