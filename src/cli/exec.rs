@@ -229,7 +229,10 @@ fn compiled(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
     };
     app.say(&format!("`{}` has no `main`: its kernels are compiled, nothing is run", snippet.name));
     build::run(app, &BuildArgs::of_file(file, &args.place, &args.run)).map_err(|mut failure| {
-        let here = format!("`rgpu build {} --yes` fetches", snippet.typed());
+        let remote = args.place.remote.as_ref();
+        let remote =
+            remote.map(|name| format!(" --remote {}", shell_word(name))).unwrap_or_default();
+        let here = format!("`rgpu build {}{remote} --yes` fetches", snippet.typed());
         for hint in &mut failure.hints {
             *hint = hint.replace("`--yes` fetches", &here);
         }

@@ -118,7 +118,7 @@ impl JobInput {
             let len = piece.len() as u64;
             write_message(&mut self.0, &Control::Stdin { len, eof, offset })?;
             write_frame(&mut self.0, Kind::Output, piece)?;
-            offset = offset.map(|at| at + len);
+            offset = offset.map(|at| at.saturating_add(len));
         }
         if bytes.is_empty() {
             write_message(&mut self.0, &Control::Stdin { len: 0, eof: last, offset })?;

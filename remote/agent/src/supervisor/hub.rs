@@ -183,7 +183,7 @@ impl Hub {
             client.stdin_due = client.stdin_due.saturating_sub(body.len() as u64);
             let ends = client.stdin_eof && client.stdin_due == 0;
             let at = client.stdin_at.unwrap_or(self.heard);
-            client.stdin_at = client.stdin_at.map(|at| at + body.len() as u64);
+            client.stdin_at = client.stdin_at.map(|at| at.saturating_add(body.len() as u64));
             if at > self.heard {
                 // No client of ours leaves bytes out.
                 return Ok(());

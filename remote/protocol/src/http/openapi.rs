@@ -230,7 +230,10 @@ impl Book {
             self.route("post", &format!("/v1/jobs/{{job}}/{word}"), word, text, done(&message));
         }
         let flag = json!({"type": "boolean"});
-        let talk = done(&message).param("query", "eof", flag, "nothing more will come").bytes();
+        let talk = done(&message)
+            .param("query", "eof", flag, "nothing more will come")
+            .query("offset", "where in the whole input they stand: what came before is passed over")
+            .bytes();
         let text = "Bytes for the running step's standard input";
         self.route("post", "/v1/jobs/{job}/stdin", "stdin", text, talk);
     }
