@@ -214,9 +214,17 @@ impl FrameReader {
     pub async fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, RemoteError> {
         loop {
             if let Some((frame, used)) = frame::parse(self.pending())? {
-                let kind = frame.kind;
-                body.extend_from_slice(frame.body);
-                self.consume(used);
+                let (kind, len) = (frame.kind, frame.body.len());
+                let last = used == self.buffer.len() - self.used;
+                if last && body.is_empty() && len > self.buffer.capacity() / 2 {
+                    // Most of what has come: its own memory goes on, in place of a copy of it.
+                    *body = std::mem::take(&mut self.buffer);
+                    body.drain(..body.len() - len);
+                    self.used = 0;
+                } else {
+                    body.extend_from_slice(frame.body);
+                    self.consume(used);
+                }
                 return Ok(Some(kind));
             }
             let why = match self.fill().await {
@@ -404,4 +412,27 @@ fn group<M: Serialize>(message: &M, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>,
         group.extend_from_slice(piece);
     }
     Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_of_groups_come_in_their_order_whoever_has_their_memory() {
+        let (out, groups) = mpsc::channel(4);
+        let mut reader = FrameReader::of_groups(groups);
+        let large = vec![7; 100_000];
+        out.send(group(&"first", Kind::Output, &large).unwrap()).await.unwrap();
+        out.send(group(&"second", Kind::Blob, b"small").unwrap()).await.unwrap();
+        drop(out);
+        let mut came = Vec::new();
+        while let Some(frame) = reader.frame().await.unwrap() {
+            came.push((frame.kind, frame.body));
+        }
+        let words = |text: &str| (Kind::Message, format!("\"{text}\"").into_bytes());
+        let bytes = [(Kind::Output, large), (Kind::Blob, b"small".to_vec())];
+        let [first, second] = bytes;
+        assert_eq!(came, [words("first"), first, words("second"), second]);
+    }
 }
