@@ -273,8 +273,7 @@ fn finish(
     };
     record.exit = Some(failure.as_ref().map_or(0, |failure| failure.exit as u8));
     let failed = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), f.exit as u8));
-    folder.set_failure(failed.as_ref())?;
-    folder.save(&record)?;
+    folder.end(&record, failed.as_ref())?;
     let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
     let Some(build) = build else {
         return Err(failure.unwrap_or_else(|| Failure::new(Exit::Bug, "bug", "nothing was built")));

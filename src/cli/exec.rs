@@ -503,11 +503,10 @@ fn finish(
     });
     let failed = ended.as_ref().err();
     let failed = failed.map(|f| ErrorDocument::new(f.clone(), status_of_failure(f)));
-    folder.set_failure(failed.as_ref())?;
     if let Ok(Some(end)) = &ended {
         record.program_exit = Some(i32::from(end.status()));
     }
-    folder.save(&record)?;
+    folder.end(&record, failed.as_ref())?;
     let placed = pull::place(app, args, (folder, &record), &pulled, &mut copies);
     // One that did not start has nothing to bring.
     let ran = |f: &Failure| matches!(f.exit, Exit::Cancelled | Exit::Host);

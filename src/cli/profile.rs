@@ -296,7 +296,6 @@ fn settle(
     };
     record.exit = Some(status);
     let failed = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), status));
-    folder.set_failure(failed.as_ref())?;
     if let Some(profile) = &profile {
         folder.write_json("profile.json", profile)?;
         for file in crate::report::regions::files(profile) {
@@ -306,7 +305,7 @@ fn settle(
             |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
         )?;
     }
-    folder.save(record)?;
+    folder.end(record, failed.as_ref())?;
     Ok(Settled { profile, failure, status })
 }
 

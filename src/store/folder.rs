@@ -288,19 +288,27 @@ impl RunFolder {
         Duration::from_millis(jobs.values().map(|(first, last)| last - first).sum())
     }
 
-    /// Keeps why the run failed, as `--json` prints it; takes that away where it did not.
+    /// Writes how the run ended: why it failed, if it did, as `--json` prints it, and its record.
+    ///
+    /// A failure is told in any case. Where it cannot be written, often since a full disk is what the
+    /// run failed for, the record stays as it was, and the run can be taken up.
     ///
     /// # Errors
-    /// I/O errors.
-    pub fn set_failure(&self, failure: Option<&ErrorDocument>) -> Result<(), StoreError> {
-        if let Some(failure) = failure {
-            return self.write_json(FAILURE, failure);
-        }
-        let path = self.path.join(FAILURE);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(e)),
-            _ => Ok(()),
-        }
+    /// I/O errors, of a run that did not fail.
+    pub fn end(
+        &self,
+        record: &RunRecord,
+        failure: Option<&ErrorDocument>,
+    ) -> Result<(), StoreError> {
+        let Some(failure) = failure else {
+            let path = self.path.join(FAILURE);
+            return match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(e)),
+                _ => self.save(record),
+            };
+        };
+        let _ = self.write_json(FAILURE, failure).and_then(|()| self.save(record));
+        Ok(())
     }
 
     /// Why the run failed, where that is kept.

@@ -74,6 +74,7 @@ fn our_own_full_disk_is_one_error_and_the_run_is_brought_home_later() {
     assert_eq!(status(&output), 125, "{said}");
     assert_eq!(said.matches("error:").count(), 1, "{said}");
     assert!(said.contains("No space left on device"), "{said}");
+    assert!(said.contains("log/exec.stdout`"), "{said}");
     disk.grow("20m");
     let output = laptop.run("runs attach big");
     assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
@@ -128,6 +129,8 @@ fn a_quota_that_is_reached_is_told_with_what_to_do() {
     let refused = laptop.rgpu(words).env("RGPU_AGENT_QUOTA", "50000").output().unwrap();
     let story = laptop.shown("exec --mount data -- true", &refused);
     insta::assert_snapshot!(regex::Regex::new("[0-9]{5,}").unwrap().replace_all(&story, "[N]"));
+    let odd = laptop.rgpu(["exec", "--", "true"]).env("RGPU_AGENT_QUOTA", "20GB").output().unwrap();
+    insta::assert_snapshot!(laptop.shown("exec -- true", &odd));
     assert_eq!(status(&laptop.run("exec --mount data -- true")), 0);
     laptop.wait_until_quiet();
 }

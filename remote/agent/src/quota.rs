@@ -1,6 +1,7 @@
 //! Room on the host: results older than their plan allows go first, then, while all of it is over
 //! the quota, the oldest ended jobs and the blobs unused for longest. What runs is never touched.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,19 +23,28 @@ const FRESH: Duration = Duration::from_secs(3600);
 /// How often a sweep is worth its walk.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// There is no room for a plan, although all that may be removed was.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "your jobs and their inputs take {used} of the {quota} bytes that you may use on this host, \
-     the plan would add {wanted}, and what is left runs or was used within the hour"
-)]
-pub(crate) struct OverQuota {
-    /// Bytes in use.
-    used: u64,
-    /// Bytes allowed.
-    quota: u64,
-    /// Bytes the plan needs.
-    wanted: u64,
+/// A plan gets no room.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoRoom {
+    /// There is none, although all that may be removed was. All are bytes.
+    #[error(
+        "your jobs and their inputs take {used} of the {quota} bytes that you may use on this \
+         host, the plan would add {wanted}, and what is left runs or was used within the hour"
+    )]
+    Over { used: u64, quota: u64, wanted: u64 },
+    /// Nobody knows how much there is.
+    #[error("`{QUOTA_VARIABLE}` is `{0}` on the host, which is no number of bytes")]
+    Setting(String),
+}
+
+impl NoRoom {
+    /// A short word for machines.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Over { .. } => "quota",
+            Self::Setting(_) => "bad_setting",
+        }
+    }
 }
 
 /// What is known without a walk: `<root>/swept` holds the time of the last sweep and the bytes that
@@ -65,9 +75,20 @@ impl Tally {
     }
 }
 
-/// Bytes that a user may take on this host.
+/// Bytes that a user may take on this host. A setting that is no number counts as none here:
+/// whoever submits a plan is told of it.
 pub(crate) fn limit() -> u64 {
-    std::env::var(QUOTA_VARIABLE).ok().and_then(|q| q.parse().ok()).unwrap_or(QUOTA_BYTES)
+    setting(std::env::var_os(QUOTA_VARIABLE)).unwrap_or(QUOTA_BYTES)
+}
+
+fn setting(value: Option<OsString>) -> Result<u64, NoRoom> {
+    match value.filter(|value| !value.is_empty()) {
+        None => Ok(QUOTA_BYTES),
+        Some(value) => value
+            .to_str()
+            .and_then(|text| text.trim().parse().ok())
+            .ok_or_else(|| NoRoom::Setting(value.to_string_lossy().into_owned())),
+    }
 }
 
 /// Sweeps if nobody did for a while.
@@ -90,8 +111,8 @@ pub(crate) fn job_ended(root: &Path, job: &Path) {
 ///
 /// # Errors
 /// When they may not, although everything was removed that may be.
-pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), OverQuota> {
-    let quota = limit();
+pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), NoRoom> {
+    let quota = setting(std::env::var_os(QUOTA_VARIABLE))?;
     if Tally::read(root).bytes.saturating_add(wanted) <= quota {
         return Ok(());
     }
@@ -99,7 +120,7 @@ pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), OverQuota> {
     if used.saturating_add(wanted) <= quota {
         return Ok(());
     }
-    Err(OverQuota { used, quota, wanted })
+    Err(NoRoom::Over { used, quota, wanted })
 }
 
 /// Removes what is too old, and what is over `quota`; the bytes in use afterwards.
@@ -227,4 +248,21 @@ pub(crate) fn tree_bytes(folder: &Path) -> u64 {
         }
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_a_number_of_bytes_or_a_fault_that_names_it() {
+        for (value, quota) in [(None, QUOTA_BYTES), (Some(""), QUOTA_BYTES), (Some(" 7 "), 7)] {
+            assert_eq!(setting(value.map(Into::into)), Ok(quota));
+        }
+        for value in ["20GB", "-1", "1e9"] {
+            let fault = setting(Some(value.into())).unwrap_err();
+            assert_eq!(fault.code(), "bad_setting");
+            assert!(fault.to_string().contains(&format!("is `{value}` on the host")), "{fault}");
+        }
+    }
 }

@@ -201,8 +201,7 @@ fn finish(
             };
             record.exit = Some(failure.exit as u8);
             let failed = ErrorDocument::new(failure.clone(), failure.exit as u8);
-            folder.set_failure(Some(&failed))?;
-            folder.save(&record)?;
+            folder.end(&record, Some(&failed))?;
             return Err(failure);
         }
     };

@@ -46,7 +46,7 @@ pub(crate) fn launch(
     let missing = missing_blobs(plan, blobs);
     let draft = draft.filter(Draft::is_there);
     let wanted = bytes_of(plan, &missing).saturating_sub(draft.as_ref().map_or(0, Draft::bytes));
-    quota::room_for(root, wanted).map_err(|e| ("quota", e.to_string()))?;
+    quota::room_for(root, wanted).map_err(|e| (e.code(), e.to_string()))?;
     if !missing.is_empty() {
         return Ok(Launched::Missing(missing));
     }

@@ -491,8 +491,11 @@ fn jobs_of_two_laptops_on_one_host_neither_mix_nor_remove_each_other() {
         plan.files.push(input("in", &bytes));
         client.submit(plan);
     }
+    // Both have been asked before either sends.
     for client in [&mut one, &mut two] {
         assert!(matches!(client.next(), FromAgent::Missing { .. }));
+    }
+    for client in [&mut one, &mut two] {
         client.blob(&bytes);
     }
     for (client, plan) in [&mut one, &mut two].into_iter().zip(&plans) {
