@@ -14,7 +14,7 @@ use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{JobMessage, OnRemote};
+use crate::remote::{JobMessage, OnRemote, RemoteError};
 use crate::run::{Reporter, Said};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::EventBody;
@@ -307,11 +307,16 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let spec = session::spec(app, Some(&remote))?;
     let id = record.id.clone();
     let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: &id, row: None };
-    let (outcome, made) = app.block_on(async {
+    let (outcome, made, gone) = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
-        open.follow.attach(&job, 1, &[]).await.on(open.follow.remote())?;
-        open.follow.cancel();
-        let (mut outcome, mut made) = (None, false);
+        let attached = open.follow.attach(&job, 1, &[]).await;
+        // One that is not there need not be stopped.
+        let mut outcome = attached.as_ref().err().and_then(RemoteError::no_such_job);
+        let (gone, mut made) = (outcome.is_some(), false);
+        if !gone {
+            attached.on(open.follow.remote())?;
+            open.follow.cancel();
+        }
         while let Some(message) = open.follow.next().await.on(open.follow.remote())? {
             let JobMessage::Event(event) = message else { continue };
             match event.body {
@@ -322,9 +327,8 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         }
         open.reporter.say(&Said::Finished { exit: 0 });
         open.follow.close().await;
-        Ok((outcome, made))
+        Ok((outcome, made, gone))
     })?;
-    let text = outcome.as_ref().map_or("ended", outcome_word);
     // A command that follows the run writes down itself how it ended.
     let own = folder.clone().follow();
     let free = own.is_ok();
@@ -339,10 +343,14 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
             own.save(&record)?;
         }
     }
-    app.say(&format!(
-        "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
-        begun.elapsed().as_secs_f64()
-    ));
+    let text = outcome.as_ref().map_or("ended", outcome_word);
+    app.say(&match gone {
+        true => format!("nothing of `{id}` is on `{remote}`: it never came there, or was removed"),
+        false => format!(
+            "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
+            begun.elapsed().as_secs_f64()
+        ),
+    });
     // A command that follows the run brings it without being asked.
     if made && free {
         app.say(&format!("`rgpu runs attach {id}` brings what it had made for `--pull`"));

@@ -4,14 +4,17 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rgpu_protocol::Digest;
 use rgpu_protocol::frame::FrameError;
+use rgpu_protocol::{Digest, Outcome};
 
 use super::Remote;
 use super::ssh::SshError;
 use super::wafer::WaferError;
 use super::worker::HttpError;
 use crate::error::{Exit, Failure, Side};
+
+/// What an agent calls the refusal of a job that it does not have.
+const NO_SUCH_JOB: &str = "no_such_job";
 
 /// A failure between this machine and a job.
 #[derive(Debug, thiserror::Error)]
@@ -191,6 +194,16 @@ impl RemoteError {
         matches!(self, Self::Refused { .. }) || self.is_no_agent()
     }
 
+    /// The outcome of a job that the host does not have; `None`: something else is wrong.
+    pub(crate) fn no_such_job(&self) -> Option<Outcome> {
+        match self {
+            Self::Refused { code, text, .. } if code == NO_SUCH_JOB => {
+                Some(Outcome::HostError { code: code.clone(), text: text.clone() })
+            }
+            _ => None,
+        }
+    }
+
     /// Whether there is no agent there that could be asked.
     pub(super) fn is_no_agent(&self) -> bool {
         matches!(
@@ -227,6 +240,7 @@ impl RemoteError {
             Self::Refused { code, .. } if code == "facts_changed" => "facts_changed",
             Self::Refused { code, .. } if code == "quota" => "quota",
             Self::Refused { code, .. } if code == "disk_full" => "host_disk_full",
+            Self::Refused { code, .. } if code == NO_SUCH_JOB => NO_SUCH_JOB,
             // The file may have been written anew: whoever packed it looks.
             Self::Refused { code, .. } if code == "damaged_blob" => "damaged_blob",
             Self::Refused { .. } => "refused",
@@ -295,6 +309,9 @@ impl RemoteError {
             Self::Refused { code, .. } if code == "quota" || code == "disk_full" => failure
                 .hint(format!("`rgpu runs list --remote {remote}` shows what lies and runs there"))
                 .hint(format!("`rgpu runs clean --remote {remote}` removes what has been brought home")),
+            Self::Refused { code, .. } if code == NO_SUCH_JOB => failure
+                .hint("it never came to be there, or was removed since")
+                .hint(format!("`rgpu runs list --remote {remote}` shows what lies and runs there")),
             Self::GaveUp { .. } => {
                 because(failure, self).hint("the job goes on there: `rgpu runs attach latest`")
             }

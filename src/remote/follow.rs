@@ -270,7 +270,7 @@ impl Follow {
             match self.linked().await?.attach(&job.id, from_seq, job.had()).await {
                 Err(error) if error.is_link() => self.lost(error),
                 answer => {
-                    self.job = Some(job);
+                    self.job = answer.is_ok().then_some(job);
                     self.tell_input();
                     return answer;
                 }
@@ -451,9 +451,7 @@ impl Follow {
         if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
             match session.attach(&job.id, job.seq + 1, job.had()).await {
                 // It was cancelled before it came to be.
-                Err(RemoteError::Refused { code, .. })
-                    if job.cancelled && job.seq == 0 && code == "no_such_job" =>
-                {
+                Err(error) if job.cancelled && job.seq == 0 && error.no_such_job().is_some() => {
                     job.ended = true;
                     return Ok(session);
                 }

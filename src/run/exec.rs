@@ -186,7 +186,7 @@ pub async fn exec_again(
     let job = format!("{}.1", desk.record.id);
     let known = resume::known(desk.folder, desk.record, &job)?.unwrap_or_default();
     if !known.ended() {
-        job::take_up(follow, &job, known.last_seq(), &known.had).await?;
+        job::take_up(follow, &job, &known, desk).await?;
     }
     let plan: Option<Plan> = serde_json::from_slice(&desk.folder.read("plan-1.json")?).ok();
     let sent = sent(&plan.map(|plan| plan.files).unwrap_or_default());

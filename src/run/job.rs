@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Mutex;
 
-use rgpu_protocol::message::Had;
 use rgpu_protocol::plan::Origin;
 use rgpu_protocol::{Event, EventBody, Outcome, RungRecord};
 use tokio::sync::mpsc;
@@ -16,6 +15,7 @@ use super::cancel::Cancel;
 use super::copies::Copies;
 use super::feed::Feed;
 use super::provenance::digest_file;
+use super::resume::Known;
 use super::said::{Reporter, Said};
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
@@ -200,9 +200,23 @@ fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
 /// Takes up a job that is there, from what the run folder already has.
 ///
 /// # Errors
-/// The link, an unknown job.
-pub(super) async fn take_up(follow: &mut Follow, job: &str, seq: u64, had: &[Had]) -> Result<()> {
-    follow.attach(job, seq + 1, had).await.on(follow.remote())
+/// The link, or a job that is not there: the record then says so, since nothing is left that could
+/// be waited for.
+pub(super) async fn take_up(
+    follow: &mut Follow,
+    job: &str,
+    known: &Known,
+    desk: &mut Desk<'_>,
+) -> Result<()> {
+    let attached = follow.attach(job, known.last_seq() + 1, &known.had).await;
+    if let Err(error) = &attached
+        && let Some(outcome) = error.no_such_job()
+    {
+        for line in desk.record.jobs.iter_mut().filter(|line| line.job == job) {
+            line.outcome = Some(outcome.clone());
+        }
+    }
+    attached.on(follow.remote())
 }
 
 /// Follows the job to its terminal event. `before` holds the events that the run folder already

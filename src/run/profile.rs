@@ -298,7 +298,7 @@ impl ProfileRun<'_> {
             && let Some(known) = resume::known(desk.folder, desk.record, &job_name)?
         {
             if !known.ended() {
-                job::take_up(follow, &job_name, known.last_seq(), &known.had).await?;
+                job::take_up(follow, &job_name, &known, desk).await?;
             }
             let end = job::follow_to_end(follow, &job_name, &known.events, desk).await?;
             return Ok(Carried::Ended(Box::new(end)));

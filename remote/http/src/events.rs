@@ -41,8 +41,9 @@ pub(crate) async fn events(
     let after = asked.after.or(resumed).unwrap_or(0);
     let folder = state
         .ask(move |service| {
+            let folder = service.find("attach", &job)?;
             service.tell(Word::Renew, &job)?;
-            service.find("attach", &job)
+            Ok(folder)
         })
         .await?;
     let had = asked.had.map_or(Seen::WithEvents, Seen::Given);

@@ -151,7 +151,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
         for job in old.iter().filter(|_| !args.dry_run) {
             match follow.forget(&job.job).await {
                 // Another laptop was faster.
-                Err(crate::remote::RemoteError::Refused { code, .. }) if code == "no_such_job" => {}
+                Err(error) if error.no_such_job().is_some() => {}
                 answer => answer.on(follow.remote())?,
             }
         }

@@ -57,7 +57,7 @@ pub(super) async fn run(link: Link, begin: Begin) {
         let response = match link.requests.send(ask).await {
             Ok(Answer::Good(response)) => response,
             Ok(Answer::Said(body)) if !at.told => {
-                let _ = link.say(&body).await;
+                let _ = link.say(&answer_to(request, body)).await;
                 return;
             }
             // Nobody waits for an answer: the next attachment says it.
@@ -79,6 +79,18 @@ pub(super) async fn run(link: Link, begin: Begin) {
 }
 
 const FOLLOWING: &str = "following the job";
+
+/// A worker's refusal as one of what the session asked for, whatever the worker was doing for it: a
+/// session waits for the answer to its own request.
+fn answer_to(request: &str, body: Vec<u8>) -> Vec<u8> {
+    match serde_json::from_slice(&body) {
+        Ok(FromAgent::Refused { code, text, .. }) => {
+            let refused = FromAgent::Refused { request: request.to_owned(), code, text };
+            serde_json::to_vec(&refused).unwrap_or(body)
+        }
+        _ => body,
+    }
+}
 
 impl Begin {
     fn first(self) -> (&'static str, Ask, At) {

@@ -182,7 +182,7 @@ impl BuildRun<'_> {
         if self.begin == Begin::Again {
             let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
             if !known.ended() {
-                job::take_up(follow, &name, known.last_seq(), &known.had).await?;
+                job::take_up(follow, &name, &known, desk).await?;
             }
             return job::follow_to_end(follow, &name, &known.events, desk).await.map(Some);
         }

@@ -124,6 +124,9 @@ fn the_same_submit_twice_is_one_job_and_another_plan_of_its_name_is_refused() {
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1);
     assert_eq!(worker.ask("DELETE /v1/jobs/twice.1", &[], b"").status, 200);
     assert_eq!(worker.ask("GET /v1/jobs/twice.1", &[], b"").code(), "no_such_job");
+    // Whoever follows is told of what was asked for.
+    let followed = worker.ask("GET /v1/jobs/twice.1/events?wait=60", &[], b"");
+    assert_eq!((followed.status, &followed.json()["request"]), (404, &"attach".into()));
 }
 
 #[test]
