@@ -25,7 +25,7 @@ use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
     Copies, Desk, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, close, exec,
-    exec_again, exec_draft,
+    exec_again, exec_draft, signal,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
@@ -432,10 +432,12 @@ pub(super) fn attach(
     finish(app, folder, record, ended, begun, args)
 }
 
+const SIGINT: i32 = 2;
+const SIGPIPE: i32 = 13;
+
 /// A program whose output nobody reads any more was stopped as a closed pipe stops one; output that
 /// could not be written is our failure.
 fn as_by_sigpipe(open: &session::Open, ended: Result<ExecEnd>) -> Result<ExecEnd> {
-    const SIGPIPE: i32 = 13;
     written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
     let end = Some(Ok(ProgramEnd::Signal(SIGPIPE)));
@@ -549,12 +551,17 @@ fn finish(
             unplaced,
         })?;
     }
-    if end == ProgramEnd::TimedOut {
-        let name = record.title.strip_prefix("exec ").unwrap_or_default();
-        app.say(&format!(
+    let name = record.title.strip_prefix("exec ").unwrap_or_default();
+    match end {
+        ProgramEnd::TimedOut => app.say(&format!(
             "error: `{name}` was stopped after {} s\n  help: give it longer with `--timeout`",
             args.run.timeout.unwrap_or(TIMEOUT).as_secs()
-        ));
+        )),
+        // A closed pipe and a key are no news to whoever closed or pressed it.
+        ProgramEnd::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {
+            app.say(&format!("error: `{name}` was ended by {}", signal(n)));
+        }
+        ProgramEnd::Signal(_) | ProgramEnd::Exit(_) => {}
     }
     Ok(end.status())
 }

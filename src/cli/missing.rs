@@ -18,8 +18,12 @@ pub(super) fn file(what: &str) -> Failure {
 /// The failure for `what`, which is neither a run nor a file.
 pub(super) fn run_or_file(what: &str) -> Failure {
     let words = format!("there is neither a run nor a file `{what}`");
-    hinted(Failure::new(Exit::Usage, "unknown_run", words), what)
-        .hint("`rgpu runs list` shows the runs here")
+    let failure = hinted(Failure::new(Exit::Usage, "unknown_run", words), what);
+    // A name with an ending is a file's.
+    match Path::new(what).extension() {
+        Some(_) => failure,
+        None => failure.hint("`rgpu runs list` shows the runs here"),
+    }
 }
 
 /// With the files that may have been meant.

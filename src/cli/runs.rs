@@ -13,8 +13,8 @@ use super::app::{App, Status};
 use super::profile;
 use super::progress::Live;
 use super::session::{self, Voice};
-use crate::error::{Exit, Failure, Result};
-use crate::remote::{JobMessage, OnRemote, RemoteError};
+use crate::error::{Exit, Result};
+use crate::remote::{Follow, JobMessage, OnRemote, RemoteError};
 use crate::run::{Reporter, Said};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::EventBody;
@@ -37,7 +37,7 @@ pub(super) enum RunsCommand {
     /// Take up a run whose command went away, and end as it would have
     Attach(AttachArgs),
     /// Stop a run on its host
-    Cancel(RunArg),
+    Cancel(CancelArgs),
     /// Keep a note with a run; an empty one takes it away
     Note(NoteArgs),
     /// Write a run into one archive, to be passed on
@@ -86,6 +86,18 @@ pub(super) struct AttachArgs {
     pub events: Option<String>,
 }
 
+/// `runs cancel`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CancelArgs {
+    /// The run; with --remote the name of a job as `runs list --remote` shows it
+    #[arg(default_value = "latest")]
+    pub run: String,
+
+    /// Stop a job of this remote whose run folder is not here
+    #[arg(long, short, value_name = "REMOTE")]
+    pub remote: Option<String>,
+}
+
 /// `runs note`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NoteArgs {
@@ -106,7 +118,10 @@ pub(super) fn run(app: &App, command: &RunsCommand) -> Result<Status> {
         },
         RunsCommand::Show(arg) => show(app, &runs.find(&arg.run)?),
         RunsCommand::Attach(args) => attach(app, &runs, args),
-        RunsCommand::Cancel(arg) => cancel(app, &runs.find(&arg.run)?),
+        RunsCommand::Cancel(args) => match &args.remote {
+            Some(remote) => host::cancel(app, &runs, remote, &args.run),
+            None => cancel(app, &runs.find(&args.run)?),
+        },
         RunsCommand::Note(args) => note(app, &runs.find(&args.run)?, &args.text),
         RunsCommand::Export(args) => export::export(app, &runs.find(&args.run)?, args),
         RunsCommand::Clean(args) => match &args.remote {
@@ -120,10 +135,6 @@ fn attach(app: &App, runs: &Runs, args: &AttachArgs) -> Result<Status> {
     let Some(remote) = &args.remote else {
         return super::attach::run(app, &runs.find(&args.run)?, args.events.as_deref());
     };
-    if args.run == "latest" {
-        return Err(Failure::new(Exit::Usage, "usage", "`--remote` needs the name of a job")
-            .hint(format!("`rgpu runs list --remote {remote}` shows the jobs there")));
-    }
     let folder = host::folder_of(app, runs, remote, args)?;
     super::attach::run(app, &folder, args.events.as_deref())
 }
@@ -289,6 +300,36 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     Ok(0)
 }
 
+/// A job that was stopped.
+struct Stopped {
+    outcome: Option<rgpu_protocol::Outcome>,
+    /// Whether it had made files that are to be pulled.
+    made: bool,
+    /// Whether the host does not have it.
+    gone: bool,
+}
+
+/// Stops a job, and waits for its end. One that is not there need not be stopped.
+async fn stop_job(follow: &mut Follow, job: &str) -> Result<Stopped> {
+    let attached = follow.attach(job, 1, &[]).await;
+    let outcome = attached.as_ref().err().and_then(RemoteError::no_such_job);
+    let mut stopped = Stopped { gone: outcome.is_some(), made: false, outcome };
+    if stopped.gone {
+        return Ok(stopped);
+    }
+    attached.on(follow.remote())?;
+    follow.cancel();
+    while let Some(message) = follow.next().await.on(follow.remote())? {
+        let JobMessage::Event(event) = message else { continue };
+        match event.body {
+            EventBody::Artifact { kind, .. } => stopped.made |= kind == PULLED,
+            EventBody::Ended { outcome } => stopped.outcome = Some(outcome),
+            _ => {}
+        }
+    }
+    Ok(stopped)
+}
+
 /// Stops what of a run is not over; its record as it then is.
 fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let begun = Instant::now();
@@ -307,27 +348,12 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let spec = session::spec(app, Some(&remote))?;
     let id = record.id.clone();
     let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: &id, row: None };
-    let (outcome, made, gone) = app.block_on(async {
+    let Stopped { outcome, made, gone } = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
-        let attached = open.follow.attach(&job, 1, &[]).await;
-        // One that is not there need not be stopped.
-        let mut outcome = attached.as_ref().err().and_then(RemoteError::no_such_job);
-        let (gone, mut made) = (outcome.is_some(), false);
-        if !gone {
-            attached.on(open.follow.remote())?;
-            open.follow.cancel();
-        }
-        while let Some(message) = open.follow.next().await.on(open.follow.remote())? {
-            let JobMessage::Event(event) = message else { continue };
-            match event.body {
-                EventBody::Artifact { kind, .. } => made |= kind == PULLED,
-                EventBody::Ended { outcome: o } => outcome = Some(o),
-                _ => {}
-            }
-        }
+        let stopped = stop_job(&mut open.follow, &job).await;
         open.reporter.say(&Said::Finished { exit: 0 });
         open.follow.close().await;
-        Ok((outcome, made, gone))
+        stopped
     })?;
     // A command that follows the run writes down itself how it ended.
     let own = folder.clone().follow();

@@ -10,9 +10,13 @@ pub fn bytes(n: f64) -> String {
     scaled(n, &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
 }
 
-/// What something cost: `$12.30`, `$0.0042`.
+/// What something cost: `$12.30`, `$0.0042`, `< $0.0001`.
 pub fn usd(amount: f64) -> String {
-    if amount < 1.0 { format!("${amount:.4}") } else { format!("${amount:.2}") }
+    match amount {
+        a if a > 0.0 && a < 0.000_05 => "< $0.0001".to_owned(),
+        a if a < 1.0 => format!("${a:.4}"),
+        a => format!("${a:.2}"),
+    }
 }
 
 /// What a run cost, and that its provider billed so much where it did (`cost_from` of a profile).

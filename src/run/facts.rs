@@ -50,9 +50,18 @@ impl FactsCache {
 
     /// The kept facts, if they may still be believed.
     pub fn load(&self, now_s: i64) -> Option<HostFacts> {
+        let kept = self.kept()?;
+        (0..self.keep_s).contains(&(now_s - kept.asked_s)).then_some(kept.facts)
+    }
+
+    /// The facts as the host told them last, however long ago: enough to show a plan by.
+    pub fn last(&self) -> Option<HostFacts> {
+        self.kept().map(|kept| kept.facts)
+    }
+
+    fn kept(&self) -> Option<Kept> {
         let kept: Kept = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
-        let fresh = (0..self.keep_s).contains(&(now_s - kept.asked_s));
-        (fresh && kept.rgpu == env!("CARGO_PKG_VERSION")).then_some(kept.facts)
+        (kept.rgpu == env!("CARGO_PKG_VERSION")).then_some(kept)
     }
 
     /// The rungs that failed on this remote, kept beside its facts.

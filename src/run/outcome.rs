@@ -31,6 +31,14 @@ pub(super) fn failure(remote: &dyn Remote, end: &JobEnd) -> Failure {
     failure.on(remote.name(), remote.transport())
 }
 
+/// `signal 11 (SIGSEGV)`. Hosts are Linux: one whose numbers this machine does not have stays a number.
+pub fn signal(number: i32) -> String {
+    match nix::sys::signal::Signal::try_from(number) {
+        Ok(known) => format!("signal {number} ({})", known.as_str()),
+        Err(_) => format!("signal {number}"),
+    }
+}
+
 /// The failure of a step, by the record of its last rung.
 fn step_failure(remote: &dyn Remote, end: &JobEnd, step: &str, code: &str) -> Failure {
     let record = end.last_rung(step);
@@ -42,8 +50,8 @@ fn step_failure(remote: &dyn Remote, end: &JobEnd, step: &str, code: &str) -> Fa
         "timeout" => format!("`{program}` was stopped after {seconds:.0} s"),
         "start_failed" => format!("`{program}` could not be started"),
         "signal" => format!(
-            "`{program}` was ended by signal {}",
-            record.and_then(|r| r.signal).unwrap_or(0)
+            "`{program}` was ended by {}",
+            signal(record.and_then(|r| r.signal).unwrap_or(0))
         ),
         "exit" => {
             format!("`{program}` ended with status {}", record.and_then(|r| r.exit).unwrap_or(-1))

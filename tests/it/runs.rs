@@ -251,6 +251,29 @@ fn what_a_stopped_job_had_made_stays_on_its_host_until_it_is_brought() {
 }
 
 #[test]
+fn a_job_is_stopped_by_a_laptop_that_never_had_its_folder() {
+    let laptop = Laptop::new();
+    let _host = FakeHost::new(&laptop);
+    for run in ["here", "gone"] {
+        let line = format!("exec --remote h200 --run-id {run} --detach -- sleep 1000");
+        assert_eq!(status(&laptop.run(&line)), 0);
+    }
+    fs::remove_dir_all(laptop.project("artifacts/runs/gone")).unwrap();
+    let story = laptop.show("runs cancel --remote h200 gone.1")
+        + &laptop.show("runs cancel --remote h200 here.1")
+        + &laptop.show("runs cancel --remote h200 nowhere.1")
+        + &laptop.show("runs cancel --remote h200");
+    insta::assert_snapshot!(story);
+    let record = fs::read(laptop.project("artifacts/runs/here/run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    assert_eq!(record["state"], "cancelled");
+    laptop.wait_until_quiet();
+    let output = laptop.run("runs cancel --remote h200 gone.1 --json");
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&listed["schema"], &listed["total"]), (&"rgpu.jobs/1".into(), &1.into()));
+}
+
+#[test]
 fn a_job_is_taken_up_by_a_laptop_that_never_had_its_folder() {
     let laptop = Laptop::new();
     let host = FakeHost::new(&laptop);

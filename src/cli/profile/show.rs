@@ -52,8 +52,7 @@ pub(in crate::cli) fn planned(
     plan: impl Fn(&HostFacts, &Toolbox, &JobName) -> Result<Draft>,
 ) -> Result<Status> {
     let spec = session::spec(app, remote)?;
-    let now = jiff::Timestamp::now().as_second();
-    let known = session::facts_cache(app, &spec).load(now);
+    let known = session::facts_cache(app, &spec).last();
     if known.is_none() {
         app.say(&format!(
             "nothing is known of `{}` yet, so this is the plan for a host with a GPU and every tool; `rgpu remote check {}` asks it",

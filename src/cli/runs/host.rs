@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rgpu_protocol::message::JobLine;
 use rgpu_protocol::plan::Origin;
@@ -178,6 +178,68 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     Ok(0)
 }
 
+/// Stops a job of a host: through its run where that is here, so that the run knows.
+pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<Status> {
+    let job = named(job, remote)?;
+    if let Some(folder) = of_here(runs, job)? {
+        return super::cancel(app, &folder);
+    }
+    let begun = Instant::now();
+    let (stopped, after) = over(app, remote, async |follow| {
+        let stopped = super::stop_job(follow, job).await?;
+        Ok((stopped, follow.jobs().await.on(follow.remote())?))
+    })?;
+    if stopped.gone {
+        return Err(no_such_job(remote, job));
+    }
+    let text = stopped.outcome.as_ref().map_or("ended", outcome_word);
+    app.say(&format!(
+        "`{job}` is stopped on `{remote}`: {text} ({:.1} s)",
+        begun.elapsed().as_secs_f64()
+    ));
+    if stopped.made {
+        app.say(&format!(
+            "`rgpu runs attach --remote {remote} {job}` brings what it had made for `--pull`"
+        ));
+    }
+    if app.global.json {
+        let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } = after;
+        jobs.retain(|line| line.job == job);
+        let (schema, remote, total) = ("rgpu.jobs/1", remote.to_owned(), jobs.len());
+        app.print_json(&JobsListed {
+            schema,
+            remote,
+            total,
+            jobs,
+            now_ms,
+            used_bytes,
+            quota_bytes,
+        })?;
+    }
+    Ok(0)
+}
+
+fn no_such_job(remote: &str, job: &str) -> Failure {
+    let what = format!("there is no job `{job}` on `{remote}`");
+    Failure::new(Exit::Usage, "no_such_job", what)
+        .hint(format!("`rgpu runs list --remote {remote}` shows the jobs there"))
+}
+
+/// The job that a command line names.
+fn named<'a>(job: &'a str, remote: &str) -> Result<&'a str> {
+    if job != "latest" {
+        return Ok(job);
+    }
+    Err(Failure::new(Exit::Usage, "usage", "`--remote` needs the name of a job")
+        .hint(format!("`rgpu runs list --remote {remote}` shows the jobs there")))
+}
+
+/// The run folder of a job, where it is here.
+fn of_here(runs: &Runs, job: &str) -> Result<Option<RunFolder>> {
+    let known = runs.list()?.into_iter().find(|line| line.record.jobs.iter().any(|j| j.job == job));
+    Ok(known.map(|line| RunFolder::open(&line.folder)).transpose()?)
+}
+
 /// The run folder of a job that lies on a host: the one that is here, or a new one made from what
 /// the host keeps of the command.
 pub(super) fn folder_of(
@@ -186,11 +248,9 @@ pub(super) fn folder_of(
     remote: &str,
     args: &AttachArgs,
 ) -> Result<RunFolder> {
-    let job = &args.run;
-    let known =
-        runs.list()?.into_iter().find(|line| line.record.jobs.iter().any(|j| j.job == *job));
-    if let Some(line) = known {
-        return Ok(RunFolder::open(&line.folder)?);
+    let job = named(&args.run, remote)?;
+    if let Some(folder) = of_here(runs, job)? {
+        return Ok(folder);
     }
     let spec = session::spec(app, Some(remote))?;
     let (plans, jobs) = over(app, remote, async |follow| {

@@ -274,7 +274,7 @@ fn a_run_whose_job_is_not_on_the_host_ends_wherever_it_is_taken_up_or_stopped() 
         let job = format!("DELETE /v1/jobs/{run}.1");
         wait_for("the end of the job", || (worker.ask(&job, &[], b"").status == 200).then_some(()));
         story += &laptop.show(&format!("runs {then} {run}"));
-        let record = laptop.project(&format!("artifacts/runs/{run}/run.json"));
+        let record = laptop.project(format!("artifacts/runs/{run}/run.json"));
         let record: Value = serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
         let ended = if then == "attach" { "failed" } else { "cancelled" };
         assert_eq!(record["state"], ended, "{run}");

@@ -39,6 +39,9 @@ pub(super) fn lay_out(
         let from = workspace.root.join(document);
         fs::copy(&from, documents.join(document)).map_err(at(&from))?;
     }
+    // README's links lead there.
+    let docs = workspace.root.join("docs");
+    copy(&docs, &documents.join("docs")).map_err(at(&docs))?;
     let rgpu = native_cli(workspace, target, built)?;
     for (shell, place) in COMPLETIONS {
         let text = command::output(Command::new(&rgpu).args(["completions", shell]))?;

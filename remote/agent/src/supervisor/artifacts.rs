@@ -87,7 +87,8 @@ impl Supervisor {
         work: &Path,
     ) -> Result<(), Halt> {
         for (name, why) in refused {
-            self.warn("artifact_refused", format!("`{}` is {why}", name.escape_debug()))?;
+            let text = format!("`{}` is not brought: it is {why}", name.escape_debug());
+            self.warn("artifact_refused", text)?;
         }
         for file in found {
             self.announce_one(step, file, work)?;
