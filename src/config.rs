@@ -242,6 +242,8 @@ impl Config {
             format!("an address is written `ssh://{name}`, of a worker `http://{name}`")
         } else if name.contains(['@', ':', '/']) {
             format!("an address is written `ssh://{name}`")
+        } else if name.is_empty() {
+            "`rgpu remote list` shows the remotes".to_owned()
         } else {
             format!("rgpu remote add {} ssh://user@host:22", shell_word(name))
         }))

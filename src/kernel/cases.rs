@@ -25,7 +25,17 @@ impl KernelSpec {
     /// [`KernelError`] for sizes that the kernel does not take, expressions without a value, and
     /// launch shapes or extents that no GPU takes.
     pub fn cases(&self, selection: &Selection) -> Result<Vec<DataSet>, KernelError> {
-        sizes::select(self, selection)?.iter().map(|case| self.data_set(case)).collect()
+        let named = |case: &NamedCase| self.sizes.cases.iter().any(|own| own.name == case.name);
+        let set = |case: &NamedCase| match self.data_set(case) {
+            // The user's own numbers, and not kernel.toml's, are what is wrong.
+            Err(KernelError::Range { key, value, limit, .. })
+                if matches!(selection, Selection::Given(_)) && !named(case) =>
+            {
+                Err(sizes::unfit(self, case, format!("`{key}` would be {value}, {limit}")))
+            }
+            other => other,
+        };
+        sizes::select(self, selection)?.iter().map(set).collect()
     }
 
     /// The data sets at which a reference kernel is checked itself; empty without one.

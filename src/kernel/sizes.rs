@@ -85,6 +85,11 @@ fn name_for(case: &NamedCase, spec: &KernelSpec, number: usize) -> String {
     }
 }
 
+/// The error for a case that was given, and whose numbers do not fit the kernel.
+pub(super) fn unfit(spec: &KernelSpec, case: &NamedCase, problem: String) -> KernelError {
+    Reader { spec, given: &case.name }.error(problem)
+}
+
 struct Reader<'a> {
     spec: &'a KernelSpec,
     given: &'a str,

@@ -87,7 +87,7 @@ pub(in crate::cli) struct AddArgs {
     pub allow_plain_http: bool,
 
     /// What it costs in US dollars an hour; runs then say what they cost
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub price_per_hour: Option<Price>,
 
     /// Connect now, and accept the key of a host never seen before
