@@ -62,10 +62,11 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     }
 }
 
-/// Shows the result of a run that has one.
+/// Shows the result of a run that has one. One that a power cut has taken a file of is to be taken up
+/// once more: its host has kept it.
 fn ended(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
     let record = folder.record()?;
-    if record.state != RunState::Done {
+    if record.state != RunState::Done || !folder.has_unsynced(&record) {
         return Ok(None);
     }
     app.say(&format!("`{}` has ended; this is its result", record.id));

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use super::deploy::Heard;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
-    Bill, ConnectOptions, HostJobs, Input, JobMessage, Remote, RemoteError, Sent, Session, Talk,
-    Wanted, limits,
+    Bill, ConnectOptions, Fetched, HostJobs, Input, JobMessage, Remote, RemoteError, Sent, Session,
+    Talk, Wanted, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -333,7 +333,7 @@ impl Follow {
         self.input.subscribe()
     }
 
-    /// Brings a file of a job to `dest`, whose folder must exist, and to `copy` as far as
+    /// Brings a file of a job to `dest`, whose folder must exist, and to `copy`, as
     /// [`Session::fetch`] does.
     ///
     /// # Errors
@@ -344,7 +344,7 @@ impl Follow {
         dest: &Path,
         mut copy: Option<File>,
         progress: Progress<'_>,
-    ) -> Result<bool, RemoteError> {
+    ) -> Result<Fetched, RemoteError> {
         loop {
             match self.linked().await?.fetch(wanted, dest, copy.take(), progress).await {
                 Err(error) if error.is_link() => self.lost(error),

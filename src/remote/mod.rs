@@ -11,11 +11,13 @@
 //! | [`rented`], [`served`] | what is made, paid for and given back; what a provider does itself |
 //! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
 //! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
+//! | `part`, `check` | a file on its way here, and whether it is what the host named |
 //! | [`sent`] | what was sent before, so that the new need not be asked about |
 //! | [`follow`] | a job followed to its end across cut links |
 //! | `refusal`, `foreign` | answers that are none of the agent's, and their words |
 
 pub mod bill;
+mod check;
 pub mod client;
 pub mod deploy;
 pub mod error;
@@ -30,6 +32,7 @@ pub mod limits;
 pub mod local;
 pub mod modal;
 pub mod options;
+mod part;
 pub mod price;
 mod refusal;
 pub mod rented;
@@ -45,7 +48,7 @@ pub mod worker;
 pub use bill::{Bill, Bills, Meter};
 pub use client::{HostJobs, Input, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
-pub use fetch::Wanted;
+pub use fetch::{Fetched, Wanted};
 pub use fit::{arch_of, unfit};
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};

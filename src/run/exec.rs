@@ -12,6 +12,7 @@ use crate::bundle::{self, Bundle, Packer};
 use crate::error::Result;
 use crate::exec::HERE;
 use crate::remote::{Follow, OnRemote, Wanted};
+use crate::store::RunRecord;
 use crate::tool::{Draft, Expectations, Program};
 use rgpu_protocol::plan::{
     ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success, Word,
@@ -171,7 +172,7 @@ pub async fn exec(
     }
     let changed = |file: &Wanted| !files.contains(&(file.path.clone(), file.digest.clone()));
     let end = job::follow_choosing(follow, &job, &[], desk, &changed, &mut copies).await?;
-    Ok(over(follow, end, copies))
+    Ok(over(follow, end, desk.record, copies))
 }
 
 /// Takes up a program that was submitted before.
@@ -193,12 +194,15 @@ pub async fn exec_again(
     let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
     let end =
         job::follow_choosing(follow, &job, &known.events, desk, &changed, &mut copies).await?;
-    Ok(over(follow, end, copies))
+    Ok(over(follow, end, desk.record, copies))
 }
 
-/// A job that is over, and all of it here: its output need not lie there too.
-fn over(follow: &mut Follow, end: JobEnd, copies: Copies) -> ExecEnd {
-    follow.drop_job(&end.job);
+/// A job that is over, and all of it here: its output need not lie there too, unless a power cut
+/// could still take what is here.
+fn over(follow: &mut Follow, end: JobEnd, record: &RunRecord, copies: Copies) -> ExecEnd {
+    if !record.jobs.iter().any(|line| line.job == end.job && !line.unsynced.is_empty()) {
+        follow.drop_job(&end.job);
+    }
     ExecEnd { end: Some(program_end(follow, &end)), pulled: pulled(end), copies }
 }
 

@@ -21,7 +21,7 @@ use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
 use crate::remote::{Follow, JobMessage, OnRemote, RemoteError, Submission, Transfer, Wanted};
-use crate::store::{JobRecord, RunFolder, RunRecord};
+use crate::store::{JobRecord, RunFolder, RunRecord, Unsynced};
 use crate::tool::Draft;
 
 /// What came of a plan.
@@ -141,6 +141,7 @@ pub(super) async fn submit(
         remote: follow.remote().name().to_owned(),
         last_seq: 0,
         outcome: None,
+        unsynced: Vec::new(),
     });
     desk.folder.save(desk.record)?;
     let reporter = Mutex::new(&mut *desk.reporter);
@@ -339,11 +340,8 @@ async fn carry_through(
     if let Some(line) = desk.record.jobs.iter_mut().find(|j| j.job == job) {
         line.outcome.clone_from(&end.outcome);
     }
+    // The record is written when the command ends: until then the events say it.
     announced.retain(|file| wanted(&file.wanted));
-    // The events say it too: the record is worth a write of its own only where more is waited for.
-    if !announced.is_empty() {
-        desk.folder.save(desk.record)?;
-    }
     fetch(follow, &mut end, announced, desk, copies).await?;
     Ok(end)
 }
@@ -373,15 +371,10 @@ fn take(end: &mut JobEnd, announced: &mut Vec<Announced>, event: &Event) {
         EventBody::Warning { code, text } => {
             end.warnings.push(Gap { code: code.clone(), text: text.clone() });
         }
-        EventBody::Artifact { step, path, kind, size, digest } => {
-            let wanted = Wanted {
-                job: end.job.clone(),
-                path: path.clone(),
-                size: *size,
-                digest: digest.clone(),
-            };
+        EventBody::Artifact { step, kind, .. } => {
+            let Some(wanted) = Wanted::of(&end.job, &event.body) else { return };
             // A later rung may write the same file again: the last one counts.
-            announced.retain(|a: &Announced| a.wanted.path != *path);
+            announced.retain(|a: &Announced| a.wanted.path != wanted.path);
             let rung = end.running.get(step).cloned().unwrap_or_default();
             announced.push(Announced { step: step.clone(), rung, wanted, kind: kind.clone() });
         }
@@ -426,7 +419,7 @@ async fn fetch(
             };
             let mut cancel = desk.cancel.clone();
             let (file, copy) = copies.begin(&place, wanted.size).unzip();
-            let copied = tokio::select! {
+            let fetched = tokio::select! {
                 fetched = follow.fetch(&wanted, &dest, file, &progress) => {
                     fetched.on(follow.remote())?
                 }
@@ -435,8 +428,16 @@ async fn fetch(
                     desk.record.id
                 ))),
             };
-            if let Some(copy) = copy.filter(|_| copied) {
+            if let Some(copy) = copy.filter(|_| fetched.copied) {
                 copies.keep(&place, copy);
+            }
+            let line = desk.record.jobs.iter_mut().find(|line| line.job == wanted.job);
+            if let Some(line) = line {
+                line.unsynced.retain(|file| file.path != place);
+                let unsynced = Unsynced { path: place.clone(), size: wanted.size };
+                // What lies on this very machine is no safer there.
+                let lost = !fetched.synced && !super::is_local(follow);
+                line.unsynced.extend(lost.then_some(unsynced));
             }
         }
         before += wanted.size;
@@ -503,7 +504,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report");
         let digest = Digest::from_bytes(&Sha256::digest(b"new").into());
-        let wanted = Wanted { job: "r.2".into(), path: "raw/report".into(), size: 3, digest };
+        let wanted = Wanted {
+            job: "r.2".into(),
+            path: "raw/report".into(),
+            size: 3,
+            digest,
+            composite: None,
+        };
         std::fs::write(&path, "old").unwrap();
         assert!(!is_here(&path, &wanted));
         std::fs::write(&path, "new").unwrap();

@@ -93,6 +93,7 @@ mod tests {
             remote: "x".into(),
             last_seq: 0,
             outcome: None,
+            unsynced: Vec::new(),
         });
         let mut recorder = folder.recorder().unwrap();
         let started = EventBody::StepStarted { step: "build".into(), title: "t".into() };

@@ -1,7 +1,8 @@
 //! The one place that writes files: to a temporary name beside the target, then rename.
 //!
-//! A crash leaves the old file or the new one, never half of one. Syncing is the caller's choice:
-//! results are synced once, when their folder is complete ([`sync_folder`]).
+//! A crash leaves the old file or the new one, never half of one. What only this machine has (a
+//! user's own file, a secret) is on its disk when it has its name; what a host has, too, is not
+//! waited for here: [`crate::remote::Fetched`] says of which files a host may then drop its own.
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Write};
@@ -131,19 +132,6 @@ pub fn turn(path: &Path) -> io::Result<File> {
     let turn = File::open(folder)?;
     let _ = turn.lock();
     Ok(turn)
-}
-
-/// Makes what was written in `folder` survive a power cut.
-///
-/// # Errors
-/// Any error of the file system.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    for entry in walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok) {
-        if entry.file_type().is_file() {
-            File::open(entry.path())?.sync_all()?;
-        }
-    }
-    File::open(folder)?.sync_all()
 }
 
 fn parent(path: &Path) -> io::Result<&Path> {

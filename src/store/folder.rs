@@ -269,6 +269,13 @@ impl RunFolder {
         self.write_json("run.json", record)
     }
 
+    /// Whether the files that the disk was not waited for with are here, as long as they were.
+    pub fn has_unsynced(&self, record: &RunRecord) -> bool {
+        record.jobs.iter().flat_map(|job| &job.unsynced).all(|file| {
+            fs::metadata(self.path.join(&file.path)).is_ok_and(|meta| meta.len() == file.size)
+        })
+    }
+
     /// How long the run's jobs took on their hosts, as far as their events are here: of a run that
     /// went on by itself this is its time, whoever waited for it and when.
     pub fn job_time(&self) -> Duration {

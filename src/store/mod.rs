@@ -25,4 +25,4 @@ mod record;
 pub use cost::{Billed, Cost, CostSource};
 pub use folder::{Recorded, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
-pub use record::{JobRecord, RunRecord, RunState};
+pub use record::{JobRecord, RunRecord, RunState, Unsynced};

@@ -116,6 +116,19 @@ pub struct JobRecord {
     /// How it ended, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+    /// Its files that came faster than a disk takes them, and were not waited for. For their sake the
+    /// host keeps the job: a power cut soon after may have lost them here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsynced: Vec<Unsynced>,
+}
+
+/// A file of a run folder that the disk was not waited for with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unsynced {
+    /// Path in the run folder.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// How a run stands.

@@ -19,8 +19,8 @@ use rgpu::remote::stream::{Ending, FrameReader, Wire};
 use rgpu::remote::{
     ConnectOptions, FirstUse, Follow, Patience, Remote, RemoteError, RemoteSpec, Session, Wanted,
 };
+use rgpu_protocol::Outcome;
 use rgpu_protocol::frame::{HEADER, MAGIC};
-use rgpu_protocol::{EventBody, Outcome};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
@@ -276,10 +276,9 @@ impl Cutting {
         assert_eq!(fs::read_to_string(&runs).unwrap(), "x\n", "{cuts:?}");
         let mut brought = Vec::new();
         for event in &story.events {
-            let EventBody::Artifact { path, size, digest, .. } = event else { continue };
-            let (job, path, digest) = (job.plan.job.clone(), path.clone(), digest.clone());
-            let dest = self.home.join(format!("fetched-{path}"));
-            link.fetch(&Wanted { job, path, size: *size, digest }, &dest, None, &|_| ()).await?;
+            let Some(wanted) = Wanted::of(&job.plan.job, event) else { continue };
+            let dest = self.home.join(format!("fetched-{}", wanted.path));
+            link.fetch(&wanted, &dest, None, &|_| ()).await?;
             brought.push(fs::read(&dest).unwrap());
             fs::remove_file(&dest).unwrap();
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::remote::{FirstUse, Wanted};
-use rgpu_protocol::EventBody;
 
 use crate::fake_host::FakeHost;
 use crate::host::{Story, User, connect, follow, submission};
@@ -52,16 +51,7 @@ fn tail(text: &str) -> &str {
 
 /// The first file that a job announced.
 fn announced(job: &str, story: &Story) -> Wanted {
-    let artifact = story.events.iter().find_map(|event| match event {
-        EventBody::Artifact { path, size, digest, .. } => Some(Wanted {
-            job: job.to_owned(),
-            path: path.clone(),
-            size: *size,
-            digest: digest.clone(),
-        }),
-        _ => None,
-    });
-    artifact.unwrap()
+    story.events.iter().find_map(|event| Wanted::of(job, event)).unwrap()
 }
 
 #[test]

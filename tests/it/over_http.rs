@@ -137,6 +137,45 @@ fn a_detached_run_is_taken_up_again() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("late"));
 }
 
+/// As after files that came faster than the disk takes them.
+fn unsynced(laptop: &Laptop, files: &[&str]) {
+    let mut record = laptop.latest_json("run.json");
+    let files = files.iter().map(|path| serde_json::json!({"path": path, "size": 5}));
+    record["jobs"][0]["unsynced"] = files.collect();
+    fs::write(laptop.latest().join("run.json"), record.to_string()).unwrap();
+}
+
+#[test]
+fn a_file_that_a_power_cut_has_taken_is_brought_again_from_the_host_that_kept_it() {
+    let laptop = Laptop::new();
+    let _worker = Worker::start(&laptop);
+    let attach = || {
+        let output = laptop.run("runs attach latest");
+        assert_eq!(status(&output), 0, "{}", laptop.shown("runs attach latest", &output));
+    };
+    let jobs = || {
+        let output = laptop.run("runs list --remote box --json");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["total"].clone()
+    };
+    let line = "exec --remote box --detach --pull out -- sh -c 'echo made > out'";
+    assert_eq!(status(&laptop.run(line)), 0);
+    unsynced(&laptop, &["pulled/another"]);
+    attach();
+    let file = laptop.latest().join("pulled/out");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "made\n");
+    assert_eq!(jobs(), 1, "for the sake of the other the host keeps it");
+    fs::write(&file, "").unwrap();
+    attach();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "made\n");
+    unsynced(&laptop, &["pulled/out"]);
+    attach();
+    assert_eq!(jobs(), 1, "all of it is here, and nobody is asked");
+    fs::remove_file(&file).unwrap();
+    attach();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "made\n");
+    assert_eq!(jobs(), 0, "now the disk was waited for");
+}
+
 fn spec(laptop: &Laptop, port: u16) -> RemoteSpec {
     let mut spec = RemoteSpec::new("box", format!("http://127.0.0.1:{port}"));
     let token = laptop.path("token").display().to_string();
@@ -211,16 +250,7 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
 
 /// The one file that a job told of.
 fn artifact(events: &[EventBody], job: &str) -> Wanted {
-    let found = events.iter().find_map(|event| match event {
-        EventBody::Artifact { path, size, digest, .. } => Some(Wanted {
-            job: job.to_owned(),
-            path: path.clone(),
-            size: *size,
-            digest: digest.clone(),
-        }),
-        _ => None,
-    });
-    found.expect("a file")
+    events.iter().find_map(|event| Wanted::of(job, event)).expect("a file")
 }
 
 #[tokio::test(flavor = "multi_thread")]

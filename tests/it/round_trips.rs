@@ -9,7 +9,7 @@ use std::time::Duration;
 use rgpu::remote::{
     ConnectOptions, FirstUse, Follow, JobMessage, Patience, RemoteError, Submission, Wanted,
 };
-use rgpu_protocol::{EventBody, Outcome};
+use rgpu_protocol::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -106,10 +106,8 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
         job.submit(&work, &|_| ()).await.unwrap();
         let mut files = Vec::new();
         while let Some(message) = job.next().await.unwrap() {
-            if let JobMessage::Event(event) = message
-                && let EventBody::Artifact { path, size, digest, .. } = event.body
-            {
-                files.push(Wanted { job: work.plan.job.clone(), path, size, digest });
+            if let JobMessage::Event(event) = message {
+                files.extend(Wanted::of(&work.plan.job, &event.body));
             }
         }
         let folder = tempfile::tempdir().unwrap();

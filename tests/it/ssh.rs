@@ -323,24 +323,13 @@ async fn twenty_mebibytes_go_up_once_and_come_back_as_they_were() {
     let again = run();
     assert_eq!(link.submit(&again, &|_| ()).await.unwrap().bytes, 0);
     let story = follow(&mut link).await.unwrap();
-    let wanted = story
-        .events
-        .iter()
-        .find_map(|event| match event {
-            EventBody::Artifact { path, size, digest, .. } => Some(Wanted {
-                job: again.plan.job.clone(),
-                path: path.clone(),
-                size: *size,
-                digest: digest.clone(),
-            }),
-            _ => None,
-        })
-        .unwrap();
+    let wanted = story.events.iter().find_map(|event| Wanted::of(&again.plan.job, event)).unwrap();
     let dest = sshd.path("fetched");
     link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
     assert!(fs::read(&dest).unwrap() == bytes);
 
-    let wrong = Wanted { digest: host::digest(b"something else"), ..wanted };
+    let wrong =
+        Wanted { digest: host::digest(b"something else"), composite: None, ..wanted.clone() };
     let dest = sshd.path("damaged");
     let refused = link.fetch(&wrong, &dest, None, &|_| ()).await.unwrap_err();
     assert!(matches!(refused, RemoteError::Damaged { .. }), "{refused:?}");

@@ -4,11 +4,17 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 /// A sha256 in lower hex. Parsing checks the form, so a digest can be used as a file name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
+
+/// The sha256 of `bytes`, raw.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
 
 /// A text that is no digest.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +31,17 @@ impl Digest {
             let _ = write!(text, "{byte:02x}");
         }
         Self(text)
+    }
+
+    /// The sha256 of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::from_bytes(&sha256(bytes))
+    }
+
+    /// What stands for all pieces of a file: the sha256 of their sha256s, one behind the other, as
+    /// of a composite checksum in Amazon S3 (User Guide, "Checking object integrity").
+    pub fn composite(pieces: &[[u8; 32]]) -> Self {
+        Self::of(pieces.as_flattened())
     }
 
     /// The 64 hex digits.
@@ -74,5 +91,14 @@ mod tests {
         assert!(Digest::try_from("A".repeat(64)).is_err());
         assert!(Digest::try_from("../".repeat(22)).is_err());
         assert_eq!(Digest::from_bytes(&[0xab; 32]).as_str(), "ab".repeat(32));
+    }
+
+    #[test]
+    fn a_composite_is_the_sha256_of_sha256s() {
+        // printf a | sha256sum; (printf a | sha256sum | xxd -r -p; printf b | …) | sha256sum
+        let a = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
+        let ab = "e5a01fee14e0ed5c48714f22180f25ad8365b53f9779f79dc4a3d7e93963f94a";
+        assert_eq!(Digest::of(b"a").as_str(), a);
+        assert_eq!(Digest::composite(&[sha256(b"a"), sha256(b"b")]).as_str(), ab);
     }
 }

@@ -114,6 +114,11 @@ pub enum EventBody {
         size: u64,
         /// sha256.
         digest: Digest,
+        /// [`Digest::composite`] of its pieces of [`PIECE_BYTES`](crate::PIECE_BYTES), the last one
+        /// shorter: one sha256 is the work of one core, this one of as many as there are. Absent for
+        /// a file of one piece, and from an older agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        composite: Option<Digest>,
     },
     /// Something the user should know, that stops nothing.
     Warning {

@@ -301,7 +301,13 @@ pub(super) fn folder_of(
         note: origin.note,
         jobs: jobs
             .into_iter()
-            .map(|job| JobRecord { job, remote: spec.name.clone(), last_seq: 0, outcome: None })
+            .map(|job| JobRecord {
+                job,
+                remote: spec.name.clone(),
+                last_seq: 0,
+                outcome: None,
+                unsynced: Vec::new(),
+            })
             .collect(),
         state: RunState::Detached,
         ..session::record(app, &spec, origin.run, &origin.command, jiff::Timestamp::now())

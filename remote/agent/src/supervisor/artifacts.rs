@@ -13,6 +13,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rgpu_protocol::digest::sha256;
 use rgpu_protocol::plan::{ArtifactSpec, PULLED, valid_relative_path};
 use rgpu_protocol::{Digest, EventBody, PIECE_BYTES, Plan, Rung, Step};
 use sha2::{Digest as _, Sha256};
@@ -25,11 +26,12 @@ use crate::inside::{matches, open_regular};
 /// Files up to this size also become blobs.
 const BLOB_LIMIT: u64 = 64 << 20;
 
-/// Pieces of a file that were read and wait to be hashed, or to become blobs.
+/// Pieces of a file that were read and wait to be hashed, as part of the whole or by themselves.
 const PASSED: usize = 4;
 
-/// Threads that make blobs of pieces: one does not keep up with the hashing of the whole.
-const STORING: usize = 2;
+/// Threads that hash pieces by themselves and make blobs of them: one does not keep up with the
+/// hashing of the whole.
+const BY_PIECE: usize = 2;
 
 /// More files than this are not looked at: a program that writes that many is at fault.
 const MOST_FILES: usize = 100_000;
@@ -109,72 +111,98 @@ impl Supervisor {
         }
         let mut piece = Vec::new();
         (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", &path)?;
-        let (size, digest) = if (piece.len() as u64) < PIECE_BYTES {
+        let Hashed { size, digest, composite } = if (piece.len() as u64) < PIECE_BYTES {
             let digest = blob::hash(&piece);
             // Only saves an upload later.
             let _ = self.blobs.store(&digest, &piece);
-            (piece.len() as u64, digest)
+            Hashed { size: piece.len() as u64, digest, composite: None }
         } else {
             let long =
                 Long { path: &path, keep: meta.len() <= BLOB_LIMIT, asked: found.kind == PULLED };
             self.hash_long(piece, file, &long)?
         };
         let (step, kind) = (step.id.clone(), found.kind);
-        Ok(self.emit(EventBody::Artifact { step, path: found.path, kind, size, digest })?)
+        let path = found.path;
+        Ok(self.emit(EventBody::Artifact { step, path, kind, size, digest, composite })?)
     }
 }
 
+/// What is told of a file that was read to its end.
+struct Hashed {
+    size: u64,
+    digest: Digest,
+    composite: Option<Digest>,
+}
+
 impl Supervisor {
-    /// Size and digest of a file of which the first piece has been read. The pieces of one that is
-    /// to be kept become blobs meanwhile, in threads of their own like the hashing.
+    /// Hashes a file of which the first piece has been read, as a whole and by pieces, side by side.
+    /// The pieces of one that is to be kept become blobs meanwhile.
     fn hash_long(
         &mut self,
         first: Vec<u8>,
         mut file: File,
         long: &Long<'_>,
-    ) -> Result<(u64, Digest), Halt> {
+    ) -> Result<Hashed, Halt> {
         let Long { path, keep, asked } = *long;
         let blobs = self.blobs.clone();
-        let (keep_piece, kept) = sync_channel::<Arc<Vec<u8>>>(PASSED);
-        let kept = Mutex::new(kept);
-        let next_kept = || kept.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let store = || {
-            while let Ok(piece) = next_kept() {
-                // Only saves an upload later.
-                let _ = blobs.store(&blob::hash(&piece), &piece);
+        let (to_pieces, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(PASSED);
+        let pieces = Mutex::new(pieces);
+        let next_piece = || pieces.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let by_piece = || {
+            let mut hashed = Vec::new();
+            while let Ok((at, piece)) = next_piece() {
+                let raw = sha256(&piece);
+                hashed.push((at, raw));
+                if keep {
+                    // Only saves an upload later.
+                    let _ = blobs.store(&Digest::from_bytes(&raw), &piece);
+                }
             }
+            hashed
         };
         std::thread::scope(|threads| {
             // Theirs too, so that the threads end with it however this ends.
-            let keep_piece = keep_piece;
-            let start = || std::thread::Builder::new().spawn_scoped(threads, store);
-            let keep = keep && (0..STORING).filter(|_| start().is_ok()).count() > 0;
-            let (to_hash, pieces) = sync_channel::<Arc<Vec<u8>>>(PASSED);
-            let hashing = std::thread::Builder::new().spawn_scoped(threads, move || {
+            let to_pieces = to_pieces;
+            let start = |_| std::thread::Builder::new().spawn_scoped(threads, by_piece).ok();
+            let by_piece: Vec<_> = (0..BY_PIECE).filter_map(start).collect();
+            let (to_whole, pieces) = sync_channel::<Arc<Vec<u8>>>(PASSED);
+            let whole = std::thread::Builder::new().spawn_scoped(threads, move || {
                 let mut whole = Sha256::new();
                 pieces.iter().for_each(|piece| whole.update(&*piece));
                 Digest::from_bytes(&whole.finalize().into())
             });
-            let hashing = hashing.doing("hash", path)?;
-            let mut size = 0;
+            let whole = whole.doing("hash", path)?;
+            let (mut size, mut count) = (0, 0);
             let mut piece = first;
             while !piece.is_empty() {
                 size += piece.len() as u64;
                 let read = Arc::new(std::mem::take(&mut piece));
-                if keep {
-                    let _ = keep_piece.send(read.clone());
+                if !by_piece.is_empty() {
+                    let _ = to_pieces.send((count, read.clone()));
                 }
+                count += 1;
                 // It takes all that comes.
-                let _ = to_hash.send(read);
+                let _ = to_whole.send(read);
                 self.hub.wait(&[], Duration::ZERO)?;
                 if !asked {
                     self.check_stop()?;
                 }
                 (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", path)?;
             }
-            drop(to_hash);
+            drop((to_pieces, to_whole));
             let failed = |_| io::Error::other("a hashing thread has failed");
-            Ok((size, hashing.join().map_err(failed).doing("hash", path)?))
+            let mut pieces = Vec::new();
+            for thread in by_piece {
+                pieces.extend(thread.join().map_err(failed).doing("hash", path)?);
+            }
+            pieces.sort_unstable_by_key(|(at, _)| *at);
+            let pieces: Vec<_> = pieces.into_iter().map(|(_, raw)| raw).collect();
+            let all = count > 1 && pieces.len() == count;
+            Ok(Hashed {
+                size,
+                digest: whole.join().map_err(failed).doing("hash", path)?,
+                composite: all.then(|| Digest::composite(&pieces)),
+            })
         })
     }
 }
@@ -190,7 +218,8 @@ pub(crate) fn left_behind(plan: &Plan, work: &Path) -> impl Iterator<Item = Even
     asked.flat_map(move |(step, specs)| {
         let event = move |Found { path, kind }| {
             let (size, digest) = hash_whole(work, &path).ok()?;
-            Some(EventBody::Artifact { step: step.clone(), path, kind, size, digest })
+            let (step, composite) = (step.clone(), None);
+            Some(EventBody::Artifact { step, path, kind, size, digest, composite })
         };
         find(&specs, work).0.into_iter().filter_map(event)
     })

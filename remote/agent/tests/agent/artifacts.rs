@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use rgpu_agent::blob::hash;
+use rgpu_protocol::digest::sha256;
 use rgpu_protocol::plan::PULLED;
-use rgpu_protocol::{EventBody, FromAgent, Outcome, Plan, ToAgent};
+use rgpu_protocol::{Digest, EventBody, FromAgent, Outcome, PIECE_BYTES, Plan, ToAgent};
 use serde_json::json;
 
 use crate::client::{Client, Host, Story, input, plan, sh, step};
@@ -39,10 +40,13 @@ fn artifacts_are_announced_with_their_hash_and_fetched_by_range() {
         [("raw/big".into(), big.len() as u64), ("raw/noise".into(), 100_000), ("raw/s".into(), 6)]
     );
     let digests = story.events.iter().filter_map(|e| match &e.body {
-        EventBody::Artifact { digest, .. } => Some(digest.clone()),
+        EventBody::Artifact { digest, composite, .. } => Some((digest.clone(), composite.clone())),
         _ => None,
     });
-    assert_eq!(digests.collect::<Vec<_>>()[0], hash(&big));
+    let digests: Vec<_> = digests.collect();
+    let pieces: Vec<_> = big.chunks(PIECE_BYTES as usize).map(sha256).collect();
+    assert_eq!(digests[0], (hash(&big), Some(Digest::composite(&pieces))));
+    assert_eq!((&digests[1].1, &digests[2].1), (&None, &None), "files of one piece");
     // Only the small one came unasked.
     assert_eq!(story.data.keys().collect::<Vec<_>>(), ["raw/s"]);
     assert_eq!(story.data["raw/s"], b"small\n");
