@@ -96,7 +96,7 @@ fn has_libclang() -> bool {
     let listed = || {
         ["ldconfig", "/sbin/ldconfig"].into_iter().any(|ldconfig| {
             command::output(Command::new(ldconfig).arg("-p"))
-                .is_ok_and(|list| list.contains("libclang-") || list.contains("libclang.so"))
+                .is_ok_and(|list| lists_libclang(&list))
         })
     };
     let in_llvm = || {
@@ -105,6 +105,15 @@ fn has_libclang() -> bool {
         llvm.into_iter().any(|entry| entry.path().join("lib/libclang.so").exists())
     };
     std::env::var_os("LIBCLANG_PATH").is_some() || listed() || in_llvm()
+}
+
+/// Whether the linker knows it, under the names that bindgen takes. `libclang-cpp`, which comes with
+/// LLVM's own tools, is another library.
+fn lists_libclang(list: &str) -> bool {
+    list.split_whitespace().any(|word| {
+        ["libclang.so", "libclang-"].iter().any(|name| word.starts_with(name))
+            && !word.starts_with("libclang-cpp")
+    })
 }
 
 fn has_sshd() -> bool {
@@ -127,4 +136,18 @@ fn has_venv() -> bool {
     let mut python = Command::new("python3");
     python.args(["-c", "import venv, ensurepip"]);
     python.output().is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_of_llvms_tools_is_not_taken_for_libclang() {
+        let tools = "\tlibclang-cpp.so.14 (libc6,x86-64) => /lib/libclang-cpp.so.14\n";
+        assert!(!lists_libclang(tools));
+        for name in ["libclang-14.so.1", "libclang.so.1", "libclang-14.so.14.0.6"] {
+            assert!(lists_libclang(&format!("{tools}\t{name} (libc6,x86-64) => /lib/{name}\n")));
+        }
+    }
 }
