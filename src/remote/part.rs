@@ -119,9 +119,10 @@ impl Part {
 /// Hashes what lies in `file`, and leaves it where it goes on. Of a piece that was cut nothing is
 /// kept, nor of a file that is longer than what is wanted: not ours, or of a defect of ours.
 fn take_up(file: &mut File, wanted: &Wanted) -> io::Result<(Check, u64)> {
+    let there = file.metadata()?.len();
     let (mut check, mut len) = (Check::of(wanted), 0);
     let mut piece = Vec::new();
-    while (&mut *file).take(PIECE_BYTES).read_to_end(&mut piece)? > 0 {
+    while there <= wanted.size && (&mut *file).take(PIECE_BYTES).read_to_end(&mut piece)? > 0 {
         let end = len + piece.len() as u64;
         if piece.len() as u64 != PIECE_BYTES && end != wanted.size {
             break;
@@ -130,12 +131,9 @@ fn take_up(file: &mut File, wanted: &Wanted) -> io::Result<(Check, u64)> {
         len = end;
         piece.clear();
     }
-    if len > wanted.size {
-        (check, len) = (Check::of(wanted), 0);
-    }
     // Only where there is something to cut off: ext4 takes a file that was made empty for one that is
     // written anew, and has the disk take all of it when it is closed (`auto_da_alloc` in `ext4(5)`).
-    if file.stream_position()? != len {
+    if there != len {
         file.set_len(len)?;
         file.seek(SeekFrom::Start(len))?;
     }
