@@ -87,17 +87,17 @@ impl Check {
     /// # Errors
     /// [`RemoteError::Damaged`].
     pub(super) fn end(self, wanted: &Wanted) -> Result<(), RemoteError> {
-        let (want, got) = match (self, &wanted.composite) {
-            (Self::Pieces(done), Some(composite)) => (composite, Digest::composite(&done)),
-            (Self::Pieces(done), None) => (&wanted.digest, Digest::composite(&done)),
-            (Self::Whole(hash), _) => (&wanted.digest, Digest::from_bytes(&hash.finalize().into())),
-        };
-        match got == *want {
-            true => Ok(()),
-            false => {
-                Err(RemoteError::Damaged { path: wanted.path.clone(), want: want.clone(), got })
+        let (want, got) = match self {
+            Self::Whole(hash) => (&wanted.digest, Digest::from_bytes(&hash.finalize().into())),
+            Self::Pieces(done) => {
+                (wanted.composite.as_ref().unwrap_or(&wanted.digest), Digest::composite(&done))
             }
+        };
+        if got != *want {
+            let (path, want) = (wanted.path.clone(), want.clone());
+            return Err(RemoteError::Damaged { path, want, got });
         }
+        Ok(())
     }
 }
 
