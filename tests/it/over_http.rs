@@ -87,7 +87,7 @@ fn ctrl_c_stops_what_runs_there() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 130, "{}", String::from_utf8_lossy(&output.stderr));
     wait_for("the program's end", || {
-        laptop.running().iter().all(|line| !line.contains("700")).then_some(())
+        laptop.running().iter().all(|line| !line.contains("sleep 700")).then_some(())
     });
     assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
 }

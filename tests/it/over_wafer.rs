@@ -216,7 +216,7 @@ fn ctrl_c_stops_what_runs_in_the_workspace() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 130, "{}", String::from_utf8_lossy(&output.stderr));
     wait_for("the program's end", || {
-        laptop.running().iter().all(|line| !line.contains("7009")).then_some(())
+        laptop.running().iter().all(|line| !line.contains("sleep 7009")).then_some(())
     });
 }
 
