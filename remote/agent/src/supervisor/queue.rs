@@ -154,7 +154,7 @@ impl Queue {
         let wish = &ticket.wish;
         let ahead = ahead_of(&self.folder, ticket.number);
         let reserved = self.reserved(&ahead);
-        let rivals = ahead.iter().filter(|a| a.wanted.iter().any(|u| wish.wanted.contains(u)));
+        let mut rivals = ahead.iter().filter(|a| a.wanted.iter().any(|u| wish.wanted.contains(u)));
         let place = 1 + u32::try_from(rivals.clone().count()).unwrap_or(u32::MAX - 1);
         // Who has the GPU says more than who waits for it.
         let mut holder = None;
@@ -178,7 +178,7 @@ impl Queue {
         {
             return Err(error);
         }
-        let last = || rivals.last().map(|rival| rival.who.clone()).unwrap_or_default();
+        let last = || rivals.next_back().map(|rival| rival.who.clone()).unwrap_or_default();
         Ok(Look::Wait { place, holder: holder.unwrap_or_else(last) })
     }
 
