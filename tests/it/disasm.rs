@@ -89,6 +89,22 @@ fn code_in_libraries_and_wheels_is_listed_and_extracted() {
 }
 
 #[test]
+fn compressed_bytes_that_would_fill_memory_are_refused_by_name() {
+    let laptop = laptop(&[]);
+    let report = [b"NVR\0".as_slice(), &vec![0; 80 << 20]].concat();
+    let packed = zstd::encode_all(report.as_slice(), 3).unwrap();
+    fs::write(laptop.project("bomb.ncu-repz"), packed).unwrap();
+    for line in ["report bomb.ncu-repz", "disasm bomb.ncu-repz --list"] {
+        let output = laptop.run(line);
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(status(&output), 7, "{words}");
+        for word in ["bomb.ncu-repz", "more than 67108864", "unpack it with another tool"] {
+            assert!(words.contains(word), "{words}");
+        }
+    }
+}
+
+#[test]
 fn facts_and_files_come_without_listings_where_none_are_wanted() {
     let laptop = laptop(&[(&format!("{VECADD}/size.fatbin"), "size.fatbin")]);
     let output = laptop.run("disasm size.fatbin --extract --tool none --arch sm_100a");

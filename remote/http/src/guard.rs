@@ -8,14 +8,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::{Request, State as Shared};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
 use crate::answer::Refused;
 use crate::body::discard;
+use crate::connections::Connection;
 use crate::settings::{Settings, Token};
 use crate::state::{State, lock};
 
@@ -49,11 +51,19 @@ impl Doors {
         }
     }
 
-    fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let Some(host) = host else {
-            return Err(Refused::new(StatusCode::BAD_REQUEST, "no_host", "there is no `Host`"));
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        let bad = |code, text| Err(Refused::new(StatusCode::BAD_REQUEST, code, text));
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let Some(host) = hosts.next().and_then(|host| host.to_str().ok()) else {
+            return bad("no_host", "there is no `Host`");
         };
+        if hosts.next().is_some() {
+            return bad("two_hosts", "there is more than one `Host`");
+        }
+        // Servers in front of us may go by either name: both must be the same.
+        if uri.authority().is_some_and(|named| !named.as_str().eq_ignore_ascii_case(host)) {
+            return bad("two_hosts", "the request names another host than `Host` does");
+        }
         if !self.is_ours(host) {
             let name = bare(host);
             let text = format!(
@@ -123,14 +133,16 @@ fn shown(headers: &HeaderMap) -> Option<Vec<u8>> {
 /// Lets a request through, and gives what went wrong in the routes the form of all refusals.
 pub(crate) async fn guard(
     Shared(state): Shared<Arc<State>>,
+    Extension(connection): Extension<Arc<Connection>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = match state.doors.check(request.headers()) {
+    let mut response = match state.doors.check(request.uri(), request.headers()) {
         Err(refused) => {
             discard(request.into_body()).await;
             refused.into_response()
         }
+        Ok(()) if !connection.admit() => busy("too many connections").into_response(),
         Ok(()) => match state.doors.room.try_acquire() {
             Ok(_place) => next.run(request).await,
             Err(_) => busy("too many requests at once").into_response(),

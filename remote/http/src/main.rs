@@ -8,7 +8,7 @@
 //! | module | what for |
 //! |---|---|
 //! | `settings` | the command line and the token's file |
-//! | `server`, `guard` | connections and their limits; who may ask at all |
+//! | `server`, `connections`, `guard` | the event loop; how many connections; who may ask at all |
 //! | `routes` | which path means what |
 //! | `host`, `blobs`, `jobs`, `events`, `artifacts` | one folder of resources each |
 //! | `stream`, `body`, `answer` | bodies in and out |
@@ -17,6 +17,7 @@ mod answer;
 mod artifacts;
 mod blobs;
 mod body;
+mod connections;
 mod events;
 mod guard;
 mod host;

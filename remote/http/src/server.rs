@@ -1,26 +1,25 @@
-//! Connections: how many, how slowly they may speak, and how the server ends.
+//! Listens, serves each connection, and ends.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::connections::{Connection, Connections};
 use crate::guard::Doors;
 use crate::routes::router;
 use crate::settings::Settings;
 use crate::state::State;
-
-/// Connections at the same time; the next one waits.
-const CONNECTIONS: usize = 1024;
 
 /// From the first byte of a request to the last of its head; and how long a connection may idle.
 const HEAD: Duration = Duration::from_secs(15);
@@ -70,13 +69,13 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
         );
     }
 
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let all = Connections::new();
     let (stop, stopping) = watch::channel(false);
-    let mut connections = JoinSet::new();
+    let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
+            Some(_) = tasks.join_next() => continue,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         };
@@ -85,17 +84,15 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(place) = room.clone().acquire_owned().await else { break };
         let (state, stopping) = (state.clone(), stopping.clone());
-        connections.spawn(async move {
-            connection(stream, &state, stopping).await;
-            drop(place);
+        all.open(|connection| {
+            tasks.spawn(async move { serve_one(stream, connection, &state, stopping).await })
         });
     }
     drop(listener);
     let _ = stop.send(true);
     state.stop_followers();
-    let ended = async { while connections.join_next().await.is_some() {} };
+    let ended = async { while tasks.join_next().await.is_some() {} };
     // What does not end in time is cut; clients resume.
     let _ = timeout(GRACE, ended).await;
     Ok(())
@@ -108,10 +105,16 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-async fn connection(stream: TcpStream, state: &Arc<State>, mut stopping: watch::Receiver<bool>) {
+async fn serve_one(
+    stream: TcpStream,
+    connection: Connection,
+    state: &Arc<State>,
+    mut stopping: watch::Receiver<bool>,
+) {
     // Small answers must not wait for more.
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router(state));
+    let router = router(state).layer(Extension(Arc::new(connection)));
+    let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)

@@ -40,7 +40,8 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, conflicts_with_all = ["list", "view", "format", "diff", "hot"])]
     pub per_kernel: bool,
 
-    /// Only list what is there: nothing is decompressed, nothing written
+    /// Only list what is there: no code is decompressed, nothing is written. Members of a wheel and
+    /// an .ncu-repz are unpacked in memory, to see what they hold
     #[arg(long, conflicts_with_all = ["extract", "view", "out", "format"])]
     pub list: bool,
 

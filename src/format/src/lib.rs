@@ -3,7 +3,7 @@
 //! Each module reads one kind of file that a GPU tool writes and keeps what the file says, in the
 //! file's own terms; turning that into a profile is the business of `rgpu::import`. No reader does
 //! I/O (but for `nsys_sqlite`, which SQLite itself opens, read-only), none panics on any input,
-//! and none takes memory beyond a small multiple of its input.
+//! and none takes memory beyond a small multiple of its input, unpacked within [`unpack`]'s bounds.
 
 pub mod container;
 pub mod csv;
@@ -24,4 +24,5 @@ pub mod sanitizer;
 pub mod sass;
 pub mod torch_trace;
 pub mod units;
+pub mod unpack;
 pub mod wire;

@@ -134,6 +134,7 @@ static ROWS: &[Row] = &[
         "write https:// before it",
     ),
     row(400, "\"no_host\"", "bad_proxy", "the worker was asked without a name", ""),
+    row(400, "\"two_hosts\"", "bad_proxy", "the worker was asked by two names at once", ""),
     row(
         401,
         "\"no_token\"",

@@ -56,8 +56,11 @@ pub(super) fn walk(
         walked => return walked.map(kind_name),
     };
     // A report keeps the cubins of what it profiled. Formats of tools are no containers of code.
-    let report = ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default());
-    let Ok((report, _)) = report else { return Err(unknown) };
+    let (report, _) = match ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default()) {
+        Ok(report) => report,
+        Err(ncu_rep::Error::Unpacked(error)) => return Err(error.into()),
+        Err(_) => return Err(unknown),
+    };
     let mut seen: Vec<&[u8]> = Vec::new();
     let mut found = Vec::new();
     let sources = report.sources();

@@ -34,7 +34,7 @@ pub struct What {
     pub by_kernel: bool,
     /// Cubins and PTX are written.
     pub extract: bool,
-    /// Headers only: nothing is decompressed, no kernel is looked at.
+    /// Headers only: no image is decompressed, no kernel is looked at.
     pub list_only: bool,
     /// Columns of listings.
     pub shown: Shown,

@@ -40,6 +40,8 @@ fn nobody_gets_in_without_the_token_under_another_name_or_from_a_web_page() {
         (&[host, "Modal-Key: a", "Modal-Secret: b"], 401, "wrong_token"),
         (&[&token], 400, "no_host"),
         (&["Host: evil.example", &token], 421, "wrong_host"),
+        (&[host, "Host: evil.example", &token], 400, "two_hosts"),
+        (&[host, host, &token], 400, "two_hosts"),
         (&[host, &token, "Origin: http://evil.example"], 403, "foreign_origin"),
         (&[host, &token, "Origin: null"], 403, "foreign_origin"),
     ] {
@@ -47,6 +49,14 @@ fn nobody_gets_in_without_the_token_under_another_name_or_from_a_web_page() {
             let reply = worker.ask_as(path, headers, b"");
             assert_eq!((reply.status, reply.code().as_str()), (status, code), "{headers:?}");
         }
+    }
+    for uri in ["http://evil.example", "http://127.0.0.1:1", "http://x@127.0.0.1"] {
+        let reply = worker.ask_as(&format!("GET {uri}/v1/health"), &[host, &token], b"");
+        assert_eq!((reply.status, reply.code().as_str()), (400, "two_hosts"), "{uri}");
+        let named = uri.replace("http://", "Host: ");
+        let reply = worker.ask_as(&format!("GET {uri}/v1/health"), &[&named, &token], b"");
+        let expected = if uri == "http://127.0.0.1:1" { 200 } else { 421 };
+        assert_eq!(reply.status, expected, "{uri}");
     }
     let good = worker.ask_as("GET /v1/health", &[host, &token, "Origin: http://127.0.0.1"], b"");
     assert_eq!((good.status, &good.json()["rgpu"]), (200, &1.into()));
@@ -361,4 +371,46 @@ fn clients_that_speak_too_slowly_are_let_go() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it is still listened to");
     }
     assert_eq!(worker.ask("GET /v1/health", &[], b"").status, 200);
+}
+
+/// More connections than the worker keeps, and what one of each has sent.
+fn crowd(worker: &Worker, sent: &[u8]) -> Vec<TcpStream> {
+    let connect = |_| {
+        let mut stream = TcpStream::connect(("127.0.0.1", worker.port)).unwrap();
+        // The oldest are closed while the last come.
+        let _ = stream.write_all(sent);
+        stream
+    };
+    (0..1050).map(connect).collect()
+}
+
+#[test]
+fn connections_that_show_no_token_keep_nobody_out() {
+    let laptop = Laptop::new();
+    let worker = Worker::start(&laptop);
+    // Who has shown the token keeps the connection.
+    let mut client = TcpStream::connect(("127.0.0.1", worker.port)).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let request = format!(
+        "GET /v1/health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+        worker.token
+    );
+    let mut ask_again = || {
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = [0; 4096];
+        let n = client.read(&mut answer).unwrap();
+        assert!(answer[..n].starts_with(b"HTTP/1.1 200"), "{}", answer[..n].escape_ascii());
+    };
+    ask_again();
+    for sent in [
+        &b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: x"[..],
+        b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"PUT /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+    ] {
+        let _crowd = crowd(&worker, sent);
+        let begun = Instant::now();
+        assert_eq!(worker.ask("GET /v1/health", &[], b"").status, 200);
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        ask_again();
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::plan::{GpuRequest, KnownGpu};
@@ -13,7 +14,7 @@ use rustix::fs::FlockOperation;
 
 use super::queue::{Look, Queue, QueueError, Ticket, valid_uuid};
 use super::{Halt, Supervisor};
-use crate::command::ask;
+use crate::command::ask_unless;
 use crate::host::user_name;
 
 /// Names another folder for the locks than the one all users of a host share (for containers that
@@ -25,6 +26,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How soon the way back to a place in the queue is tried again, when somebody else is looking.
 const AGAIN: Duration = Duration::from_millis(2);
+
+/// How often a change of the place or the holder is told: holders can write what they like.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// A look takes milliseconds: who keeps others from looking for so long is told as the holder.
+const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long the list of GPU processes may take.
 const PROCESSES_WAIT: Duration = Duration::from_secs(20);
@@ -81,7 +88,7 @@ impl Supervisor {
             let held = self.queue_up(&queue, &mut ticket, &wanted, count, start)?;
             let mut free = true;
             for (uuid, _) in &held {
-                let foreign = if request.share { Vec::new() } else { foreign(request, uuid)? };
+                let foreign = if request.share { Vec::new() } else { self.foreign(request, uuid)? };
                 if !foreign.is_empty() {
                     free = false;
                     busy.push(format!("GPU {uuid}: {}", foreign.join(", ")));
@@ -98,8 +105,7 @@ impl Supervisor {
             // Still holding them: the next in the queue should not find out by itself meanwhile.
             if let Some(ticket) = &mut ticket {
                 while !queue.again(ticket, &wanted)? {
-                    self.hub.wait(&[], AGAIN)?;
-                    self.check_stop()?;
+                    self.wait_in_queue(start, AGAIN)?;
                 }
             }
         }
@@ -128,32 +134,60 @@ impl Supervisor {
         count: usize,
         start: Instant,
     ) -> Result<Vec<(String, File)>, Halt> {
-        let limit = Duration::from_secs(self.plan.limits.queue_s);
         let who = self.who();
-        let mut told = None;
+        let mut told = (0, String::new());
+        let mut told_at = None;
+        let mut last_look = Instant::now();
         loop {
             if ticket.is_none() {
                 *ticket = queue.enter(wanted, count, &who)?;
             }
-            let (place, holder) = match ticket.as_ref() {
-                Some(ticket) => match queue.look(ticket)? {
-                    Look::Ours(held) => return Ok(held),
-                    Look::Wait { place, holder } => (place, holder),
-                },
-                None => (0, String::new()),
+            let look = ticket.as_ref().map_or(Ok(Look::Busy), |ticket| queue.look(ticket))?;
+            let now = match look {
+                Look::Ours(held) => return Ok(held),
+                Look::Wait { place, holder } => {
+                    last_look = Instant::now();
+                    (place, holder)
+                }
+                Look::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
+                Look::Busy => (0, format!("whoever locks `{}`", queue.guard_path().display())),
             };
-            // An empty holder means that somebody else was looking: nothing new.
-            if !holder.is_empty() && told.as_ref() != Some(&(place, holder.clone())) {
-                told = Some((place, holder.clone()));
+            let pause = LOOK_EVERY * now.0.clamp(1, 25);
+            let is_due = told_at.is_none_or(|at: Instant| at.elapsed() >= TELL_EVERY);
+            // An empty holder says nothing new.
+            if !now.1.is_empty() && told != now && is_due {
+                let (place, holder) = now.clone();
+                (told, told_at) = (now, Some(Instant::now()));
                 self.emit(EventBody::Queued { place, holder })?;
             }
-            if start.elapsed() >= limit {
-                return Err(Halt::Outcome(Outcome::QueueTimeout));
-            }
-            let pause = LOOK_EVERY * place.clamp(1, 25);
-            self.hub.wait(&[], pause.min(limit.saturating_sub(start.elapsed())))?;
-            self.check_stop()?;
+            self.wait_in_queue(start, pause)?;
         }
+    }
+
+    /// Waits for `pause`, or until the job is cancelled or its time in the queue is over.
+    fn wait_in_queue(&mut self, start: Instant, pause: Duration) -> Result<(), Halt> {
+        let left = Duration::from_secs(self.plan.limits.queue_s).saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Err(Halt::Outcome(Outcome::QueueTimeout));
+        }
+        self.hub.wait(&[], pause.min(left))?;
+        self.check_stop()
+    }
+
+    /// Processes on a GPU, in words. This job has none yet, so all are others'.
+    fn foreign(&mut self, request: &GpuRequest, uuid: &str) -> Result<Vec<String>, Halt> {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let listing = scope.spawn(|| foreign(request, uuid, &stop));
+            while !listing.is_finished() {
+                let waited = self.hub.wait(&[], AGAIN).map_err(Halt::from);
+                if let Err(halt) = waited.and_then(|_| self.check_stop()) {
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(halt);
+                }
+            }
+            listing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Who holds a GPU, for those who wait.
@@ -201,13 +235,13 @@ fn choose(request: &GpuRequest) -> Result<Vec<String>, Halt> {
     }
 }
 
-/// Processes on a GPU, in words. This job has none yet, so all are others'.
-fn foreign(request: &GpuRequest, uuid: &str) -> Result<Vec<String>, Halt> {
+/// Processes on a GPU, in words; asks no longer once `stop` is set.
+fn foreign(request: &GpuRequest, uuid: &str, stop: &AtomicBool) -> Result<Vec<String>, Halt> {
     if request.processes.is_empty() {
         return Ok(Vec::new());
     }
     let unknown = |why: String| no_gpu(format!("cannot tell who computes on GPU {uuid}: {why}"));
-    let answer = ask(&request.processes, &BTreeMap::new(), 1 << 20, PROCESSES_WAIT)
+    let answer = ask_unless(&request.processes, &BTreeMap::new(), 1 << 20, PROCESSES_WAIT, stop)
         .map_err(|e| unknown(format!("`{}`: {e}", request.processes[0])))?;
     let text = String::from_utf8_lossy(&answer.stdout);
     if answer.timed_out || answer.exit != Some(0) {
@@ -260,6 +294,7 @@ mod tests {
     fn when_the_list_of_processes_fails_nothing_runs() {
         let mut request = request(GpuChoice::Any);
         request.processes = vec!["false".into()];
+        let foreign = |request: &_, uuid: &_| foreign(request, uuid, &AtomicBool::new(false));
         assert!(foreign(&request, "GPU-aa1").is_err());
         request.processes = ["echo", "GPU-aa1, 1, python, 10 MiB"].map(String::from).to_vec();
         assert!(foreign(&request, "GPU-aa1").unwrap()[0].starts_with("`python` (process 1"));

@@ -5,15 +5,27 @@
 //! `queue.lock` (flocked for the moment of a look). A flock goes with its process, so a killed
 //! holder frees its GPU and a killed waiter leaves the queue. A job takes a GPU only if no earlier
 //! ticket could use it, and all that it wants at once or none: nobody waits in a circle.
+//!
+//! The folder is open to all users, so any of them can keep a GPU or the first place for as long as
+//! they like. Whatever files they put there, a look stays short and what cannot be a ticket is
+//! passed over.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+mod file;
+mod ticket;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use file::{is_at, one_line, open, open_shared, read_holder};
+pub(crate) use ticket::Ticket;
+use ticket::{Wish, ahead_of};
 
 /// Where all users of a host look for the locks, best first. What decides is the host, not
 /// `$TMPDIR`: all must choose alike.
@@ -22,9 +34,6 @@ const FOLDERS: [&str; 2] = ["/run/lock/rgpu", "/tmp/rgpu-locks"];
 /// How often a folder that somebody is just making is looked at again, and how long between.
 const LOOKS: u32 = 20;
 const BETWEEN: Duration = Duration::from_millis(10);
-
-/// Tickets and locks are small; more text than this is not ours.
-const MOST_TEXT: u64 = 64 << 10;
 
 /// The magic number of NFS in `statfs`.
 const NFS: u64 = 0x6969;
@@ -51,65 +60,13 @@ pub(crate) struct Queue {
     folder: PathBuf,
 }
 
-/// A place in the queue; left when dropped.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    path: PathBuf,
-    number: u64,
-    wish: Wish,
-    lock: File,
-}
-
-impl Ticket {
-    /// Writes what it wants. Only while looking: others read it then.
-    fn write(&self, text: &str) -> Result<(), QueueError> {
-        let written =
-            self.lock.set_len(0).and_then(|()| self.lock.write_all_at(text.as_bytes(), 0));
-        written.map_err(|source| QueueError::File { path: self.path.clone(), source })
-    }
-}
-
-/// What a living ticket wants: the GPUs that would do, and how many of them.
-#[derive(Debug, PartialEq, Eq)]
-struct Wish {
-    wanted: Vec<String>,
-    count: usize,
-    who: String,
-}
-
-impl Wish {
-    /// `who NAME`, `count 2`, and then a UUID a line; what is left out is nobody, and one.
-    fn read(text: &str) -> Self {
-        let mut wish = Self { wanted: Vec::new(), count: 1, who: String::new() };
-        for line in text.lines() {
-            match line.split_once(' ') {
-                Some(("who", who)) => who.clone_into(&mut wish.who),
-                Some(("count", count)) => wish.count = count.parse().unwrap_or(1),
-                _ => wish.wanted.push(line.to_owned()),
-            }
-        }
-        wish
-    }
-
-    fn text(&self) -> String {
-        // What a user calls a run must not become a line of its own.
-        let who: String = self.who.chars().filter(|c| !c.is_control()).collect();
-        format!("who {who}\ncount {}\n{}", self.count, self.wanted.join("\n"))
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        // A ticket that nobody holds is passed over; removing it is tidiness.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// What a look at the queue gave.
 #[derive(Debug)]
 pub(crate) enum Look {
     /// The GPUs are ours for as long as their files are open: UUID and flocked file of each.
     Ours(Vec<(String, File)>),
+    /// Somebody else looks right now; the next look will do.
+    Busy,
     /// Others are first.
     Wait {
         /// 1 is next.
@@ -117,6 +74,14 @@ pub(crate) enum Look {
         /// Who holds a GPU that would do.
         holder: String,
     },
+}
+
+/// What became of taking one GPU's lock.
+enum Take {
+    /// It is ours while this file is open.
+    Ours(File),
+    /// Somebody else has it; empty where the holder cannot be told.
+    HeldBy(String),
 }
 
 impl Queue {
@@ -160,16 +125,9 @@ impl Queue {
         who: &str,
     ) -> Result<Option<Ticket>, QueueError> {
         let Some(_guard) = self.guard()? else { return Ok(None) };
-        let last = self.numbers().into_iter().max().unwrap_or(0);
-        let number = last + 1;
-        let path = self.folder.join(format!("ticket-{number:012}"));
-        let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
-        let lock = open_shared(&path).map_err(failed)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| failed(e.into()))?;
         let wish = Wish { wanted: wanted.to_vec(), count, who: who.to_owned() };
-        let ticket = Ticket { path, number, wish, lock };
-        ticket.write(&ticket.wish.text())?;
-        Ok(Some(ticket))
+        let created = Ticket::create(&self.folder, wish);
+        created.map(Some).map_err(|(path, source)| QueueError::File { path, source })
     }
 
     /// Goes on waiting at the same place, for any of the GPUs in `wanted`; false: somebody else is
@@ -177,97 +135,95 @@ impl Queue {
     pub(crate) fn again(&self, ticket: &mut Ticket, wanted: &[String]) -> Result<bool, QueueError> {
         let Some(_guard) = self.guard()? else { return Ok(false) };
         wanted.clone_into(&mut ticket.wish.wanted);
-        ticket.write(&ticket.wish.text())?;
+        self.write(ticket, &ticket.wish)?;
         Ok(true)
+    }
+
+    fn write(&self, ticket: &Ticket, wish: &Wish) -> Result<(), QueueError> {
+        let failed = |source| QueueError::File { path: ticket.path().to_owned(), source };
+        ticket.write(wish).map_err(failed)
     }
 
     /// Takes GPUs if enough are free that no earlier ticket could use. The ticket then keeps its
     /// place, but wants nothing any more, until [`Queue::again`].
+    ///
+    /// # Errors
+    /// Too few of the wanted GPUs have a usable lock file.
     pub(crate) fn look(&self, ticket: &Ticket) -> Result<Look, QueueError> {
-        let wait = |place, holder: &str| Look::Wait { place, holder: holder.into() };
-        // Somebody else is looking; the next look will do.
-        let Some(_guard) = self.guard()? else { return Ok(wait(1, "")) };
-        let ahead = self.ahead_of(ticket);
-        let mut taken: Vec<&str> = Vec::new();
-        let mut place = 1;
-        let mut holder = String::new();
-        for earlier in &ahead {
-            // The earlier job will take the first free ones of its own, and waits for the rest.
-            for _ in 0..earlier.count {
-                let wanted = &earlier.wanted;
-                let free = |u: &&String| !taken.contains(&u.as_str()) && self.is_free(u);
-                taken.extend(wanted.iter().find(free).map(String::as_str));
-            }
-            if earlier.wanted.iter().any(|u| ticket.wish.wanted.contains(u)) {
-                place += 1;
-                earlier.who.clone_into(&mut holder);
-            }
-        }
+        let Some(_guard) = self.guard()? else { return Ok(Look::Busy) };
+        let wish = &ticket.wish;
+        let ahead = ahead_of(&self.folder, ticket.number);
+        let reserved = self.reserved(&ahead);
+        let mut rivals = ahead.iter().filter(|a| a.wanted.iter().any(|u| wish.wanted.contains(u)));
+        let place = 1 + u32::try_from(rivals.clone().count()).unwrap_or(u32::MAX - 1);
         // Who has the GPU says more than who waits for it.
-        let mut has = String::new();
+        let mut holder = None;
+        let mut unusable = Vec::new();
         let mut ours = Vec::new();
-        for uuid in ticket.wish.wanted.iter().filter(|u| !taken.contains(&u.as_str())) {
-            match self.take(uuid, &ticket.wish.who)? {
-                Ok(lock) => {
+        for uuid in wish.wanted.iter().filter(|u| !reserved.contains(u.as_str())) {
+            match self.take(uuid, &wish.who) {
+                Ok(Take::Ours(lock)) => {
                     ours.push((uuid.clone(), lock));
-                    if ours.len() == ticket.wish.count {
-                        ticket.write("")?;
+                    if ours.len() == wish.count {
+                        self.write(ticket, &Wish::default())?;
                         return Ok(Look::Ours(ours));
                     }
                 }
-                Err(by) if has.is_empty() => has = by,
-                Err(_) => {}
+                Ok(Take::HeldBy(who)) => holder = holder.or(Some(who).filter(|w| !w.is_empty())),
+                Err(error) => unusable.push(error),
             }
         }
-        Ok(wait(place, if has.is_empty() { &holder } else { &has }))
+        if wish.wanted.len() < wish.count + unusable.len()
+            && let Some(error) = unusable.into_iter().next()
+        {
+            return Err(error);
+        }
+        let last = || rivals.next_back().map(|rival| rival.who.clone()).unwrap_or_default();
+        Ok(Look::Wait { place, holder: holder.unwrap_or_else(last) })
     }
 
-    /// What the living tickets before `ticket` want, first come first.
-    fn ahead_of(&self, ticket: &Ticket) -> Vec<Wish> {
-        let mut numbers = self.numbers();
-        numbers.retain(|n| *n < ticket.number);
-        numbers.sort_unstable();
-        let living = numbers.into_iter().filter_map(|number| {
-            let path = self.folder.join(format!("ticket-{number:012}"));
-            let file = open_existing(&path).ok()?;
-            match flock(&file, FlockOperation::NonBlockingLockShared) {
-                Err(Errno::WOULDBLOCK) => Some(read_text(&file)),
-                // Nobody holds it: its job was killed. Others' files we may not remove.
-                _ => {
-                    let _ = fs::remove_file(&path);
-                    None
+    /// The GPUs that earlier tickets will take: of each the first free ones of its own. It waits for
+    /// the rest.
+    fn reserved<'w>(&self, ahead: &'w [Wish]) -> BTreeSet<&'w str> {
+        let mut reserved = BTreeSet::new();
+        let mut known = BTreeMap::new();
+        for earlier in ahead {
+            let mut missing = earlier.count;
+            for uuid in earlier.wanted.iter().map(String::as_str) {
+                if missing == 0 {
+                    break;
+                }
+                let is_free = *known.entry(uuid).or_insert_with(|| self.is_free(uuid));
+                if is_free && reserved.insert(uuid) {
+                    missing -= 1;
                 }
             }
-        });
-        living.map(|text| Wish::read(&text)).collect()
-    }
-
-    fn numbers(&self) -> Vec<u64> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        entries
-            .filter_map(|e| e.file_name().to_str()?.strip_prefix("ticket-")?.parse().ok())
-            .collect()
+        }
+        reserved
     }
 
     fn is_free(&self, uuid: &str) -> bool {
-        match open_existing(&self.lock_path(uuid)) {
+        match open(&self.lock_path(uuid), true) {
             Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
             Err(e) => e.kind() == io::ErrorKind::NotFound,
         }
     }
 
-    /// Takes the lock of one GPU; the inner error says who has it.
-    fn take(&self, uuid: &str, who: &str) -> Result<Result<File, String>, QueueError> {
+    /// Takes the lock of one GPU.
+    fn take(&self, uuid: &str, who: &str) -> Result<Take, QueueError> {
         let path = self.lock_path(uuid);
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
-        let mut file = open_shared(&path).map_err(failed)?;
+        let file = open_shared(&path).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
+            Ok(()) if is_at(&file, &path) => {
                 // Who has it is for the eyes only.
-                let _ = file.set_len(0).and_then(|()| file.write_all(who.as_bytes()));
-                Ok(Ok(file))
+                let who = one_line(who);
+                let _ = file.set_len(0).and_then(|()| file.write_all_at(who.as_bytes(), 0));
+                Ok(Take::Ours(file))
             }
-            Err(Errno::WOULDBLOCK) => Ok(Err(read_text(&file))),
+            // Its owner has just removed it.
+            Ok(()) => Ok(Take::HeldBy(String::new())),
+            Err(Errno::WOULDBLOCK) => Ok(Take::HeldBy(read_holder(&file))),
             Err(e) => Err(failed(e.into())),
         }
     }
@@ -278,14 +234,23 @@ impl Queue {
 
     /// The right to look, unless somebody else is looking right now.
     fn guard(&self) -> Result<Option<File>, QueueError> {
-        let path = self.folder.join("queue.lock");
+        let path = self.guard_path();
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
-        let file = open_shared(&path).map_err(failed)?;
+        let file = match open_shared(&path) {
+            // Its owner has a lease on it.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(is_at(&file, &path).then_some(file)),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(e) => Err(failed(e.into())),
         }
+    }
+
+    /// The file that is locked for the moment of a look.
+    pub(crate) fn guard_path(&self) -> PathBuf {
+        self.folder.join("queue.lock")
     }
 }
 
@@ -341,55 +306,6 @@ fn local(folder: &Path) -> Result<(), QueueError> {
     }
 }
 
-/// Opens a file that all users share; no link is followed.
-fn open_shared(path: &Path) -> io::Result<File> {
-    // Kernels with `protected_regular` refuse O_CREAT for others' files, hence two ways.
-    match open_existing(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        other => return other,
-    }
-    let made = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o666)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path);
-    match made {
-        Ok(file) => {
-            // The umask would lock other users out.
-            file.set_permissions(fs::Permissions::from_mode(0o666))?;
-            Ok(file)
-        }
-        // Somebody was faster.
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open_existing(path),
-        Err(e) => Err(e),
-    }
-}
-
-fn open_existing(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-    let meta = file.metadata()?;
-    // A second name would be a way to have somebody else's file written to.
-    if !meta.is_file() || meta.nlink() > 1 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file of its own"));
-    }
-    Ok(file)
-}
-
-fn read_text(file: &File) -> String {
-    let mut text = Vec::new();
-    let mut chunk = [0; 4096];
-    while let Ok(n) = file.read_at(&mut chunk, text.len() as u64) {
-        text.extend_from_slice(&chunk[..n]);
-        if n == 0 || text.len() as u64 > MOST_TEXT {
-            break;
-        }
-    }
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,14 +323,14 @@ mod tests {
     fn place(look: Look) -> (u32, String) {
         match look {
             Look::Wait { place, holder } => (place, holder),
-            Look::Ours(held) => panic!("got {held:?}"),
+            other => panic!("got {other:?}"),
         }
     }
 
     fn uuid(look: &Look) -> &str {
         match look {
             Look::Ours(held) => &held[0].0,
-            Look::Wait { place, .. } => panic!("place {place}"),
+            other => panic!("got {other:?}"),
         }
     }
 
@@ -529,14 +445,92 @@ mod tests {
         assert!(queue.look(&mine).is_err());
     }
 
+    /// A file of another job, locked for as long as it is kept open.
+    fn locked(path: &Path, text: &str) -> File {
+        fs::write(path, text).unwrap();
+        let file = File::open(path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        file
+    }
+
     #[test]
-    fn a_ticket_says_what_is_wanted_and_a_name_is_no_line_of_its_own() {
-        let wish = Wish { wanted: wanted(&["A", "B"]), count: 2, who: "a\ncount 9".into() };
-        let read = Wish::read(&wish.text());
-        assert_eq!((read.count, read.wanted, &*read.who), (2, wanted(&["A", "B"]), "acount 9"));
-        // As older agents write them.
-        assert_eq!(Wish::read("A\nB").count, 1);
-        assert_eq!(Wish::read("count 2\nA\nB").wanted, ["A", "B"]);
+    fn forged_tickets_are_passed_over_whatever_they_hold() {
+        let (dir, queue) = queue();
+        let at = |name: &str| dir.path().join("locks").join(name);
+        let mut held: Vec<File> = [
+            "count 18446744073709551615\nA",
+            "count 3\nA\nB",
+            "count 1\n../A",
+            format!("who {}\nA", "x".repeat(1 << 20)).as_str(),
+        ]
+        .iter()
+        .zip(1..)
+        .map(|(text, n)| locked(&at(&format!("ticket-{n:012}")), text))
+        .collect();
+        // 1 TB of nothing, a FIFO, a link, a folder, a second name.
+        held.push(locked(&at("ticket-000000000005"), "A"));
+        fs::OpenOptions::new()
+            .write(true)
+            .open(at("ticket-000000000005"))
+            .unwrap()
+            .set_len(1 << 40)
+            .unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, at("ticket-000000000006"), fifo, mode, 0).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("ticket-000000000007")).unwrap();
+        fs::create_dir(at("ticket-000000000008")).unwrap();
+        held.push(locked(&dir.path().join("other"), "A"));
+        fs::hard_link(dir.path().join("other"), at("ticket-000000000009")).unwrap();
+        held.push(locked(&at("ticket-18446744073709551615"), "A"));
+        held.push(locked(&at("ticket-3"), "A"));
+
+        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        assert_eq!(mine.number, 10);
+        let a = queue.look(&mine).unwrap();
+        assert_eq!(uuid(&a), "A");
+        let next = queue.enter(&wanted(&["A"]), 1, "next").unwrap().unwrap();
+        assert_eq!((next.number, place(queue.look(&next).unwrap())), (11, (1, "me".into())));
+    }
+
+    #[test]
+    fn a_ticket_is_written_by_its_owner_alone_and_locked_before_others_can_open_it() {
+        let (_dir, queue) = queue();
+        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        assert_eq!(fs::metadata(mine.path()).unwrap().mode() & 0o777, 0o644);
+    }
+
+    #[test]
+    fn a_gpu_whose_lock_is_unusable_is_passed_over_where_others_do() {
+        let (dir, queue) = queue();
+        fs::create_dir(dir.path().join("locks/A.lock")).unwrap();
+        let one = queue.enter(&wanted(&["A", "B"]), 1, "one").unwrap().unwrap();
+        let b = queue.look(&one).unwrap();
+        assert_eq!(uuid(&b), "B");
+        // B can still become free.
+        let next = queue.enter(&wanted(&["A", "B"]), 1, "next").unwrap().unwrap();
+        assert_eq!(place(queue.look(&next).unwrap()), (1, "one".into()));
+        let both = queue.enter(&wanted(&["A", "B"]), 2, "both").unwrap().unwrap();
+        assert!(queue.look(&both).unwrap_err().to_string().contains("A.lock"));
+    }
+
+    #[test]
+    fn what_a_holder_says_of_itself_is_one_short_line() {
+        let (dir, queue) = queue();
+        let _held = locked(&dir.path().join("locks/A.lock"), &"e\nv\x1b[2Jil ".repeat(10_000));
+        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        let (_, holder) = place(queue.look(&mine).unwrap());
+        assert!(holder.starts_with("ev[2Jil ev") && holder.len() == 200, "{holder}");
+    }
+
+    #[test]
+    fn who_cannot_look_is_not_held_up() {
+        let (dir, queue) = queue();
+        let mut mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        let _guard = locked(&dir.path().join("locks/queue.lock"), "");
+        assert!(matches!(queue.look(&mine).unwrap(), Look::Busy));
+        assert!(!queue.again(&mut mine, &wanted(&["A"])).unwrap());
+        assert!(queue.enter(&wanted(&["A"]), 1, "you").unwrap().is_none());
     }
 
     #[test]

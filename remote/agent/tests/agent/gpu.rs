@@ -1,13 +1,14 @@
 //! The queue for GPUs, on a host whose GPUs are invented.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rgpu_protocol::{EventBody, Outcome, Plan, ToAgent};
 use serde_json::{Value, json};
 
-use crate::client::{Host, Story, plan, sh};
+use crate::client::{Client, Host, Story, plan, sh};
 
 const A: &str = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
 const B: &str = "GPU-bbbbbbbb-0000-0000-0000-000000000002";
@@ -172,25 +173,105 @@ fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
     }
 }
 
+/// Users without rights, besides root, as whom these tests run.
+const NOBODY: u32 = 65534;
+const HOSTILE: u32 = 65533;
+
+/// A command of another user.
+fn command_as(user: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()]);
+    command.arg(program);
+    command
+}
+
+/// Another user's agent, with a home of its own and the lock folder of `host`.
+fn connect_as(host: &Host, user: u32) -> (tempfile::TempDir, Client) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(host.dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(home.path(), Some(user), Some(user)).unwrap();
+    let agent = home.path().join("rgpu-agent");
+    std::fs::copy(crate::client::AGENT, &agent).unwrap();
+    let mut command = command_as(user, agent);
+    command.env("RGPU_AGENT_HOME", home.path().join("home"));
+    command.env("RGPU_LOCK_DIR", &host.env["RGPU_LOCK_DIR"]);
+    let client = Client::start(&mut command);
+    (home, client)
+}
+
+/// Another user's forged files neither stop a job nor keep it from being cancelled. Needs root.
+#[test]
+fn forged_files_of_another_user_stop_nobody() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can act as two other users");
+        return;
+    }
+    let host = Host::new();
+    // Makes the lock folder.
+    let first = host.connect().run(&gpu_plan("first", json!({"index": 0}), "true", json!({})));
+    assert_eq!(*first.outcome(), Outcome::Done);
+    let (_home, mut victim) = connect_as(&host, NOBODY);
+    // Each ticket stays locked until the script's standard input ends.
+    let script = format!(
+        r#"set -e
+        ticket() {{ printf '%b' "$2" > ticket-$1; exec {{fd}}< ticket-$1; flock -n $fd; }}
+        ticket 000000000001 'who evil\ncount 18446744073709551615\n{A}\n{B}'
+        ticket 18446744073709551615 'who evil\ncount 1\n{A}'
+        ticket 999999999999 'who evil\ncount 1\n{A}'
+        truncate -s 10G ticket-000000000002; exec {{fd}}< ticket-000000000002; flock -n $fd
+        mkfifo ticket-000000000003
+        ln -s /dev/zero ticket-000000000004
+        mkdir ticket-000000000005
+        for n in $(seq 10 3000); do printf 'count 9\n{A}' > ticket-$(printf %012d $n); done
+        chmod 600 ticket-00000000001*
+        echo ready; read end"#
+    );
+    let mut hostile = command_as(HOSTILE, "bash");
+    hostile.args(["-c", &script]).current_dir(&host.env["RGPU_LOCK_DIR"]);
+    hostile.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut hostile = hostile.spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(hostile.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+    assert_eq!(ready, "ready\n");
+
+    let mut both = gpu_plan("both", json!("any"), "echo up; sleep 1000", json!({"count": 2}));
+    both.limits.queue_s = 20;
+    victim.submit(&both);
+    let mut story = Story::default();
+    while story.stdout("main") != "up\n" {
+        victim.read_into(&mut story);
+        let last = story.events.last().map(|event| &event.body);
+        assert!(!matches!(last, Some(EventBody::Ended { .. })), "{last:?}");
+    }
+    // Who waits can be cancelled, and the next is behind nobody but the holder.
+    let mut waiting = host.connect();
+    waiting.submit(&gpu_plan("waiting", json!({"index": 0}), "true", json!({})));
+    let mut wait_story = Story::default();
+    while !wait_story.events.iter().any(
+        |e| matches!(&e.body, EventBody::Queued { holder, .. } if holder.contains("both (both)")),
+    ) {
+        waiting.read_into(&mut wait_story);
+    }
+    waiting.send(&ToAgent::Cancel { job: "waiting".into() });
+    waiting.finish(&mut wait_story);
+    assert_eq!(*wait_story.outcome(), Outcome::Cancelled);
+    victim.send(&ToAgent::Cancel { job: "both".into() });
+    victim.finish(&mut story);
+    assert_eq!(*story.outcome(), Outcome::Cancelled);
+    drop(hostile.stdin.take());
+    hostile.wait().unwrap();
+}
+
 #[test]
 fn users_of_a_host_share_one_queue() {
     let host = Host::new();
-    let locks = host.dir.path().join("locks");
     let mut holder = host.connect();
     holder.submit(&gpu_plan("holder", json!({"index": 0}), "echo up; sleep 1000", json!({})));
     let mut story = Story::default();
     holder.until_output(&mut story, "main", "up");
     // Another user, who may neither write the first one's files nor signal its processes.
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(host.dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
-    let home = tempfile::tempdir().unwrap();
-    std::os::unix::fs::chown(home.path(), Some(65534), Some(65534)).unwrap();
-    let agent = home.path().join("rgpu-agent");
-    std::fs::copy(crate::client::AGENT, &agent).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(agent);
-    command.env("RGPU_AGENT_HOME", home.path().join("home")).env("RGPU_LOCK_DIR", &locks);
-    let mut other = crate::client::Client::start(&mut command);
+    let (_home, mut other) = connect_as(&host, NOBODY);
     let mut impatient = gpu_plan("impatient", json!({"index": 0}), "true", json!({}));
     impatient.limits.queue_s = 1;
     let waited = other.run(&impatient);
@@ -254,6 +335,21 @@ fn a_job_can_be_cancelled_while_it_waits() {
     assert_eq!(*wait_story.outcome(), Outcome::Cancelled);
     holder.send(&ToAgent::Cancel { job: "holder".into() });
     holder.finish(&mut story);
+}
+
+#[test]
+fn a_job_can_be_cancelled_while_the_list_of_processes_hangs() {
+    let host = Host::new();
+    let mut client = host.connect();
+    let hangs = json!({"processes": ["sleep", "1000"]});
+    client.submit(&gpu_plan("j", json!({"index": 0}), "true", hangs));
+    let mut story = Story::default();
+    client.until_output(&mut story, "before", "build");
+    let start = std::time::Instant::now();
+    client.send(&ToAgent::Cancel { job: "j".into() });
+    client.finish(&mut story);
+    assert_eq!(*story.outcome(), Outcome::Cancelled);
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
 
 #[test]

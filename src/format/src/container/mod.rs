@@ -8,8 +8,8 @@
 //! decompressed until asked; members of a zip file are, one at a time, but only those whose first
 //! bytes say that they are of interest.
 //!
-//! Nothing here trusts sizes: [`Limits`] bounds what a compressed part may become, how many members
-//! are looked at, and how deep files lie in files. Names in zip files that point outside of where
+//! Nothing here trusts sizes: [`crate::unpack`] and [`Limits`] bound what a compressed part may
+//! become, how many members are looked at, and how deep files lie in files. Names in zip files that point outside of where
 //! they would be unpacked are refused.
 //!
 //! Sources: the ELF and `ar` formats as goblin reads them, zip as the zip crate does; section names
@@ -23,6 +23,7 @@ mod zipped;
 pub use walk::{Found, Image, Kind, Place, batches, kind, walk};
 
 use crate::fatbin::FatbinError;
+use crate::unpack::TooLarge;
 use thiserror::Error;
 
 /// What a file may make of us.
@@ -80,12 +81,9 @@ pub enum ContainerError {
     /// A member's name would leave the folder it is unpacked to.
     #[error("the member's name points outside of the archive and is refused")]
     HostilePath,
-    /// A member unpacks to more than is allowed.
-    #[error("unpacks to more than {limit} bytes, which is refused")]
-    TooLarge {
-        /// The limit that was hit.
-        limit: u64,
-    },
+    /// A member would become too large.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// More members than are looked at.
     #[error("{count} members, more than the {limit} that are looked at")]
     TooMany {

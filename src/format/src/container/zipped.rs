@@ -3,8 +3,10 @@
 
 use super::walk::{Found, Kind, Place, inside, kind};
 use super::{ContainerError, Limits};
+use crate::unpack::TooLarge;
 use std::io::{Cursor, Read};
 use zip::ZipArchive;
+use zip::read::ZipFile;
 
 /// Bytes of a member that say whether it is of interest.
 const LOOK: u64 = 4096;
@@ -52,17 +54,25 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Found
     }
 }
 
-/// A member's bytes, where it may hold GPU code. Memory grows with what comes out, not with what
-/// the headers claim.
-fn unpack(file: &mut impl Read, limit: u64) -> Result<Option<(Kind, Vec<u8>)>, ContainerError> {
-    let broken = |cause: std::io::Error| ContainerError::Zip { cause: cause.to_string() };
+/// A member's bytes, where it may hold GPU code.
+fn unpack(
+    file: &mut ZipFile<'_, impl Read>,
+    most: u64,
+) -> Result<Option<(Kind, Vec<u8>)>, ContainerError> {
+    let broken = |cause: String| ContainerError::Zip { cause };
+    let (stored, stated) = (file.compressed_size(), file.size());
     let mut bytes = Vec::new();
-    file.by_ref().take(LOOK).read_to_end(&mut bytes).map_err(broken)?;
+    let mut read = |bytes: &mut Vec<u8>, limit: u64| {
+        file.by_ref().take(limit).read_to_end(bytes).map_err(|e| broken(e.to_string()))
+    };
+    read(&mut bytes, LOOK)?;
     let Some(kind) = kind(&bytes).filter(|kind| *kind != Kind::Zip) else { return Ok(None) };
-    let rest = limit.saturating_add(1).saturating_sub(bytes.len() as u64);
-    file.take(rest).read_to_end(&mut bytes).map_err(broken)?;
-    if bytes.len() as u64 > limit {
-        return Err(ContainerError::TooLarge { limit });
+    TooLarge::new(usize::try_from(stored).unwrap_or(usize::MAX), most).check(stated)?;
+    // One byte more than stated tells a false statement.
+    let rest = stated.saturating_add(1).saturating_sub(bytes.len() as u64);
+    read(&mut bytes, rest)?;
+    if bytes.len() as u64 != stated {
+        return Err(broken(format!("the member is not of the {stated} bytes that are stated")));
     }
     Ok(Some((kind, bytes)))
 }

@@ -37,6 +37,7 @@ pub use entry::{Compression, Entry, EntryKind};
 pub use read::{Fatbin, find, is_fatbin, read};
 pub use unpack::Unpacker;
 
+use crate::unpack::TooLarge;
 use thiserror::Error;
 
 /// Why a fatbin could not be read. Offsets are in bytes from the start of the data given.
@@ -72,15 +73,13 @@ pub enum FatbinError {
         /// The stated size.
         bytes: u32,
     },
-    /// An image is larger than the caller allows, or than its compression can make it.
-    #[error("the entry at offset {offset} claims to unpack to {bytes} bytes, more than {limit}")]
+    /// An image is larger than the caller allows, or than compressed bytes may become.
+    #[error("the entry at offset {offset}: {cause}")]
     TooLarge {
         /// Where the entry begins.
         offset: usize,
-        /// The stated size.
-        bytes: u64,
-        /// The most that is believed.
-        limit: u64,
+        /// How large it may be.
+        cause: TooLarge,
     },
     /// Decompression failed.
     #[error("the entry at offset {offset} cannot be decompressed: {cause}")]

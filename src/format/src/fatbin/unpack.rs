@@ -2,6 +2,7 @@
 
 use super::FatbinError;
 use super::entry::{Compression, Entry, EntryKind, long, short, word};
+use crate::unpack::TooLarge;
 use std::borrow::Cow;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::find_frame_compressed_size;
@@ -19,8 +20,8 @@ impl<'a> Entry<'a> {
     /// is.
     ///
     /// # Errors
-    /// The image claims more than `limit` bytes, or more than its compression can make of what is
-    /// stored, or is damaged.
+    /// The image claims more than `limit` bytes, or more than compressed bytes may become
+    /// ([`TooLarge`]), or is damaged.
     pub fn unpack(&self, limit: u64) -> Result<Cow<'a, [u8]>, FatbinError> {
         if self.compression == Compression::None {
             self.check(limit)?;
@@ -80,20 +81,17 @@ impl<'a> Entry<'a> {
         Ok(self.whole(room))
     }
 
-    /// Refuses what claims to be larger than it can be.
+    /// Refuses what claims to become too large.
     fn check(&self, limit: u64) -> Result<(), FatbinError> {
-        let stored = self.stored.len() as u64;
-        let limit = match self.compression {
-            Compression::None => limit,
-            // An LZ4 block grows by 255 at most: larger claims are lies.
-            Compression::Lz4 => limit.min(stored.saturating_mul(255).saturating_add(16)),
-            Compression::Zstd => limit.min(stored.saturating_mul(1 << 17)),
+        let stored = self.stored.len();
+        let most = match self.compression {
+            // An LZ4 block grows by 255 at most: a larger claim is false, and room for it is filled.
+            Compression::Lz4 => limit.min((stored as u64).saturating_mul(255).saturating_add(16)),
+            Compression::None | Compression::Zstd => limit,
         };
-        let (offset, bytes) = (self.offset, self.unpacked_bytes);
-        if bytes > limit {
-            return Err(FatbinError::TooLarge { offset, bytes, limit });
-        }
-        Ok(())
+        let bound = TooLarge::new(stored, most);
+        let checked = bound.check(self.unpacked_bytes);
+        checked.map_err(|cause| FatbinError::TooLarge { offset: self.offset, cause })
     }
 
     /// The image without padding.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use super::error::{Error, Problem, Problems};
+use crate::unpack::TooLarge;
 
 /// First bytes of an uncompressed report.
 pub(super) const MAGIC: [u8; 4] = *b"NVR\0";
@@ -56,19 +57,17 @@ pub(super) fn open<'a>(
 fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8>, Error> {
     let decoder = zstd::stream::read::Decoder::new(file);
     let decoder = decoder.map_err(|source| Error::Compression { source })?;
+    let bound = TooLarge::new(file.len(), max_size);
     let mut bytes = Vec::new();
-    // Growing by doubling would take three times the report; what the frame says of its size is
-    // no more than a hint.
+    // Growing by doubling would take three times the report.
     if let Ok(Some(size)) = zstd::zstd_safe::get_frame_content_size(file) {
-        let wanted = size.min(max_size).min(likely(file.len()));
+        bound.check(size)?;
         // Without it the vector grows as it can.
-        let _ = usize::try_from(wanted).map(|size| bytes.try_reserve_exact(size.saturating_add(1)));
+        let _ = usize::try_from(size).map(|size| bytes.try_reserve_exact(size.saturating_add(1)));
     }
     // One byte more than allowed tells a report of exactly the limit from a larger one.
-    let result = decoder.take(max_size.saturating_add(1)).read_to_end(&mut bytes);
-    if bytes.len() as u64 > max_size {
-        return Err(Error::TooLarge { max: max_size });
-    }
+    let result = decoder.take(bound.limit.saturating_add(1)).read_to_end(&mut bytes);
+    bound.check(bytes.len() as u64)?;
     match result {
         Err(source) if bytes.is_empty() => return Err(Error::Compression { source }),
         Err(source) => problems.push(Problem::Compression { bytes: bytes.len(), source }),
@@ -81,12 +80,6 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
         });
     }
     Ok(bytes)
-}
-
-/// As much as a frame of this size may well hold: reports shrink to a twentieth, and a frame that
-/// claims more gets its memory only as its bytes come out.
-fn likely(packed: usize) -> u64 {
-    (packed as u64).saturating_mul(256)
 }
 
 fn describe(file: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! What can be wrong with a report: fatal errors, and problems that leave something to read.
 
 use super::wire::WireError;
+use crate::unpack::TooLarge;
 
 /// Why nothing could be read from a file.
 #[derive(Debug, thiserror::Error)]
@@ -24,12 +25,15 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The report is larger than the limit.
-    #[error("report has more than {max} bytes uncompressed, which is the limit")]
+    /// The report, which is not compressed, is larger than the limit.
+    #[error("report has more than {max} bytes, which is the limit")]
     TooLarge {
         /// The limit in bytes.
         max: u64,
     },
+    /// The report is compressed and would become too large.
+    #[error(transparent)]
+    Unpacked(#[from] TooLarge),
     /// The zstd frame gives no byte of a report.
     #[error("the zstd frame around the report is damaged")]
     Compression {

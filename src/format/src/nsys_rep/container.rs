@@ -4,6 +4,7 @@ use super::NsysRepError;
 use super::event::{self, Event};
 use super::session;
 use crate::nsys_row::{Gpu, Strings};
+use crate::unpack::TooLarge;
 use crate::wire::Message;
 
 const MAGIC: &[u8] = b"NVIDIA Tegra Profiler Report ";
@@ -13,8 +14,6 @@ const OFFSETS: &str = "Sampling Data Offsets";
 const EVENTS_MAGIC: &[u8] = b"QDTEXT00";
 /// A chunk may not unpack to more; real chunks are far smaller.
 const MAX_CHUNK: u64 = 256 << 20;
-/// LZ4 cannot shrink further than this.
-const MAX_RATIO: u64 = 255;
 
 /// A report, indexed. Events are unpacked chunk by chunk when they are asked for.
 #[derive(Debug, Clone)]
@@ -304,10 +303,9 @@ impl<'a> Cursor<'a> {
         let broken = |cause: &str| NsysRepError::Chunk { offset, cause: cause.to_owned() };
         let lengths = self.varint().zip(self.varint());
         let (packed, raw) = lengths.ok_or_else(|| broken("its lengths are cut off"))?;
-        if raw > MAX_CHUNK || raw > packed.saturating_mul(MAX_RATIO) {
-            return Err(broken(&format!("{packed} bytes cannot unpack to {raw}")));
-        }
         let packed = self.take(packed).ok_or_else(|| broken("it reaches beyond its section"))?;
+        let bound = TooLarge::new(packed.len(), MAX_CHUNK);
+        bound.check(raw).map_err(|e| broken(&e.to_string()))?;
         let raw_len = usize::try_from(raw).map_err(|_| broken("it is too large"))?;
         Ok(Chunk { packed, raw_len, offset })
     }

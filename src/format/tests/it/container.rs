@@ -120,13 +120,28 @@ fn hostile_member_names_are_refused_and_the_rest_is_read() {
 #[test]
 fn bombs_are_refused_at_their_limit() {
     let mut big = bytes("vecadd.sm_80.cubin");
-    big.resize(8 << 20, 0);
+    big.resize(80 << 20, 0);
     let data = zip(&[("bomb.cubin", &big), ("zeros", &vec![0; 8 << 20])]);
-    assert!(data.len() < 64 << 10);
-    let limits = Limits { unpacked_bytes: 1 << 20, ..Limits::default() };
+    assert!(data.len() < 256 << 10);
+    let mut errors = Vec::new();
+    container::walk(&data, &Limits::default(), &mut |_, image| errors.push(image.err())).unwrap();
+    let [Some(ContainerError::TooLarge(error))] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!(error.limit, 64 << 20, "{error:?}");
+    // One that states less than it holds is read no further.
+    let mut lies = data.clone();
+    let stated = u32::try_from(big.len()).unwrap().to_le_bytes();
+    while let Some(at) = lies.windows(4).position(|bytes| bytes == stated) {
+        lies[at..at + 4].copy_from_slice(&(1_u32 << 16).to_le_bytes());
+    }
+    let mut errors = Vec::new();
+    container::walk(&lies, &Limits::default(), &mut |_, image| errors.push(image.err())).unwrap();
+    assert!(matches!(&errors[..], [Some(ContainerError::Zip { .. })]), "{errors:?}");
+    // What is larger than is read of any file is refused at that.
+    let data = zip(&[("small.cubin", &big[..1 << 20])]);
+    let limits = Limits { unpacked_bytes: 1 << 19, ..Limits::default() };
     let mut errors = Vec::new();
     container::walk(&data, &limits, &mut |_, image| errors.push(image.err())).unwrap();
-    assert_eq!(errors, [Some(ContainerError::TooLarge { limit: 1 << 20 })]);
+    assert!(matches!(&errors[..], [Some(ContainerError::TooLarge(e))] if e.limit == 1 << 19));
 
     // An entry that claims far more than its bytes can hold.
     for (file, entry_at) in [("size.fatbin", 16), ("speed.fatbin", 0)] {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::damage::{cut_everywhere, flip_bits};
 use crate::fixture;
 use crate::ncu_rep::repeat::{boundaries, repeat};
-use rgpu_format::ncu_rep::{Limits, NcuReport};
+use rgpu_format::ncu_rep::{Error, Limits, NcuReport};
 
 fn reports() -> Vec<(PathBuf, Vec<u8>)> {
     let packed = fixture::files("ncu", "report.ncu-repz");
@@ -116,10 +116,12 @@ fn a_frame_that_claims_more_than_the_limit_is_refused_without_the_memory() {
     let bomb = [b"NVR\0".as_slice(), &zeros].concat();
     let packed = zstd::encode_all(bomb.as_slice(), 19).unwrap();
     drop((zeros, bomb));
-    let limits = Limits { max_size: 1 << 20 };
-    let error = NcuReport::read(&packed, &limits).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "report has more than 1048576 bytes uncompressed, which is the limit"
-    );
+    // Also where the frame states no size.
+    let streamed =
+        zstd::encode_all([b"NVR\0".as_slice(), &vec![0; 80 << 20]].concat().as_slice(), 3);
+    for packed in [packed, streamed.unwrap()] {
+        let error = NcuReport::read(&packed, &Limits { max_size: 2 << 30 }).unwrap_err();
+        assert!(matches!(error, Error::Unpacked(e) if e.limit == 64 << 20), "{error}");
+        assert!(error.to_string().contains("unpack it with another tool"), "{error}");
+    }
 }

@@ -1,0 +1,263 @@
+//! Tickets: their names, their text, and which of a folder count. Any user can put any file there,
+//! so what a ticket of this program cannot be is passed over.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::file::{create_private, one_line, open, read_text};
+use super::valid_uuid;
+
+/// Size limit of a ticket's text.
+const MAX_TICKET_BYTES: usize = 16 << 10;
+
+/// GPUs that one ticket may name.
+const MAX_GPUS: usize = 128;
+
+/// Entries of the folder that are read. Tickets beyond them lose their place, never a GPU they hold.
+const MAX_FOLDER_ENTRIES: usize = 1 << 14;
+
+/// Ticket files that are opened in one look, and how many of them count when somebody holds them.
+/// Those next before ours come first.
+const MAX_FILES_OPENED: usize = 4096;
+const MAX_TICKETS_AHEAD: usize = 512;
+
+/// A ticket further than this behind the one before it was not numbered by this program.
+const MAX_NUMBER_GAP: u64 = 1 << 32;
+
+/// Numbers that are tried for a new ticket; each step is twice the one before.
+const NUMBER_TRIES: u32 = 16;
+
+/// A place in the queue; left when dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    path: PathBuf,
+    pub(super) number: u64,
+    pub(super) wish: Wish,
+    lock: File,
+}
+
+impl Ticket {
+    /// Makes a ticket behind all others of `folder`. Only under the queue's lock.
+    pub(super) fn create(folder: &Path, wish: Wish) -> Result<Self, (PathBuf, io::Error)> {
+        let mut number = next_number(&numbers(folder));
+        let mut tries = 0..NUMBER_TRIES;
+        let (path, lock) = loop {
+            let path = ticket_path(folder, number);
+            match (create_private(&path), tries.next()) {
+                (Ok(lock), _) => break (path, lock),
+                // In a crowded folder not all names were read.
+                (Err(e), Some(step)) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    number = number.saturating_add(1 << step);
+                }
+                (Err(e), _) => return Err((path, e)),
+            }
+        };
+        let ticket = Self { path, number, wish, lock };
+        // Others can open it only once it is locked, and never write to it.
+        let locked = flock(&ticket.lock, FlockOperation::NonBlockingLockExclusive);
+        locked
+            .map_err(io::Error::from)
+            .and_then(|()| ticket.write(&ticket.wish))
+            .and_then(|()| ticket.lock.set_permissions(fs::Permissions::from_mode(0o644)))
+            .map_err(|e| (ticket.path.clone(), e))?;
+        Ok(ticket)
+    }
+
+    /// Writes what it wants. Only under the queue's lock: others read it then.
+    pub(super) fn write(&self, wish: &Wish) -> io::Result<()> {
+        self.lock.set_len(0)?;
+        self.lock.write_all_at(wish.text().as_bytes(), 0)
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // A ticket that nobody holds is passed over; removing it is tidiness.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What a ticket wants: the GPUs that would do, and how many of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) wanted: Vec<String>,
+    pub(super) count: usize,
+    pub(super) who: String,
+}
+
+impl Wish {
+    /// Reads `who NAME`, `count 2`, and then a UUID a line; without the first two it is nobody, and
+    /// one. `None`: no ticket of this program.
+    fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines().peekable();
+        let mut field = |name: &str| {
+            let value = lines.peek().and_then(|line| line.strip_prefix(name))?;
+            lines.next();
+            Some(value)
+        };
+        let who = one_line(field("who ").unwrap_or_default());
+        let count = match field("count ") {
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().ok()?,
+            Some(_) => return None,
+            None => 1,
+        };
+        let wanted: BTreeSet<&str> = lines.clone().collect();
+        let wanted_in_order: Vec<String> = lines.map(str::to_owned).collect();
+        let fits = wanted.len() == wanted_in_order.len() && wanted.len() <= MAX_GPUS;
+        // Who has a GPU, or none yet to look for, wants none.
+        let possible = wanted.is_empty() || (1..=wanted.len()).contains(&count);
+        let valid = fits && possible && wanted.iter().all(|uuid| valid_uuid(uuid));
+        valid.then_some(Self { wanted: wanted_in_order, count, who })
+    }
+
+    fn text(&self) -> String {
+        // What a user calls a run must not become a line of its own.
+        let who = one_line(&self.who);
+        let wanted = &self.wanted[..self.wanted.len().min(MAX_GPUS)];
+        format!("who {who}\ncount {}\n{}", self.count, wanted.join("\n"))
+    }
+}
+
+/// The wishes of the tickets before `number` that somebody holds, first come first.
+pub(super) fn ahead_of(folder: &Path, number: u64) -> Vec<Wish> {
+    let mut numbers = numbers(folder);
+    numbers.retain(|n| *n < number);
+    let nearest = numbers.iter().rev().take(MAX_FILES_OPENED);
+    let held = nearest.filter_map(|number| read_held(&ticket_path(folder, *number)));
+    let mut ahead: Vec<Wish> = held.take(MAX_TICKETS_AHEAD).collect();
+    ahead.reverse();
+    ahead
+}
+
+/// What a ticket wants, if somebody holds it.
+fn read_held(path: &Path) -> Option<Wish> {
+    let file = open(path, false).ok()?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Wish::read(&read_text(&file, MAX_TICKET_BYTES)?),
+        // Its job was killed. Others' files we may not remove.
+        _ => {
+            let _ = fs::remove_file(path);
+            None
+        }
+    }
+}
+
+/// The numbers of the tickets in `folder`, in order.
+fn numbers(folder: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().take(MAX_FOLDER_ENTRIES).flatten();
+    let mut numbers: Vec<u64> =
+        entries.filter_map(|entry| ticket_number(entry.file_name().to_str()?)).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+fn ticket_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(ticket_name(number))
+}
+
+fn ticket_name(number: u64) -> String {
+    format!("ticket-{number:012}")
+}
+
+/// The number in a ticket's name, which has no other spelling.
+fn ticket_number(name: &str) -> Option<u64> {
+    let number = name.strip_prefix("ticket-")?.parse().ok()?;
+    (ticket_name(number) == name).then_some(number)
+}
+
+/// The number behind `numbers`, which are in order. What somebody put far ahead is not counted, so
+/// that numbers cannot be used up.
+fn next_number(numbers: &[u64]) -> u64 {
+    let mut last: u64 = 0;
+    for number in numbers {
+        if number.saturating_sub(last) > MAX_NUMBER_GAP {
+            break;
+        }
+        last = *number;
+    }
+    last.saturating_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(wanted: &[&str], count: usize, who: &str) -> Wish {
+        Wish { wanted: wanted.iter().map(|u| (*u).to_owned()).collect(), count, who: who.into() }
+    }
+
+    #[test]
+    fn a_wish_is_read_as_it_was_written_and_a_name_is_no_line_of_its_own() {
+        let read = Wish::read(&wish(&["B", "A"], 2, "a\ncount 9").text());
+        assert_eq!(read, Some(wish(&["B", "A"], 2, "acount 9")));
+        // As older agents write them.
+        assert_eq!(Wish::read("A\nB"), Some(wish(&["A", "B"], 1, "")));
+        assert_eq!(Wish::read("count 2\nA\nB"), Some(wish(&["A", "B"], 2, "")));
+        // Of who has what it wanted.
+        assert_eq!(Wish::read(""), Some(wish(&[], 1, "")));
+        assert_eq!(Wish::read(&wish(&["A"], 1, &"w".repeat(9999)).text()).unwrap().who.len(), 200);
+    }
+
+    #[test]
+    fn a_text_that_this_program_does_not_write_is_no_wish() {
+        for forged in [
+            "who evil\ncount 18446744073709551615\nA",
+            "count 99999999999999999999999\nA",
+            "count 2\nA",
+            "count 0\nA",
+            "count +1\nA",
+            "count -1\nA",
+            "count \nA",
+            "count 1\nwho evil\nA",
+            "count 2\nA\nA",
+            "count 1\n../../etc/passwd",
+            "count 1\nA\n\nB",
+            "count 1\nA\0",
+        ] {
+            assert_eq!(Wish::read(forged), None, "{forged:?}");
+        }
+        let many: Vec<String> = (0..=MAX_GPUS).map(|n| format!("GPU-{n}")).collect();
+        assert_eq!(Wish::read(&many.join("\n")), None);
+        assert!(Wish::read(&many[1..].join("\n")).is_some());
+    }
+
+    #[test]
+    fn a_ticket_has_one_spelling() {
+        assert_eq!(ticket_number("ticket-000000000007"), Some(7));
+        assert_eq!(ticket_number("ticket-18446744073709551615"), Some(u64::MAX));
+        for name in ["ticket-7", "ticket-+00000000007", "ticket-0000000000007", "ticket-", "A.lock"]
+        {
+            assert_eq!(ticket_number(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_somebody_put_far_ahead_are_not_counted() {
+        assert_eq!(next_number(&[]), 1);
+        assert_eq!(next_number(&[3, 9]), 10);
+        assert_eq!(next_number(&[3, u64::MAX]), 4);
+        assert_eq!(next_number(&[999_999_999_999]), 1);
+    }
+
+    #[test]
+    fn a_crowded_folder_is_not_read_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 1..=MAX_FOLDER_ENTRIES as u64 + 2000 {
+            File::create(ticket_path(dir.path(), number)).unwrap();
+        }
+        assert_eq!(numbers(dir.path()).len(), MAX_FOLDER_ENTRIES);
+        let ticket = Ticket::create(dir.path(), wish(&["A"], 1, "me")).unwrap();
+        assert!(ahead_of(dir.path(), ticket.number).is_empty());
+    }
+}
