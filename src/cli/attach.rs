@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::app::{App, Status};
 use super::args::{Cli, Command};
-use super::{build, exec, profile};
+use super::{build, exec, profile, session};
 use crate::error::{Exit, Failure, Result};
 use crate::store::{RunFolder, RunState};
 
@@ -20,6 +20,9 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     }
     let record = folder.record()?;
     let several = profile::fan_out::is_several(&record);
+    if !several {
+        session::check_run(app, &record)?;
+    }
     if record.jobs.is_empty() && !several {
         return Err(Failure::new(
             Exit::Usage,

@@ -121,7 +121,7 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
         list_only: args.list,
         shown: shown(args),
         threads: args.block,
-        out: (!args.list).then(|| out(app, args)),
+        out: if args.list { None } else { Some(out(app, args)?) },
         ..What::default()
     };
     if let Some(out) = what.out.as_ref().filter(|out| out.is_file()) {
@@ -345,12 +345,8 @@ fn pattern(typed: &str) -> Result<Regex> {
 }
 
 /// The output folder; made when something is written.
-fn out(app: &App, args: &DisasmArgs) -> PathBuf {
-    let default = || {
-        let artifacts = app.config.runs_dir.value.parent().map(Path::to_owned);
-        artifacts.unwrap_or_else(|| app.cwd.join("artifacts")).join("sass")
-    };
-    args.out.clone().unwrap_or_else(default)
+fn out(app: &App, args: &DisasmArgs) -> Result<PathBuf> {
+    args.out.clone().map_or_else(|| app.config.folder_beside_runs("sass"), Ok)
 }
 
 /// The document around its inputs, which are many: each is rendered by itself, where it was read.

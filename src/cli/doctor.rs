@@ -3,6 +3,7 @@
 //! A tool's `--version` proves nothing: counters may be refused, traces may be empty. So every mode
 //! runs `vecadd` on a small case, and is believed by the rows and finite counters that came back.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -19,8 +20,9 @@ use super::remote::host_text;
 use super::session::{self, Open, Voice};
 use super::terminal::safe;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelError, Mode, Selection, find};
+use crate::kernel::{KernelError, Mode, Places, Selection, find};
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
 use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
@@ -116,7 +118,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let host = open.ask(&cache, now).await?;
         let mut modes = Vec::new();
         // Without it nothing can be tried, but all else is told.
-        let untried = find::find(KERNEL, &places(app)).err().map(not_found);
+        let untried = find::find(KERNEL, &own_places(app)).err().map(not_found);
         let tried = if untried.is_none() { MODES.as_slice() } else { &[] };
         for &mode in tried {
             if open.cancel.asked() > 0 {
@@ -156,6 +158,15 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     Ok(0)
 }
 
+/// Where rgpu's own kernels lie: `doctor` runs none of the project's.
+fn own_places(app: &App) -> Places {
+    let by_project = matches!(app.config.kernel_path.origin, Origin::Project(_));
+    let mut places = places(app);
+    places.project = PathBuf::new();
+    places.kernel_path.retain(|_| !by_project);
+    places
+}
+
 /// That the kernel to try is not there, and what to set.
 fn not_found(error: KernelError) -> String {
     let searched = match &error {
@@ -186,10 +197,10 @@ async fn try_mode(
     scratch: &std::path::Path,
 ) -> Result<ModeLine> {
     let begun = Instant::now();
-    let spec = find::find(KERNEL, &places(app)).map_err(Failure::from)?.spec;
+    let spec = find::find(KERNEL, &own_places(app)).map_err(Failure::from)?.spec;
     let data_sets = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
     let source_folder = spec.folder.clone();
-    let sources = spec.sources().map_err(Failure::from)?;
+    let sources = spec.sources(&own_places(app)).map_err(Failure::from)?;
     let target = Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 1 };
     let mut request = Request::new(mode, target);
     request.named = KERNEL.to_owned();

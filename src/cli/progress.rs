@@ -4,6 +4,7 @@
 //! above it. Elsewhere phases are plain lines, said once. A step that is silent for a minute says
 //! so with its last line. Under `--json` stdout stays free for the result: output goes to stderr.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +15,15 @@ use rgpu_protocol::{Event, EventBody, RungRecord};
 
 use super::outlet::{Look, Outlet};
 use super::terminal::{Terminal, safe};
+use crate::config::LOCAL;
+use crate::error::inset;
 use crate::report::bytes as show_bytes;
 use crate::run::{Canceller, LINES_OF_A_CAUSE, Reporter, Said};
 use crate::store::Recorded;
 use crate::tool::{SIDES, side_of};
+
+/// Remotes that this process has named on stderr: each is named once, however often it is reached.
+static NAMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// How long a step may be silent before that is said.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -165,11 +171,12 @@ impl Progress {
         self.phase = text;
     }
 
-    /// A line that stays.
+    /// A line that stays. Words of a host may hold more lines: none begins like one of ours.
     fn line(&self, text: &str) {
         if self.quiet {
             return;
         }
+        let text = inset(text, 4);
         self.bar.suspend(|| talk(&format!("{}{text}\n", self.lead)));
     }
 
@@ -341,11 +348,14 @@ impl Reporter for Progress {
         match said {
             Said::Where { remote, address, .. } => {
                 self.watch();
-                if !matches!(self.live, Live::Through | Live::Raw) {
-                    self.line(&format!(
-                        "on {remote}{}",
-                        if address == remote { String::new() } else { format!(" ({address})") }
-                    ));
+                // The stderr of `exec` is the program's, but no command goes to another host
+                // unsaid.
+                let program_only = matches!(self.live, Live::Through | Live::Raw);
+                let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+                if !(program_only && *address == LOCAL) && named.insert((*remote).to_owned()) {
+                    let more =
+                        if address == remote { String::new() } else { format!(" ({address})") };
+                    self.line(&safe(format!("on {remote}{more}").as_bytes()));
                 }
             }
             Said::Connecting {} => self.bar.set_message("connecting"),

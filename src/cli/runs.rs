@@ -345,6 +345,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         return Ok(record);
     };
     let (job, remote) = job;
+    session::check_run(app, &record)?;
     let spec = session::spec(app, Some(&remote))?;
     let id = record.id.clone();
     let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: &id, row: None };

@@ -14,8 +14,8 @@ use super::app::App;
 use super::outlet::Outlet;
 use super::progress::{Live, Progress, Row};
 use super::terminal::safe;
-use crate::config::LOCAL;
-use crate::error::{Exit, Failure, Result};
+use crate::config::{Config, LOCAL, Origin};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
     ConnectOptions, FirstUse, Follow, HostKeyQuestion, OnRemote, Remote, RemoteError, RemoteSpec,
     Sent, Talk,
@@ -26,22 +26,51 @@ use crate::run::{
 };
 use crate::store::{Cost, RunRecord};
 
-/// The remote a command runs on.
+/// The remote a command runs on: the one that the user typed, else the default one.
 pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
-    let name = wanted.unwrap_or(&app.config.default_remote.value);
-    app.config.remote(name, ssh_alias).map_err(|mut failure| match wanted {
-        Some(name) if name.contains(',') => {
+    let Config { default_remote, .. } = &app.config;
+    match (wanted, &default_remote.origin) {
+        (Some(name), _) => app.config.remote(name, ssh_alias).map_err(|mut failure| {
+            if !name.contains(',') {
+                return failure;
+            }
             failure.hints.clear();
             failure.hint("of all commands only `rgpu profile` takes several remotes at once")
+        }),
+        (None, Origin::Project(file)) => {
+            app.config.remote_of_project(&default_remote.value, file, ssh_alias)
         }
+        (None, _) => app.config.remote(&default_remote.value, ssh_alias),
+    }
+    .map_err(|failure| match wanted {
         Some(_) => failure,
-        None => failure
-            .hint(format!("the default remote comes from {}", app.config.default_remote.origin)),
+        None => failure.hint(format!("the default remote comes from {}", default_remote.origin)),
     })
 }
 
+/// Refuses a run whose record names an address that is not the user's: a run folder may have come
+/// with a project. The user's are the remotes of the settings, and addresses that this machine was
+/// connected to before.
+pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
+    let remotes = &app.config.remotes;
+    let jobs = record.jobs.iter().map(|job| &job.remote);
+    for name in std::iter::once(&record.remote).chain(jobs) {
+        let named = remotes.contains_key(name) || remotes.values().any(|own| own.url == *name);
+        let address = name.contains("://") || ssh_alias(name);
+        let used = || Sent::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
+        if address && !named && !used() {
+            let what = format!("run `{}` is on `{name}`, which you never used", record.id);
+            return Err(Failure::new(Exit::Config, "remote_of_run", what).hint(format!(
+                "if you trust that host: `rgpu remote add NAME {}`, and again",
+                shell_word(name)
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Whether `name` stands in `~/.ssh/config` as a host of its own.
-fn ssh_alias(name: &str) -> bool {
+pub(super) fn ssh_alias(name: &str) -> bool {
     ssh_aliases().iter().any(|alias| alias == name)
 }
 
@@ -83,22 +112,26 @@ pub(super) fn programs(app: &App) -> Result<Programs> {
     })?;
     let mut programs =
         find_programs(&triple(std::env::consts::ARCH), app.config.libexec.as_deref(), &exe)?;
-    programs.compilers = compilers(app);
+    programs.compilers = compilers();
     Ok(programs)
 }
 
-/// What set-up installed for this project, or for the workspace this program was built in.
-fn compilers(app: &App) -> BTreeMap<String, String> {
-    let mut folders = vec![app.config.project.clone()];
-    // target/<profile>/rgpu
-    let exe = std::env::current_exe().ok();
-    folders.extend(exe.and_then(|exe| exe.ancestors().nth(3).map(Path::to_owned)));
-    set_up_compilers(&folders)
+/// The workspace that this program was built in: `target/<profile>/rgpu` lies in it.
+pub(super) fn workspace() -> Option<PathBuf> {
+    let exe = std::env::current_exe().ok()?;
+    let target = exe.ancestors().nth(2).filter(|target| target.ends_with("target"))?;
+    target.parent().map(Path::to_owned)
+}
+
+/// What set-up installed for the workspace. Programs and libraries of the project are not looked
+/// for: whoever made it chose them.
+fn compilers() -> BTreeMap<String, String> {
+    workspace().as_deref().map(set_up_compilers).unwrap_or_default()
 }
 
 /// What is known of a remote from earlier runs.
 pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
-    let compilers = if is_local(spec) { compilers(app) } else { BTreeMap::new() };
+    let compilers = if is_local(spec) { compilers() } else { BTreeMap::new() };
     FactsCache::new(&app.cache, spec, &compilers)
 }
 

@@ -29,6 +29,16 @@ pub enum KernelError {
         #[source]
         source: std::io::Error,
     },
+    /// A file of another project, or of none: it does not travel with this kernel.
+    #[error("`{}` lies outside of `{}`, and stays here", .path.display(), .root.display())]
+    Elsewhere {
+        /// The file.
+        path: PathBuf,
+        /// The repository or project of the kernel.
+        root: PathBuf,
+        /// Which part of the description names it; `None`: an include or import.
+        named_by: Option<&'static str>,
+    },
     /// kernel.toml is no TOML, or says something that cannot be.
     #[error("{problem}")]
     Toml {
@@ -129,6 +139,15 @@ impl From<KernelError> for Failure {
                     Some(key) => failure.hint(format!("kernel.toml names it under `{key}`")),
                     None => failure,
                 }
+            }
+            KernelError::Elsewhere { named_by, .. } => {
+                let named = match named_by {
+                    Some(key) => format!("kernel.toml names it under `{key}`"),
+                    None => "an include or import names it".to_owned(),
+                };
+                failure("source_elsewhere")
+                    .cause(named)
+                    .hint("if it belongs to the kernel, copy it into that folder")
             }
             KernelError::Toml { file, line, key, hint, .. } => {
                 let mut failure =

@@ -8,7 +8,7 @@ use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
 /// `kernel_path`, then the folder of those that came with rgpu.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The project's folder.
+    /// The project's folder; empty: none.
     pub project: PathBuf,
     /// Further folders of kernel folders.
     pub kernel_path: Vec<PathBuf>,
@@ -20,8 +20,11 @@ impl Places {
     /// The folders, each once, in the order searched.
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
-        let project = std::iter::once(self.project.join("kernels"));
-        for folder in project.chain(self.kernel_path.iter().cloned()).chain(self.shipped.clone()) {
+        let project = Some(&self.project).filter(|project| !project.as_os_str().is_empty());
+        let project = project.map(|project| project.join("kernels"));
+        for folder in
+            project.into_iter().chain(self.kernel_path.iter().cloned()).chain(self.shipped.clone())
+        {
             if !folders.contains(&folder) {
                 folders.push(folder);
             }

@@ -15,6 +15,7 @@ pub mod expr;
 pub mod find;
 pub mod language;
 mod mode;
+mod own_files;
 mod python;
 mod read;
 pub mod sizes;

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::{KernelError, KernelSpec};
+use super::own_files::OwnFiles;
+use super::{KernelError, KernelSpec, Places};
 
 /// More includes than this are no kernel's own.
 const MAX_FILES: usize = 2_000;
@@ -27,8 +28,13 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`KernelError::Unreadable`] for a source that cannot be read. An include that is not there
-    /// is left to the compiler.
-    pub fn sources(&self) -> Result<SourceTree, KernelError> {
+    /// is left to the compiler. [`KernelError::Elsewhere`] for a file, data among them, that is not
+    /// of the kernel's own repository or project.
+    pub fn sources(&self, places: &Places) -> Result<SourceTree, KernelError> {
+        let own = OwnFiles::of(&self.folder, places);
+        for (_, data) in self.data_files() {
+            own.check(&data, Some("init"))?;
+        }
         let source = lexical(&self.source);
         let reference = self.reference.as_ref().map(|reference| lexical(&reference.source));
         let extra = self.extra_files.iter().map(|path| (lexical(path), Some("files")));
@@ -49,6 +55,10 @@ impl KernelSpec {
             let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             if named_by.is_none() && (is_private(&path) || is_private(&real)) {
                 continue;
+            }
+            // A bare source is the user's own word.
+            if self.file.is_some() || path != source {
+                own.check(&path, named_by)?;
             }
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             let text = String::from_utf8_lossy(&bytes);
@@ -136,7 +146,8 @@ fn common_folder(paths: &[PathBuf]) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::find::{Places, find};
+    use super::super::find::find;
+    use super::Places;
 
     #[test]
     fn secrets_do_not_travel_unless_they_are_named() {
@@ -152,7 +163,7 @@ mod tests {
         std::fs::write(&source, text).unwrap();
         std::fs::write(folder.path().join(".env"), "TOKEN=1").unwrap();
         let spec = find(source.to_str().unwrap(), &Places::default()).unwrap().spec;
-        assert_eq!(spec.sources().unwrap().files.len(), 1);
+        assert_eq!(spec.sources(&Places::default()).unwrap().files.len(), 1);
     }
 
     #[test]
@@ -171,10 +182,61 @@ mod tests {
         file("common/a.cuh", "# include \"b.cuh\"\n");
         file("common/b.cuh", "#include \"a.cuh\"\n");
         file("k/other.cu", "");
-        let spec = find(source.to_str().unwrap(), &Places::default()).unwrap().spec;
-        let tree = spec.sources().unwrap();
+        let places = Places { project: folder.path().to_owned(), ..Places::default() };
+        let spec = find(source.to_str().unwrap(), &places).unwrap().spec;
+        let tree = spec.sources(&places).unwrap();
         let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["common/a.cuh", "common/b.cuh", "k/mine.cu"]);
         assert_eq!(tree.source, "k/mine.cu");
+    }
+    #[test]
+    fn files_of_others_do_not_travel_whatever_names_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        file("notes.txt", "private");
+        file("clone/rgpu.toml", "");
+        let places = Places { project: folder.path().join("clone"), ..Places::default() };
+        let refused = |source: &str| {
+            let spec = find(source, &places).unwrap().spec;
+            crate::error::Failure::from(spec.sources(&places).unwrap_err())
+        };
+        let kernel = "__global__ void k(float *x) {}";
+        let include = file("clone/a.cu", &format!("#include \"../notes.txt\"\n{kernel}"));
+        let failure = refused(include.to_str().unwrap());
+        assert_eq!(failure.code, "source_elsewhere");
+        assert_eq!(failure.cause.as_deref(), Some("an include or import names it"));
+        // A link leads out as well.
+        let link = folder.path().join("clone/data.h");
+        std::os::unix::fs::symlink(folder.path().join("notes.txt"), link).unwrap();
+        let linked = file("clone/b.cu", &format!("#include \"data.h\"\n{kernel}"));
+        assert_eq!(refused(linked.to_str().unwrap()).code, "source_elsewhere");
+        file("clone/k/k.cu", kernel);
+        let private = folder.path().join("notes.txt").display().to_string();
+        let end = "[launch]\ngrid = [1]\nblock = [1]\n";
+        let arg = |init: &str| {
+            format!("[[arg]]\nname = \"x\"\ndtype = \"f32\"\nrole = \"inout\"\nshape = [4]\n{init}")
+        };
+        let toml = |source: &str, more: &str, init: &str| {
+            let (entry, arg) = ("entry = { device = \"k\" }", arg(init));
+            let head = "name = \"k\"\nlanguage = \"cuda\"";
+            format!("{head}\nsource = {source:?}\n{entry}\n{more}\n{arg}\n{end}")
+        };
+        let data = format!("init = {{ file = {private:?} }}");
+        for (text, key) in [
+            (toml("../../notes.txt", "", ""), "source"),
+            (toml(&private, "", ""), "source"),
+            (toml("k.cu", &format!("files = [{private:?}]"), ""), "files"),
+            (toml("k.cu", "", &data), "init"),
+        ] {
+            let toml = file("clone/k/kernel.toml", &text);
+            let failure = refused(toml.to_str().unwrap());
+            assert_eq!(failure.code, "source_elsewhere", "{text}");
+            assert!(failure.cause.unwrap().contains(&format!("`{key}`")), "{text}");
+        }
     }
 }

@@ -225,7 +225,7 @@ fn a_python_kernel_names_callables_and_its_model() {
     let set = &spec.cases(&Selection::Default).unwrap()[0];
     let stages: f64 = set.region_flops.values().sum();
     assert!((stages - set.flops.unwrap()).abs() < 1.0, "the stages are all of it");
-    let tree = spec.sources().unwrap();
+    let tree = spec.sources(&places()).unwrap();
     assert_eq!(tree.source, "decoder.py");
 
     let refused = |from: &str, to: &str| {

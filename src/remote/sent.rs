@@ -30,6 +30,11 @@ impl Sent {
         Self(cache.join("sent").join(&name.as_str()[..24]))
     }
 
+    /// Whether anything is remembered: this machine was connected to the remote before.
+    pub fn is_kept(&self) -> bool {
+        self.0.is_file()
+    }
+
     /// Whether this file of this machine has run there as the agent.
     pub fn has_run(&self, agent: &Path) -> bool {
         let line = agent_line(agent);

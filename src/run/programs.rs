@@ -24,7 +24,7 @@ pub struct Programs {
     pub collector: Option<PathBuf>,
     /// Where programs of other targets are looked for: as [`find`] was told.
     places: (Option<PathBuf>, PathBuf),
-    /// Compilers that set-up brought into a project-local environment of this machine, by the
+    /// Compilers that set-up brought into the workspace's environment on this machine, by the
     /// tool's name: they are not on any path.
     pub compilers: BTreeMap<String, String>,
 }
@@ -63,19 +63,16 @@ impl Programs {
 /// What `cargo xtask setup` installs into `.rgpu/cuda`, by tool.
 const SET_UP: &[(&str, &str)] = &[("nvrtc", "lib/libnvrtc.so.1"), ("nvdisasm", "bin/nvdisasm")];
 
-/// The compilers in the environments of these folders (projects and the workspace).
-pub fn set_up_compilers(folders: &[PathBuf]) -> BTreeMap<String, String> {
+/// The compilers that set-up installed into this workspace.
+pub fn set_up_compilers(workspace: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for folder in folders {
-        let pythons = folder.join(".rgpu/cuda/lib");
-        for site in children(&pythons, "python3") {
-            for version in children(&site.join("site-packages/nvidia"), "cu") {
-                for (tool, file) in SET_UP {
-                    let (inner, start) = file.rsplit_once('/').unwrap_or(("", file));
-                    if let Some(path) = children(&version.join(inner), start).first() {
-                        let path = path.display().to_string();
-                        found.entry((*tool).to_owned()).or_insert(path);
-                    }
+    for site in children(&workspace.join(".rgpu/cuda/lib"), "python3") {
+        for version in children(&site.join("site-packages/nvidia"), "cu") {
+            for (tool, file) in SET_UP {
+                let (inner, start) = file.rsplit_once('/').unwrap_or(("", file));
+                if let Some(path) = children(&version.join(inner), start).first() {
+                    let path = path.display().to_string();
+                    found.entry((*tool).to_owned()).or_insert(path);
                 }
             }
         }
@@ -152,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compilers_of_the_project_local_environment_are_found_newest_first() {
+    fn compilers_of_the_workspace_are_found_newest_first() {
         let dir = tempfile::tempdir().unwrap();
         let put = |p: &str| {
             let path = dir.path().join(".rgpu/cuda/lib/python3.11/site-packages/nvidia").join(p);
@@ -163,10 +160,10 @@ mod tests {
         put("cu13/lib/libnvrtc.so.13");
         put("cu13/lib/libnvrtc-builtins.so.13.0");
         put("cu13/bin/nvdisasm");
-        let found = set_up_compilers(&[dir.path().to_owned()]);
+        let found = set_up_compilers(dir.path());
         assert!(found["nvrtc"].ends_with("cu13/lib/libnvrtc.so.13"), "{found:?}");
         assert!(found["nvdisasm"].ends_with("cu13/bin/nvdisasm"));
-        assert!(set_up_compilers(&[]).is_empty());
+        assert!(set_up_compilers(&dir.path().join("absent")).is_empty());
     }
 
     #[test]

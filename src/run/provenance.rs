@@ -111,14 +111,66 @@ pub fn digest_file(path: &Path) -> std::io::Result<InputDigest> {
     })
 }
 
+/// Settings of git under which a repository starts no programs of its own: one that was unpacked
+/// from an archive, or that lies as a bare one among the files of another, has settings of whoever
+/// made it.
+const NO_PROGRAMS: [&str; 6] = [
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "safe.bareRepository=explicit",
+];
+
 /// The repository around `folder`, as git itself says; `None` without git or outside of one.
 fn repository(folder: &Path) -> Option<Repository> {
     let git = |args: &[&str]| {
-        let output =
-            std::process::Command::new("git").arg("-C").arg(folder).args(args).output().ok()?;
+        let mut git = std::process::Command::new("git");
+        let output = git.arg("-C").arg(folder).args(NO_PROGRAMS).args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = git(&["rev-parse", "HEAD"])?;
     let dirty = !git(&["status", "--porcelain", "--untracked-files=normal", "--", "."])?.is_empty();
     Some(Repository { commit, dirty })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_repositorys_own_settings_start_no_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let (script, ran) = (dir.path().join("script"), dir.path().join("ran"));
+        fs::write(&script, format!("#!/bin/sh\ntouch '{}'\n", ran.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let git = |folder: &Path, args: &[&str]| {
+            let mut git = std::process::Command::new("git");
+            git.arg("-C").arg(folder).args(["-c", "user.name=x", "-c", "user.email=x@x"]);
+            assert!(git.args(args).output().unwrap().status.success(), "{args:?}");
+        };
+        // One that was unpacked, with a monitor of its files.
+        let unpacked = dir.path().join("unpacked");
+        fs::create_dir(&unpacked).unwrap();
+        git(&unpacked, &["init", "-q"]);
+        git(&unpacked, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        git(&unpacked, &["config", "core.fsmonitor", &script.display().to_string()]);
+        git(&unpacked, &["status"]);
+        assert!(ran.exists(), "git alone starts it");
+        fs::remove_file(&ran).unwrap();
+        assert!(repository(&unpacked).is_some_and(|found| !found.dirty));
+        // A bare one that lies among the files of another.
+        let bare = dir.path().join("bare");
+        git(dir.path(), &["clone", "-q", "--bare", "unpacked", "bare"]);
+        for (key, value) in [("core.bare", "false"), ("core.worktree", "..")] {
+            git(&bare, &["config", key, value]);
+        }
+        git(&bare, &["config", "core.fsmonitor", &script.display().to_string()]);
+        assert_eq!(repository(&bare), None);
+        assert!(!ran.exists());
+    }
 }

@@ -44,12 +44,18 @@ impl Laptop {
         laptop
     }
 
-    /// Has no compiler found that set-up put into this checkout: the project's own place for one
-    /// goes before it, and leads nowhere.
+    /// Has no compiler found that set-up put into this checkout: `rgpu` lies elsewhere from now on,
+    /// as where it was installed.
     pub(crate) fn hide_compiler(&self) {
-        let nvidia = self.project(".rgpu/cuda/lib/python3.11/site-packages/nvidia/cu13/lib");
-        fs::create_dir_all(&nvidia).unwrap();
-        symlink(self.path("absent"), nvidia.join("libnvrtc.so.13")).unwrap();
+        let (built, installed) = (Path::new(env!("CARGO_BIN_EXE_rgpu")), self.path("bin/rgpu"));
+        fs::create_dir_all(self.path("share/rgpu")).unwrap();
+        fs::create_dir(self.path("bin")).unwrap();
+        // Another file system has no links to this one.
+        fs::hard_link(built, &installed)
+            .or_else(|_| fs::copy(built, &installed).map(drop))
+            .unwrap();
+        let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+        symlink(kernels, self.path("share/rgpu/kernels")).unwrap();
     }
 
     /// A path in the folder.
@@ -72,7 +78,9 @@ impl Laptop {
 
     /// `rgpu` in the project, as this user.
     pub(crate) fn rgpu<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rgpu"));
+        let installed = Some(self.path("bin/rgpu")).filter(|installed| installed.exists());
+        let mut command =
+            Command::new(installed.unwrap_or_else(|| env!("CARGO_BIN_EXE_rgpu").into()));
         command
             .args(args)
             .current_dir(self.path("project"))

@@ -33,6 +33,7 @@ mod over_ssh;
 mod over_wafer;
 mod page;
 mod profile;
+mod project_trust;
 mod pulled;
 mod python_kernels;
 mod regions;

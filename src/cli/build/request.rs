@@ -172,7 +172,7 @@ fn of_kernel(
         cases: cases.collect(),
         files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
     };
-    let sources = spec.sources().map_err(Failure::from)?;
+    let sources = spec.sources(&places(app)).map_err(Failure::from)?;
     let target = Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: 0 };
     let mut request = Request::new(Mode::Verify, target);
     request.part = Part::Build;

@@ -126,8 +126,8 @@ fn write(
     let default = || {
         let safe = |c: char| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' };
         let name: String = name.trim_start_matches('.').chars().map(safe).collect();
-        out(app, args).join(format!("{name}.html"))
+        out(app, args).map(|folder| folder.join(format!("{name}.html")))
     };
-    let file = args.out.clone().unwrap_or_else(default);
+    let file = args.out.clone().map_or_else(default, Ok)?;
     place::text(app, Some(Into { path: &file, args, files }), &text)
 }

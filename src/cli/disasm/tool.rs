@@ -128,20 +128,20 @@ pub(in crate::cli) fn fetched_folder(app: &App) -> PathBuf {
     app.data.join("nvdisasm")
 }
 
-/// PATH, a toolkit's home, what was fetched, and Python environments: active ones, the project's,
-/// the user's own packages.
+/// PATH, a toolkit's home, what was fetched, what set-up brought into rgpu's own workspace, and Python
+/// environments: active ones, those that rgpu made, the user's own packages. Never a program that
+/// only lies in the project.
 pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     all.extend(homes.map(|home| PathBuf::from(home).join("bin/nvdisasm")));
     all.push(PathBuf::from("/usr/local/cuda/bin/nvdisasm"));
     all.extend(fetched(&fetched_folder(app)));
-    let mut folders = vec![app.cwd.clone()];
-    folders.extend(app.config.runs_dir.value.ancestors().skip(1).map(Path::to_owned));
-    all.extend(set_up_compilers(&folders).remove("nvdisasm").map(PathBuf::from));
+    let workspace = session::workspace().filter(|workspace| app.cwd.starts_with(workspace));
+    let set_up = workspace.and_then(|workspace| set_up_compilers(&workspace).remove("nvdisasm"));
+    all.extend(set_up.map(PathBuf::from));
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
     let mut environments: Vec<PathBuf> = active.map(PathBuf::from).collect();
-    environments.push(app.config.project.join(".venv"));
     // Those that builds have made on this machine.
     environments.extend(made_environments(&app.cache.join("python")));
     environments.extend(std::env::home_dir().map(|home| home.join(".local")));

@@ -94,6 +94,7 @@ pub(in crate::cli) fn attach(
             over.push(as_it_ended(own, run)?);
             continue;
         }
+        session::check_run(app, &run)?;
         let own = own.follow()?;
         let mut args = args.clone();
         args.place.remote = Some(run.remote.clone());

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 
 use etcetera::BaseStrategy;
 
+use crate::cli::session::ssh_alias;
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result, nearest};
 
@@ -19,7 +20,7 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
     let cwd = std::env::current_dir().unwrap_or_default();
     let Ok(base) = etcetera::choose_base_strategy() else { return Ok(argv.to_vec()) };
     let config = Config::load(&cwd, &base.config_dir(), &Environment::read())?;
-    let Some(table) = config.presets.get(&name) else {
+    let Some(preset) = config.presets.get(&name) else {
         let near = nearest(&name, config.presets.keys().map(String::as_str));
         let mut failure =
             Failure::new(Exit::Config, "unknown_preset", format!("there is no preset `{name}`"));
@@ -28,11 +29,12 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
         }
         return Err(failure.hint("presets are `[preset.NAME]` tables of rgpu.toml"));
     };
+    config.check_preset(&name, preset, ssh_alias)?;
     // Right after the subcommand: whatever is typed comes later.
     let at =
         argv.iter().position(|a| a == "profile" || a == "exec").map_or(argv.len(), |at| at + 1);
     let mut out: Vec<OsString> = argv[..at].to_vec();
-    out.extend(flags(&name, table)?.into_iter().map(OsString::from));
+    out.extend(flags(&name, &preset.value)?.into_iter().map(OsString::from));
     out.extend_from_slice(&argv[at..]);
     Ok(out)
 }

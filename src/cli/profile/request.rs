@@ -67,7 +67,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
         }
     })?;
     let inputs = inputs(&spec, &data_sets, args.seed)?;
-    let sources = spec.sources().map_err(Failure::from)?;
+    let sources = spec.sources(&places(app)).map_err(Failure::from)?;
     let target =
         Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: args.seed };
     let mut request = options(args, mode, target)?;

@@ -1,13 +1,11 @@
 //! `rgpu runs clean`, and what the setting `keep` does by itself.
 
-use std::path::Path;
-
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::app::{App, Status};
-use crate::config::Origin;
+use crate::config::{Origin, is_below};
 use crate::error::Result;
 use crate::report::bytes;
 use crate::store::Runs;
@@ -92,8 +90,8 @@ pub(super) fn counted(n: usize, what: &str) -> String {
 pub(in crate::cli) fn prune(app: &App) {
     let Some(keep) = app.config.keep.value else { return };
     // A project that was cloned from somewhere may clean up its own folder, no other.
-    let theirs = matches!(&app.config.keep.origin, Origin::File(f) if *f != app.config.user_file);
-    if theirs && !inside(&app.config.runs_dir.value, &app.config.project) {
+    let theirs = matches!(&app.config.keep.origin, Origin::Project(_));
+    if theirs && !is_below(&app.config.runs_dir.value, &app.config.project) {
         return;
     }
     let runs = Runs::new(&app.config.runs_dir.value);
@@ -107,10 +105,4 @@ pub(in crate::cli) fn prune(app: &App) {
     if let Err(error) = pruned {
         app.say(&format!("warning: old runs cannot be removed (`keep = {keep}`): {error}"));
     }
-}
-
-/// Whether `path` lies below `folder`, links followed.
-fn inside(path: &Path, folder: &Path) -> bool {
-    let real = |path: &Path| path.canonicalize().ok();
-    real(path).zip(real(folder)).is_some_and(|(path, folder)| path.starts_with(folder))
 }

@@ -160,7 +160,7 @@ mod tests {
         .unwrap();
         let loaded = find(&kernel, &Places::default()).unwrap();
         assert_eq!(loaded.assumptions.len(), 2);
-        let tree = loaded.spec.sources().unwrap();
+        let tree = loaded.spec.sources(&Places::default()).unwrap();
         let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["mine.py", "reference.py", "task.py"]);
     }

@@ -24,7 +24,7 @@ fn host(name: &str) -> HostFacts {
 fn request(mode: Mode, kernel: &str) -> Request {
     let places = Places { project: env!("CARGO_MANIFEST_DIR").into(), ..Places::default() };
     let spec = find::find(kernel, &places).unwrap().spec;
-    let sources = spec.sources().unwrap();
+    let sources = spec.sources(&places).unwrap();
     let data_sets = spec.cases(&Selection::Default).unwrap();
     Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 42 })
 }

@@ -1,0 +1,309 @@
+//! What a project may decide, and what it may not: each test is a row of the table in
+//! docs/settings.md.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Output;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status, words};
+
+/// A server that a project would like to be chosen.
+struct Stranger {
+    listener: TcpListener,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self { listener }
+    }
+
+    fn address(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.listener.local_addr().unwrap())
+    }
+
+    /// Whether nobody connected.
+    fn was_left_alone(&self) -> bool {
+        self.listener.set_nonblocking(true).unwrap();
+        self.listener.accept().is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// The `Authorization` of the first request.
+    fn token(self) -> Option<String> {
+        let (stream, _) = self.listener.accept().unwrap();
+        let lines = BufReader::new(stream).lines().map_while(Result::ok);
+        let mut head = lines.take_while(|line| !line.is_empty());
+        head.find_map(|line| line.to_lowercase().strip_prefix("authorization: ").map(str::to_owned))
+    }
+}
+
+/// Runs a command of a user who has a worker's token in the environment.
+fn with_token(laptop: &Laptop, line: &str) -> Output {
+    laptop.rgpu(words(line)).env("RGPU_WORKER_TOKEN", "token-of-mine").output().unwrap()
+}
+
+/// The command fails by this code, and says this; all that it said.
+fn refused(laptop: &Laptop, line: &str, code: &str, words: &[&str]) -> String {
+    let output = with_token(laptop, &format!("--json {line}"));
+    let shown = laptop.shown(line, &output);
+    assert_ne!(status(&output), 0, "{shown}");
+    let document: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {shown}"));
+    assert_eq!(document["error"]["code"], code, "{shown}");
+    for word in words {
+        assert!(shown.contains(word), "`{word}` is missing:\n{shown}");
+    }
+    shown
+}
+
+#[test]
+fn default_remote_names_one_of_the_users_settings() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("rgpu.toml", "default_remote = \"h200\"\n");
+    assert_eq!(status(&laptop.run("exec -- true")), 0);
+    assert_eq!(laptop.latest_json("run.json")["remote"], "h200");
+}
+
+#[test]
+fn default_remote_is_no_address_and_no_alias() {
+    let laptop = Laptop::new();
+    fs::create_dir(laptop.path("home/.ssh")).unwrap();
+    fs::write(laptop.path("home/.ssh/config"), "Host prod\n  User root\n").unwrap();
+    laptop.write(".env", "SECRET=mine\n");
+    let stranger = Stranger::new();
+    for (named, typed) in [
+        (stranger.address("http"), stranger.address("http")),
+        (stranger.address("ssh"), stranger.address("ssh")),
+        ("prod".to_owned(), "ssh://prod".to_owned()),
+    ] {
+        laptop.write("rgpu.toml", &format!("default_remote = {named:?}\n"));
+        let line = format!("rgpu remote add NAME {typed}");
+        for command in ["exec --env-file .env -- echo hi", "remote check", "doctor"] {
+            refused(&laptop, command, "remote_of_project", &[&line, "--remote NAME", "rgpu.toml"]);
+        }
+    }
+    assert!(stranger.was_left_alone());
+    // What the user types, or sets, is the user's word.
+    let stranger = Stranger::new();
+    let typed = format!("exec --remote {} -- echo hi", stranger.address("http"));
+    let mut child = laptop.rgpu(words(&typed));
+    let mut child = child.env("RGPU_WORKER_TOKEN", "token-of-mine").spawn().unwrap();
+    assert_eq!(stranger.token().as_deref(), Some("bearer token-of-mine"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn runs_stay_inside_the_project() {
+    let laptop = Laptop::new();
+    let outside = laptop.path("outside");
+    fs::create_dir(&outside).unwrap();
+    let absolute = outside.display().to_string();
+    symlink(&outside, laptop.project("link")).unwrap();
+    for runs_dir in [absolute.as_str(), "../outside", "a/../../outside", "link/runs", "link", "."] {
+        laptop.write("rgpu.toml", &format!("runs_dir = {runs_dir:?}\n"));
+        for line in ["exec -- true", "runs clean --keep 0"] {
+            refused(&laptop, line, "runs_outside", &["RGPU_RUNS_DIR=", "config.toml"]);
+        }
+    }
+    // Listings lie beside them.
+    laptop.write("rgpu.toml", "");
+    fs::create_dir(laptop.project("artifacts")).unwrap();
+    symlink(&outside, laptop.project("artifacts/sass")).unwrap();
+    let fixture = "tests/fixtures/cubin/13.5/facts/sm_90a.cubin";
+    let cubin = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture).display().to_string();
+    refused(&laptop, &format!("disasm {cubin}"), "folder_outside", &["--out DIR"]);
+    fs::remove_dir_all(laptop.project("artifacts")).unwrap();
+    // The usual folder may be a link, too.
+    fs::remove_file(laptop.project("rgpu.toml")).unwrap();
+    symlink(&outside, laptop.project("artifacts")).unwrap();
+    refused(&laptop, "exec -- true", "runs_outside", &["a link leads out of the project"]);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    // The user's own word holds.
+    let mut own = laptop.rgpu(words("exec -- true"));
+    assert_eq!(status(&own.env("RGPU_RUNS_DIR", outside.join("here")).output().unwrap()), 0);
+    let settings = format!("runs_dir = {:?}\n", outside.join("there"));
+    fs::write(laptop.path("config/config.toml"), settings).unwrap();
+    assert_eq!(status(&laptop.run("exec -- true")), 0);
+    fs::remove_file(laptop.project("artifacts")).unwrap();
+    fs::remove_file(laptop.path("config/config.toml")).unwrap();
+    laptop.write("rgpu.toml", "runs_dir = \"out/of/runs\"\n");
+    assert_eq!(status(&laptop.run("exec -- true")), 0);
+    assert!(laptop.project("out/of/runs/latest").exists());
+}
+
+#[test]
+fn keep_removes_runs_of_the_project_alone() {
+    let laptop = Laptop::new();
+    let shared = laptop.path("shared");
+    let settings = format!("runs_dir = {shared:?}\n");
+    fs::write(laptop.path("config/config.toml"), settings).unwrap();
+    assert_eq!(status(&laptop.run("exec --run-id mine -- true")), 0);
+    laptop.write("rgpu.toml", "keep = 0\n");
+    assert_eq!(status(&laptop.run("exec --run-id other -- true")), 0);
+    assert!(shared.join("mine").exists() && shared.join("other").exists());
+    fs::remove_file(laptop.path("config/config.toml")).unwrap();
+    assert_eq!(status(&laptop.run("exec --run-id here -- true")), 0);
+    assert!(!laptop.project("artifacts/runs/here").exists());
+}
+
+#[test]
+fn kernel_path_may_lead_anywhere() {
+    let laptop = Laptop::new();
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/wagmiv67");
+    laptop.write("rgpu.toml", &format!("kernel_path = [{kernels:?}]\n"));
+    let output = laptop.run("kernels show full-range");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("kernels show full-range", &output));
+}
+
+#[test]
+fn a_preset_says_what_is_measured_and_nothing_else() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let preset = "[preset.p]\nmode = \"ncu\"\nset = \"full\"\niters = 3\nkernel_name = [\"a\"]\n\
+                  remote = \"h200\"\ntimeout = \"5m\"\nat-least = \"events\"\n";
+    laptop.write("rgpu.toml", preset);
+    let output = laptop.run("profile --kernel vecadd --preset p --dry-run");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("--preset p", &output));
+    for (flag, value) in [
+        ("accept-new", "true"),
+        ("code", "\"print(1)\""),
+        ("detach", "true"),
+        ("env", "\"A=b\""),
+        ("env-file", "\".env\""),
+        ("events", "\"../x\""),
+        ("kernel", "\"../x.cu\""),
+        ("mount", "\"/\""),
+        ("mount-limit", "\"9GB\""),
+        ("ncu-args", "\"--export /tmp/x\""),
+        ("nsys-args", "\"-o /tmp/x\""),
+        ("out", "\"../x\""),
+        ("pull", "\"**\""),
+        ("quiet", "true"),
+        ("run-id", "\"x\""),
+        ("sanitizer-args", "\"--x\""),
+        ("share-gpu", "true"),
+        ("sudo", "true"),
+        ("env_file", "\".env\""),
+    ] {
+        laptop.write("rgpu.toml", &format!("[preset.p]\n{flag} = {value}\n"));
+        let typed = format!("`--{}`", flag.replace('_', "-"));
+        for line in ["profile --kernel vecadd --preset p", "exec --preset p -- true"] {
+            refused(&laptop, line, "preset_of_project", &[&typed, "config.toml"]);
+        }
+    }
+    let stranger = Stranger::new();
+    for remote in [stranger.address("http"), format!("h200,{}", stranger.address("ssh"))] {
+        laptop.write("rgpu.toml", &format!("[preset.p]\nremote = {remote:?}\n"));
+        refused(&laptop, "exec --preset p -- true", "remote_of_project", &["rgpu remote add NAME"]);
+    }
+    assert!(stranger.was_left_alone());
+    // The user's own presets set every flag.
+    fs::remove_file(laptop.project("rgpu.toml")).unwrap();
+    let settings = laptop.path("config/config.toml");
+    let own = fs::read_to_string(&settings).unwrap() + "[preset.p]\nshare-gpu = true\n";
+    fs::write(&settings, own).unwrap();
+    assert_eq!(status(&laptop.run("profile --kernel vecadd --preset p --dry-run")), 0);
+}
+
+#[test]
+fn a_kernel_brings_along_no_file_of_others() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    fs::write(laptop.path("notes.txt"), "private").unwrap();
+    laptop.write("k.cu", "#include \"../notes.txt\"\n__global__ void k(float *x) {}\n");
+    for line in ["profile --kernel k.cu", "build --kernel k.cu --arch sm_90a"] {
+        let line = format!("{line} --remote h200");
+        refused(&laptop, &line, "source_elsewhere", &["notes.txt", "an include"]);
+    }
+}
+
+#[test]
+fn the_doctor_tries_rgpus_own_kernel() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    laptop.write("kernels/vecadd/kernel.toml", "name = 1\n");
+    let output = laptop.run("doctor h200 --json");
+    let shown = laptop.shown("doctor h200 --json", &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("ncu.asked"), "{shown}");
+}
+
+#[test]
+fn programs_and_libraries_of_the_project_are_not_used() {
+    let laptop = Laptop::new();
+    let ran = laptop.path("ran");
+    let script = format!("#!/bin/sh\ntouch '{}'\n", ran.display());
+    for place in [
+        ".rgpu/cuda/lib/python3.11/site-packages/nvidia/cu13/bin/nvdisasm",
+        ".venv/lib/python3.11/site-packages/nvidia/cu13/bin/nvdisasm",
+        "artifacts/.rgpu/cuda/lib/python3.11/site-packages/nvidia/cu13/bin/nvdisasm",
+    ] {
+        let program = laptop.write(place, &script);
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let nvrtc = ".rgpu/cuda/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13";
+    laptop.write(nvrtc, "no library");
+    let fixture = "tests/fixtures/cubin/13.5/facts/sm_90a.cubin";
+    let cubin = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
+    fs::copy(cubin, laptop.project("facts.cubin")).unwrap();
+    let output = laptop.run("disasm facts.cubin");
+    assert_eq!(status(&output), 0, "{}", laptop.shown("disasm facts.cubin", &output));
+    let shown = laptop.show("remote check local --json");
+    assert!(!shown.contains("[TMP]/project"), "{shown}");
+    assert!(!ran.exists());
+}
+
+#[test]
+fn a_run_that_came_with_the_project_leads_to_no_stranger() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
+    let stranger = Stranger::new();
+    let address = stranger.address("http");
+    let file = laptop.project("artifacts/runs/one/run.json");
+    let mut run: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    run["state"] = "running".into();
+    run["exit"] = serde_json::Value::Null;
+    run["jobs"][0]["outcome"] = serde_json::Value::Null;
+    for on_run in [true, false] {
+        let remote = |it: bool| if it { address.clone() } else { "local".to_owned() };
+        run["remote"] = remote(on_run).into();
+        run["jobs"][0]["remote"] = remote(!on_run).into();
+        fs::write(&file, run.to_string()).unwrap();
+        for line in ["runs attach one", "runs cancel one"] {
+            let add = format!("rgpu remote add NAME {address}");
+            refused(&laptop, line, "remote_of_run", &[&add]);
+        }
+    }
+    assert!(stranger.was_left_alone());
+}
+
+#[test]
+fn a_command_that_goes_to_a_host_says_which() {
+    let laptop = Laptop::new();
+    let stranger = Stranger::new();
+    // It answers no connection: what is said comes before.
+    let address = stranger.address("ssh");
+    drop(stranger);
+    let told = |line: &str| {
+        let output = laptop.run(line);
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(status(&laptop.run(&format!("remote add box {address}"))), 0);
+    let line = format!("on box ({address})\n");
+    for command in ["exec", "exec --tty", "exec --json"] {
+        let (stdout, stderr) = told(&format!("{command} --remote box -- true"));
+        assert!(stderr.contains("refuses connections"), "{stderr}");
+        assert!(stderr.starts_with(&line) && stderr.matches(&line).count() == 1, "{stderr}");
+        assert!(!stdout.contains(&line), "{stdout}");
+    }
+    let (_, stderr) = told("exec -q --remote box -- true");
+    assert!(!stderr.contains(&line), "{stderr}");
+    let (_, stderr) = told("exec -- true");
+    assert_eq!(stderr, "", "this machine is no other host");
+}
