@@ -231,19 +231,23 @@ pub(super) async fn follow_to_end(
     before: &[Event],
     desk: &mut Desk<'_>,
 ) -> Result<JobEnd> {
-    follow_choosing(follow, job, before, desk, &|_| true, &mut Copies::default()).await
+    follow_choosing(follow, job, before, desk, &|_, _| Ok(true), &mut Copies::default()).await
 }
 
-/// As [`follow_to_end`], bringing only the files that are `wanted`, with `copies` of them.
+/// Whether an announced file is fetched, by its kind and what the host says of it. An error refuses the
+/// host's files altogether.
+pub(super) type Choose<'a> = dyn Fn(&str, &Wanted) -> Result<bool> + Sync + 'a;
+
+/// As [`follow_to_end`], bringing only the files that `choose` takes, with `copies` of them.
 pub(super) async fn follow_choosing(
     follow: &mut Follow,
     job: &str,
     before: &[Event],
     desk: &mut Desk<'_>,
-    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+    choose: &Choose<'_>,
     copies: &mut Copies,
 ) -> Result<JobEnd> {
-    let end = carry_through(follow, job, before, desk, wanted, copies).await;
+    let end = carry_through(follow, job, before, desk, choose, copies).await;
     take_bills(follow, desk)?;
     end
 }
@@ -269,7 +273,7 @@ async fn carry_through(
     job: &str,
     before: &[Event],
     desk: &mut Desk<'_>,
-    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+    choose: &Choose<'_>,
     copies: &mut Copies,
 ) -> Result<JobEnd> {
     let mut end = JobEnd { job: job.to_owned(), ..JobEnd::default() };
@@ -341,8 +345,15 @@ async fn carry_through(
         line.outcome.clone_from(&end.outcome);
     }
     // The record is written when the command ends: until then the events say it.
-    announced.retain(|file| wanted(&file.wanted));
-    fetch(follow, &mut end, announced, desk, copies).await?;
+    let mut chosen = Vec::new();
+    for file in announced {
+        let remote = follow.remote();
+        let choice = choose(&file.kind, &file.wanted);
+        if choice.map_err(|failure| failure.on(remote.name(), remote.transport()))? {
+            chosen.push(file);
+        }
+    }
+    fetch(follow, &mut end, chosen, desk, copies).await?;
     Ok(end)
 }
 

@@ -54,7 +54,7 @@ pub use ladder::{below_rung, falls_short, is_below, rungs};
 pub use outcome::{LINES_OF_A_CAUSE, signal};
 pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
-pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file};
+pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use publish::publish_cubins;
 pub use said::{Lines, Reporter, Reporters, Said, Shared};
 pub use selection::first_plan;

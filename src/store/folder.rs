@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rgpu_protocol::Event;
 use rgpu_protocol::event::Stream;
-use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
+use rgpu_protocol::plan::{PULLED, valid_job_id, valid_relative_path};
 use serde::{Deserialize, Serialize};
 
 use super::follower::{self, Follower, Other};
@@ -359,10 +359,16 @@ impl RunFolder {
     /// Returns the path in the run folder.
     ///
     /// # Errors
-    /// [`StoreError::HostileName`] for a name that would leave the folder.
+    /// [`StoreError::HostileName`] for a name that would leave the folder, and for a pulled file
+    /// from outside the program's working folder.
     pub fn place(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
         if !valid_relative_path(host_path) {
-            return Err(StoreError::HostileName(host_path.to_owned()));
+            return Err(hostile());
+        }
+        // What `exec --pull` asked for, as it lies in the program's working folder.
+        if kind == PULLED {
+            let name = host_path.strip_prefix("here/").ok_or_else(hostile)?;
+            return Ok(format!("pulled/{name}"));
         }
         // The two sides of a comparison have folders of their own, in the job and here.
         if let Some((side @ ("a" | "b"), inner)) = host_path.split_once('/') {
@@ -371,8 +377,6 @@ impl RunFolder {
         let name = host_path.rsplit('/').next().unwrap_or(host_path);
         Ok(match kind {
             "cubin" | "ptx" | "sass" | "ir" | "compiled_attrs" => format!("{kind}/{name}"),
-            // What `exec --pull` asked for, as it lies in the program's working folder.
-            "pulled" => format!("pulled/{}", host_path.strip_prefix("here/").unwrap_or(host_path)),
             _ => {
                 let inner = ["raw/", "out/"].iter().find_map(|p| host_path.strip_prefix(p));
                 format!("raw/{}", inner.unwrap_or(host_path))
@@ -381,6 +385,7 @@ impl RunFolder {
     }
 
     /// The log of one stream of a step, as a path in the run folder.
+        let hostile = || StoreError::HostileName(host_path.to_owned());
     pub fn log_name(step: &str, stream: Stream) -> String {
         format!("log/{step}.{}", stream.as_str())
     }
@@ -558,3 +563,7 @@ mod tests {
         assert!(events.starts_with(r#"{"job":"one.1","seq":1,"at_ms":5,"event":"gpu_released"}"#));
     }
 }
+        assert_eq!(run.place("pulled", "here/out/x").unwrap(), "pulled/out/x");
+        for bad in ["out/x", "a/here/x", "here", "here/../x"] {
+            assert!(matches!(run.place("pulled", bad), Err(StoreError::HostileName(_))), "{bad}");
+        }
