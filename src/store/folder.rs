@@ -13,7 +13,7 @@ use rgpu_protocol::plan::{PULLED, valid_job_id, valid_relative_path};
 use serde::{Deserialize, Serialize};
 
 use super::follower::{self, Follower, Other};
-use super::{RunRecord, atomic};
+use super::{RunRecord, RunState, atomic};
 use crate::error::{ErrorDocument, Exit, Failure};
 
 /// What can go wrong with a run folder.
@@ -259,6 +259,26 @@ impl RunFolder {
         let path = self.path.join("run.json");
         let bytes = fs::read(&path).map_err(io_error("read", &path))?;
         serde_json::from_slice(&bytes).map_err(|source| StoreError::BadRecord { path, source })
+    }
+
+    /// The record, with the state that the run has now: a command that was killed could not write down
+    /// that it never sent a job.
+    ///
+    /// # Errors
+    /// As [`RunFolder::record`].
+    pub fn current_record(&self) -> Result<RunRecord, StoreError> {
+        let unsent = |record: &RunRecord| {
+            record.state == RunState::Running && record.jobs.is_empty() && !record.is_several()
+        };
+        let mut record = self.record()?;
+        if unsent(&record) && self.followed_by().is_none() {
+            // A command that ended just now has written its end before it let the run go.
+            record = self.record()?;
+            if unsent(&record) {
+                record.state = RunState::NeverSubmitted;
+            }
+        }
+        Ok(record)
     }
 
     /// Writes `run.json`.

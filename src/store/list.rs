@@ -106,7 +106,7 @@ impl Runs {
             .into_iter()
             .filter_map(|id| {
                 let folder = RunFolder::open(&self.root.join(id)).ok()?;
-                let record = folder.record().ok()?;
+                let record = folder.current_record().ok()?;
                 Some(RunLine {
                     bytes: bytes_of(folder.path()),
                     folder: folder.path().into(),
@@ -167,9 +167,8 @@ impl Runs {
     /// # Errors
     /// I/O errors.
     pub fn ended_beyond(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
-        let ended = |line: &RunLine| {
-            matches!(line.record.state, RunState::Done | RunState::Failed | RunState::Cancelled)
-        };
+        let ended =
+            |line: &RunLine| !matches!(line.record.state, RunState::Running | RunState::Detached);
         let old = self.list()?.into_iter().filter(ended).skip(keep);
         Ok(old.filter(|line| follower::of(&line.folder).is_none()).collect())
     }
