@@ -382,6 +382,7 @@ impl RunFolder {
     /// [`StoreError::HostileName`] for a name that would leave the folder, and for a pulled file
     /// from outside the program's working folder.
     pub fn place(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
+        let hostile = || StoreError::HostileName(host_path.to_owned());
         if !valid_relative_path(host_path) {
             return Err(hostile());
         }
@@ -405,7 +406,6 @@ impl RunFolder {
     }
 
     /// The log of one stream of a step, as a path in the run folder.
-        let hostile = || StoreError::HostileName(host_path.to_owned());
     pub fn log_name(step: &str, stream: Stream) -> String {
         format!("log/{step}.{}", stream.as_str())
     }
@@ -452,6 +452,8 @@ pub struct Recorded<'a> {
     pub path: &'a Path,
     /// Where in it.
     pub offset: u64,
+    /// How many bytes.
+    pub len: usize,
 }
 
 impl Recorder {
@@ -474,10 +476,11 @@ impl Recorder {
         self.events.write_all(&line).map_err(io_error("write", &path()))
     }
 
-    /// Appends output of a step to its log; where it lies now.
+    /// Appends the beginning of `bytes`, output of a step, to its log: all of it, or as much as a full
+    /// disk takes. Says where and how much, so that exactly what is recorded can be shown.
     ///
     /// # Errors
-    /// [`StoreError::HostileName`], I/O errors.
+    /// [`StoreError::HostileName`], I/O errors; then none of it is recorded.
     pub fn output(
         &mut self,
         step: &str,
@@ -499,10 +502,21 @@ impl Recorder {
             }
         };
         let log = &mut self.open[at];
-        log.file.write_all(bytes).map_err(io_error("write", &log.path))?;
         let offset = log.len;
-        log.len += bytes.len() as u64;
-        Ok(Recorded { path: &log.path, offset })
+        let len = write_once(&mut log.file, bytes).map_err(io_error("write", &log.path))?;
+        log.len += len as u64;
+        Ok(Recorded { path: &log.path, offset, len })
+    }
+}
+
+/// Writes at least one byte of what there is.
+fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match file.write(bytes) {
+            Ok(0) if !bytes.is_empty() => return Err(io::ErrorKind::WriteZero.into()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            written => return written,
+        }
     }
 }
 
@@ -549,6 +563,10 @@ mod tests {
         for bad in ["../../.bashrc", "/etc/passwd", "a\nb", "raw/../../x"] {
             assert!(matches!(run.place("file", bad), Err(StoreError::HostileName(_))), "{bad}");
         }
+        assert_eq!(run.place("pulled", "here/out/x").unwrap(), "pulled/out/x");
+        for bad in ["out/x", "a/here/x", "here", "here/../x"] {
+            assert!(matches!(run.place("pulled", bad), Err(StoreError::HostileName(_))), "{bad}");
+        }
         let mut recorder = run.recorder().unwrap();
         assert!(recorder.output("../x", Stream::Stdout, b"x").is_err());
     }
@@ -583,7 +601,3 @@ mod tests {
         assert!(events.starts_with(r#"{"job":"one.1","seq":1,"at_ms":5,"event":"gpu_released"}"#));
     }
 }
-        assert_eq!(run.place("pulled", "here/out/x").unwrap(), "pulled/out/x");
-        for bad in ["out/x", "a/here/x", "here", "here/../x"] {
-            assert!(matches!(run.place("pulled", bad), Err(StoreError::HostileName(_))), "{bad}");
-        }
