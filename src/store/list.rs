@@ -262,9 +262,18 @@ fn bytes_of(folder: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::JobRecord;
 
     fn run(root: &Path, id: &str, state: RunState) {
+        let job = JobRecord {
+            job: format!("{id}.1"),
+            remote: "local".into(),
+            last_seq: 0,
+            outcome: None,
+            unsynced: Vec::new(),
+        };
         let record = RunRecord {
+            jobs: vec![job],
             started: format!("2026-01-01T00:00:{:02}Z", id.len()),
             remote: "local".into(),
             state,
