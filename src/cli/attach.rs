@@ -5,8 +5,8 @@ use clap::Parser;
 use super::app::{App, Status};
 use super::args::{Cli, Command};
 use super::{build, exec, profile, session};
-use crate::error::{Exit, Failure, Result};
-use crate::store::{RunFolder, RunState};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::store::{RunFolder, RunRecord, RunState};
 
 /// Takes up a run.
 pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result<Status> {
@@ -18,19 +18,18 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     if let Some(status) = ended(app, folder)? {
         return Ok(status);
     }
-    let record = folder.record()?;
-    let several = profile::fan_out::is_several(&record);
+    let record = folder.current_record()?;
+    let several = record.is_several();
+    if record.jobs.is_empty() && !several {
+        let failure = never_submitted(&record);
+        if record.state == RunState::NeverSubmitted {
+            let document = ErrorDocument::new(failure.clone(), failure.exit as u8);
+            folder.end(&record, Some(&document))?;
+        }
+        return Err(failure);
+    }
     if !several {
         session::check_run(app, &record)?;
-    }
-    if record.jobs.is_empty() && !several {
-        return Err(Failure::new(
-            Exit::Usage,
-            "never_submitted",
-            format!("`{}` never reached its host", record.id),
-        )
-        .hint("run its command again:")
-        .hint(record.argv.join(" ")));
     }
     let argv: Vec<std::ffi::OsString> = record.argv.iter().map(Into::into).collect();
     let argv = profile::expand_preset(&argv)?;
@@ -63,6 +62,12 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
             format!("`{}` cannot be taken up", record.id),
         )),
     }
+}
+
+/// The failure of a run whose command ended before it sent a job.
+fn never_submitted(record: &RunRecord) -> Failure {
+    let what = format!("`{}` was never submitted: its command ended before that", record.id);
+    Failure::new(Exit::Usage, "never_submitted", what).hint(super::runs::again(record))
 }
 
 /// Shows the result of a run that has one. One that a power cut has taken a file of is to be taken up

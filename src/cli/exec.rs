@@ -422,7 +422,8 @@ pub(super) fn attach(
             cancel: open.cancel.clone(),
             input: None,
         };
-        let ended = exec_again(&mut open.follow, &mut desk, pull::copies(app, args)).await;
+        let copies = pull::copies(app, args);
+        let ended = exec_again(&mut open.follow, &args.pull, &mut desk, copies).await;
         let drained = open.drain().await;
         let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);

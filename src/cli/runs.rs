@@ -156,7 +156,7 @@ fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {
 }
 
 pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
-    let record = folder.record()?;
+    let record = folder.current_record()?;
     let place = || {
         let note = match record.note.as_str() {
             "" => String::new(),
@@ -218,7 +218,24 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
             None => format!("take it up with `rgpu runs attach {}`", record.id),
         });
     }
+    if record.state == RunState::NeverSubmitted && folder.failure().is_none() {
+        app.say(&again(&record));
+    }
     Ok(0)
+}
+
+/// How to run a run's command again.
+pub(super) fn again(record: &RunRecord) -> String {
+    let words = record.argv.iter().skip(1).map(String::as_str);
+    let id = match words.clone().any(|word| word.starts_with("--run-id")) {
+        true => ", under another `--run-id`",
+        false => "",
+    };
+    let words = shlex::try_join(words).unwrap_or_default();
+    format!(
+        "run its command again{id}: {}",
+        super::terminal::safe(format!("rgpu {words}").as_bytes())
+    )
 }
 
 /// What a run cost, with whose figure it is; `None`: nobody said.
@@ -256,7 +273,7 @@ fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
 
 /// Why a run failed, in the words that its command ended with.
 fn why(folder: &RunFolder, record: &RunRecord) -> String {
-    if !matches!(record.state, RunState::Failed | RunState::Running) {
+    if !matches!(record.state, RunState::Failed | RunState::Running | RunState::NeverSubmitted) {
         return String::new();
     }
     let Some(document) = folder.failure() else { return String::new() };
@@ -280,7 +297,7 @@ fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
 /// Cancels a run, or each of several held together.
 fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     let mut record = folder.record()?;
-    if profile::fan_out::is_several(&record) {
+    if record.is_several() {
         for own in profile::fan_out::each(app, folder, &record)? {
             stop(app, &own)?;
         }
@@ -333,7 +350,11 @@ async fn stop_job(follow: &mut Follow, job: &str) -> Result<Stopped> {
 /// Stops what of a run is not over; its record as it then is.
 fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let begun = Instant::now();
-    let mut record = folder.record()?;
+    let mut record = folder.current_record()?;
+    if record.state == RunState::NeverSubmitted {
+        app.say(&format!("`{}` was never submitted: nothing of it runs", record.id));
+        return Ok(record);
+    }
     let Some(job) = record
         .jobs
         .iter()

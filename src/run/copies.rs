@@ -3,20 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::PathBuf;
 
-use crate::store::atomic::{self, Unnamed};
+use crate::store::{Destination, PartialFile};
 
 /// A shorter file is copied as fast as it is looked for.
 const WORTH_BYTES: u64 = 1 << 20;
 
-type Whither = dyn Fn(&str) -> Option<PathBuf> + Send + Sync;
+type Whither = dyn Fn(&str) -> Option<Destination> + Send + Sync;
 
 /// The copies of one job's files.
 #[derive(Default)]
 pub struct Copies {
     whither: Option<Box<Whither>>,
-    whole: BTreeMap<String, Unnamed>,
+    whole: BTreeMap<String, PartialFile>,
 }
 
 impl std::fmt::Debug for Copies {
@@ -26,25 +25,25 @@ impl std::fmt::Debug for Copies {
 }
 
 impl Copies {
-    /// Copies in the folders that `whither` names, by a file's place in the run folder.
-    pub fn to(whither: impl Fn(&str) -> Option<PathBuf> + Send + Sync + 'static) -> Self {
+    /// Copies at the destinations that `whither` names, by a file's place in the run folder.
+    pub fn to(whither: impl Fn(&str) -> Option<Destination> + Send + Sync + 'static) -> Self {
         Self { whither: Some(Box::new(whither)), whole: BTreeMap::new() }
     }
 
     /// A file for the copy of what will be `bytes` long at `place` in the run folder; `None`: there
     /// will be none, or nothing can be written there, which whoever copies it then says.
-    pub(super) fn begin(&self, place: &str, bytes: u64) -> Option<(File, Unnamed)> {
-        let folder = self.whither.as_ref().filter(|_| bytes > WORTH_BYTES)?(place)?;
-        atomic::begin_unnamed(&folder).ok()
+    pub(super) fn begin(&self, place: &str, bytes: u64) -> Option<(File, PartialFile)> {
+        let destination = self.whither.as_ref().filter(|_| bytes > WORTH_BYTES)?(place)?;
+        destination.begin().ok()
     }
 
     /// The copy has all that the file at `place` has.
-    pub(super) fn keep(&mut self, place: &str, copy: Unnamed) {
+    pub(super) fn keep(&mut self, place: &str, copy: PartialFile) {
         self.whole.insert(place.to_owned(), copy);
     }
 
     /// Takes the copy of the file at `place`, if it was made.
-    pub fn take(&mut self, place: &str) -> Option<Unnamed> {
+    pub fn take(&mut self, place: &str) -> Option<PartialFile> {
         self.whole.remove(place)
     }
 }

@@ -9,7 +9,7 @@ use super::job::{self, Desk, HostFile, JobEnd, cancelled};
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
 use crate::bundle::{self, Bundle, Packer};
-use crate::error::Result;
+use crate::error::{Exit, Failure, Result};
 use crate::exec::HERE;
 use crate::remote::{Follow, OnRemote, Wanted};
 use crate::store::RunRecord;
@@ -17,7 +17,7 @@ use crate::tool::{Draft, Expectations, Program};
 use rgpu_protocol::plan::{
     ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success, Word,
 };
-use rgpu_protocol::{HostFacts, Outcome, Plan, Rung, RungRecord, Step};
+use rgpu_protocol::{HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
 
 /// The step's name.
 pub const STEP: &str = "exec";
@@ -96,10 +96,6 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
         limits.queue_s = queue.as_secs();
     }
     let program = &request.program;
-    let pulled = |pattern: &String| ArtifactSpec {
-        path: format!("{HERE}/{}", pattern.trim_start_matches("./")),
-        kind: PULLED.to_owned(),
-    };
     let step = Step {
         id: STEP.to_owned(),
         title: format!("running {}", program.name),
@@ -117,7 +113,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
             // Its status is the answer, whatever it is.
             success: Success { exit: Vec::new(), ..Success::default() },
             diagnosis: Vec::new(),
-            artifacts: request.pull.iter().map(pulled).collect(),
+            artifacts: pull_specs(&request.pull),
             loses: String::new(),
         }],
     };
@@ -170,17 +166,18 @@ pub async fn exec(
         follow.detach().await.on(follow.remote())?;
         return Ok(ExecEnd { end: None, pulled: Vec::new(), copies });
     }
-    let changed = |file: &Wanted| !files.contains(&(file.path.clone(), file.digest.clone()));
-    let end = job::follow_choosing(follow, &job, &[], desk, &changed, &mut copies).await?;
+    let choose = choose(&request.pull, files);
+    let end = job::follow_choosing(follow, &job, &[], desk, &choose, &mut copies).await?;
     Ok(over(follow, end, desk.record, copies))
 }
 
-/// Takes up a program that was submitted before.
+/// Takes up a program that was submitted before, by a command with these `--pull` patterns.
 ///
 /// # Errors
 /// As [`exec`].
 pub async fn exec_again(
     follow: &mut Follow,
+    pull: &[String],
     desk: &mut Desk<'_>,
     mut copies: Copies,
 ) -> Result<ExecEnd> {
@@ -190,10 +187,8 @@ pub async fn exec_again(
         job::take_up(follow, &job, &known, desk).await?;
     }
     let plan: Option<Plan> = serde_json::from_slice(&desk.folder.read("plan-1.json")?).ok();
-    let sent = sent(&plan.map(|plan| plan.files).unwrap_or_default());
-    let changed = |file: &Wanted| !sent.contains(&(file.path.clone(), file.digest.clone()));
-    let end =
-        job::follow_choosing(follow, &job, &known.events, desk, &changed, &mut copies).await?;
+    let choose = choose(pull, sent(&plan.map(|plan| plan.files).unwrap_or_default()));
+    let end = job::follow_choosing(follow, &job, &known.events, desk, &choose, &mut copies).await?;
     Ok(over(follow, end, desk.record, copies))
 }
 
@@ -204,6 +199,38 @@ fn over(follow: &mut Follow, end: JobEnd, record: &RunRecord, copies: Copies) ->
         follow.drop_job(&end.job);
     }
     ExecEnd { end: Some(program_end(follow, &end)), pulled: pulled(end), copies }
+}
+
+/// What the agent is asked to bring, by the patterns of `--pull`.
+fn pull_specs(patterns: &[String]) -> Vec<ArtifactSpec> {
+    let spec = |pattern: &String| ArtifactSpec {
+        path: format!("{HERE}/{}", pattern.trim_start_matches("./")),
+        kind: PULLED.to_owned(),
+    };
+    patterns.iter().map(spec).collect()
+}
+
+/// Takes the files that are not as they were `sent`, and refuses a host that names a pulled file which
+/// no pattern asked for. The patterns are the command's own: a plan may have come from the host.
+fn choose(
+    patterns: &[String],
+    sent: BTreeSet<(String, rgpu_protocol::Digest)>,
+) -> impl Fn(&str, &Wanted) -> Result<bool> + Sync {
+    let specs = pull_specs(patterns);
+    move |kind, file| {
+        let asked = || specs.iter().any(|spec| glob::matches(&spec.path, &file.path));
+        if kind == PULLED && !asked() {
+            return Err(not_asked_for(&file.path));
+        }
+        Ok(!sent.contains(&(file.path.clone(), file.digest.clone())))
+    }
+}
+
+fn not_asked_for(path: &str) -> Failure {
+    let what = format!("the host sent `{}`, which no `--pull` asked for", path.escape_debug());
+    Failure::new(Exit::Host, "hostile_name", what).hint(
+        "nothing was put into your folder; check who controls this host before you use it again",
+    )
 }
 
 /// What the host was sent: a pattern may fit it, and it need not come back.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use rgpu_protocol::plan::Origin;
-use rgpu_protocol::{Event, EventBody, Outcome, RungRecord};
+use rgpu_protocol::{Event, EventBody, Outcome, RungRecord, Stream};
 use tokio::sync::mpsc;
 
 use super::cancel::Cancel;
@@ -21,7 +21,7 @@ use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
 use crate::remote::{Follow, JobMessage, OnRemote, RemoteError, Submission, Transfer, Wanted};
-use crate::store::{JobRecord, RunFolder, RunRecord, Unsynced};
+use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, Unsynced};
 use crate::tool::Draft;
 
 /// What came of a plan.
@@ -231,19 +231,23 @@ pub(super) async fn follow_to_end(
     before: &[Event],
     desk: &mut Desk<'_>,
 ) -> Result<JobEnd> {
-    follow_choosing(follow, job, before, desk, &|_| true, &mut Copies::default()).await
+    follow_choosing(follow, job, before, desk, &|_, _| Ok(true), &mut Copies::default()).await
 }
 
-/// As [`follow_to_end`], bringing only the files that are `wanted`, with `copies` of them.
+/// Whether an announced file is fetched, by its kind and what the host says of it. An error refuses the
+/// host's files altogether.
+pub(super) type Choose<'a> = dyn Fn(&str, &Wanted) -> Result<bool> + Sync + 'a;
+
+/// As [`follow_to_end`], bringing only the files that `choose` takes, with `copies` of them.
 pub(super) async fn follow_choosing(
     follow: &mut Follow,
     job: &str,
     before: &[Event],
     desk: &mut Desk<'_>,
-    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+    choose: &Choose<'_>,
     copies: &mut Copies,
 ) -> Result<JobEnd> {
-    let end = carry_through(follow, job, before, desk, wanted, copies).await;
+    let end = carry_through(follow, job, before, desk, choose, copies).await;
     take_bills(follow, desk)?;
     end
 }
@@ -269,7 +273,7 @@ async fn carry_through(
     job: &str,
     before: &[Event],
     desk: &mut Desk<'_>,
-    wanted: &(dyn Fn(&Wanted) -> bool + Sync),
+    choose: &Choose<'_>,
     copies: &mut Copies,
 ) -> Result<JobEnd> {
     let mut end = JobEnd { job: job.to_owned(), ..JobEnd::default() };
@@ -317,18 +321,12 @@ async fn carry_through(
         match message {
             None => break,
             Some(JobMessage::Output { step, stream, bytes, .. }) => {
-                let recorded = recorder.output(&step, stream, &bytes)?;
-                desk.reporter.say(&Said::Output {
-                    step: &step,
-                    stream,
-                    len: bytes.len(),
-                    bytes: &bytes,
-                    recorded,
-                });
+                record_output(&mut recorder, desk.reporter, (&step, stream), &bytes)
+                    .map_err(|error| unrecorded(error, desk.record))?;
             }
             Some(JobMessage::Event(event)) => {
                 reading |= matches!(event.body, EventBody::RungStarted { .. });
-                recorder.event(job, &event)?;
+                recorder.event(job, &event).map_err(|error| unrecorded(error, desk.record))?;
                 desk.reporter.say(&Said::Job { job, event: &event });
                 take(&mut end, &mut announced, &event);
             }
@@ -341,9 +339,49 @@ async fn carry_through(
         line.outcome.clone_from(&end.outcome);
     }
     // The record is written when the command ends: until then the events say it.
-    announced.retain(|file| wanted(&file.wanted));
-    fetch(follow, &mut end, announced, desk, copies).await?;
+    let mut chosen = Vec::new();
+    for file in announced {
+        let remote = follow.remote();
+        let choice = choose(&file.kind, &file.wanted);
+        if choice.map_err(|failure| failure.on(remote.name(), remote.transport()))? {
+            chosen.push(file);
+        }
+    }
+    fetch(follow, &mut end, chosen, desk, copies).await?;
     Ok(end)
+}
+
+/// Records output of a step and shows what was recorded. What a full disk does not take is not shown
+/// either: it comes again when the run is taken up.
+///
+/// # Errors
+/// As [`Recorder::output`].
+pub fn record_output(
+    recorder: &mut Recorder,
+    reporter: &mut dyn Reporter,
+    (step, stream): (&str, Stream),
+    mut bytes: &[u8],
+) -> Result<(), StoreError> {
+    while !bytes.is_empty() {
+        let recorded = recorder.output(step, stream, bytes)?;
+        let (shown, rest) = bytes.split_at(recorded.len);
+        reporter.say(&Said::Output { step, stream, len: shown.len(), bytes: shown, recorded });
+        bytes = rest;
+    }
+    Ok(())
+}
+
+/// The failure of a run whose folder takes no more, while its job goes on.
+fn unrecorded(error: StoreError, record: &RunRecord) -> Failure {
+    let disk = matches!(error, StoreError::Io { .. });
+    let failure = Failure::from(error);
+    match disk {
+        true => failure.hint(format!(
+            "make room, then `rgpu runs attach {}`: it goes on where this stopped",
+            record.id
+        )),
+        false => failure,
+    }
 }
 
 /// A file that the host has announced.

@@ -49,12 +49,12 @@ pub use exec::{
 };
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
-pub use job::{Desk, HostFile, JobEnd, close};
+pub use job::{Desk, HostFile, JobEnd, close, record_output};
 pub use ladder::{below_rung, falls_short, is_below, rungs};
 pub use outcome::{LINES_OF_A_CAUSE, signal};
 pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
-pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file};
+pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use publish::publish_cubins;
 pub use said::{Lines, Reporter, Reporters, Said, Shared};
 pub use selection::first_plan;

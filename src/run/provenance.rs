@@ -91,24 +91,27 @@ impl EnvRecord {
 /// # Errors
 /// The file cannot be read.
 pub fn digest_file(path: &Path) -> std::io::Result<InputDigest> {
-    let mut file = std::fs::File::open(path)?;
+    let (size, sha256) = digest_of(std::fs::File::open(path)?)?;
+    Ok(InputDigest { path: path.display().to_string(), size, sha256 })
+}
+
+/// How many bytes a reader gives, and their sha256.
+///
+/// # Errors
+/// It cannot be read.
+pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest)> {
     let mut hash = Sha256::new();
     let mut size = 0;
     let mut buffer = vec![0; 1 << 20];
     loop {
-        match std::io::Read::read(&mut file, &mut buffer)? {
-            0 => break,
+        match reader.read(&mut buffer)? {
+            0 => return Ok((size, Digest::from_bytes(&hash.finalize().into()))),
             n => {
                 hash.update(&buffer[..n]);
                 size += n as u64;
             }
         }
     }
-    Ok(InputDigest {
-        path: path.display().to_string(),
-        size,
-        sha256: Digest::from_bytes(&hash.finalize().into()),
-    })
 }
 
 /// Settings of git under which a repository starts no programs of its own: one that was unpacked

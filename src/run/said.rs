@@ -185,7 +185,7 @@ mod tests {
         let mut lines = Lines(&mut out);
         lines.say(&Said::Where { run: "r", remote: "h200", address: "ssh://x" });
         lines.say(&Said::Job { job: "r.1", event: &event });
-        let recorded = Recorded { path: std::path::Path::new("l"), offset: 0 };
+        let recorded = Recorded { path: std::path::Path::new("l"), offset: 0, len: 2 };
         let (step, stream, bytes) = ("s", Stream::Stdout, b"hi");
         lines.say(&Said::Output { step, stream, len: 2, bytes, recorded });
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"

@@ -49,22 +49,12 @@ pub struct Unnamed(tempfile::TempPath);
 /// # Errors
 /// Any error of the file system; the temporary file is removed.
 pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<Unnamed> {
-    let (mut file, unnamed) = begin_unnamed(folder)?;
-    file.write_all(bytes)?;
-    Ok(unnamed)
-}
-
-/// The same with nothing in it yet, and the way to write it.
-///
-/// # Errors
-/// Any error of the file system.
-pub fn begin_unnamed(folder: &Path) -> io::Result<(File, Unnamed)> {
     fs::create_dir_all(folder)?;
-    let file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
-    // NamedTempFile is 0600; a run folder's files follow the user's umask like any other.
+    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    // NamedTempFile is 0600; a run folder's files are readable like any other.
     set_default_mode(file.as_file())?;
-    let (file, path) = file.into_parts();
-    Ok((file, Unnamed(path)))
+    file.write_all(bytes)?;
+    Ok(Unnamed(file.into_temp_path()))
 }
 
 impl Unnamed {
@@ -75,20 +65,6 @@ impl Unnamed {
     pub fn name(self, path: &Path) -> io::Result<()> {
         self.0.persist(path).map_err(|e| e.error)
     }
-}
-
-/// Copies a file in one step, creating the folders above `path`; it is never held in memory.
-///
-/// # Errors
-/// As [`write()`].
-pub fn copy(from: &Path, path: &Path) -> io::Result<()> {
-    let folder = parent(path)?;
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
-    io::copy(&mut File::open(from)?, file.as_file_mut())?;
-    set_default_mode(file.as_file())?;
-    file.persist(path).map_err(|e| e.error)?;
-    Ok(())
 }
 
 /// Writes a new file in one step with what `fill` puts into it; one that is there stays as it is.

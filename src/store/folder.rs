@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rgpu_protocol::Event;
 use rgpu_protocol::event::Stream;
-use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
+use rgpu_protocol::plan::{PULLED, valid_job_id, valid_relative_path};
 use serde::{Deserialize, Serialize};
 
 use super::follower::{self, Follower, Other};
-use super::{RunRecord, atomic};
+use super::{RunRecord, RunState, atomic};
 use crate::error::{ErrorDocument, Exit, Failure};
 
 /// What can go wrong with a run folder.
@@ -261,6 +261,26 @@ impl RunFolder {
         serde_json::from_slice(&bytes).map_err(|source| StoreError::BadRecord { path, source })
     }
 
+    /// The record, with the state that the run has now: a command that was killed could not write down
+    /// that it never sent a job.
+    ///
+    /// # Errors
+    /// As [`RunFolder::record`].
+    pub fn current_record(&self) -> Result<RunRecord, StoreError> {
+        let unsent = |record: &RunRecord| {
+            record.state == RunState::Running && record.jobs.is_empty() && !record.is_several()
+        };
+        let mut record = self.record()?;
+        if unsent(&record) && self.followed_by().is_none() {
+            // A command that ended just now has written its end before it let the run go.
+            record = self.record()?;
+            if unsent(&record) {
+                record.state = RunState::NeverSubmitted;
+            }
+        }
+        Ok(record)
+    }
+
     /// Writes `run.json`.
     ///
     /// # Errors
@@ -359,10 +379,17 @@ impl RunFolder {
     /// Returns the path in the run folder.
     ///
     /// # Errors
-    /// [`StoreError::HostileName`] for a name that would leave the folder.
+    /// [`StoreError::HostileName`] for a name that would leave the folder, and for a pulled file
+    /// from outside the program's working folder.
     pub fn place(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
+        let hostile = || StoreError::HostileName(host_path.to_owned());
         if !valid_relative_path(host_path) {
-            return Err(StoreError::HostileName(host_path.to_owned()));
+            return Err(hostile());
+        }
+        // What `exec --pull` asked for, as it lies in the program's working folder.
+        if kind == PULLED {
+            let name = host_path.strip_prefix("here/").ok_or_else(hostile)?;
+            return Ok(format!("pulled/{name}"));
         }
         // The two sides of a comparison have folders of their own, in the job and here.
         if let Some((side @ ("a" | "b"), inner)) = host_path.split_once('/') {
@@ -371,8 +398,6 @@ impl RunFolder {
         let name = host_path.rsplit('/').next().unwrap_or(host_path);
         Ok(match kind {
             "cubin" | "ptx" | "sass" | "ir" | "compiled_attrs" => format!("{kind}/{name}"),
-            // What `exec --pull` asked for, as it lies in the program's working folder.
-            "pulled" => format!("pulled/{}", host_path.strip_prefix("here/").unwrap_or(host_path)),
             _ => {
                 let inner = ["raw/", "out/"].iter().find_map(|p| host_path.strip_prefix(p));
                 format!("raw/{}", inner.unwrap_or(host_path))
@@ -427,6 +452,8 @@ pub struct Recorded<'a> {
     pub path: &'a Path,
     /// Where in it.
     pub offset: u64,
+    /// How many bytes.
+    pub len: usize,
 }
 
 impl Recorder {
@@ -449,10 +476,11 @@ impl Recorder {
         self.events.write_all(&line).map_err(io_error("write", &path()))
     }
 
-    /// Appends output of a step to its log; where it lies now.
+    /// Appends the beginning of `bytes`, output of a step, to its log: all of it, or as much as a full
+    /// disk takes. Says where and how much, so that exactly what is recorded can be shown.
     ///
     /// # Errors
-    /// [`StoreError::HostileName`], I/O errors.
+    /// [`StoreError::HostileName`], I/O errors; then none of it is recorded.
     pub fn output(
         &mut self,
         step: &str,
@@ -474,10 +502,21 @@ impl Recorder {
             }
         };
         let log = &mut self.open[at];
-        log.file.write_all(bytes).map_err(io_error("write", &log.path))?;
         let offset = log.len;
-        log.len += bytes.len() as u64;
-        Ok(Recorded { path: &log.path, offset })
+        let len = write_once(&mut log.file, bytes).map_err(io_error("write", &log.path))?;
+        log.len += len as u64;
+        Ok(Recorded { path: &log.path, offset, len })
+    }
+}
+
+/// Writes at least one byte of what there is.
+fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match file.write(bytes) {
+            Ok(0) if !bytes.is_empty() => return Err(io::ErrorKind::WriteZero.into()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            written => return written,
+        }
     }
 }
 
@@ -523,6 +562,10 @@ mod tests {
         assert_eq!(run.place("cubin", "build/k.sm_90a.cubin").unwrap(), "cubin/k.sm_90a.cubin");
         for bad in ["../../.bashrc", "/etc/passwd", "a\nb", "raw/../../x"] {
             assert!(matches!(run.place("file", bad), Err(StoreError::HostileName(_))), "{bad}");
+        }
+        assert_eq!(run.place("pulled", "here/out/x").unwrap(), "pulled/out/x");
+        for bad in ["out/x", "a/here/x", "here", "here/../x"] {
+            assert!(matches!(run.place("pulled", bad), Err(StoreError::HostileName(_))), "{bad}");
         }
         let mut recorder = run.recorder().unwrap();
         assert!(recorder.output("../x", Stream::Stdout, b"x").is_err());

@@ -106,7 +106,7 @@ impl Runs {
             .into_iter()
             .filter_map(|id| {
                 let folder = RunFolder::open(&self.root.join(id)).ok()?;
-                let record = folder.record().ok()?;
+                let record = folder.current_record().ok()?;
                 Some(RunLine {
                     bytes: bytes_of(folder.path()),
                     folder: folder.path().into(),
@@ -167,9 +167,8 @@ impl Runs {
     /// # Errors
     /// I/O errors.
     pub fn ended_beyond(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
-        let ended = |line: &RunLine| {
-            matches!(line.record.state, RunState::Done | RunState::Failed | RunState::Cancelled)
-        };
+        let ended =
+            |line: &RunLine| !matches!(line.record.state, RunState::Running | RunState::Detached);
         let old = self.list()?.into_iter().filter(ended).skip(keep);
         Ok(old.filter(|line| follower::of(&line.folder).is_none()).collect())
     }
@@ -263,9 +262,18 @@ fn bytes_of(folder: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::JobRecord;
 
     fn run(root: &Path, id: &str, state: RunState) {
+        let job = JobRecord {
+            job: format!("{id}.1"),
+            remote: "local".into(),
+            last_seq: 0,
+            outcome: None,
+            unsynced: Vec::new(),
+        };
         let record = RunRecord {
+            jobs: vec![job],
             started: format!("2026-01-01T00:00:{:02}Z", id.len()),
             remote: "local".into(),
             state,

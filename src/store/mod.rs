@@ -17,12 +17,14 @@
 pub mod archive;
 pub mod atomic;
 mod cost;
+mod destination;
 mod folder;
 mod follower;
 mod list;
 mod record;
 
 pub use cost::{Billed, Cost, CostSource};
-pub use folder::{Recorded, RunFolder, StoreError};
+pub use destination::{Destination, DestinationError, DestinationRoot, PartialFile};
+pub use folder::{Recorded, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
 pub use record::{JobRecord, RunRecord, RunState, Unsynced};

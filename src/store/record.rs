@@ -86,6 +86,11 @@ impl RunRecord {
         }
     }
 
+    /// Whether it holds the runs of several remotes together, which have records of their own.
+    pub fn is_several(&self) -> bool {
+        self.remote.contains(',')
+    }
+
     /// The run went on for so many seconds more.
     pub fn lasted(&mut self, seconds: f64) {
         self.took(self.seconds + seconds);
@@ -145,6 +150,8 @@ pub enum RunState {
     Failed,
     /// Cancelled.
     Cancelled,
+    /// Its command died before it sent a job.
+    NeverSubmitted,
 }
 
 impl RunState {
@@ -156,6 +163,7 @@ impl RunState {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+            Self::NeverSubmitted => "never submitted",
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::remote::{FirstUse, Wanted};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::fake_host::FakeHost;
 use crate::host::{Story, User, connect, follow, submission};
@@ -60,6 +61,7 @@ fn our_own_full_disk_is_one_error_and_the_run_is_brought_home_later() {
     let Some(disk) = Disk::mount(&laptop.project("artifacts"), "size=1m") else { return };
     let line = "exec --run-id big -- sh -c 'seq 1 300000; echo end >&2'";
     let output = laptop.run(line);
+    let mut printed = output.stdout.clone();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(status(&output), 125, "{said}");
     assert_eq!(said.matches("error:").count(), 1, "{said}");
@@ -71,6 +73,43 @@ fn our_own_full_disk_is_one_error_and_the_run_is_brought_home_later() {
     let log = fs::read_to_string(laptop.project("artifacts/runs/big/log/exec.stdout")).unwrap();
     let want: String = (1..=300_000).map(|i| format!("{i}\n")).collect();
     assert!(log == want, "{} bytes in the place of {}", log.len(), want.len());
+    printed.extend(output.stdout);
+    assert!(printed == want.as_bytes(), "printed {} of {} bytes", printed.len(), want.len());
+    laptop.wait_until_quiet();
+}
+
+/// Every byte of output is printed once: by the command whose disk takes no more, or by the one that
+/// takes the run up. A limit of the command's own file size plays the full disk.
+#[test]
+fn output_that_a_log_has_no_room_for_is_printed_when_the_run_is_taken_up() {
+    let laptop = Laptop::new();
+    let go = laptop.path("go");
+    let script =
+        format!("echo up; while [ ! -e {} ]; do sleep 0.05; done; seq 1 200000", go.display());
+    let rgpu = laptop.rgpu(["exec", "--run-id", "big", "--", "sh", "-c", &script]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(rgpu.get_program());
+    command.args(rgpu.get_args()).env_clear().current_dir(laptop.path("project"));
+    command.envs(rgpu.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap();
+    let log = laptop.project("artifacts/runs/big/log/exec.stdout");
+    wait_for("output", || fs::read(&log).is_ok_and(|text| text == b"up\n").then_some(()));
+    let room = Rlimit { current: Some(100_001), maximum: None };
+    prlimit(Some(Pid::from_child(&child)), Resource::Fsize, room).unwrap();
+    fs::write(go, "").unwrap();
+    let first = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&first.stderr);
+    assert_eq!(status(&first), 125, "{said}");
+    assert!(said.contains("`rgpu runs attach big`"), "{said}");
+    assert_eq!(fs::metadata(&log).unwrap().len(), 100_001);
+    let second = laptop.run("runs attach big");
+    assert_eq!(status(&second), 0, "{}", String::from_utf8_lossy(&second.stderr));
+    let want: String =
+        std::iter::once("up\n".to_owned()).chain((1..=200_000).map(|i| format!("{i}\n"))).collect();
+    let printed = [first.stdout, second.stdout].concat();
+    assert!(printed == want.as_bytes(), "printed {} of {} bytes", printed.len(), want.len());
+    assert!(fs::read(&log).unwrap() == want.as_bytes());
     laptop.wait_until_quiet();
 }
 

@@ -58,6 +58,14 @@ impl Laptop {
         symlink(kernels, self.path("share/rgpu/kernels")).unwrap();
     }
 
+    /// Puts a script in the place of the agent.
+    pub(crate) fn play_agent(&self, script: &str) {
+        let agent = self.path("libexec/rgpu-agent");
+        fs::remove_file(&agent).unwrap();
+        fs::write(&agent, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     /// A path in the folder.
     pub(crate) fn path(&self, inner: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(inner)

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, built, status, wait_for};
 
 /// Files that were only being written.
 fn leftovers(laptop: &Laptop) -> Vec<String> {
@@ -110,7 +110,8 @@ fn nothing_of_a_hosts_is_put_where_git_would_run_it() {
     laptop.write(".git/config", "ours\n");
     let script = "mkdir -p .git/hooks sub; head -c 3000000 /dev/zero > .git/hooks/pre-commit; \
                   for f in .git/config sub/.GIT sub/.gitignore; do echo remote > $f; done";
-    let words = |flag| ["exec", flag, "--pull", "**", "--", "sh", "-c", script];
+    let words =
+        |flag| ["exec", flag, "--pull", "**", "--pull", "sub/.gitignore", "--", "sh", "-c", script];
     let output = laptop.rgpu(words("--accept-new")).output().unwrap();
     let said = laptop.shown("", &output);
     assert_eq!(status(&output), 0, "{said}");
@@ -128,4 +129,65 @@ fn nothing_of_a_hosts_is_put_where_git_would_run_it() {
     laptop.write("exec.json", &String::from_utf8_lossy(&output.stdout));
     assert_eq!(status(&laptop.run("schema exec --check exec.json")), 0);
     assert_eq!(leftovers(&laptop), [""; 0]);
+}
+
+#[test]
+fn a_host_that_renames_a_pulled_file_overwrites_nothing_here() {
+    for (to, named) in [
+        ("here/.bashrc", ".bashrc"),
+        ("here/rgpu.toml", "rgpu.toml"),
+        ("here/sub/out.txt", "sub/out.txt"),
+        ("here/other.txt", "other.txt"),
+        ("outside.txt", "outside.txt"),
+    ] {
+        let laptop = Laptop::new();
+        laptop.write(named, "# mine\n");
+        let (fake, agent) = (built("rgpu-fake"), built("rgpu-agent"));
+        let (fake, agent) = (fake.display(), agent.display());
+        laptop.play_agent(&format!("exec '{fake}' rgpu-agent here/out.txt {to} '{agent}' \"$@\""));
+        let exec = "exec --run-id one --pull out.txt -- sh -c 'echo remote > out.txt'";
+        for line in [exec, "runs attach one"] {
+            let output = laptop.run(line);
+            let said = laptop.shown(line, &output);
+            assert_eq!(status(&output), 125, "{said}");
+            assert!(
+                said.contains(&format!("the host sent `{to}`, which no `--pull` asked for")),
+                "{said}"
+            );
+            assert_eq!(fs::read_to_string(laptop.project(named)).unwrap(), "# mine\n", "{said}");
+        }
+        assert!(!laptop.project("artifacts/runs/one/pulled").exists(), "{to}");
+        assert_eq!(laptop.latest_json("error.json")["error"]["code"], "hostile_name");
+        laptop.wait_until_quiet();
+    }
+}
+
+#[test]
+fn what_steers_programs_here_is_put_here_only_where_a_pattern_names_it() {
+    let laptop = Laptop::new();
+    let script = "mkdir -p sub .cache; \
+                  for f in .bashrc rgpu.toml sub/RGPU.TOML .cache/x good; do echo '# remote' > $f; done; \
+                  head -c 3000000 /dev/zero > sub/.long";
+    let output = laptop.rgpu(["exec", "--pull", "**", "--json", "--", "sh", "-c", script]).output();
+    let output = output.unwrap();
+    let said = laptop.shown("", &output);
+    assert_eq!(status(&output), 0, "{said}");
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["pulled"], serde_json::json!(["good"]));
+    let unplaced = result["unplaced"].as_array().unwrap();
+    let parts: Vec<&str> = unplaced.iter().map(|one| one["part"].as_str().unwrap()).collect();
+    assert_eq!(parts, [".bashrc", ".cache", "rgpu.toml", "sub/.long", "sub/RGPU.TOML"]);
+    for one in unplaced {
+        assert!(!laptop.project(one["name"].as_str().unwrap()).exists(), "{one}");
+        assert!(fs::metadata(one["file"].as_str().unwrap()).unwrap().is_file());
+    }
+    assert!(said.contains("`.cache` may steer programs here"), "{said}");
+    assert_eq!(leftovers(&laptop), [""; 0]);
+    let named = ["exec", "--pull", ".bashrc", "--pull", ".cache/*", "--", "sh", "-c", script];
+    let output = laptop.rgpu(named).output().unwrap();
+    let said = laptop.shown("", &output);
+    assert_eq!(status(&output), 0, "{said}");
+    assert!(said.contains("pulled .bashrc, .cache/x\n"), "{said}");
+    laptop.write("exec.json", &serde_json::to_string(&result).unwrap());
+    assert_eq!(status(&laptop.run("schema exec --check exec.json")), 0);
 }

@@ -302,3 +302,39 @@ fn a_job_is_taken_up_by_a_laptop_that_never_had_its_folder() {
     assert_eq!(again.stdout, output.stdout);
     laptop.wait_until_quiet();
 }
+
+#[test]
+fn a_run_whose_command_died_before_it_sent_a_job_is_told_and_ended() {
+    let laptop = Laptop::new();
+    laptop.play_agent("exec sleep 1000");
+    let mut child = laptop.start("exec --run-id one -- echo 'two words'");
+    let record = laptop.project("artifacts/runs/one/run.json");
+    wait_for("the run", || record.is_file().then_some(()));
+    let state = || {
+        let listed = laptop.run("runs list --json").stdout;
+        let listed: serde_json::Value = serde_json::from_slice(&listed).unwrap();
+        listed["runs"][0]["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(), "running");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(state(), "never_submitted");
+    let mut story = String::new();
+    for line in [
+        "runs list",
+        "runs show one",
+        "runs cancel one",
+        "runs attach one",
+        "runs attach one",
+        "runs show one",
+    ] {
+        story += &laptop.show(line);
+    }
+    let story = regex::Regex::new(" {2,}").unwrap().replace_all(&story, "  ").into_owned();
+    let story = regex::Regex::new(r"\d+ B\b").unwrap().replace_all(&story, "[SIZE]");
+    insta::assert_snapshot!(story);
+    assert_eq!(laptop.latest_json("run.json")["state"], "never_submitted");
+    assert_eq!(laptop.latest_json("error.json")["error"]["code"], "never_submitted");
+    assert_eq!(status(&laptop.run("runs clean --keep 0")), 0);
+    assert!(!laptop.project("artifacts/runs/one").exists());
+}

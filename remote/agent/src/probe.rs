@@ -133,7 +133,7 @@ fn glob(pattern: &str) -> Vec<PathBuf> {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
             let names = entries.filter_map(|e| e.file_name().into_string().ok());
             let mut names: Vec<String> =
-                names.filter(|n| crate::inside::matches(part, n)).collect();
+                names.filter(|n| rgpu_protocol::glob::matches(part, n)).collect();
             names.sort_by_key(|name| std::cmp::Reverse(natural(name)));
             next.extend(names.into_iter().map(|n| folder.join(n)));
         }

@@ -11,6 +11,7 @@
 pub mod digest;
 pub mod event;
 pub mod frame;
+pub mod glob;
 pub mod http;
 pub mod mail;
 pub mod message;

@@ -13,7 +13,7 @@ use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{Package, Shop};
 use crate::remote::unfit;
-use crate::run::{CargoBuild, CargoCache, Reporter, Said};
+use crate::run::{CargoBuild, CargoCache, Reporter, Said, record_output};
 use crate::store::RunFolder;
 use crate::tool::Program;
 
@@ -73,12 +73,7 @@ fn tell(folder: &RunFolder, reporter: &mut dyn Reporter, words: &[u8]) -> Result
     if words.is_empty() {
         return Ok(());
     }
-    let stream = Stream::Stderr;
-    let mut recorder = folder.recorder()?;
-    let recorded = recorder.output(BUILD, stream, words)?;
-    let (step, len) = (BUILD, words.len());
-    reporter.say(&Said::Output { step, stream, len, bytes: words, recorded });
-    Ok(())
+    Ok(record_output(&mut folder.recorder()?, reporter, (BUILD, Stream::Stderr), words)?)
 }
 
 fn refused(package: &Package, folder: &RunFolder, words: &[u8]) -> Failure {

@@ -9,7 +9,7 @@ use super::unplaced::{Found, Ground, Unplaced, Why, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{Copies, HostFile};
-use crate::store::{RunFolder, RunRecord, atomic};
+use crate::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};
 use rgpu_protocol::plan::valid_relative_path;
 
 /// Refuses a pattern that no host would take, in the user's own words.
@@ -33,12 +33,13 @@ pub(super) fn check(pattern: &str) -> Result<()> {
 
 /// Copies of pulled files that are written while these come.
 pub(super) fn copies(app: &App, args: &ExecArgs) -> Copies {
-    let root = root(app, args);
+    let root = DestinationRoot::open(&root(app, args)).ok();
+    let patterns = args.pull.clone();
     Copies::to(move |place| {
         let name = place.strip_prefix("pulled/")?;
-        // Why one has no place here is told of when it would be placed.
-        forbidden(&root, name).is_none().then_some(())?;
-        root.join(name).parent().map(Path::to_owned)
+        // `place` reports what is forbidden, and what cannot be written.
+        forbidden(&patterns, name).is_none().then_some(())?;
+        root.as_ref()?.destination(name).ok()
     })
 }
 
@@ -69,29 +70,49 @@ pub(super) fn place(
     pulled: &[HostFile],
     copies: &mut Copies,
 ) -> Result<Placed> {
-    let root = root(app, args);
-    let ground = Ground::new(&root, folder, record);
     let mut placed = Placed::default();
+    if pulled.is_empty() {
+        return Ok(placed);
+    }
+    let path = root(app, args);
+    let unwritten = |here: &Path, kept: &Path, error: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "a pulled file cannot be written")
+            .file(here.display())
+            .cause(error)
+            .hint(format!("it is in the run folder: {}", kept.display()))
+    };
+    let root = DestinationRoot::open(&path).map_err(|e| unwritten(&path, folder.path(), e))?;
+    let ground = Ground::new(folder, record);
     for file in pulled {
         let kept = folder.path().join(&file.artifact.path);
         let Some(name) = file.artifact.path.strip_prefix("pulled/") else { continue };
-        let copy = copies.take(&file.artifact.path);
-        let here = root.join(name);
-        let written = match (ground.find(name, file), copy) {
+        let mut leave = |why| {
+            let file = kept.clone();
+            placed.unplaced.push(Unplaced { name: name.to_owned(), why, file });
+        };
+        if let Some(why) = forbidden(&args.pull, name) {
+            leave(why);
+            continue;
+        }
+        let here = path.join(name);
+        let destination = match root.destination(name) {
+            Ok(destination) => destination,
+            Err(DestinationError::Link(link)) => {
+                leave(Why::BehindLink { link });
+                continue;
+            }
+            Err(DestinationError::Io(error)) => return Err(unwritten(&here, &kept, error)),
+        };
+        let written = match (ground.find(&destination, file), copies.take(&file.artifact.path)) {
             (Found::Obstacle(why), _) => {
-                placed.unplaced.push(Unplaced { name: name.to_owned(), why, file: kept });
+                leave(why);
                 continue;
             }
             (Found::Itself, _) => Ok(()),
-            (Found::Room, Some(copy)) => copy.name(&here),
-            (Found::Room, None) => atomic::copy(&kept, &here),
+            (Found::Room, Some(copy)) => copy.finish(),
+            (Found::Room, None) => destination.copy_from(&kept),
         };
-        written.map_err(|e| {
-            Failure::new(Exit::Disk, "disk", "a pulled file cannot be written")
-                .file(here.display())
-                .cause(e)
-                .hint(format!("it is in the run folder: {}", kept.display()))
-        })?;
+        written.map_err(|error| unwritten(&here, &kept, error))?;
         placed.names.push(name.to_owned());
     }
     if !placed.names.is_empty() {
@@ -101,8 +122,8 @@ pub(super) fn place(
     Ok(placed)
 }
 
-/// Says what stays in the run folder: each file that was written here, and each link and each
-/// `.git` once.
+/// Says what stays in the run folder: each file that was written here, and each link, each `.git` and
+/// each part that no pattern names once.
 fn warn(app: &App, unplaced: &[Unplaced]) {
     let mut refused: BTreeMap<String, Vec<&Unplaced>> = BTreeMap::new();
     for one in unplaced {
@@ -118,6 +139,12 @@ fn warn(app: &App, unplaced: &[Unplaced]) {
                 .push(one),
             Why::OfGit { git } => refused
                 .entry(format!("git runs what lies in `{git}`, and nothing pulled goes there"))
+                .or_default()
+                .push(one),
+            Why::NotNamed { part } => refused
+                .entry(format!(
+                    "`{part}` may steer programs here, and no `--pull` names it without `*`"
+                ))
                 .or_default()
                 .push(one),
         }

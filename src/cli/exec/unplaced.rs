@@ -3,17 +3,16 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
-use rgpu_protocol::{Digest, Plan};
+use rgpu_protocol::{Digest, Plan, glob};
+use rustix::fs::{FileType, Stat};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::run::{HostFile, digest_file};
-use crate::store::{RunFolder, RunRecord};
+use crate::run::{HostFile, digest_of};
+use crate::store::{Destination, RunFolder, RunRecord};
 
 /// A pulled file that was not put into the folder here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -44,6 +43,12 @@ pub(super) enum Why {
         /// The `.git`, relative to where pulled files are put.
         git: String,
     },
+    /// It may steer programs on this machine, as dot files and `rgpu.toml` do, and no `--pull` pattern
+    /// that fits it spells that part of its name out.
+    NotNamed {
+        /// The name up to that part, relative to where pulled files are put.
+        part: String,
+    },
 }
 
 /// What a pulled file finds in its place.
@@ -57,35 +62,30 @@ pub(super) enum Found {
     Obstacle(Why),
 }
 
-/// The folder that pulled files of a run are put into.
+/// Decides which of the user's files a run's pulled files may replace.
 pub(super) struct Ground<'a> {
-    root: &'a Path,
     folder: &'a RunFolder,
     begun: Timestamp,
     sent: OnceCell<BTreeMap<String, Digest>>,
 }
 
 impl<'a> Ground<'a> {
-    /// The folder `root`, for files of this run.
-    pub(super) fn new(root: &'a Path, folder: &'a RunFolder, record: &RunRecord) -> Self {
+    /// For the files of this run.
+    pub(super) fn new(folder: &'a RunFolder, record: &RunRecord) -> Self {
         // Without a time everything counts as written since, and is looked at.
         let begun = record.started.parse().unwrap_or(Timestamp::UNIX_EPOCH);
-        Self { root, folder, begun, sent: OnceCell::new() }
+        Self { folder, begun, sent: OnceCell::new() }
     }
 
-    /// What the file finds under `name`.
-    pub(super) fn find(&self, name: &str, file: &HostFile) -> Found {
-        if let Some(why) = forbidden(self.root, name) {
-            return Found::Obstacle(why);
-        }
-        let here = self.root.join(name);
-        match fs::symlink_metadata(&here) {
-            Ok(meta) if !meta.is_dir() && changed_since(&meta, self.begun) => {}
+    /// What the file finds at its destination.
+    pub(super) fn find(&self, destination: &Destination, file: &HostFile) -> Found {
+        match destination.metadata() {
+            Ok(Some(stat)) if !is_folder(&stat) && changed_since(&stat, self.begun) => {}
             _ => return Found::Room,
         }
-        match digest_file(&here).map(|here| here.sha256) {
-            Ok(digest) if digest.as_str() == file.artifact.sha256 => Found::Itself,
-            Ok(digest) if self.sent().get(&file.host_path) == Some(&digest) => Found::Room,
+        match destination.read().and_then(digest_of) {
+            Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => Found::Itself,
+            Ok((_, digest)) if self.sent().get(&file.host_path) == Some(&digest) => Found::Room,
             _ => Found::Obstacle(Why::WrittenHere {}),
         }
     }
@@ -100,46 +100,69 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Why nothing from a host may be put under `name`, whatever is there.
-pub(super) fn forbidden(root: &Path, name: &str) -> Option<Why> {
-    let link = link_above(root, name).map(|link| Why::BehindLink { link });
-    link.or_else(|| of_git(name).map(|git| Why::OfGit { git }))
+/// Why a file that the `--pull` `patterns` brought may not be put under `name`, whatever is there.
+pub(super) fn forbidden(patterns: &[String], name: &str) -> Option<Why> {
+    let git = |part: &str| part.eq_ignore_ascii_case(".git");
+    if let Some(git) = first_part(name, git) {
+        return Some(Why::OfGit { git });
+    }
+    let fitting: Vec<&str> = patterns
+        .iter()
+        .map(|pattern| pattern.trim_start_matches("./"))
+        .filter(|pattern| glob::matches(pattern, name))
+        .collect();
+    let named = |part: &str| fitting.iter().any(|pattern| pattern.split('/').any(|p| p == part));
+    let part = first_part(name, |part| steers(part) && !named(part));
+    part.map(|part| Why::NotNamed { part })
 }
 
-/// The first folder above `name`, below `root`, that is a symbolic link.
-fn link_above(root: &Path, name: &str) -> Option<String> {
-    let mut folders = name.match_indices('/').map(|(at, _)| &name[..at]);
-    folders.find(|folder| root.join(folder).is_symlink()).map(str::to_owned)
-}
-
-/// The first part of `name` that git takes for a repository's own, a file of that name too. Some
-/// file systems do not tell `.GIT` from it.
-fn of_git(name: &str) -> Option<String> {
+/// The name up to its first part that is `wanted`, the file's own included. Some file systems take
+/// `.GIT` for `.git`, and a name with invisible characters for one without.
+fn first_part(name: &str, wanted: impl Fn(&str) -> bool) -> Option<String> {
     let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
-    let mut begins = 0;
+    let mut begin = 0;
     for end in ends {
-        if name[begins..end].eq_ignore_ascii_case(".git") {
+        let part = &name[begin..end];
+        if wanted(part) || wanted(&part.replace(is_invisible, "")) {
             return Some(name[..end].to_owned());
         }
-        begins = end + 1;
+        begin = end + 1;
     }
     None
 }
 
+/// Whether programs look for a file or folder of this name by themselves.
+fn steers(part: &str) -> bool {
+    part.starts_with('.') || part.eq_ignore_ascii_case("rgpu.toml")
+}
+
+/// Characters that HFS+ passes over where it compares names.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+}
+
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
 /// Whether a file may have been written since then. The change of its entry counts: a time of
 /// writing can be set to any other, and goes along where a file is moved.
-fn changed_since(meta: &Metadata, then: Timestamp) -> bool {
-    (meta.ctime(), meta.ctime_nsec()) > (then.as_second(), i64::from(then.subsec_nanosecond()))
+fn changed_since(stat: &Stat, then: Timestamp) -> bool {
+    (stat.st_ctime, stat.st_ctime_nsec as i64)
+        > (then.as_second(), i64::from(then.subsec_nanosecond()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use rgpu_protocol::plan::InputFile;
     use sha2::{Digest as _, Sha256};
 
     use crate::model::profile::Artifact;
     use crate::run::{ExecRequest, exec_draft};
+    use crate::store::DestinationRoot;
 
     fn pulled(text: &str) -> HostFile {
         let digest = Digest::from_bytes(&Sha256::digest(text).into());
@@ -175,7 +198,8 @@ mod tests {
         let mut record = RunRecord::new("r".into(), "exec", Timestamp::UNIX_EPOCH);
         record.started = begun.to_owned();
         fs::write(dir.path().join("f"), here).unwrap();
-        Ground::new(dir.path(), &folder, &record).find("f", &pulled(there))
+        let destination = DestinationRoot::open(dir.path()).unwrap().destination("f").unwrap();
+        Ground::new(&folder, &record).find(&destination, &pulled(there))
     }
 
     #[test]
@@ -192,25 +216,49 @@ mod tests {
         assert_eq!(found(None, "mine", "new", "no time"), written);
     }
 
+    fn why(pattern: &str, name: &str) -> Option<Why> {
+        forbidden(&[pattern.to_owned()], name)
+    }
+
     #[test]
     fn what_git_would_run_is_no_place_for_a_hosts_files() {
-        let of = |name: &str| of_git(name);
-        assert_eq!(of(".git/hooks/pre-commit").as_deref(), Some(".git"));
-        assert_eq!(of("out/.git/config").as_deref(), Some("out/.git"));
-        assert_eq!(of("out/.GIT").as_deref(), Some("out/.GIT"));
-        for free in [".gitignore", "a.git/x", ".github/workflows/ci.yml", "git/.gitkeep"] {
-            assert_eq!(of(free), None, "{free}");
+        for (name, git) in [
+            (".git/hooks/pre-commit", ".git"),
+            ("out/.git/config", "out/.git"),
+            ("out/.GIT", "out/.GIT"),
+            (".g\u{200c}it/config", ".g\u{200c}it"),
+        ] {
+            assert_eq!(why(name, name), Some(Why::OfGit { git: git.to_owned() }), "{name}");
+        }
+        for free in ["a.git/x", "git/x", "x.git"] {
+            assert_eq!(why("**", free), None, "{free}");
         }
     }
 
     #[test]
-    fn a_link_above_a_file_is_named_and_the_file_itself_may_be_one() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("a")).unwrap();
-        std::os::unix::fs::symlink("nowhere", dir.path().join("a/link")).unwrap();
-        assert_eq!(link_above(dir.path(), "a/link/b/c").as_deref(), Some("a/link"));
-        for free in ["a/link", "a/b/c", "x", "x/y"] {
-            assert_eq!(link_above(dir.path(), free), None, "{free}");
+    fn a_file_that_steers_programs_here_must_be_named_by_the_pattern() {
+        for (pattern, name, part) in [
+            ("**", ".bashrc", ".bashrc"),
+            ("*", "rgpu.toml", "rgpu.toml"),
+            ("**", "out/RGPU.toml", "out/RGPU.toml"),
+            ("out/**", "out/.cargo/config.toml", "out/.cargo"),
+            (".cache/**", ".cache/.envrc", ".cache/.envrc"),
+            ("**", "\u{feff}rgpu.toml", "\u{feff}rgpu.toml"),
+            (".env*", ".envrc", ".envrc"),
+        ] {
+            let part = part.to_owned();
+            assert_eq!(why(pattern, name), Some(Why::NotNamed { part }), "{pattern} {name}");
         }
+        for (pattern, name) in [
+            ("./.bashrc", ".bashrc"),
+            ("sub/rgpu.toml", "sub/rgpu.toml"),
+            ("**/.cache/*", "a/.cache/x"),
+            ("out/**", "out/a.b/c"),
+        ] {
+            assert_eq!(why(pattern, name), None, "{pattern} {name}");
+        }
+        // Another pattern that names it does not fit it.
+        let patterns = ["**", "sub/.bashrc"].map(str::to_owned);
+        assert!(forbidden(&patterns, ".bashrc").is_some());
     }
 }

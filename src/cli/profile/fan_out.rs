@@ -107,11 +107,6 @@ pub(in crate::cli) fn attach(
     hold(app, folder, record.clone(), over, begun)
 }
 
-/// Whether a run is several held together.
-pub(in crate::cli) fn is_several(record: &RunRecord) -> bool {
-    record.remote.contains(',')
-}
-
 /// The folders of the runs that are held together, in the order of their remotes.
 pub(in crate::cli) fn each(
     app: &App,

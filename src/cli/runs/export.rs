@@ -54,7 +54,7 @@ struct Document {
 
 /// Writes a run into an archive.
 pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result<Status> {
-    let record = folder.record()?;
+    let record = folder.current_record()?;
     if matches!(record.state, RunState::Running | RunState::Detached) {
         app.say(&format!(
             "warning: `{}` has not ended: `rgpu runs attach {}` brings the rest",

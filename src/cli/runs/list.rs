@@ -59,13 +59,14 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             }
             _ => state_text(&r),
         };
-        let away = matches!(r.state, RunState::Detached | RunState::Running);
+        let away =
+            matches!(r.state, RunState::Detached | RunState::Running | RunState::NeverSubmitted);
         grid.row([
             r.id,
             r.title,
             r.remote,
             state,
-            // Of one that is not at its end its host knows.
+            // Only the host knows the time of one that goes on.
             if away { String::new() } else { format!("{:.1} s", r.seconds) },
             cost_text(&r.cost).filter(|_| !away).unwrap_or_default(),
             bytes(line.bytes as f64),

@@ -10,6 +10,7 @@
 //! on; what they print themselves, and the reports they leave, are the recorded ones of the same
 //! kernel. [`runner`] alone invents: its results say that they are synthetic.
 
+mod agent;
 mod host;
 mod mischief;
 mod ncu;
@@ -40,6 +41,7 @@ const TOOLS: &[(&str, Play)] = &[
     ("nvcc", nvcc::play),
     ("nvidia-smi", nvidia_smi::play),
     ("rgpu-runner", runner::play),
+    ("rgpu-agent", agent::play),
 ];
 
 /// This program's own failures; none of the tools exits so.

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rgpu_protocol::digest::sha256;
+use rgpu_protocol::glob::matches;
 use rgpu_protocol::plan::{ArtifactSpec, PULLED, valid_relative_path};
 use rgpu_protocol::{Digest, EventBody, PIECE_BYTES, Plan, Rung, Step};
 use sha2::{Digest as _, Sha256};
@@ -21,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Halt, Supervisor};
 use crate::blob;
 use crate::fault::Doing;
-use crate::inside::{matches, open_regular};
+use crate::inside::open_regular;
 
 /// Files up to this size also become blobs.
 const BLOB_LIMIT: u64 = 64 << 20;
