@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::args::{Cli, Command, GlobalArgs};
 use super::terminal::{Terminal, safe, unwritten, write_out, written};
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, profile, remote, report, runs,
-    schema, setup, worker,
+    build, compare, completions, disasm, doctor, exec, kernels, open_files, profile, remote,
+    report, runs, schema, setup, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
@@ -295,11 +295,11 @@ impl App {
     /// Runs `future` on this thread, beside one that has the connection: bytes are deciphered there
     /// while they are put together here.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        open_files::enough()?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(WORKERS).enable_all().build();
-        let runtime = runtime.map_err(|e| {
-            Failure::new(Exit::Bug, "runtime", "the event loop cannot start").cause(e)
-        })?;
+        let runtime = runtime
+            .map_err(|e| open_files::cannot_start("runtime", "the event loop cannot start", &e))?;
         let result = runtime.block_on(future);
         // Threads that still wait on stdin must not keep a finished command alive.
         runtime.shutdown_background();

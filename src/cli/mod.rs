@@ -16,6 +16,7 @@ mod exec;
 mod json;
 mod kernels;
 mod missing;
+mod open_files;
 mod outlet;
 mod profile;
 mod progress;
@@ -25,6 +26,7 @@ mod runs;
 mod schema;
 mod session;
 mod setup;
+mod signals;
 mod terminal;
 mod worker;
 

@@ -25,6 +25,9 @@ use crate::store::Recorded;
 /// Bytes that wait in memory for the reader.
 const MOST_HELD: u64 = 16 << 20;
 
+/// Bytes that a piece takes in memory besides its output.
+const PIECE_BYTES: u64 = 128;
+
 /// The way out. Clones share it.
 #[derive(Clone)]
 pub(super) struct Outlet {
@@ -45,11 +48,11 @@ enum Piece {
 }
 
 impl Piece {
-    /// What it counts for.
+    /// Bytes that it counts for: what it holds, and what it takes itself.
     fn weight(&self) -> u64 {
         match self {
-            Self::Output { len, .. } => *len,
-            Self::End => 1,
+            Self::Output { len, .. } => *len + PIECE_BYTES,
+            Self::End => PIECE_BYTES,
         }
     }
 }

@@ -28,6 +28,9 @@ static NAMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// How long a step may be silent before that is said.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// Bytes of a compiler's output that are held until it has ended.
+const MAX_HELD_BYTES: usize = 64 << 10;
+
 /// The step in which a kernel is compiled.
 const BUILD: &str = "build";
 
@@ -63,7 +66,7 @@ pub(super) struct Progress {
     /// Where the program's output goes; `None`: beside what is said.
     outlet: Option<Outlet>,
     /// What a compiler says, until it is known whether that is the failure's own words.
-    compiler: Option<Vec<(Stream, Vec<u8>)>>,
+    compiler: Option<Vec<u8>>,
     /// What stands before each line: nothing, or the remote where there are several at once.
     lead: String,
 }
@@ -213,7 +216,13 @@ impl Progress {
             }
             _ if self.live == Live::Hidden => {}
             _ => match &mut self.compiler {
-                Some(held) if is_build(step) => held.push((stream, bytes.to_owned())),
+                Some(held) if is_build(step) => {
+                    held.extend_from_slice(bytes);
+                    // More than a failure can say: it is shown as it comes.
+                    if held.len() > MAX_HELD_BYTES || filled_lines(held) > LINES_OF_A_CAUSE {
+                        self.show_compiler();
+                    }
+                }
                 _ => self.beside(bytes),
             },
         }
@@ -232,16 +241,14 @@ impl Progress {
 
     /// Shows what a compiler said.
     fn show_compiler(&mut self) {
-        for (_, bytes) in self.compiler.take().into_iter().flatten() {
+        if let Some(bytes) = self.compiler.take() {
             self.beside(&bytes);
         }
     }
 
     /// A compiler has ended: whether the failure says all that it said.
     fn is_told(&mut self, record: &RungRecord) -> bool {
-        let held = self.compiler.iter().flatten();
-        let lines: usize = held.map(|(_, bytes)| filled_lines(bytes)).sum();
-        let told = record.code == "does_not_compile" && lines <= LINES_OF_A_CAUSE;
+        let told = record.code == "does_not_compile" && self.compiler.is_some();
         match told {
             true => self.compiler = None,
             false => self.show_compiler(),

@@ -15,10 +15,9 @@ use super::progress::Live;
 use super::session::{self, Voice};
 use crate::error::{Exit, Result};
 use crate::remote::{Follow, JobMessage, OnRemote, RemoteError};
-use crate::run::{Reporter, Said};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::EventBody;
-use rgpu_protocol::plan::PULLED;
+use rgpu_protocol::plan::{Limits, PULLED};
 
 pub(super) use clean::{Cleaned, prune};
 pub(super) use export::Exported;
@@ -328,7 +327,9 @@ struct Stopped {
 
 /// Stops a job, and waits for its end. One that is not there need not be stopped.
 async fn stop_job(follow: &mut Follow, job: &str) -> Result<Stopped> {
-    let attached = follow.attach(job, 1, &[]).await;
+    // Its output is of no interest.
+    let limits = Limits { log_bytes: u64::MAX, ..Limits::default() };
+    let attached = follow.attach(job, &limits, 1, &[]).await;
     let outcome = attached.as_ref().err().and_then(RemoteError::no_such_job);
     let mut stopped = Stopped { gone: outcome.is_some(), made: false, outcome };
     if stopped.gone {
@@ -371,11 +372,8 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let id = record.id.clone();
     let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: &id, row: None };
     let Stopped { outcome, made, gone } = app.block_on(async {
-        let mut open = session::open(app, spec, voice).await?;
-        let stopped = stop_job(&mut open.follow, &job).await;
-        open.reporter.say(&Said::Finished { exit: 0 });
-        open.follow.close().await;
-        stopped
+        let open = session::open(app, spec, voice).await?;
+        open.finish_with(async |follow| stop_job(follow, &job).await).await
     })?;
     // A command that follows the run writes down itself how it ended.
     let own = folder.clone().follow();

@@ -13,6 +13,7 @@ use rgpu_protocol::HostFacts;
 use super::app::App;
 use super::outlet::Outlet;
 use super::progress::{Live, Progress, Row};
+use super::signals;
 use super::terminal::safe;
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
@@ -159,17 +160,41 @@ impl Open {
         cache.ask(follow, spec, programs, now_s, reporter, cancel).await
     }
 
+    /// Asks the host for something, and ends the conversation.
+    ///
+    /// # Errors
+    /// Those of `work`, or the user stopped waiting.
+    pub(super) async fn finish_with<T>(
+        self,
+        work: impl AsyncFnOnce(&mut Follow) -> Result<T>,
+    ) -> Result<T> {
+        let Self { mut follow, mut reporter, mut cancel, .. } = self;
+        let done = tokio::select! {
+            done = work(&mut follow) => done,
+            // The link is dropped: the host may never let go of it.
+            () = cancel.beyond(0) => {
+                return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
+            }
+        };
+        reporter.say(&Said::Finished { exit: 0 });
+        tokio::select! {
+            _ = follow.close() => {}
+            () = cancel.beyond(0) => {}
+        }
+        done
+    }
+
     /// Waits until the program's output is written, as long as the user does.
     ///
     /// # Errors
     /// The user stopped waiting.
     pub(super) async fn drain(&mut self) -> Result<()> {
         let Some(outlet) = &self.outlet else { return Ok(()) };
-        let asked = self.cancel.asked();
+        let heard = self.cancel.heard();
         tokio::select! {
             () = outlet.drained() => {}
-            () = tokio::time::sleep(LAST_WORDS), if asked > 0 => {}
-            () = self.cancel.beyond(asked) => {
+            () = tokio::time::sleep(LAST_WORDS), if heard > 0 => {}
+            () = self.cancel.beyond(heard) => {
                 if !self.cancel.output_unread() {
                     let what = "cancelled while the output waited to be read";
                     return Err(Failure::new(Exit::Cancelled, "cancelled", what));
@@ -225,7 +250,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
 ) -> Result<(Open, T)> {
     let programs = programs(app)?;
     let (canceller, cancel) = channel();
-    listen_for_signals(canceller.clone())?;
+    signals::listen(canceller.clone())?;
     let Heard { mut reporter, bar, outlet } = reporter(app, voice, canceller)?;
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
@@ -313,7 +338,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     work: impl FnOnce(Shared) -> F,
 ) -> Result<T> {
     let (canceller, mut cancel) = channel();
-    listen_for_signals(canceller.clone())?;
+    signals::listen(canceller.clone())?;
     let Heard { mut reporter, .. } = reporter(app, voice, canceller)?;
     let done = tokio::select! {
         done = work(reporter.clone()) => done,
@@ -347,35 +372,6 @@ fn reporter(app: &App, voice: Voice<'_>, canceller: Canceller) -> Result<Heard> 
     let (bar, outlet) = (progress.bar(), progress.outlet());
     reporters.0.push(Box::new(progress));
     Ok(Heard { reporter: Shared::new(reporters), bar, outlet })
-}
-
-/// SIGINT and SIGTERM ask to stop; a third one ends the process at once. They are heard by a thread
-/// of their own: ours may wait for a terminal that takes nothing.
-fn listen_for_signals(canceller: Canceller) -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |e| Failure::new(Exit::Bug, "signals", "signals cannot be handled").cause(e);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed)?;
-    let (mut interrupt, mut terminate) = {
-        let _entered = runtime.enter();
-        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        (interrupt, signal(SignalKind::terminate()).map_err(failed)?)
-    };
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            for times in 1.. {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                canceller.ask();
-                if times > 2 {
-                    std::process::exit(i32::from(Exit::Cancelled as u8));
-                }
-            }
-        });
-    });
-    Ok(())
 }
 
 /// A bar that is off the screen until this is dropped.

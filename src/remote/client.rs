@@ -1,29 +1,25 @@
 //! One conversation with an agent: requests up, answers and the followed job's messages down.
 //!
-//! A session follows one job at a time; requests may go out meanwhile. What a job sends while an
-//! answer is awaited waits in a queue. [`Session::next`] is cancel-safe; a request that was dropped
+//! A session follows one job at a time; requests may go out meanwhile. What that job sends while an
+//! answer is awaited waits in a bounded queue. [`Session::next`] is cancel-safe; a request that was dropped
 //! before its answer came leaves the session [`Session::unsettled`].
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu_protocol::frame::Kind;
 use rgpu_protocol::message::{Had, JobLine};
 use rgpu_protocol::probe::AgentFacts;
-use rgpu_protocol::{
-    BLOB_BYTES, Event, EventBody, FromAgent, Hello, PROTOCOL, Plan, Probe, Stream, ToAgent,
-};
+use rgpu_protocol::{Event, EventBody, FromAgent, Hello, PROTOCOL, Plan, Probe, Stream, ToAgent};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::announced::announced_bytes;
+use super::backlog::Backlog;
 use super::deploy::{Heard, Start};
 use super::stream::{Ending, FrameReader, FrameWriter, Wire};
 use super::upload::INLINE_BYTES;
 use super::{RemoteError, RemoteSpec, Sent, Talk, limits};
-
-/// Inline artifacts that are kept until somebody asks for them, in bytes.
-const INLINE_KEPT: usize = 64 << 20;
 
 /// Opens further streams to agents on the host of a session.
 #[async_trait::async_trait]
@@ -222,6 +218,8 @@ impl Conversation {
     /// The next thing that comes, complete. Cancel-safe.
     pub(super) async fn incoming(&mut self, doing: &'static str) -> Result<Incoming, RemoteError> {
         loop {
+            // A host that never pauses must not keep a cancel from being seen.
+            tokio::task::coop::consume_budget().await;
             // Bytes of a piece go where they belong at once. What is no piece's is told by its kind.
             if let Some(Expect::Piece(piece)) = &mut self.expect {
                 let Some(kind) = self.reader.next_into(&mut piece.bytes).await? else {
@@ -243,11 +241,11 @@ impl Conversation {
         }
     }
 
-    /// Waits for the answer to a request, and hands job messages to `aside` meanwhile.
+    /// Waits for the answer to a request, and hands job messages to `backlog` meanwhile.
     async fn answer(
         &mut self,
         request: &Request,
-        aside: &mut VecDeque<Incoming>,
+        backlog: &mut Backlog,
     ) -> Result<FromAgent, RemoteError> {
         let (doing, limit) = (request.doing, request.limit);
         timeout(limit, async {
@@ -263,7 +261,7 @@ impl Conversation {
                         return Err(RemoteError::Refused { request, code, text });
                     }
                     Incoming::Answer(answer) => return Ok(answer),
-                    other => aside.push_back(other),
+                    other => backlog.put(other)?,
                 }
             }
         })
@@ -275,7 +273,9 @@ impl Conversation {
         if self.expect.is_some() {
             return Err(RemoteError::Nonsense { what: "a message among announced bytes".into() });
         }
-        match serde_json::from_slice(body).map_err(|_| self.odd(body))? {
+        let message = serde_json::from_slice(body).map_err(|_| self.odd(body))?;
+        announced_bytes(&message)?;
+        match message {
             FromAgent::Event { job, event } => {
                 Ok(Some(Incoming::Job { job, message: JobMessage::Event(event) }))
             }
@@ -285,11 +285,6 @@ impl Conversation {
                 Ok(None)
             }
             FromAgent::Data { job, path, offset, len, stored, zstd } => {
-                if len > BLOB_BYTES || stored > BLOB_BYTES + (64 << 10) {
-                    return Err(RemoteError::Nonsense {
-                        what: format!("a piece of {len} bytes of `{path}`"),
-                    });
-                }
                 let bytes = Vec::with_capacity(stored as usize);
                 let piece = Piece { job, path, offset, len, stored, zstd, bytes };
                 if stored == 0 {
@@ -385,12 +380,7 @@ pub struct Session {
     agent: Option<Hello>,
     /// The user's settings, which go with ours.
     setup: Option<ToAgent>,
-    aside: VecDeque<Incoming>,
-    inline: HashMap<String, Vec<u8>>,
-    inline_bytes: usize,
-    /// What comes unasked of artifacts of the followed job.
-    ahead: HashMap<String, u64>,
-    job: Option<String>,
+    pub(super) backlog: Backlog,
     lease: Option<Lease>,
     pub(super) unsettled: bool,
 }
@@ -440,11 +430,7 @@ impl Session {
             sent: None,
             agent: None,
             setup,
-            aside: VecDeque::new(),
-            inline: HashMap::new(),
-            inline_bytes: 0,
-            ahead: HashMap::new(),
-            job: None,
+            backlog: Backlog::default(),
             lease: None,
             unsettled: false,
         }
@@ -503,7 +489,7 @@ impl Session {
     /// Waits for the answer to a request that was sent.
     pub(super) async fn answered(&mut self, request: &Request) -> Result<FromAgent, RemoteError> {
         self.unsettled = true;
-        let answer = self.talk.answer(request, &mut self.aside).await;
+        let answer = self.talk.answer(request, &mut self.backlog).await;
         self.unsettled = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
         answer
     }
@@ -596,10 +582,7 @@ impl Session {
     pub(super) fn follows(&mut self, job: String) {
         let writer = self.talk.writer.clone();
         let renew = ToAgent::Renew { job: job.clone() };
-        self.inline.clear();
-        self.inline_bytes = 0;
-        self.ahead.clear();
-        self.job = Some(job);
+        self.backlog.follow(job);
         self.lease = Some(Lease(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(limits::RENEW).await;
@@ -618,16 +601,14 @@ impl Session {
     /// would not take what [`Input`] sent.
     pub async fn next(&mut self) -> Result<JobMessage, RemoteError> {
         loop {
-            let incoming = match self.aside.pop_front() {
+            let incoming = match self.backlog.pop() {
                 Some(incoming) => incoming,
                 None => self.talk.incoming("following the job").await?,
             };
+            if !self.backlog.concerns(&incoming) {
+                continue;
+            }
             match incoming {
-                // What an earlier job still says is nobody's concern.
-                Incoming::Job { job, .. }
-                | Incoming::Piece { job, .. }
-                | Incoming::Ahead { job, .. }
-                    if self.job.as_ref() != Some(&job) => {}
                 Incoming::Job { message, .. } => {
                     if let JobMessage::Event(Event { body: EventBody::Ended { .. }, .. }) = &message
                     {
@@ -635,8 +616,10 @@ impl Session {
                     }
                     return Ok(message);
                 }
-                Incoming::Piece { path, offset: 0, bytes, .. } => self.keep_inline(path, bytes),
-                Incoming::Ahead { path, len, .. } => drop(self.ahead.insert(path, len)),
+                Incoming::Piece { path, offset: 0, bytes, .. } => {
+                    self.backlog.keep_inline(path, bytes);
+                }
+                Incoming::Ahead { path, len, .. } => self.backlog.announce(path, len)?,
                 // A renewal or a cancel that comes too late says nothing that events do not.
                 Incoming::Answer(FromAgent::Refused { request, code, text })
                     if request == "stdin" =>
@@ -648,67 +631,20 @@ impl Session {
         }
     }
 
-    fn keep_inline(&mut self, path: String, bytes: Vec<u8>) {
-        if self.inline_bytes + bytes.len() <= INLINE_KEPT {
-            self.inline_bytes += bytes.len();
-            self.inline.insert(path, bytes);
-        }
-    }
-
-    /// Whether `job` is the one that is, or was last, followed.
-    pub(super) fn is_following(&self, job: &str) -> bool {
-        self.job.as_deref() == Some(job)
-    }
-
-    /// How much of an artifact comes unasked, behind the job's terminal event. Told once.
-    pub(super) fn take_ahead(&mut self, path: &str) -> u64 {
-        self.ahead.remove(path).unwrap_or(0)
-    }
-
-    /// A piece of `path` that holds the byte at `at`, if it was put aside.
-    pub(super) fn take_piece(&mut self, path: &str, at: u64) -> Option<Incoming> {
-        let holds = |incoming: &Incoming| {
-            matches!(incoming, Incoming::Piece { path: of, offset, bytes, .. }
-                if of == path && (*offset..offset + bytes.len() as u64).contains(&at))
-        };
-        let place = self.aside.iter().position(holds)?;
-        self.aside.remove(place)
-    }
-
-    /// An artifact of the followed job that came unasked, if it did.
-    pub(super) fn take_inline(&mut self, path: &str) -> Option<Vec<u8>> {
-        // Pieces may lie behind answers that were waited for since.
-        for incoming in &mut self.aside {
-            if let Incoming::Piece { path: of, offset: 0, bytes, .. } = incoming
-                && of == path
-            {
-                return Some(std::mem::take(bytes));
-            }
-        }
-        let bytes = self.inline.remove(path)?;
-        self.inline_bytes -= bytes.len();
-        Some(bytes)
-    }
-
-    /// Puts a message aside that came while something else was awaited.
-    pub(super) fn put_aside(&mut self, incoming: Incoming) {
-        self.aside.push_back(incoming);
-    }
-
     /// Asks the agent to stop the job and all that it started; its terminal event confirms.
     ///
     /// # Errors
     /// The link.
     pub fn cancel(&mut self) -> Result<(), RemoteError> {
-        match &self.job {
-            Some(job) => self.talk.writer.message(&ToAgent::Cancel { job: job.clone() }),
+        match self.backlog.job() {
+            Some(job) => self.talk.writer.message(&ToAgent::Cancel { job: job.to_owned() }),
             None => Ok(()),
         }
     }
 
     /// The way to the followed job's standard input; `None`: no job is followed.
     pub fn input(&self) -> Option<Input> {
-        let job = self.job.clone()?;
+        let job = self.backlog.job()?.to_owned();
         let knows = |agent: &Hello| agent.features.iter().any(|f| f == "stdin_offset");
         let places = self.agent.as_ref().is_some_and(knows);
         Some(Input { job, writer: self.talk.writer.clone(), places })
@@ -719,7 +655,7 @@ impl Session {
     /// # Errors
     /// The link, or `no_such_job`.
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
-        let Some(job) = self.job.take() else { return Ok(()) };
+        let Some(job) = self.backlog.leave() else { return Ok(()) };
         self.lease = None;
         let request = Request { name: "detach", doing: "leaving the job", limit: limits::ANSWER };
         self.ask(&ToAgent::Detach { job }, request).await?;

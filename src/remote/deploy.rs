@@ -35,6 +35,8 @@ const ABSENT: &str = "rgpu-agent-absent-1";
 const DO: &str = "rgpu-do-1 ";
 /// What the install script says when it is ready for the program's bytes.
 const SEND: &str = "rgpu-agent-send-1";
+/// How often the install script may ask for them: once for each folder.
+const MAX_SENDS: usize = 4;
 /// What the install script says when no folder is left, with what was wrong with each.
 const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 
@@ -136,7 +138,8 @@ impl Start {
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
         }
         // A folder that turns out to be full after all has the next one ask again.
-        while let Sign::Send(folder) = &sign {
+        for _ in 0..MAX_SENDS {
+            let Sign::Send(folder) = &sign else { break };
             talk.verbose(&format!("putting the agent into `{folder}` on the host"));
             send(writer, &self.program, limits::AGENT_UPLOAD).await?;
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
@@ -172,7 +175,8 @@ impl Start {
             writer.raw(self.install.as_bytes())?;
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
         }
-        while let Sign::Send(folder) = &sign {
+        for _ in 0..MAX_SENDS {
+            let Sign::Send(folder) = &sign else { break };
             talk.verbose(&format!("putting the agent into `{folder}` on the host"));
             writer.raw(&self.program)?;
             let limit = limits::AGENT_UPLOAD + limits::AGENT_START;

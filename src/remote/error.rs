@@ -128,6 +128,12 @@ pub enum RemoteError {
         /// Where.
         what: String,
     },
+    /// A cancelled job has not ended in time.
+    #[error("the host has not confirmed within {} s that the job is stopped", limit.as_secs())]
+    Unconfirmed {
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// A file has fewer bytes by now than it had when its step ended.
     #[error("`{path}` has become shorter on the host")]
     Shorter {
@@ -247,6 +253,7 @@ impl RemoteError {
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",
             Self::Gap { .. } => "gap",
+            Self::Unconfirmed { .. } => "unconfirmed",
             Self::Damaged { .. } | Self::Shorter { .. } => "damaged",
             Self::Disk { .. } => "disk",
             Self::Blob { .. } => "input_gone",

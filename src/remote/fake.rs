@@ -23,18 +23,22 @@ use super::{
 
 /// A host with one agent, which any number of links may reach.
 #[derive(Clone, Default)]
-pub(super) struct FakeHost(Arc<State>);
+pub(crate) struct FakeHost(Arc<State>);
 
 #[derive(Default)]
 struct State {
     blobs: Mutex<BTreeMap<Digest, Vec<u8>>>,
     job: Mutex<Option<String>>,
     /// What the job sends, in order.
-    pub(super) script: Mutex<Vec<Say>>,
+    pub(crate) script: Mutex<Vec<Say>>,
     artifacts: Mutex<BTreeMap<String, Vec<u8>>>,
     links: AtomicUsize,
     blob_bytes: AtomicU64,
     cancels: AtomicUsize,
+    /// What is said for ever in place of the host's facts.
+    flood: Mutex<Option<(FromAgent, Vec<u8>)>>,
+    /// What the job prints for ever once its script is over.
+    endless: Mutex<Option<&'static [u8]>>,
     /// Bytes from the agent after which each link is cut; 0: never.
     cut: AtomicUsize,
 }
@@ -42,37 +46,47 @@ struct State {
 /// One thing that a fake job says.
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "a script of a few lines")]
-pub(super) enum Say {
+pub(crate) enum Say {
     Event(EventBody),
     Output(Stream, &'static [u8]),
 }
 
 impl FakeHost {
-    pub(super) fn new(script: Vec<Say>) -> Self {
+    pub(crate) fn new(script: Vec<Say>) -> Self {
         let this = Self::default();
         *this.0.script.lock().unwrap() = script;
         this
     }
 
-    pub(super) fn cut_after(&self, bytes: usize) {
+    pub(crate) fn cut_after(&self, bytes: usize) {
         self.0.cut.store(bytes, Ordering::SeqCst);
     }
 
-    pub(super) fn artifact(&self, path: &str, bytes: Vec<u8>) -> Digest {
+    /// Says this for ever when it is asked for facts.
+    pub(crate) fn flood(&self, message: FromAgent, bytes: &[u8]) {
+        *self.0.flood.lock().unwrap() = Some((message, bytes.to_vec()));
+    }
+
+    /// The job prints this for ever once its script is over.
+    pub(crate) fn print_for_ever(&self, bytes: &'static [u8]) {
+        *self.0.endless.lock().unwrap() = Some(bytes);
+    }
+
+    pub(crate) fn artifact(&self, path: &str, bytes: Vec<u8>) -> Digest {
         let digest = digest(&bytes);
         self.0.artifacts.lock().unwrap().insert(path.to_owned(), bytes);
         digest
     }
 
-    pub(super) fn links(&self) -> usize {
+    pub(crate) fn links(&self) -> usize {
         self.0.links.load(Ordering::SeqCst)
     }
 
-    pub(super) fn blob_bytes(&self) -> u64 {
+    pub(crate) fn blob_bytes(&self) -> u64 {
         self.0.blob_bytes.load(Ordering::SeqCst)
     }
 
-    pub(super) fn cancels(&self) -> usize {
+    pub(crate) fn cancels(&self) -> usize {
         self.0.cancels.load(Ordering::SeqCst)
     }
 
@@ -186,6 +200,13 @@ impl Agent {
                         self.send(Kind::Blob, piece).await?;
                     }
                 }
+                ToAgent::Facts { .. } => {
+                    let flood = self.host.flood.lock().unwrap().clone();
+                    while let Some((message, bytes)) = &flood {
+                        self.say(message.clone()).await?;
+                        self.send(Kind::Output, bytes).await?;
+                    }
+                }
                 ToAgent::Cancel { .. } => {
                     self.host.cancels.fetch_add(1, Ordering::SeqCst);
                 }
@@ -243,6 +264,15 @@ impl Agent {
                 self.say(FromAgent::Event { job: job.clone(), event }).await?;
             }
         }
+        let endless = *self.host.endless.lock().unwrap();
+        let mut offset = *at.get(&Stream::Stdout).unwrap_or(&0);
+        while let Some(bytes) = endless {
+            let (job, step, stream) = (job.clone(), "run".to_owned(), Stream::Stdout);
+            let len = bytes.len() as u64;
+            self.say(FromAgent::Output { job, step, stream, offset, len }).await?;
+            self.send(Kind::Output, bytes).await?;
+            offset += len;
+        }
         Ok(())
     }
 
@@ -270,18 +300,18 @@ impl Agent {
 }
 
 /// sha256 of bytes.
-pub(super) fn digest(bytes: &[u8]) -> Digest {
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest::from_bytes(&Sha256::digest(bytes).into())
 }
 
 /// Options without a user.
-pub(super) fn options() -> ConnectOptions {
+pub(crate) fn options() -> ConnectOptions {
     ConnectOptions { agent: "unused".into(), first_use: FirstUse::Refuse, talk: Arc::new(Mute) }
 }
 
 /// Blobs in memory.
 #[derive(Default)]
-pub(super) struct Blobs(BTreeMap<Digest, Vec<u8>>);
+pub(crate) struct Blobs(BTreeMap<Digest, Vec<u8>>);
 
 impl BlobSource for Blobs {
     fn open(&self, digest: &Digest) -> std::io::Result<Vec<u8>> {
@@ -290,7 +320,7 @@ impl BlobSource for Blobs {
 }
 
 /// A plan with these files.
-pub(super) fn submission(files: &[(&str, &[u8])]) -> Submission {
+pub(crate) fn submission(files: &[(&str, &[u8])]) -> Submission {
     let mut blobs = Blobs::default();
     let mut inputs = Vec::new();
     for (path, bytes) in files {
@@ -323,6 +353,6 @@ pub(super) fn submission(files: &[(&str, &[u8])]) -> Submission {
 }
 
 /// The usual last word.
-pub(super) fn ended() -> Say {
+pub(crate) fn ended() -> Say {
     Say::Event(EventBody::Ended { outcome: Outcome::Done })
 }

@@ -93,12 +93,12 @@ impl Session {
         progress: Progress<'_>,
     ) -> Result<(), RemoteError> {
         self.greeted().await?;
-        let following = self.is_following(&wanted.job);
-        let promised = if following { self.take_ahead(&wanted.path) } else { 0 };
+        let following = self.backlog.job() == Some(&*wanted.job);
+        let promised = if following { self.backlog.take_ahead(&wanted.path) } else { 0 };
         if part.len == 0
             && promised == 0
             && following
-            && let Some(bytes) = self.take_inline(&wanted.path)
+            && let Some(bytes) = self.backlog.take_inline(&wanted.path)
             && bytes.len() as u64 == wanted.size
         {
             part.add(bytes).await?;
@@ -133,7 +133,7 @@ impl Session {
     ) -> Result<(), RemoteError> {
         let doing = "fetching a file";
         loop {
-            let incoming = match self.take_piece(&wanted.path, part.len) {
+            let incoming = match self.backlog.take_piece(&wanted.path, part.len) {
                 Some(piece) => piece,
                 None => timeout(limits::STALL, self.talk.incoming(doing))
                     .await
@@ -168,7 +168,7 @@ impl Session {
                 }
                 Incoming::Answer(FromAgent::Done { .. }) => {}
                 Incoming::Answer(other) => return Err(unasked(&other)),
-                other => self.put_aside(other),
+                other => self.backlog.put(other)?,
             }
         }
     }

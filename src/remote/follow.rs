@@ -4,19 +4,20 @@
 //! up by the number of its last event and by how much of its output has come. Nothing is lost and
 //! nothing comes twice. Whoever sends standard input hears of each new link, and begins again there.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu_protocol::message::Had;
+use rgpu_protocol::plan::Limits;
 use rgpu_protocol::probe::AgentFacts;
-use rgpu_protocol::{Event, EventBody, Hello, Plan, Probe, Stream};
+use rgpu_protocol::{Hello, Plan, Probe};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::deploy::Heard;
+use super::followed::FollowedJob;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
     Bill, ConnectOptions, Fetched, HostJobs, Input, JobMessage, Remote, RemoteError, Sent, Session,
@@ -30,10 +31,12 @@ pub struct Follow {
     session: Option<Session>,
     sent: Option<Arc<Sent>>,
     linked_at: Instant,
-    job: Option<Job>,
-    submitting: Option<String>,
+    job: Option<FollowedJob>,
+    submitting: Option<FollowedJob>,
     outage: Option<Outage>,
     patience: Patience,
+    /// How long a cancelled job may take to end.
+    confirm_within: Duration,
     /// The way to the followed job's standard input, over the link of the moment.
     input: watch::Sender<Option<Input>>,
 }
@@ -53,16 +56,6 @@ impl Default for Patience {
     fn default() -> Self {
         Self { first: Duration::from_secs(1), longest: limits::BACK_OFF, total: limits::RECONNECT }
     }
-}
-
-/// What is known of the followed job.
-#[derive(Clone, Debug)]
-struct Job {
-    id: String,
-    seq: u64,
-    had: BTreeMap<(String, Stream), u64>,
-    ended: bool,
-    cancelled: bool,
 }
 
 /// A cut link.
@@ -118,6 +111,7 @@ impl Follow {
             submitting,
             outage,
             patience,
+            confirm_within: limits::CANCEL,
             input,
         })
     }
@@ -125,6 +119,13 @@ impl Follow {
     /// With other limits on how a cut link is tried again.
     pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// With another limit on how long a cancelled job may take to end.
+    #[cfg(test)]
+    pub(crate) fn confirm_within(mut self, limit: Duration) -> Self {
+        self.confirm_within = limit;
         self
     }
 
@@ -229,7 +230,8 @@ impl Follow {
         progress: Progress<'_>,
     ) -> Result<Uploaded, RemoteError> {
         self.job = None;
-        self.submitting = Some(submission.plan.job.clone());
+        let job = FollowedJob::new(&submission.plan.job, &submission.plan.limits);
+        self.submitting = Some(job.clone());
         let answer = loop {
             let sent = self.sent.clone();
             let session = self.linked().await?;
@@ -246,25 +248,25 @@ impl Follow {
             sent.forget();
         }
         if answer.is_ok() {
-            self.job = Some(Job::new(&submission.plan.job));
+            self.job = Some(job);
             self.tell_input();
         }
         answer
     }
 
-    /// Follows a job that is there, from event `from_seq` and these offsets of its output on.
+    /// Follows a job that is there and whose plan has these `limits`, from event `from_seq` and
+    /// these offsets of its output on.
     ///
     /// # Errors
     /// As [`Session::attach`], or the link stayed cut.
     pub async fn attach(
         &mut self,
         job: &str,
+        limits: &Limits,
         from_seq: u64,
         had: &[Had],
     ) -> Result<(), RemoteError> {
-        let mut job = Job::new(job);
-        job.seq = from_seq.saturating_sub(1);
-        job.had = had.iter().map(|h| ((h.step.clone(), h.stream), h.bytes)).collect();
+        let job = FollowedJob::new(job, limits).from(from_seq, had);
         self.job = None;
         loop {
             match self.linked().await?.attach(&job.id, from_seq, job.had()).await {
@@ -281,8 +283,23 @@ impl Follow {
     /// The followed job's next message; `None` after its terminal event. Cancel-safe.
     ///
     /// # Errors
-    /// [`RemoteError::GaveUp`] when the link stayed cut: the job goes on there by itself.
+    /// [`RemoteError::GaveUp`] when the link stayed cut: the job goes on there by itself;
+    /// [`RemoteError::Unconfirmed`] when it was cancelled and has not ended in time.
     pub async fn next(&mut self) -> Result<Option<JobMessage>, RemoteError> {
+        let Some(cancelled) = self.job.as_ref().and_then(|job| job.cancelled) else {
+            return self.next_message().await;
+        };
+        let limit = self.confirm_within;
+        // A host that never pauses would never be found late by the clock alone.
+        match cancelled.elapsed() < limit {
+            true => timeout_at(cancelled + limit, self.next_message())
+                .await
+                .unwrap_or(Err(RemoteError::Unconfirmed { limit })),
+            false => Err(RemoteError::Unconfirmed { limit }),
+        }
+    }
+
+    async fn next_message(&mut self) -> Result<Option<JobMessage>, RemoteError> {
         loop {
             if self.job.as_ref().is_none_or(|job| job.ended) {
                 return Ok(None);
@@ -311,14 +328,14 @@ impl Follow {
     /// event, which [`Follow::next`] brings, confirms. A job whose submission was dropped halfway
     /// is looked for, and stopped if it is there.
     pub fn cancel(&mut self) {
-        if let Some(id) = self.submitting.take() {
+        if let Some(mut job) = self.submitting.take() {
             // Where no agent was there to hear of it, nothing needs to be looked for.
-            let unheard = self.session.as_ref().is_some_and(|s| s.talk.heard == Heard::Nothing);
-            self.job = Some(Job { ended: unheard, ..Job::new(&id) });
+            job.ended = self.session.as_ref().is_some_and(|s| s.talk.heard == Heard::Nothing);
+            self.job = Some(job);
             self.session = None;
         }
         if let Some(job) = &mut self.job {
-            job.cancelled = true;
+            job.cancelled.get_or_insert_with(Instant::now);
         }
         if let Some(session) = &mut self.session
             && let Err(error) = session.cancel()
@@ -373,7 +390,8 @@ impl Follow {
     pub async fn close(self) -> Vec<Bill> {
         // A way to the host keeps its stream open.
         self.input.send_replace(None);
-        if let Some(session) = self.session {
+        // A request that was dropped halfway has nothing left to say, and may stand still for long.
+        if let Some(session) = self.session.filter(|session| !session.unsettled()) {
             session.close().await;
         }
         self.remote.take_bills()
@@ -451,13 +469,15 @@ impl Follow {
         if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
             match session.attach(&job.id, job.seq + 1, job.had()).await {
                 // It was cancelled before it came to be.
-                Err(error) if job.cancelled && job.seq == 0 && error.no_such_job().is_some() => {
+                Err(error)
+                    if job.cancelled.is_some() && job.seq == 0 && error.no_such_job().is_some() =>
+                {
                     job.ended = true;
                     return Ok(session);
                 }
                 attached => attached?,
             }
-            if job.cancelled {
+            if job.cancelled.is_some() {
                 session.cancel()?;
             }
         }
@@ -465,67 +485,10 @@ impl Follow {
     }
 }
 
-impl Job {
-    fn new(id: &str) -> Self {
-        Self { id: id.to_owned(), seq: 0, had: BTreeMap::new(), ended: false, cancelled: false }
-    }
-
-    fn had(&self) -> Vec<Had> {
-        self.had
-            .iter()
-            .map(|((step, stream), bytes)| Had {
-                step: step.clone(),
-                stream: *stream,
-                bytes: *bytes,
-            })
-            .collect()
-    }
-
-    /// The message, without what came before; `None`: all of it did.
-    fn accept(&mut self, message: JobMessage) -> Result<Option<JobMessage>, RemoteError> {
-        match message {
-            JobMessage::Event(event) => self.accept_event(event),
-            JobMessage::Output { step, stream, offset, mut bytes } => {
-                let had = self.had.entry((step.clone(), stream)).or_default();
-                if offset > *had {
-                    return Err(RemoteError::Gap {
-                        what: format!(
-                            "{} of step `{step}` goes on at byte {offset} after {had}",
-                            stream.as_str()
-                        ),
-                    });
-                }
-                let known = (*had - offset).min(bytes.len() as u64);
-                bytes.drain(..known as usize);
-                let offset = offset + known;
-                *had += bytes.len() as u64;
-                Ok((!bytes.is_empty()).then_some(JobMessage::Output {
-                    step,
-                    stream,
-                    offset,
-                    bytes,
-                }))
-            }
-        }
-    }
-
-    fn accept_event(&mut self, event: Event) -> Result<Option<JobMessage>, RemoteError> {
-        if event.seq <= self.seq {
-            return Ok(None);
-        }
-        if event.seq > self.seq + 1 {
-            return Err(RemoteError::Gap {
-                what: format!("event {} comes after event {}", event.seq, self.seq),
-            });
-        }
-        self.seq = event.seq;
-        self.ended = matches!(event.body, EventBody::Ended { .. });
-        Ok(Some(JobMessage::Event(event)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use rgpu_protocol::{EventBody, FromAgent, Stream};
+
     use super::super::fake::{self, FakeHost, Say};
     use super::*;
 
@@ -612,6 +575,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_cancel_that_is_never_confirmed_is_waited_for_no_longer_than_its_limit() {
+        // A host that says nothing more, and one that never pauses.
+        for bytes in [None, Some(b"x")] {
+            let host = FakeHost::new(vec![Say::Event(EventBody::GpuReleased {})]);
+            if let Some(bytes) = bytes {
+                host.print_for_ever(bytes);
+            }
+            let mut follow = connect(&host).await.confirm_within(Duration::from_millis(300));
+            follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+            follow.cancel();
+            let begun = Instant::now();
+            let error = loop {
+                match follow.next().await {
+                    Ok(message) => assert!(message.is_some()),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, RemoteError::Unconfirmed { .. }), "{error:?}");
+            let waited = begun.elapsed();
+            assert!((250..10_000).contains(&waited.as_millis()), "{waited:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_submission_dropped_halfway_is_looked_for_and_cancelled() {
         let host = FakeHost::new(script());
         let submission = fake::submission(&[("a", b"abc")]);
@@ -627,7 +614,7 @@ mod tests {
         // Dropped when it runs already.
         connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         let mut follow = connect(&host).await;
-        follow.submitting = Some("run.1".to_owned());
+        follow.submitting = Some(FollowedJob::new("run.1", &Limits::default()));
         follow.cancel();
         whole(&mut follow).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -649,9 +636,57 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_host_says_in_place_of_an_answer_is_bounded() {
+        let bytes: &[u8] = &[b'x'; 64 << 10];
+        let output = |job: &str| FromAgent::Output {
+            job: job.to_owned(),
+            step: "run".to_owned(),
+            stream: Stream::Stdout,
+            offset: 0,
+            len: bytes.len() as u64,
+        };
+        let host = FakeHost::new(script());
+        let mut follow = connect(&host).await;
+        follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        whole(&mut follow).await.unwrap();
+        host.flood(output("run.1"), bytes);
+        let error = follow.facts(&[]).await.unwrap_err();
+        assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
+        // Of a job that is not followed nothing is kept, so nothing runs full.
+        let host = FakeHost::new(script());
+        let mut follow = connect(&host).await;
+        host.flood(output("other.1"), bytes);
+        let asked = tokio::time::timeout(Duration::from_secs(1), follow.facts(&[])).await;
+        assert!(asked.is_err(), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn output_beyond_the_plans_limit_ends_the_following() {
+        let host = FakeHost::new(script());
+        let mut submission = fake::submission(&[]);
+        submission.plan.limits.log_bytes = 7;
+        let mut follow = connect(&host).await;
+        follow.submit(&submission, &|_| ()).await.unwrap();
+        let mut out = Vec::new();
+        let error = loop {
+            match follow.next().await {
+                Ok(Some(JobMessage::Output { stream: Stream::Stdout, bytes, .. })) => {
+                    out.extend(bytes);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the job has ended"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(out, b"one two");
+        assert!(matches!(&error, RemoteError::Nonsense { what } if what.contains("7 bytes")));
+    }
+
+    #[tokio::test]
     async fn a_job_that_is_not_there_is_refused_not_waited_for() {
         let host = FakeHost::new(script());
-        let error = connect(&host).await.attach("other.1", 1, &[]).await.unwrap_err();
+        let error =
+            connect(&host).await.attach("other.1", &Limits::default(), 1, &[]).await.unwrap_err();
         assert!(matches!(&error, RemoteError::Refused { code, .. } if code == "no_such_job"));
     }
 
@@ -662,7 +697,7 @@ mod tests {
         first.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
         let had = Had { step: "run".into(), stream: Stream::Stdout, bytes: 4 };
         let mut second = connect(&host).await;
-        second.attach("run.1", 3, &[had]).await.unwrap();
+        second.attach("run.1", &Limits::default(), 3, &[had]).await.unwrap();
         let mut texts = Vec::new();
         while let Some(message) = second.next().await.unwrap() {
             if let JobMessage::Output { bytes, .. } = message {

@@ -51,3 +51,7 @@ pub const RECONNECT: Duration = Duration::from_secs(600);
 
 /// How long a stream may take to end once it was closed.
 pub const CLOSE: Duration = Duration::from_secs(5);
+
+/// From a cancel to the terminal event that confirms it. The agent gives what it stops six seconds,
+/// and hashes what was made until then.
+pub const CANCEL: Duration = Duration::from_secs(60);

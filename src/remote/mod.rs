@@ -14,18 +14,22 @@
 //! | `part`, `check` | a file on its way here, and whether it is what the host named |
 //! | [`sent`] | what was sent before, so that the new need not be asked about |
 //! | [`follow`] | a job followed to its end across cut links |
+//! | `backlog`, `followed`, `announced` | what a host may send unasked, and how much of it |
 //! | `refusal`, `foreign` | answers that are none of the agent's, and their words |
 
+mod announced;
+mod backlog;
 pub mod bill;
 mod check;
 pub mod client;
 pub mod deploy;
 pub mod error;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 pub mod fetch;
 mod fit;
 pub mod follow;
+mod followed;
 mod foreign;
 mod keychain;
 pub mod limits;

@@ -229,7 +229,6 @@ impl Session {
             }
         };
 
-        let mut aside = VecDeque::new();
         let mut done = 0;
         let mut told = |digest: &Digest| {
             // What was sent on a guess may not have been lacking.
@@ -238,7 +237,7 @@ impl Session {
         };
         let mut begun = None;
         {
-            let own = lane(&mut self.talk, &work, &stored, &mut aside);
+            let own = lane(&mut self.talk, &work, &stored);
             tokio::pin!(own);
             let mut own_ended = false;
             while !own_ended {
@@ -264,12 +263,11 @@ impl Session {
                     }),
                 },
                 incoming = self.talk.incoming("uploading"), if then == Then::Begins => {
-                    begun = beginning(incoming?, &mut aside)?;
+                    begun = beginning(incoming?)?;
                 }
                 else => break,
             }
         }
-        aside.into_iter().for_each(|incoming| self.put_aside(incoming));
         if begun.is_none() && then == Then::Begins {
             begun = Some(self.awaited().await?);
         }
@@ -343,27 +341,23 @@ impl Lanes {
                 let opened = opened.await;
                 work.coming.fetch_sub(1, Ordering::Relaxed);
                 let Some(mut talk) = opened.map_err(cut)?? else { return Ok(()) };
-                lane(&mut talk, &work, &stored, &mut VecDeque::new()).await.map(drop)
+                lane(&mut talk, &work, &stored).await.map(drop)
             });
         }
         Self { work, stored, confirmed, running }
     }
 }
 
-/// The job that `incoming` says has begun. All but that is put aside.
-fn beginning(
-    incoming: Incoming,
-    aside: &mut VecDeque<Incoming>,
-) -> Result<Option<String>, RemoteError> {
+/// The job that `incoming` says has begun. Nothing else matters here: the job says nothing before
+/// it has begun, and an earlier one is followed no more.
+fn beginning(incoming: Incoming) -> Result<Option<String>, RemoteError> {
     match incoming {
-        Incoming::Answer(FromAgent::Following { job }) => return Ok(Some(job)),
-        Incoming::Answer(FromAgent::Pong {}) => {}
+        Incoming::Answer(FromAgent::Following { job }) => Ok(Some(job)),
         Incoming::Answer(FromAgent::Refused { request, code, text }) => {
-            return Err(RemoteError::Refused { request, code, text });
+            Err(RemoteError::Refused { request, code, text })
         }
-        other => aside.push_back(other),
+        _ => Ok(None),
     }
-    Ok(None)
 }
 
 /// A stream that is being opened; `None`: the host grants no more.
@@ -437,7 +431,6 @@ async fn lane(
     talk: &mut Conversation,
     work: &Arc<Work>,
     stored: &mpsc::UnboundedSender<Digest>,
-    aside: &mut VecDeque<Incoming>,
 ) -> Result<Option<String>, RemoteError> {
     let writer = talk.writer.clone();
     let mut unconfirmed = 0_usize;
@@ -468,12 +461,15 @@ async fn lane(
             incoming = timeout(limits::STALL, talk.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
                     Incoming::Answer(FromAgent::Stored { digest }) => {
-                        unconfirmed -= 1;
+                        unconfirmed = unconfirmed.checked_sub(1).ok_or_else(|| {
+                            let what = format!("{digest:?} is confirmed, and was not sent");
+                            RemoteError::Nonsense { what }
+                        })?;
                         // The receiver outlives every lane.
                         let _ = stored.send(digest);
                     }
                     incoming => {
-                        if let Some(job) = beginning(incoming, aside)? {
+                        if let Some(job) = beginning(incoming)? {
                             return Ok(Some(job));
                         }
                     }

@@ -4,6 +4,7 @@
 //! stands. The front end raises the count (Ctrl-C, SIGTERM); the engine only listens.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::watch;
 
@@ -16,48 +17,76 @@ struct Asked {
 
 /// The front end's end; each clone may ask.
 #[derive(Clone, Debug)]
-pub struct Canceller(Arc<watch::Sender<Asked>>);
+pub struct Canceller {
+    asked: Arc<watch::Sender<Asked>>,
+    heard: Arc<AtomicU32>,
+}
 
 /// The engine's end.
 #[derive(Clone, Debug)]
-pub struct Cancel(watch::Receiver<Asked>);
+pub struct Cancel {
+    asked: watch::Receiver<Asked>,
+    heard: Arc<AtomicU32>,
+}
 
 /// A pair of both ends.
 pub fn channel() -> (Canceller, Cancel) {
     let (sender, receiver) = watch::channel(Asked::default());
-    (Canceller(Arc::new(sender)), Cancel(receiver))
+    let heard = Arc::new(AtomicU32::new(0));
+    (
+        Canceller { asked: Arc::new(sender), heard: Arc::clone(&heard) },
+        Cancel { asked: receiver, heard },
+    )
 }
 
 impl Canceller {
     /// Asks once more.
     pub fn ask(&self) {
-        self.0.send_modify(|asked| asked.times += 1);
+        self.asked.send_modify(|asked| asked.times += 1);
     }
 
     /// Asks because nobody reads the program's output any more: what `SIGPIPE` does to a program.
     pub fn output_unread(&self) {
-        self.0.send_modify(|asked| {
+        self.asked.send_modify(|asked| {
             asked.times += u32::from(!asked.unread);
             asked.unread = true;
         });
+    }
+
+    /// Whether the engine has acted on all that was asked.
+    pub fn is_heard(&self) -> bool {
+        self.heard.load(Ordering::SeqCst) >= self.asked.borrow().times
+    }
+
+    /// Whether nobody listens any more.
+    pub fn is_closed(&self) -> bool {
+        self.asked.is_closed()
     }
 }
 
 impl Cancel {
     /// How often was asked.
     pub fn asked(&self) -> u32 {
-        self.0.borrow().times
+        self.asked.borrow().times
+    }
+
+    /// How often was asked and [`Cancel::beyond`] has told of it.
+    pub fn heard(&self) -> u32 {
+        self.heard.load(Ordering::SeqCst)
     }
 
     /// Whether it was asked because nobody reads the program's output.
     pub fn output_unread(&self) -> bool {
-        self.0.borrow().unread
+        self.asked.borrow().unread
     }
 
     /// Waits until it was asked more than `times` times. Never returns when nobody can ask any more.
     pub async fn beyond(&mut self, times: u32) {
-        if self.0.wait_for(|asked| asked.times > times).await.is_err() {
-            std::future::pending::<()>().await;
+        match self.asked.wait_for(|asked| asked.times > times).await {
+            Ok(asked) => {
+                let _ = self.heard.fetch_max(asked.times, Ordering::SeqCst);
+            }
+            Err(_) => std::future::pending::<()>().await,
         }
     }
 }

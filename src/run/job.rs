@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Mutex;
 
-use rgpu_protocol::plan::Origin;
-use rgpu_protocol::{Event, EventBody, Outcome, RungRecord, Stream};
+use rgpu_protocol::plan::{Limits, Origin};
+use rgpu_protocol::{Event, EventBody, Outcome, Plan, RungRecord, Stream};
 use tokio::sync::mpsc;
 
 use super::cancel::Cancel;
@@ -164,17 +164,27 @@ pub(super) async fn submit(
             // The job may have started just now: whatever is there is stopped, unless the user
             // will not wait for that.
             follow.cancel();
-            let stopped = async { while let Ok(Some(_)) = follow.next().await {} };
-            tokio::select! {
-                () = stopped => {
-                    // Nothing is left that could be taken up.
-                    for line in desk.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
-                        line.outcome = Some(Outcome::Cancelled);
+            let stopped = async {
+                loop {
+                    match follow.next().await {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break Ok(()),
+                        Err(error) => break Err(error),
                     }
-                    desk.folder.save(desk.record)?;
                 }
-                () = cancel.beyond(1) => {}
+            };
+            let stopped = tokio::select! {
+                stopped = stopped => stopped,
+                () = cancel.beyond(1) => return Err(unconfirmed(follow, &desk.record.id)),
+            };
+            if let Err(late @ RemoteError::Unconfirmed { .. }) = stopped {
+                return Err(unconfirmed(follow, &desk.record.id).cause(late));
             }
+            // Nothing is left that could be taken up.
+            for line in desk.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
+                line.outcome = Some(Outcome::Cancelled);
+            }
+            desk.folder.save(desk.record)?;
             return Err(cancelled());
         }
     }
@@ -209,7 +219,13 @@ pub(super) async fn take_up(
     known: &Known,
     desk: &mut Desk<'_>,
 ) -> Result<()> {
-    let attached = follow.attach(job, known.last_seq() + 1, &known.had).await;
+    let limits = plan_limits(desk.folder, job);
+    let attached = tokio::select! {
+        attached = follow.attach(job, &limits, known.last_seq() + 1, &known.had) => attached,
+        () = desk.cancel.beyond(0) => {
+            return Err(cancelled().hint(format!("the job goes on: `rgpu runs cancel {}` stops it", desk.record.id)));
+        }
+    };
     if let Err(error) = &attached
         && let Some(outcome) = error.no_such_job()
     {
@@ -218,6 +234,13 @@ pub(super) async fn take_up(
         }
     }
     attached.on(follow.remote())
+}
+
+/// The limits that the plan of a job has; those of any plan where it is not in the folder.
+fn plan_limits(folder: &RunFolder, job: &str) -> Limits {
+    let sequence = job.rsplit_once('.').map_or(job, |(_, sequence)| sequence);
+    let plan = folder.read(&format!("plan-{sequence}.json")).unwrap_or_default();
+    serde_json::from_slice::<Plan>(&plan).map(|plan| plan.limits).unwrap_or_default()
 }
 
 /// Follows the job to its terminal event. `before` holds the events that the run folder already
@@ -289,7 +312,13 @@ async fn carry_through(
     let mut unfed = None;
     while end.outcome.is_none() {
         let message = tokio::select! {
-            message = follow.next() => message.on(follow.remote())?,
+            message = follow.next() => match message {
+                Err(late @ RemoteError::Unconfirmed { .. }) => {
+                    let failure = unfed.unwrap_or_else(|| unconfirmed(follow, &desk.record.id));
+                    return Err(failure.cause(late));
+                }
+                message => message.on(follow.remote())?,
+            },
             // Beside the reading, never instead of it: the host may have to be rid of output
             // before it can take more input.
             failure = feed.run(), if reading => {
@@ -300,16 +329,7 @@ async fn carry_through(
             () = desk.cancel.beyond(asked) => {
                 asked = desk.cancel.asked();
                 if asked > 1 {
-                    let id = &desk.record.id;
-                    return Err(cancelled().hint(match follow.is_linked() {
-                        true => format!(
-                            "the cancel stands; `rgpu runs attach {id}` shows how the job ended"
-                        ),
-                        false => format!(
-                            "the link is cut, so the job goes on there: `rgpu runs cancel {id}` \
-                             once the host can be reached"
-                        ),
-                    }));
+                    return Err(unconfirmed(follow, &desk.record.id));
                 }
                 if !desk.cancel.output_unread() {
                     desk.reporter.say(&Said::Note { text: "cancelling; Ctrl-C again stops waiting" });
@@ -339,6 +359,7 @@ async fn carry_through(
         line.outcome.clone_from(&end.outcome);
     }
     // The record is written when the command ends: until then the events say it.
+    keep_latest(&mut announced);
     let mut chosen = Vec::new();
     for file in announced {
         let remote = follow.remote();
@@ -392,6 +413,14 @@ struct Announced {
     kind: String,
 }
 
+/// Keeps the last of those that have the same path: a later rung may write a file again.
+fn keep_latest(announced: &mut Vec<Announced>) {
+    let mut seen = BTreeSet::new();
+    announced.reverse();
+    announced.retain(|file| seen.insert(file.wanted.path.clone()));
+    announced.reverse();
+}
+
 /// Takes an event into what is known of the job.
 fn take(end: &mut JobEnd, announced: &mut Vec<Announced>, event: &Event) {
     match &event.body {
@@ -411,8 +440,6 @@ fn take(end: &mut JobEnd, announced: &mut Vec<Announced>, event: &Event) {
         }
         EventBody::Artifact { step, kind, .. } => {
             let Some(wanted) = Wanted::of(&end.job, &event.body) else { return };
-            // A later rung may write the same file again: the last one counts.
-            announced.retain(|a: &Announced| a.wanted.path != wanted.path);
             let rung = end.running.get(step).cloned().unwrap_or_default();
             announced.push(Announced { step: step.clone(), rung, wanted, kind: kind.clone() });
         }
@@ -433,7 +460,7 @@ async fn fetch(
     let mut before = 0;
     let mut taken = BTreeSet::new();
     // Of a job that was cancelled, what there is is brought; asking again stops that, too.
-    let asked = desk.cancel.asked();
+    let asked = desk.cancel.heard();
     for Announced { step, rung, wanted, kind } in announced {
         let place = apart(desk.folder.place(&kind, &wanted.path)?, &mut taken);
         let dest = desk.folder.path().join(&place);
@@ -513,6 +540,17 @@ fn is_here(path: &Path, wanted: &Wanted) -> bool {
     same_size && digest_file(path).is_ok_and(|here| here.sha256 == wanted.digest)
 }
 
+/// The failure of a command that waits no longer for its job to be stopped.
+fn unconfirmed(follow: &Follow, id: &str) -> Failure {
+    cancelled().hint(match follow.is_linked() {
+        true => format!("the cancel stands; `rgpu runs attach {id}` shows how the job ended"),
+        false => format!(
+            "the link is cut, so the job goes on there: `rgpu runs cancel {id}` once the host can \
+             be reached"
+        ),
+    })
+}
+
 /// The failure of a cancelled command.
 pub(super) fn cancelled() -> Failure {
     Failure::new(Exit::Cancelled, "cancelled", "cancelled")
@@ -520,10 +558,15 @@ pub(super) fn cancelled() -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use rgpu_protocol::Digest;
     use sha2::{Digest as _, Sha256};
 
+    use super::super::said::Reporters;
     use super::*;
+    use crate::remote::fake::{self, FakeHost, Say};
 
     #[test]
     fn files_whose_names_differ_by_case_alone_get_places_apart() {
@@ -535,6 +578,50 @@ mod tests {
             places,
             ["raw/A.csv", "raw/a~2.csv", "raw/a~2~2.csv", "raw/a~3.CSV", "cubin/a.csv", "x", "X~2"]
         );
+    }
+
+    #[tokio::test]
+    async fn a_cancel_that_is_never_confirmed_ends_the_command() {
+        // The job begins, and says nothing more.
+        let script = vec![Say::Event(EventBody::Started { folder: "/tmp/job".into() })];
+        let host = FakeHost::new(script);
+        let remote = Arc::new(host.clone());
+        let follow = Follow::connect(remote, fake::options()).await.unwrap();
+        let mut follow = follow.confirm_within(Duration::from_secs(1));
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(dir.path(), "run", None).unwrap();
+        let mut record = RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
+        let (canceller, cancel) = super::super::cancel::channel();
+        let mut desk = Desk {
+            folder: &folder,
+            record: &mut record,
+            reporter: &mut Reporters::default(),
+            cancel,
+            input: None,
+        };
+        submit(&mut follow, &fake::submission(&[]), &mut desk).await.unwrap();
+        canceller.ask();
+        let failure = follow_to_end(&mut follow, "run.1", &[], &mut desk).await.unwrap_err();
+        assert_eq!((failure.exit, host.cancels()), (Exit::Cancelled, 1));
+        let text = failure.to_string();
+        assert!(text.contains("has not confirmed within 1 s"), "{text}");
+        assert!(text.contains("the cancel stands; `rgpu runs attach run`"), "{text}");
+        assert!(canceller.is_heard());
+    }
+
+    #[test]
+    fn of_files_with_the_same_path_the_last_one_counts() {
+        let announced = |path: &str, step: &str| {
+            let digest = Digest::from_bytes(&Sha256::digest(b"").into());
+            let (job, path) = ("r.1".to_owned(), path.to_owned());
+            let wanted = Wanted { job, path, size: 0, digest, composite: None };
+            let (step, rung, kind) = (step.to_owned(), String::new(), String::new());
+            Announced { step, rung, wanted, kind }
+        };
+        let mut files = vec![announced("a", "1"), announced("b", "2"), announced("a", "3")];
+        keep_latest(&mut files);
+        let left: Vec<_> = files.iter().map(|f| (&*f.wanted.path, &*f.step)).collect();
+        assert_eq!(left, [("b", "2"), ("a", "3")]);
     }
 
     #[test]

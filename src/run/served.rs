@@ -125,10 +125,10 @@ impl ProfileRun<'_> {
                     .cause(e)
             })?;
         }
-        let (begun, talk, asked) = (Instant::now(), follow.talk(), desk.cancel.asked());
+        let (begun, talk, heard) = (Instant::now(), follow.talk(), desk.cancel.heard());
         let ended = tokio::select! {
             ended = provider.profile(&job, &place, &*talk) => Some(ended),
-            () = desk.cancel.beyond(asked) => None,
+            () = desk.cancel.beyond(heard) => None,
         };
         record.seconds = begun.elapsed().as_secs_f64();
         job::take_bills(follow, desk)?;

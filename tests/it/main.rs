@@ -19,6 +19,7 @@ mod exec;
 mod fake_host;
 mod fan_out;
 mod faults;
+mod floods;
 mod followers;
 mod host;
 mod hosts;

@@ -21,20 +21,16 @@ use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, HostJobs, OnRemote};
 use crate::report::{Align, Grid, bytes};
-use crate::run::{Reporter, Said};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
+
+/// Jobs that a run may have: each sends its plan, up to 1 MiB.
+const MAX_PLANS_PER_RUN: usize = 64;
 
 /// Does something over a connection to `remote`.
 fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Result<T>) -> Result<T> {
     let spec = session::spec(app, Some(remote))?;
     let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: "", row: None };
-    app.block_on(async {
-        let mut open = session::open(app, spec, voice).await?;
-        let done = work(&mut open.follow).await;
-        open.reporter.say(&Said::Finished { exit: 0 });
-        open.follow.close().await;
-        done
-    })
+    app.block_on(async { session::open(app, spec, voice).await?.finish_with(work).await })
 }
 
 /// What `runs list --remote REMOTE --json` prints (`rgpu.jobs/1`).
@@ -266,6 +262,12 @@ pub(super) fn folder_of(
                 .filter(|name| of_run(name, origin))
                 .collect();
             jobs.sort_by_key(|name| sequence(name));
+            jobs.dedup();
+            if jobs.len() > MAX_PLANS_PER_RUN {
+                let what = format!("the host names {} jobs of one run", jobs.len());
+                return Err(Failure::new(Exit::Host, "too_many_jobs", what)
+                    .hint(format!("a run has at most {MAX_PLANS_PER_RUN}: is this host yours?")));
+            }
         }
         for name in &jobs {
             plans.push(follow.plan(name).await.on(follow.remote())?);

@@ -29,6 +29,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// for first.
 const QUEUE: Duration = Duration::from_secs(300);
 
+/// Bytes that a command of ours may print: the agent's answer is 1 MiB, and is written in letters.
+/// A line counts for what it takes in memory beside its text, too.
+const MAX_OUTPUT_BYTES: usize = 8 << 20;
+const LINE_BYTES: usize = 64;
+
 /// Lines of output that are kept of a command that failed.
 const KEPT: usize = 20;
 
@@ -98,6 +103,7 @@ impl Shell {
         let mut stream = self.api.stream(&self.path, Some(body), doing, limit + QUEUE).await?;
         let mut meter = Meter::new(&self.bills);
         let mut lines: Vec<String> = Vec::new();
+        let mut printed = 0;
         loop {
             match stream.next().await? {
                 Some(Line::Text(line)) if line.trim() == end => {
@@ -112,7 +118,14 @@ impl Shell {
                     let _ = timeout(LAST_WORDS, rest).await;
                     return Ok(lines);
                 }
-                Some(Line::Text(line)) => lines.push(line),
+                Some(Line::Text(line)) => {
+                    printed += line.len() + LINE_BYTES;
+                    if printed > MAX_OUTPUT_BYTES {
+                        let why = format!("it printed more than {MAX_OUTPUT_BYTES} bytes");
+                        return Err(WaferError::Command { doing, words: why });
+                    }
+                    lines.push(line);
+                }
                 Some(Line::Phase(words)) => self.talk.starting(&words),
                 Some(Line::Billing(words)) => self.billed(&mut meter, &words),
                 Some(Line::Status(words)) if words != "running" => self.talk.starting(&words),

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, ETAG, RANGE};
-use rgpu_protocol::BLOB_BYTES;
 use rgpu_protocol::http::FRAMES;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -23,6 +22,10 @@ const AT_ONCE: usize = 4;
 
 /// Tries of a piece whose answer was cut.
 const TRIES: u32 = 3;
+
+/// Bytes that the answer with a piece may be longer than the piece: its frames, its path, and what
+/// does not compress.
+const MAX_EXTRA_BYTES: u64 = 128 << 10;
 
 /// A piece of a file.
 pub(super) struct Piece {
@@ -72,12 +75,12 @@ impl Fetcher {
         let last = (offset + len).saturating_sub(1);
         let ask =
             Ask::get(url, FETCHING).accept(FRAMES).header(RANGE, &format!("bytes={offset}-{last}"));
-        let (link, room) = (self.link.clone(), self.room.clone());
+        let (link, room, most) = (self.link.clone(), self.room.clone(), len + MAX_EXTRA_BYTES);
         let task = tokio::spawn(async move {
             let _place = room.acquire().await;
             let mut tries = 1;
             loop {
-                match fetch(&link, ask.clone()).await {
+                match fetch(&link, ask.clone(), most).await {
                     Err(HttpError::Cut { .. }) if tries < TRIES => tries += 1,
                     done => return done,
                 }
@@ -90,7 +93,8 @@ impl Fetcher {
 
 const FETCHING: &str = "fetching a file";
 
-async fn fetch(link: &Link, ask: Ask) -> Result<Came, HttpError> {
+/// Asks for a piece, whose answer has at most `most` bytes.
+async fn fetch(link: &Link, ask: Ask, most: u64) -> Result<Came, HttpError> {
     let mut response = match link.requests.send(ask).await? {
         Answer::Said(body) => return Ok(Came::Said(body)),
         Answer::Good(response) => response,
@@ -103,7 +107,7 @@ async fn fetch(link: &Link, ask: Ask) -> Result<Came, HttpError> {
         return Err(cut("it is no stream of frames".to_owned()));
     }
     let tag = header(&response, ETAG);
-    let announced = response.content_length().unwrap_or(0).min(2 * BLOB_BYTES);
+    let announced = response.content_length().unwrap_or(0).min(most);
     let mut frames = Vec::with_capacity(announced as usize);
     let mut pace = Pace::new(Instant::now());
     loop {
@@ -111,6 +115,9 @@ async fn fetch(link: &Link, ask: Ask) -> Result<Came, HttpError> {
             .await
             .map_err(|_| HttpError::Silent { doing: FETCHING, limit: limits::STALL })?;
         match chunk {
+            Ok(Some(bytes)) if (frames.len() + bytes.len()) as u64 > most => {
+                return Err(cut(format!("its answer is over {most} bytes")));
+            }
             Ok(Some(bytes)) => {
                 frames.extend_from_slice(&bytes);
                 pace.came(bytes.len(), Instant::now()).map_err(cut)?;

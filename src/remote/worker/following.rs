@@ -6,19 +6,24 @@ use std::time::{Duration, Instant};
 
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
-use rgpu_protocol::frame::{self, Frame, Kind};
+use rgpu_protocol::frame::{self, Frame, Kind, MAX_BODY};
 use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, had_word};
 use rgpu_protocol::message::Had;
-use rgpu_protocol::{EventBody, FromAgent, Stream};
+use rgpu_protocol::{BLOB_BYTES, EventBody, FromAgent, Stream};
 use tokio::time::timeout;
 
 use super::bridge::{Link, in_path, job_path};
 use super::error::HttpError;
 use super::pace::Pace;
 use super::requests::{Answer, Ask, chain};
+use crate::remote::announced::announced_bytes;
 
 /// A stream on which not even a beat came is dead.
 const QUIET: Duration = BEAT.saturating_mul(4);
+
+/// Bytes of a message with all that it announces, headers of frames included: a piece of an artifact
+/// is the longest.
+const MAX_GROUP_BYTES: usize = BLOB_BYTES as usize + MAX_BODY + (128 << 10);
 
 /// Two requests for the same stretch are at least so far apart.
 const APART: Duration = Duration::from_millis(200);
@@ -180,9 +185,15 @@ impl At {
         }
     }
 
-    /// Takes note of what is handed on.
+    /// Takes note of what is handed on. What another job says is dropped.
     fn note(&mut self, message: Option<FromAgent>) -> Result<Note, HttpError> {
         match message {
+            Some(
+                FromAgent::Event { job, .. }
+                | FromAgent::Output { job, .. }
+                | FromAgent::Data { job, .. }
+                | FromAgent::Ahead { job, .. },
+            ) if job != self.job => return Ok(Note::Drop),
             Some(FromAgent::Event { event, .. }) => {
                 self.seq = self.seq.max(event.seq);
                 if matches!(event.body, EventBody::Ended { .. }) {
@@ -226,17 +237,17 @@ impl Group {
             (Kind::Message, 0) => {
                 let message =
                     serde_json::from_slice(frame.body).map_err(|e| odd(&e.to_string()))?;
-                self.due = match &message {
-                    FromAgent::Output { len, .. } => *len,
-                    FromAgent::Data { stored, .. } => *stored,
-                    _ => 0,
-                };
+                self.due = announced_bytes(&message).map_err(|e| odd(&e.to_string()))?;
                 self.message = Some(message);
             }
             (Kind::Output | Kind::Blob, due) if frame.body.len() as u64 <= due => {
                 self.due -= frame.body.len() as u64;
             }
             _ => return Err(odd("its frames are in no order")),
+        }
+        // Frames of a byte each, or of none, are no way to send a piece.
+        if self.frames.len() + raw.len() > MAX_GROUP_BYTES {
+            return Err(odd("its frames are longer than what they hold"));
         }
         self.frames.extend_from_slice(raw);
         Ok(self.due == 0)
@@ -245,4 +256,56 @@ impl Group {
 
 fn odd(why: &str) -> HttpError {
     HttpError::Cut { doing: FOLLOWING, why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(group: &mut Group, kind: Kind, body: &[u8]) -> Result<bool, HttpError> {
+        let mut raw = frame::header(kind, body.len()).to_vec();
+        raw.extend_from_slice(body);
+        group.add(Frame { kind, body }, &raw)
+    }
+
+    fn message(message: &FromAgent) -> Vec<u8> {
+        serde_json::to_vec(message).unwrap()
+    }
+
+    fn output(job: &str, len: u64) -> FromAgent {
+        let (job, step) = (job.to_owned(), "run".to_owned());
+        FromAgent::Output { job, step, stream: Stream::Stdout, offset: 0, len }
+    }
+
+    #[test]
+    fn a_group_of_frames_is_bounded() {
+        let mut group = Group::default();
+        assert!(add(&mut group, Kind::Message, &message(&output("run.1", u64::MAX))).is_err());
+        // As many frames as the host likes, of no bytes or of one.
+        for body in [&b""[..], b"x"] {
+            let mut group = Group::default();
+            let stored = BLOB_BYTES;
+            let data = FromAgent::Data {
+                job: "run.1".to_owned(),
+                path: "raw/x".to_owned(),
+                offset: 0,
+                len: BLOB_BYTES,
+                stored,
+                zstd: false,
+            };
+            assert!(!add(&mut group, Kind::Message, &message(&data)).unwrap());
+            while add(&mut group, Kind::Blob, body).is_ok() {}
+            assert!(group.frames.len() <= MAX_GROUP_BYTES, "{}", group.frames.len());
+        }
+    }
+
+    #[test]
+    fn what_another_job_says_is_dropped_and_not_remembered() {
+        let (job, had) = ("run.1".to_owned(), BTreeMap::new());
+        let mut at = At { job, seq: 0, had, inline_bytes: 0, told: true };
+        assert!(matches!(at.note(Some(output("other.1", 5))), Ok(Note::Drop)));
+        assert!(at.had.is_empty());
+        assert!(matches!(at.note(Some(output("run.1", 5))), Ok(Note::Pass)));
+        assert_eq!(at.had.len(), 1);
+    }
 }

@@ -1,0 +1,62 @@
+//! How many files this process may have open.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::error::{Exit, Failure, Result};
+
+/// Files that a command which reaches a host has open: two event loops, signals, the streams to an
+/// agent, the files of its run.
+const MIN_OPEN_FILES: u64 = 32;
+
+const HINT: &str =
+    "`ulimit -n` shows how many files a process may open here; `ulimit -n 1024` raises that";
+
+/// Checks that as many files may be open as a command needs.
+///
+/// # Errors
+/// They may not.
+pub(super) fn enough() -> Result<()> {
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < MIN_OPEN_FILES => Err(too_few(limit)),
+        _ => Ok(()),
+    }
+}
+
+fn too_few(limit: u64) -> Failure {
+    let what = format!("only {limit} files may be open, and rgpu needs {MIN_OPEN_FILES}");
+    Failure::new(Exit::Disk, "open_files", what).hint(HINT)
+}
+
+/// Why `what` could not be done while the program began.
+pub(super) fn cannot_start(code: &'static str, what: &str, error: &io::Error) -> Failure {
+    let full = |whose: &str| {
+        let what = format!("{what}: {whose} too many open files");
+        Failure::new(Exit::Disk, "open_files", what).cause(error)
+    };
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => full("this process has").hint(HINT),
+        Some(Errno::NFILE) => full("this machine has")
+            .hint("`cat /proc/sys/fs/file-nr` shows how many are open, and how many may be"),
+        _ => Failure::new(Exit::Bug, code, what).cause(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_open_files_are_no_defect_of_ours() {
+        for errno in [Errno::MFILE, Errno::NFILE] {
+            let failure = cannot_start("runtime", "the event loop cannot start", &errno.into());
+            assert_eq!((failure.exit, &*failure.code), (Exit::Disk, "open_files"));
+            assert!(!failure.hints.is_empty());
+        }
+        let other = Errno::NOMEM.into();
+        assert_eq!(cannot_start("runtime", "it cannot start", &other).exit, Exit::Bug);
+        assert_eq!(too_few(8).exit, Exit::Disk);
+    }
+}

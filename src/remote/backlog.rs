@@ -1,0 +1,266 @@
+//! Messages of the followed job that came while something else was awaited, and artifacts that came
+//! unasked. The host decides what it sends, so all of it is bounded; messages of other jobs are
+//! dropped at once.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::RemoteError;
+use super::client::{Incoming, JobMessage};
+
+/// Bytes of messages that may wait. An agent on a long link sends 32 MiB of artifacts unasked.
+const MAX_WAITING_BYTES: usize = 40 << 20;
+
+/// Messages that may wait.
+const MAX_WAITING_MESSAGES: usize = 16_384;
+
+/// How much more memory an event may take than its JSON.
+const EVENT_MEMORY_FACTOR: usize = 8;
+
+/// Bytes of small artifacts that are kept until somebody asks for them. Those beyond are fetched.
+const MAX_INLINE_BYTES: usize = 24 << 20;
+
+/// Small artifacts that are kept.
+const MAX_INLINE_FILES: usize = 16_384;
+
+/// Artifacts that may be announced to come unasked: each is over 256 KiB, and all together are
+/// 32 MiB.
+const MAX_AHEAD_FILES: usize = 1024;
+
+/// Bytes of the path of such an artifact.
+const MAX_AHEAD_PATH_BYTES: usize = 4096;
+
+/// What waits of one followed job.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    job: Option<String>,
+    waiting: VecDeque<Incoming>,
+    waiting_bytes: usize,
+    inline: HashMap<String, Vec<u8>>,
+    inline_bytes: usize,
+    /// How much of an artifact comes unasked, by its path.
+    ahead: HashMap<String, u64>,
+}
+
+impl Backlog {
+    /// From now on `job` is followed, and nothing of another is kept.
+    pub(super) fn follow(&mut self, job: String) {
+        *self = Self { job: Some(job), ..Self::default() };
+    }
+
+    /// The job that is, or was last, followed.
+    pub(super) fn job(&self) -> Option<&str> {
+        self.job.as_deref()
+    }
+
+    /// Stops following; the job that was followed.
+    pub(super) fn leave(&mut self) -> Option<String> {
+        std::mem::take(self).job
+    }
+
+    /// Whether a message is about the followed job, or about none.
+    pub(super) fn concerns(&self, incoming: &Incoming) -> bool {
+        match incoming {
+            Incoming::Job { job, .. }
+            | Incoming::Piece { job, .. }
+            | Incoming::Ahead { job, .. } => self.job.as_deref() == Some(job),
+            Incoming::Answer(_) => true,
+        }
+    }
+
+    /// Keeps a message for later.
+    ///
+    /// # Errors
+    /// [`RemoteError::Nonsense`]: no agent sends so much unasked.
+    pub(super) fn put(&mut self, incoming: Incoming) -> Result<(), RemoteError> {
+        if !self.concerns(&incoming) {
+            return Ok(());
+        }
+        if let Incoming::Ahead { path, len, .. } = incoming {
+            return self.announce(path, len);
+        }
+        self.waiting_bytes += weight(&incoming);
+        if self.waiting_bytes > MAX_WAITING_BYTES || self.waiting.len() >= MAX_WAITING_MESSAGES {
+            let what = format!(
+                "more than {MAX_WAITING_BYTES} bytes or {MAX_WAITING_MESSAGES} messages that were \
+                 not asked for, in place of an answer"
+            );
+            return Err(RemoteError::Nonsense { what });
+        }
+        self.waiting.push_back(incoming);
+        Ok(())
+    }
+
+    /// The message that has waited longest.
+    pub(super) fn pop(&mut self) -> Option<Incoming> {
+        self.remove(0)
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Incoming> {
+        let incoming = self.waiting.remove(at)?;
+        self.waiting_bytes -= weight(&incoming);
+        Some(incoming)
+    }
+
+    /// Notes that the first `len` bytes of an artifact come unasked.
+    ///
+    /// # Errors
+    /// [`RemoteError::Nonsense`]: no agent announces so many.
+    pub(super) fn announce(&mut self, path: String, len: u64) -> Result<(), RemoteError> {
+        if self.ahead.len() >= MAX_AHEAD_FILES || path.len() > MAX_AHEAD_PATH_BYTES {
+            let what = format!(
+                "more than {MAX_AHEAD_FILES} artifacts, or a path of more than \
+                 {MAX_AHEAD_PATH_BYTES} bytes, announced to come unasked"
+            );
+            return Err(RemoteError::Nonsense { what });
+        }
+        self.ahead.insert(path, len);
+        Ok(())
+    }
+
+    /// How much of an artifact comes unasked. Told once.
+    pub(super) fn take_ahead(&mut self, path: &str) -> u64 {
+        self.ahead.remove(path).unwrap_or(0)
+    }
+
+    /// Keeps a small artifact until it is asked for, if there is room.
+    pub(super) fn keep_inline(&mut self, path: String, bytes: Vec<u8>) {
+        let more = path.len() + bytes.len();
+        if self.inline_bytes + more <= MAX_INLINE_BYTES && self.inline.len() < MAX_INLINE_FILES {
+            self.inline_bytes += more;
+            if let Some(before) = self.inline.insert(path.clone(), bytes) {
+                self.inline_bytes -= path.len() + before.len();
+            }
+        }
+    }
+
+    /// A piece of `path` that holds the byte at `at`, if one waits.
+    pub(super) fn take_piece(&mut self, path: &str, at: u64) -> Option<Incoming> {
+        let holds = |incoming: &Incoming| {
+            matches!(incoming, Incoming::Piece { path: of, offset, bytes, .. }
+                if of == path && (*offset..offset + bytes.len() as u64).contains(&at))
+        };
+        let place = self.waiting.iter().position(holds)?;
+        self.remove(place)
+    }
+
+    /// A small artifact that came unasked, if it did.
+    pub(super) fn take_inline(&mut self, path: &str) -> Option<Vec<u8>> {
+        // Pieces may lie behind answers that were waited for since.
+        let first = |incoming: &Incoming| matches!(incoming, Incoming::Piece { path: of, offset: 0, .. } if of == path);
+        if let Some(place) = self.waiting.iter().position(first)
+            && let Some(Incoming::Piece { bytes, .. }) = self.remove(place)
+        {
+            return Some(bytes);
+        }
+        let bytes = self.inline.remove(path)?;
+        self.inline_bytes -= path.len() + bytes.len();
+        Some(bytes)
+    }
+}
+
+/// Bytes that a message takes in memory, roughly.
+fn weight(incoming: &Incoming) -> usize {
+    match incoming {
+        Incoming::Job { message: JobMessage::Event(event), .. } => {
+            serde_json::to_vec(event).map_or(0, |json| json.len() * EVENT_MEMORY_FACTOR)
+        }
+        Incoming::Job { message: JobMessage::Output { step, bytes, .. }, .. } => {
+            step.len() + bytes.len()
+        }
+        Incoming::Piece { path, bytes, .. } => path.len() + bytes.len(),
+        Incoming::Ahead { path, .. } => path.len(),
+        Incoming::Answer(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rgpu_protocol::{Event, EventBody, Stream};
+
+    use super::*;
+
+    fn following() -> Backlog {
+        let mut backlog = Backlog::default();
+        backlog.follow("run.1".to_owned());
+        backlog
+    }
+
+    fn output(job: &str, bytes: usize) -> Incoming {
+        let (step, stream) = ("run".to_owned(), Stream::Stdout);
+        let message = JobMessage::Output { step, stream, offset: 0, bytes: vec![0; bytes] };
+        Incoming::Job { job: job.to_owned(), message }
+    }
+
+    fn warning(text: &str) -> Incoming {
+        let body = EventBody::Warning { code: String::new(), text: text.to_owned() };
+        let message = JobMessage::Event(Event { seq: 1, at_ms: 0, body });
+        Incoming::Job { job: "run.1".to_owned(), message }
+    }
+
+    /// Puts messages aside until that is refused; how many, and their bytes.
+    fn flood(backlog: &mut Backlog, message: impl Fn() -> Incoming) -> (usize, usize) {
+        for messages in 0..=MAX_WAITING_MESSAGES {
+            if let Err(error) = backlog.put(message()) {
+                assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
+                return (messages, messages * weight(&message()));
+            }
+        }
+        panic!("no end");
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_in_messages() {
+        let (messages, bytes) = flood(&mut following(), || output("run.1", 1 << 20));
+        assert!(messages >= 32 && bytes <= MAX_WAITING_BYTES, "{messages}, {bytes}");
+        assert_eq!(flood(&mut following(), || output("run.1", 0)).0, MAX_WAITING_MESSAGES);
+        let (messages, bytes) = flood(&mut following(), || warning(&"x".repeat(10_000)));
+        assert!(messages >= 100 && bytes <= MAX_WAITING_BYTES, "{messages}, {bytes}");
+        // What is taken makes room.
+        let mut backlog = following();
+        for _ in 0..3 * MAX_WAITING_MESSAGES {
+            backlog.put(output("run.1", 100)).unwrap();
+            assert!(backlog.pop().is_some());
+        }
+        assert_eq!(backlog.waiting_bytes, 0);
+    }
+
+    #[test]
+    fn messages_of_other_jobs_are_dropped() {
+        let mut backlog = following();
+        for _ in 0..MAX_WAITING_MESSAGES + 10 {
+            backlog.put(output("other.1", 1 << 10)).unwrap();
+        }
+        assert!(backlog.pop().is_none());
+        // Before any job is followed, every job is another one.
+        let mut backlog = Backlog::default();
+        backlog.put(output("run.1", 1)).unwrap();
+        assert!(backlog.pop().is_none());
+    }
+
+    #[test]
+    fn announced_and_small_artifacts_are_bounded() {
+        let ahead = |i: usize| Incoming::Ahead {
+            job: "run.1".to_owned(),
+            path: format!("raw/{i}"),
+            len: 1,
+        };
+        let mut backlog = following();
+        let put = (0..).map_while(|i| backlog.put(ahead(i)).ok()).count();
+        assert_eq!((put, backlog.ahead.len()), (MAX_AHEAD_FILES, MAX_AHEAD_FILES));
+        assert!(following().announce("x".repeat(MAX_AHEAD_PATH_BYTES + 1), 1).is_err());
+
+        let mut backlog = following();
+        for i in 0..300 {
+            backlog.keep_inline(format!("raw/{i}"), vec![0; 256 << 10]);
+        }
+        assert!((90..=96).contains(&backlog.inline.len()), "{}", backlog.inline.len());
+        for _ in 0..1000 {
+            backlog.keep_inline("raw/1".to_owned(), vec![0; 1000]);
+        }
+        assert!(backlog.inline_bytes <= MAX_INLINE_BYTES);
+        assert_eq!(backlog.take_inline("raw/1").map(|bytes| bytes.len()), Some(1000));
+        let mut backlog = following();
+        (0..2 * MAX_INLINE_FILES).for_each(|i| backlog.keep_inline(i.to_string(), Vec::new()));
+        assert_eq!(backlog.inline.len(), MAX_INLINE_FILES);
+    }
+}

@@ -1,0 +1,250 @@
+//! How far a job was followed, over however many links: the number of its last event, and how much
+//! of each output stream has come. What came twice is passed over; what goes beyond the plan's
+//! limits, or what any agent sends, ends the following.
+
+use std::collections::BTreeMap;
+
+use rgpu_protocol::message::Had;
+use rgpu_protocol::plan::{Limits, valid_job_id};
+use rgpu_protocol::{Event, EventBody, Stream};
+use tokio::time::Instant;
+
+use super::{JobMessage, RemoteError};
+
+/// Output streams that a job may have, two for each of its steps.
+const MAX_STREAMS: usize = 4096;
+
+/// Bytes of JSON that the events of a job may have, besides those that name output: the run keeps
+/// them. 100,000 artifacts, the most that an agent takes from one rung, need less.
+const MAX_EVENT_BYTES: usize = 48 << 20;
+
+/// What is known of the followed job.
+#[derive(Clone, Debug)]
+pub(super) struct FollowedJob {
+    pub(super) id: String,
+    /// The number of the last event.
+    pub(super) seq: u64,
+    streams: BTreeMap<(String, Stream), StreamEnd>,
+    /// Bytes that each output stream may have.
+    log_bytes: u64,
+    event_bytes: usize,
+    pub(super) ended: bool,
+    /// When it was first asked to stop.
+    pub(super) cancelled: Option<Instant>,
+}
+
+/// How far an output stream has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct StreamEnd {
+    /// Bytes had.
+    had: u64,
+    /// Where the output that events have named ends.
+    named: u64,
+}
+
+impl FollowedJob {
+    /// A job of which nothing has come, and whose plan has these `limits`.
+    pub(super) fn new(id: &str, limits: &Limits) -> Self {
+        Self {
+            id: id.to_owned(),
+            seq: 0,
+            streams: BTreeMap::new(),
+            log_bytes: limits.log_bytes,
+            event_bytes: 0,
+            ended: false,
+            cancelled: None,
+        }
+    }
+
+    /// The same, from event `from_seq` and these offsets of its output on.
+    pub(super) fn from(mut self, from_seq: u64, had: &[Had]) -> Self {
+        self.seq = from_seq.saturating_sub(1);
+        let end = |had: u64| StreamEnd { had, named: 0 };
+        self.streams = had.iter().map(|h| ((h.step.clone(), h.stream), end(h.bytes))).collect();
+        self
+    }
+
+    /// How much of each output stream has come.
+    pub(super) fn had(&self) -> Vec<Had> {
+        let had = |((step, stream), end): (&(String, Stream), &StreamEnd)| Had {
+            step: step.clone(),
+            stream: *stream,
+            bytes: end.had,
+        };
+        self.streams.iter().map(had).collect()
+    }
+
+    /// The message, without what came before; `None`: all of it did.
+    ///
+    /// # Errors
+    /// [`RemoteError::Gap`]: it does not join what came before. [`RemoteError::Nonsense`]: it is
+    /// beyond the limits.
+    pub(super) fn accept(
+        &mut self,
+        message: JobMessage,
+    ) -> Result<Option<JobMessage>, RemoteError> {
+        match message {
+            JobMessage::Event(event) => self.accept_event(event),
+            JobMessage::Output { step, stream, offset, bytes } => {
+                self.accept_output(step, stream, offset, bytes)
+            }
+        }
+    }
+
+    fn accept_output(
+        &mut self,
+        step: String,
+        stream: Stream,
+        offset: u64,
+        mut bytes: Vec<u8>,
+    ) -> Result<Option<JobMessage>, RemoteError> {
+        let key = (step.clone(), stream);
+        if !self.streams.contains_key(&key)
+            && (self.streams.len() >= MAX_STREAMS || !valid_job_id(&step))
+        {
+            let named = step.chars().take(200).collect::<String>();
+            let what = format!("output of a step `{named}`, which no plan of ours has");
+            return Err(RemoteError::Nonsense { what });
+        }
+        let end = self.streams.entry(key).or_default();
+        let (had, name) = (end.had, stream.as_str());
+        // The agent cuts there, too, and only counts what follows.
+        let room = self.log_bytes.saturating_sub(had);
+        if room == 0 && offset.saturating_add(bytes.len() as u64) > had {
+            return Err(RemoteError::Nonsense {
+                what: format!(
+                    "{name} of step `{step}` goes on after the {} bytes that `--log-limit` allows",
+                    self.log_bytes
+                ),
+            });
+        }
+        if offset > had {
+            return Err(RemoteError::Gap {
+                what: format!("{name} of step `{step}` goes on at byte {offset} after {had}"),
+            });
+        }
+        let known = (had - offset).min(bytes.len() as u64);
+        bytes.drain(..known as usize);
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        end.had += bytes.len() as u64;
+        Ok(Some(JobMessage::Output { step, stream, offset: offset + known, bytes }))
+    }
+
+    fn accept_event(&mut self, event: Event) -> Result<Option<JobMessage>, RemoteError> {
+        if event.seq <= self.seq {
+            return Ok(None);
+        }
+        if event.seq > self.seq + 1 {
+            return Err(RemoteError::Gap {
+                what: format!("event {} comes after event {}", event.seq, self.seq),
+            });
+        }
+        if !self.names_output(&event.body) {
+            self.event_bytes += serde_json::to_vec(&event).map_or(0, |json| json.len());
+            if self.event_bytes > MAX_EVENT_BYTES {
+                let what = format!("more than {MAX_EVENT_BYTES} bytes of events of one job");
+                return Err(RemoteError::Nonsense { what });
+            }
+        }
+        self.seq = event.seq;
+        self.ended = matches!(event.body, EventBody::Ended { .. });
+        Ok(Some(JobMessage::Event(event)))
+    }
+
+    /// Whether an event names output that has come and that none has named before. Such events are
+    /// bounded by the output itself.
+    fn names_output(&mut self, body: &EventBody) -> bool {
+        let EventBody::Output { step, stream, offset, len } = body else { return false };
+        let Some(end) = self.streams.get_mut(&(step.clone(), *stream)) else { return false };
+        let to = offset.saturating_add(*len);
+        let new = to > end.named && to <= end.had;
+        if new {
+            end.named = to;
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(log_bytes: u64) -> FollowedJob {
+        FollowedJob::new("run.1", &Limits { log_bytes, ..Limits::default() })
+    }
+
+    fn output(step: &str, offset: u64, len: usize) -> JobMessage {
+        let (step, stream) = (step.to_owned(), Stream::Stdout);
+        JobMessage::Output { step, stream, offset, bytes: vec![b'x'; len] }
+    }
+
+    fn nonsense(result: Result<Option<JobMessage>, RemoteError>) -> String {
+        match result {
+            Err(RemoteError::Nonsense { what }) => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn output_beyond_the_plans_limit_is_cut_there_and_ends_the_following() {
+        let mut job = job(1000);
+        assert_eq!(job.accept(output("run", 0, 900)).unwrap(), Some(output("run", 0, 900)));
+        assert_eq!(job.accept(output("run", 900, 300)).unwrap(), Some(output("run", 900, 100)));
+        // What came before may come again.
+        assert_eq!(job.accept(output("run", 0, 1000)).unwrap(), None);
+        nonsense(job.accept(output("run", 1200, 1)));
+        let what = nonsense(job.accept(output("run", 1000, 1)));
+        assert!(what.contains("stdout of step `run`") && what.contains("1000 bytes"), "{what}");
+        assert!(what.contains("--log-limit"), "{what}");
+        // Each stream has its own.
+        assert!(job.accept(output("build", 0, 1000)).unwrap().is_some());
+        let had = Had { step: "run".into(), stream: Stream::Stdout, bytes: 1000 };
+        assert!(job.had().contains(&had));
+        let limits = Limits { log_bytes: 1000, ..Limits::default() };
+        let mut again = FollowedJob::new("run.1", &limits).from(1, &[had]);
+        nonsense(again.accept(output("run", 1000, 1)));
+    }
+
+    #[test]
+    fn streams_are_bounded_in_number_and_by_their_names() {
+        let mut job = job(10);
+        nonsense(job.accept(output(&"x".repeat(1000), 0, 1)));
+        nonsense(job.accept(output("../x", 0, 1)));
+        for step in 0..MAX_STREAMS {
+            job.accept(output(&format!("s{step}"), 0, 1)).unwrap();
+        }
+        nonsense(job.accept(output("more", 0, 1)));
+    }
+
+    #[test]
+    fn events_are_bounded_in_bytes_but_for_those_that_name_new_output() {
+        let event = |seq: u64, body: EventBody| JobMessage::Event(Event { seq, at_ms: 0, body });
+        let named = |len: u64| EventBody::Output {
+            step: "run".into(),
+            stream: Stream::Stdout,
+            offset: 0,
+            len,
+        };
+        let mut known = job(1 << 20);
+        for seq in 1..=1000 {
+            known.accept(output("run", seq - 1, 1)).unwrap();
+            known.accept(event(seq, named(seq))).unwrap();
+        }
+        assert_eq!(known.event_bytes, 0);
+        // The same bytes once more, and bytes that never came, count.
+        for (seq, len) in [(1001, 1000), (1002, 5000)] {
+            let before = known.event_bytes;
+            known.accept(event(seq, named(len))).unwrap();
+            assert!(known.event_bytes > before);
+        }
+        let mut known = job(10);
+        let text = "x".repeat(100_000);
+        let warning = || EventBody::Warning { code: String::new(), text: text.clone() };
+        let accepted = (1..).map_while(|seq| known.accept(event(seq, warning())).ok()).count();
+        assert!((450..=MAX_EVENT_BYTES / text.len()).contains(&accepted), "{accepted}");
+        nonsense(known.accept(event(accepted as u64 + 1, warning())));
+    }
+}

@@ -1,0 +1,231 @@
+//! Hosts that never stop talking: rgpu takes little memory, and one signal ends it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rgpu_protocol::frame::{self, Kind, MAGIC};
+use rgpu_protocol::{FromAgent, Hello, PROTOCOL, Stream};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::laptop::{Laptop, status, wait_for, words};
+
+/// How long the flood lasts before the user stops it.
+const FLOOD: Duration = Duration::from_secs(3);
+
+/// How long a stopped command may take to end: it takes less than one second, and slow machines
+/// take longer.
+const STOPPED: Duration = Duration::from_secs(8);
+
+/// What a flood may cost in memory, in KiB. A command that is answered takes some 20 MiB.
+const MOST_KIB: u64 = 96 << 10;
+
+fn message(message: &FromAgent) -> Vec<u8> {
+    framed(Kind::Message, &serde_json::to_vec(message).unwrap())
+}
+
+fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
+    [&frame::header(kind, body.len()), body].concat()
+}
+
+fn hello() -> Vec<u8> {
+    let hello = Hello {
+        rgpu: PROTOCOL,
+        features: vec!["pieces".to_owned()],
+        required: Vec::new(),
+        version: "a flood".to_owned(),
+    };
+    serde_json::to_vec(&hello).unwrap()
+}
+
+/// A MiB of output of a job that nobody follows, and as much of announced artifacts.
+fn floods() -> [Vec<u8>; 2] {
+    let (job, step) = ("evil.1".to_owned(), "run".to_owned());
+    let bytes = vec![b'x'; 64 << 10];
+    let len = bytes.len() as u64;
+    let output = FromAgent::Output { job, step, stream: Stream::Stdout, offset: 0, len };
+    let output = [message(&output), framed(Kind::Output, &bytes)].concat().repeat(16);
+    let ahead = |i: usize| {
+        let (job, path) = ("evil.1".to_owned(), format!("raw/{i}"));
+        message(&FromAgent::Ahead { job, path, len: 1 })
+    };
+    [output, (0..16 << 10).flat_map(ahead).collect()]
+}
+
+/// Lets the flood last, then stops the command once; how it ended, and its peak memory in KiB.
+fn stopped_once(laptop: &Laptop, line: &str) -> (i32, u64) {
+    let mut command = laptop.rgpu(words(line));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let mut peak = 0;
+    while begun.elapsed() < FLOOD {
+        assert!(child.try_wait().unwrap().is_none(), "it ended: {}", said(child));
+        peak = peak.max(peak_kib(&child));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let asked = Instant::now();
+    wait_for("the end of the command", || {
+        peak = peak.max(peak_kib(&child));
+        child.try_wait().unwrap()
+    });
+    let took = asked.elapsed();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(took < STOPPED, "{took:?}: {said}");
+    eprintln!("{line}: {peak} KiB, ended {} ms after the signal", took.as_millis());
+    (status(&output), peak)
+}
+
+fn said(mut child: Child) -> String {
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+fn peak_kib(child: &Child) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn an_agent_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_once() {
+    for flood in floods() {
+        let laptop = Laptop::new();
+        let begin = [MAGIC, &framed(Kind::Message, &hello())].concat();
+        let (begin_file, flood_file) = (laptop.path("begin"), laptop.path("flood"));
+        fs::write(&begin_file, begin).unwrap();
+        fs::write(&flood_file, flood).unwrap();
+        let agent = laptop.path("libexec/rgpu-agent");
+        fs::remove_file(&agent).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncat '{}'\nwhile cat '{}'; do :; done\n",
+            begin_file.display(),
+            flood_file.display()
+        );
+        fs::write(&agent, script).unwrap();
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+        for line in ["runs list --remote local", "remote check local"] {
+            let (status, peak) = stopped_once(&laptop, line);
+            assert_eq!(status, 130, "{line}");
+            assert!(peak < MOST_KIB, "{line}: {peak} KiB");
+        }
+    }
+}
+
+/// A worker that greets as it should, and answers all else with what never ends.
+fn endless_worker(flood: Vec<u8>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let flood = flood.clone();
+            std::thread::spawn(move || {
+                // The client hangs up some day.
+                let _ = answer(stream, &flood);
+            });
+        }
+    });
+    port
+}
+
+fn answer(mut stream: TcpStream, flood: &[u8]) -> std::io::Result<()> {
+    let mut head = BufReader::new(stream.try_clone()?);
+    let mut request = String::new();
+    head.read_line(&mut request)?;
+    let mut line = String::new();
+    while head.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    if request.contains("/v1/health") {
+        let body = hello();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+        write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n", body.len())?;
+        return stream.write_all(&body);
+    }
+    // What the client still sends is read, so that it hears us.
+    std::thread::spawn(move || drop(std::io::copy(&mut head, &mut std::io::sink())));
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.rgpu.frames\r\nConnection: close";
+    write!(stream, "{head}\r\n\r\n")?;
+    loop {
+        stream.write_all(flood)?;
+    }
+}
+
+fn know(laptop: &Laptop, port: u16) {
+    let token = laptop.path("token");
+    fs::write(&token, "a-token-of-a-worker-that-floods\n").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let settings = format!(
+        "[remote.box]\nurl = \"http://127.0.0.1:{port}\"\noptions = {{ token_file = {token:?} }}\n"
+    );
+    fs::write(laptop.path("config/config.toml"), settings).unwrap();
+}
+
+#[test]
+fn a_worker_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_once() {
+    let laptop = Laptop::new();
+    know(&laptop, endless_worker(vec![b' '; 1 << 20]));
+    let (status, peak) = stopped_once(&laptop, "remote check box");
+    assert_eq!(status, 130);
+    assert!(peak < MOST_KIB, "{peak} KiB");
+}
+
+#[test]
+fn a_worker_whose_event_stream_never_ends_takes_no_memory() {
+    let [output, ahead] = floods();
+    let (job, step) = ("evil.1".to_owned(), "run".to_owned());
+    let (stream, offset, len) = (Stream::Stdout, 0, u64::MAX);
+    let announced = message(&FromAgent::Output { job, step, stream, offset, len });
+    let endless = framed(Kind::Output, &vec![b'x'; 1 << 20]);
+    for flood in [output, ahead, [announced, endless.repeat(8)].concat()] {
+        let laptop = Laptop::new();
+        know(&laptop, endless_worker(flood));
+        let line = "exec --remote box -- true";
+        let mut command = laptop.rgpu(words(line));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(FLOOD);
+        // The job may have begun there: the first signal asks the host to stop it, the second one
+        // waits no longer.
+        for _ in 0..2 {
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let (asked, mut peak) = (Instant::now(), 0);
+        wait_for("the end of the command", || {
+            peak = peak.max(peak_kib(&child));
+            child.try_wait().unwrap()
+        });
+        let took = asked.elapsed();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(status(&output) == 130 && took < STOPPED, "{took:?} {said}");
+        assert!(peak < MOST_KIB, "{peak} KiB: {said}");
+    }
+}
+
+#[test]
+fn too_few_open_files_are_told_with_what_to_do() {
+    let laptop = Laptop::new();
+    let rgpu = env!("CARGO_BIN_EXE_rgpu");
+    for files in [5, 6, 7, 8, 9, 10, 12, 14, 16] {
+        let mut command = laptop.rgpu([""; 0]);
+        let environment: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command = std::process::Command::new("/bin/sh");
+        command.env_clear().envs(environment).current_dir(laptop.path("project"));
+        let script = format!("ulimit -n {files}; exec '{rgpu}' remote check local");
+        let output = command.args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!([0, 4, 8].contains(&status(&output)), "{files} files: {said}");
+        if status(&output) == 8 {
+            assert!(said.contains("ulimit -n"), "{files} files: {said}");
+        }
+    }
+}
