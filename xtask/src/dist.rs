@@ -1,9 +1,9 @@
 //! The binaries that leave this machine.
 //!
-//! Two ways, one layout. Set-up builds what travels with plain cargo, for hosts whose glibc is at
-//! least ours: quick, and right for most. `cargo xtask dist` builds everything against glibc 2.17
-//! with zig as the linker, looks into each file for what it asks of a host, and lays out what a user
-//! installs, as a tree and as a tarball.
+//! Two ways, one layout. Set-up takes what `cargo build` made, for hosts whose glibc is at least ours:
+//! it shares every dependency with the tests, so a clone is ready sooner. `cargo xtask dist` builds
+//! small, optimised files against glibc 2.17 with zig as the linker, checks what each file needs of
+//! a host, and lays out what a user installs, as a tree and as a tarball.
 
 mod archive;
 mod target;
@@ -62,15 +62,10 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> DistError {
     move |source| DistError::Place { path, source }
 }
 
-/// Builds what travels for hosts like this machine, and puts it where `rgpu` looks for it.
-pub(crate) fn travelling(workspace: &Workspace) -> Result<(), DistError> {
-    let mut build = workspace.cargo();
-    build.args(["build", "--profile", "dist"]);
-    for (package, _) in TRAVELLING {
-        build.args(["--package", package]);
-    }
-    command::run(&mut build)?;
-    place(TRAVELLING, &workspace.target.join("dist"), &workspace.dist_folder(&workspace.triple))
+/// Puts what `cargo build` made for hosts like this machine where `rgpu` looks for it.
+pub(crate) fn copy_debug_builds(workspace: &Workspace) -> Result<(), DistError> {
+    let to = workspace.dist_folder(&workspace.triple);
+    place(TRAVELLING, &workspace.target.join("debug"), &to, Symbols::Strip)
 }
 
 /// Builds everything for any host of `target`'s architecture, checks it, and packs it.
@@ -82,7 +77,7 @@ pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), D
         println!("  {file}: {}", target.check(&built.join(file), file)?);
     }
     // From now on `rgpu` takes these in the workspace too.
-    place(TRAVELLING, &built, &workspace.dist_folder(target.triple))?;
+    place(TRAVELLING, &built, &workspace.dist_folder(target.triple), Symbols::Keep)?;
     let tree = tree::lay_out(workspace, target, &built)?;
     println!("{}", tree.display());
     let packed = archive::pack(&tree)?;
@@ -90,12 +85,29 @@ pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), D
     Ok(())
 }
 
-fn place(files: &[(&str, &str)], from: &Path, to: &Path) -> Result<(), DistError> {
+/// What happens to the symbols of a copied file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Symbols {
+    /// They were stripped by cargo.
+    Keep,
+    /// A debug build is ten times as large with them, and each host is sent these files.
+    Strip,
+}
+
+fn place(
+    files: &[(&str, &str)],
+    from: &Path,
+    to: &Path,
+    symbols: Symbols,
+) -> Result<(), DistError> {
     fs::create_dir_all(to).map_err(at(to))?;
     for (_, file) in files {
         // Renamed into place: the old file may be running.
         let fresh = to.join(format!(".{file}.new"));
         fs::copy(from.join(file), &fresh).map_err(at(&fresh))?;
+        if symbols == Symbols::Strip {
+            command::run(std::process::Command::new("strip").arg(&fresh))?;
+        }
         fs::rename(&fresh, to.join(file)).map_err(at(&to.join(file)))?;
     }
     Ok(())

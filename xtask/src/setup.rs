@@ -38,12 +38,18 @@ pub(crate) enum Cuda {
 
 /// Makes everything that `rgpu` needs; quick when it is there.
 pub(crate) fn everything(workspace: &Workspace, cuda: Cuda) -> Result<(), SetupError> {
+    build(workspace, cuda, &[])
+}
+
+/// Builds the whole workspace. `targets` are cargo's flags for further targets: the tests need them
+/// in the same build, since their features would otherwise compile shared dependencies again.
+fn build(workspace: &Workspace, cuda: Cuda, targets: &[&str]) -> Result<(), SetupError> {
     packages::for_build()?;
     if cuda == Cuda::Wanted {
         cuda::provide(workspace)?;
     }
-    dist::travelling(workspace)?;
-    command::run(workspace.cargo().args(["build", "--package", "rgpu"]))?;
+    command::run(workspace.cargo().args(["build", "--workspace"]).args(targets))?;
+    dist::copy_debug_builds(workspace)?;
     Ok(())
 }
 
@@ -63,7 +69,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCod
 pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), SetupError> {
     packages::for_tests()?;
     oracle::provide(workspace)?;
-    everything(workspace, Cuda::Wanted)?;
+    build(workspace, Cuda::Wanted, &["--lib", "--bins", "--tests", "--examples"])?;
     let mut tests = workspace.cargo();
     if command::answers("cargo-nextest", "--version") {
         command::run(
