@@ -20,7 +20,7 @@ use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{
-    Begin, BuildRun, BuildWanted, Built, Desk, Emit, Reporter, Said, close, publish_build,
+    Begin, BuildRun, BuildWanted, Built, Emit, Reporter, RunContext, Said, close, publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use crate::tool::{Request, Target};
@@ -195,7 +195,8 @@ impl Task<'_> {
         app.block_on(async {
             let open = session::open(app, spec.clone(), voice).await?;
             let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
-            let mut desk = Desk { folder, record, reporter: &mut reporter, cancel, input: None };
+            let mut desk =
+                RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
             let run = BuildRun {
                 wanted: asked.wanted.clone(),
                 name: asked.name.clone(),

@@ -25,7 +25,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, Mode, Places, Selection, find};
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
-use crate::run::{Desk, Ended, ProfileRun, Reporter, Said};
+use crate::run::{Ended, ProfileRun, Reporter, RunContext, Said};
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
 
@@ -239,7 +239,7 @@ async fn try_mode(
         packer: Packer::new(DEFAULT_LIMIT),
         built: Default::default(),
     };
-    let mut desk = Desk {
+    let mut desk = RunContext {
         folder: &folder,
         record: &mut record,
         reporter: &mut open.reporter,

@@ -24,8 +24,8 @@ use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
-    Copies, Desk, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, Said, close, exec,
-    exec_again, exec_draft, signal,
+    Copies, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, RunContext, Said, close,
+    exec, exec_again, exec_draft, signal,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
@@ -302,7 +302,7 @@ async fn carry(
             known,
             detach: args.run.detach,
         };
-        let mut desk = Desk {
+        let mut desk = RunContext {
             folder,
             record,
             reporter: &mut open.reporter,
@@ -415,7 +415,7 @@ pub(super) fn attach(
     let voice = Voice { live, events, accept_new: false, run: &id, row: None };
     let ended = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
-        let mut desk = Desk {
+        let mut desk = RunContext {
             folder,
             record: &mut record,
             reporter: &mut open.reporter,

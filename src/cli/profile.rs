@@ -25,7 +25,7 @@ use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
 use crate::remote::RemoteSpec;
-use crate::run::{Desk, Ended, ProfileRun, Reporter, Said, below_rung, close, falls_short};
+use crate::run::{Ended, ProfileRun, Reporter, RunContext, Said, below_rung, close, falls_short};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use belongs::first_given;
@@ -150,7 +150,7 @@ fn carry_out(
     let ended = app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk = Desk { folder, record, reporter: &mut reporter, cancel, input: None };
+        let mut desk = RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
         let run = ProfileRun {
             request: asked.request,
             spec: &spec,

@@ -15,7 +15,7 @@ use super::assemble::{self, Parts};
 use super::blobs::submission;
 use super::disasm::{self, Built};
 use super::facts::FactsCache;
-use super::job::{self, Desk, HostFile, JobEnd};
+use super::job::{self, HostFile, JobEnd, RunContext};
 use super::local_build;
 use super::programs::Programs;
 use super::provenance::EnvRecord;
@@ -90,7 +90,7 @@ impl CompareRun<'_> {
     /// # Errors
     /// The link, the host, a side that does not build or computes wrong results, our disk, a
     /// cancel.
-    pub async fn run(mut self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Sides> {
+    pub async fn run(mut self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<Sides> {
         let mut facts = match self.cache.load(self.now_s) {
             Some(facts) => facts,
             None => self.ask(follow, desk).await?,
@@ -129,7 +129,7 @@ impl CompareRun<'_> {
                     Err(failure) => return Err(failure),
                 };
                 let job = draft.plan.job.clone();
-                let kept = |bundle: Bundle, desk: &Desk<'_>| {
+                let kept = |bundle: Bundle, desk: &RunContext<'_>| {
                     let Bundle { plan, mut blobs, .. } = bundle;
                     desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
                     desk.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
@@ -187,7 +187,7 @@ impl CompareRun<'_> {
         Ok(made)
     }
 
-    async fn ask(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<HostFacts> {
+    async fn ask(&self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
         self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
     }
@@ -197,7 +197,7 @@ impl CompareRun<'_> {
         sides: &[Side],
         open: [bool; 2],
         facts: &HostFacts,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         seq: u32,
     ) -> Result<PairDraft> {
         let toolbox = self.programs.toolbox(&facts.agent.arch);
@@ -222,7 +222,7 @@ impl CompareRun<'_> {
         &self,
         follow: &Follow,
         facts: &HostFacts,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         side: &mut Side,
         sequence: u32,
     ) -> Result<()> {
@@ -232,7 +232,7 @@ impl CompareRun<'_> {
         if has || super::is_local(follow) || !matches!(spec.entry, Entry::Device(_)) {
             return Ok(());
         }
-        let mut own = Desk {
+        let mut own = RunContext {
             folder: &side.folder,
             record: &mut *desk.record,
             reporter: &mut *desk.reporter,
@@ -266,7 +266,7 @@ impl CompareRun<'_> {
         end: &JobEnd,
         expect: &Expectations,
         mode: Mode,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
     ) -> Result<bool> {
         let end = part_of(end, side.name);
         bring_logs(desk.folder, &side.folder, side.name)?;
@@ -385,7 +385,7 @@ fn bring_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn finish(sides: Vec<Side>, facts: HostFacts, desk: &Desk<'_>) -> Result<Sides> {
+fn finish(sides: Vec<Side>, facts: HostFacts, desk: &RunContext<'_>) -> Result<Sides> {
     let mut paired = Vec::new();
     let mut looked: Vec<[(Mode, Looked); 2]> = Vec::new();
     let mut profiles = Vec::new();

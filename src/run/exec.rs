@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::blobs::submission;
 use super::copies::Copies;
-use super::job::{self, Desk, HostFile, JobEnd, cancelled};
+use super::job::{self, HostFile, JobEnd, RunContext, cancelled};
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
 use crate::bundle::{self, Bundle, Packer};
@@ -140,13 +140,13 @@ pub async fn exec(
     follow: &mut Follow,
     request: &ExecRequest,
     packer: &mut Packer,
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
     mut copies: Copies,
 ) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);
     let draft = draft(request, job.clone());
     let (mut files, mut commands) = (BTreeSet::new(), None);
-    let kept = |bundle: Bundle, desk: &Desk<'_>| {
+    let kept = |bundle: Bundle, desk: &RunContext<'_>| {
         desk.folder.write_json("plan-1.json", &bundle.plan)?;
         commands = Some(bundle::commands(&bundle.plan));
         files = sent(&bundle.plan.files);
@@ -178,7 +178,7 @@ pub async fn exec(
 pub async fn exec_again(
     follow: &mut Follow,
     pull: &[String],
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
     mut copies: Copies,
 ) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);

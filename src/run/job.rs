@@ -76,7 +76,7 @@ impl JobEnd {
 }
 
 /// Where a run is kept and who hears of it, for one job.
-pub struct Desk<'a> {
+pub struct RunContext<'a> {
     /// The run's folder.
     pub folder: &'a RunFolder,
     /// Its record; the job is added and kept up to date.
@@ -99,8 +99,8 @@ pub(super) async fn pack_and_submit(
     follow: &mut Follow,
     packer: &mut Packer,
     draft: &Draft,
-    desk: &mut Desk<'_>,
-    mut kept: impl FnMut(Bundle, &Desk<'_>) -> Result<Submission>,
+    desk: &mut RunContext<'_>,
+    mut kept: impl FnMut(Bundle, &RunContext<'_>) -> Result<Submission>,
 ) -> Result<()> {
     let bundle = packer.pack(draft)?;
     let hashed = bundle.plan.files.clone();
@@ -127,7 +127,7 @@ pub(super) async fn pack_and_submit(
 pub(super) async fn submit(
     follow: &mut Follow,
     submission: &Submission,
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
 ) -> Result<()> {
     let submission = &with_origin(submission, desk.record);
     let plan = &submission.plan;
@@ -217,7 +217,7 @@ pub(super) async fn take_up(
     follow: &mut Follow,
     job: &str,
     known: &Known,
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
 ) -> Result<()> {
     let limits = plan_limits(desk.folder, job);
     let attached = tokio::select! {
@@ -252,7 +252,7 @@ pub(super) async fn follow_to_end(
     follow: &mut Follow,
     job: &str,
     before: &[Event],
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
 ) -> Result<JobEnd> {
     follow_choosing(follow, job, before, desk, &|_, _| Ok(true), &mut Copies::default()).await
 }
@@ -266,7 +266,7 @@ pub(super) async fn follow_choosing(
     follow: &mut Follow,
     job: &str,
     before: &[Event],
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
     choose: &Choose<'_>,
     copies: &mut Copies,
 ) -> Result<JobEnd> {
@@ -276,7 +276,7 @@ pub(super) async fn follow_choosing(
 }
 
 /// Adds what the provider has billed to the run's record.
-pub(super) fn take_bills(follow: &Follow, desk: &mut Desk<'_>) -> Result<()> {
+pub(super) fn take_bills(follow: &Follow, desk: &mut RunContext<'_>) -> Result<()> {
     let bills = follow.remote().take_bills();
     if bills.is_empty() {
         return Ok(());
@@ -295,7 +295,7 @@ async fn carry_through(
     follow: &mut Follow,
     job: &str,
     before: &[Event],
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
     choose: &Choose<'_>,
     copies: &mut Copies,
 ) -> Result<JobEnd> {
@@ -453,7 +453,7 @@ async fn fetch(
     follow: &mut Follow,
     end: &mut JobEnd,
     announced: Vec<Announced>,
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
     copies: &mut Copies,
 ) -> Result<()> {
     let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
@@ -592,7 +592,7 @@ mod tests {
         let folder = RunFolder::create(dir.path(), "run", None).unwrap();
         let mut record = RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
         let (canceller, cancel) = super::super::cancel::channel();
-        let mut desk = Desk {
+        let mut desk = RunContext {
             folder: &folder,
             record: &mut record,
             reporter: &mut Reporters::default(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rgpu_protocol::HostFacts;
 
 use super::blobs::submission;
-use super::job::{self, Desk, JobEnd};
+use super::job::{self, JobEnd, RunContext};
 use super::programs::Programs;
 use super::resume;
 use super::said::Said;
@@ -29,7 +29,7 @@ pub(super) async fn build(
     host: &HostFacts,
     programs: &Programs,
     sequence: u32,
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
 ) -> Result<(JobEnd, Expectations)> {
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
@@ -65,7 +65,7 @@ pub(super) async fn build(
 }
 
 /// Carries the build out, or takes from the run folder what it came to before.
-async fn carry(follow: &mut Follow, bundle: Bundle, desk: &mut Desk<'_>) -> Result<JobEnd> {
+async fn carry(follow: &mut Follow, bundle: Bundle, desk: &mut RunContext<'_>) -> Result<JobEnd> {
     let name = bundle.plan.job.clone();
     let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
     if known.ended() {

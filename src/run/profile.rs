@@ -15,7 +15,7 @@ use super::assemble::{self, Parts};
 use super::blobs::submission;
 use super::disasm::{self, Built};
 use super::facts::FactsCache;
-use super::job::{self, Desk, JobEnd};
+use super::job::{self, JobEnd, RunContext};
 use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
@@ -82,7 +82,7 @@ impl ProfileRun<'_> {
     ///
     /// # Errors
     /// Whatever left nothing to profile: the link, the host, the build, our disk, a cancel.
-    pub async fn run(mut self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Ended> {
+    pub async fn run(mut self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<Ended> {
         let known = self.cache.load(self.now_s);
         let mut from_cache = known.is_some();
         let mut facts = match known {
@@ -199,7 +199,7 @@ impl ProfileRun<'_> {
     }
 
     /// Asks the host what it has.
-    async fn ask(&self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<HostFacts> {
+    async fn ask(&self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
         self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
     }
@@ -209,7 +209,7 @@ impl ProfileRun<'_> {
         &mut self,
         follow: &Follow,
         facts: &HostFacts,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         parts: &mut Parts,
         seq: u32,
     ) -> Result<Draft> {
@@ -225,7 +225,7 @@ impl ProfileRun<'_> {
         &mut self,
         follow: &Follow,
         facts: &HostFacts,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         parts: &mut Parts,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &self.request.target else { return Ok(()) };
@@ -290,7 +290,7 @@ impl ProfileRun<'_> {
         &mut self,
         follow: &mut Follow,
         draft: Draft,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         seq: u32,
     ) -> Result<Carried> {
         let job_name = draft.plan.job.clone();
@@ -307,7 +307,7 @@ impl ProfileRun<'_> {
             1 => Vec::new(),
             _ => desk.folder.read("commands.sh").unwrap_or_default(),
         };
-        let kept = |bundle: Bundle, desk: &Desk<'_>| {
+        let kept = |bundle: Bundle, desk: &RunContext<'_>| {
             let Bundle { plan, mut blobs, .. } = bundle;
             desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
             desk.folder.write("commands.sh", &with_commands(&before, &plan, seq))?;

@@ -13,7 +13,7 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 use super::assemble::Parts;
 use super::blobs::submission;
 use super::is_below;
-use super::job::{self, Desk, cancelled};
+use super::job::{self, RunContext, cancelled};
 use super::profile::ProfileRun;
 use super::said::Said;
 use crate::error::{Exit, Failure, Result};
@@ -40,7 +40,7 @@ impl ProfileRun<'_> {
         &mut self,
         follow: &Follow,
         facts: &HostFacts,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         parts: &mut Parts,
         seq: u32,
     ) -> Result<()> {
@@ -95,7 +95,7 @@ impl ProfileRun<'_> {
         follow: &Follow,
         provider: &dyn ServedNcu,
         rung: &Served,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
     ) -> Result<(RungRecord, Option<Artifact>)> {
         let mut argv = vec!["ncu".to_owned()];
         argv.extend(rung.arguments.iter().chain(&rung.program).cloned());
@@ -189,7 +189,7 @@ fn judge(record: &mut RungRecord, rung: &Served, end: &ServedEnd) {
     }
 }
 
-fn artifact(desk: &Desk<'_>, step: &str) -> Result<Artifact> {
+fn artifact(desk: &RunContext<'_>, step: &str) -> Result<Artifact> {
     let digest = super::provenance::digest_file(&desk.folder.path().join(REPORT)).map_err(|e| {
         Failure::new(Exit::Disk, "disk", "cannot read the run folder").file(REPORT).cause(e)
     })?;

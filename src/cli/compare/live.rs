@@ -17,7 +17,7 @@ use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::remote::RemoteSpec;
 use crate::report;
-use crate::run::{CompareRun, Desk, InputsRecord, Reporter, Said, Sides, close};
+use crate::run::{CompareRun, InputsRecord, Reporter, RunContext, Said, Sides, close};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool::{self, Target};
 
@@ -156,8 +156,13 @@ fn carry_out(
     let ended = app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk =
-            Desk { folder, record: &mut record, reporter: &mut reporter, cancel, input: None };
+        let mut desk = RunContext {
+            folder,
+            record: &mut record,
+            reporter: &mut reporter,
+            cancel,
+            input: None,
+        };
         let run = CompareRun {
             requests: [a.request, b.request],
             looks: look.modes(),

@@ -9,7 +9,7 @@ use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::disasm::{Host, Nvdisasm, Question, What, fetched, find, questions};
-use crate::run::{Desk, Reporter, Said, set_up_compilers};
+use crate::run::{Reporter, RunContext, Said, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The tool that the user's choice means for these files: on the host of `--remote`, else here,
@@ -98,7 +98,7 @@ fn ask(
     app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk = Desk {
+        let mut desk = RunContext {
             folder: &folder,
             record: &mut record,
             reporter: &mut reporter,

@@ -16,7 +16,7 @@ use super::assemble::compiler_message;
 use super::blobs::submission;
 use super::disasm::{self, What};
 use super::facts::FactsCache;
-use super::job::{self, Desk, JobEnd};
+use super::job::{self, RunContext, JobEnd};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
@@ -101,7 +101,7 @@ impl BuildRun<'_> {
     /// # Errors
     /// Whatever left nothing to tell: the link, the host, no compiler, our disk, a cancel. Code that
     /// does not compile is told in the document.
-    pub async fn run(self, follow: &mut Follow, desk: &mut Desk<'_>) -> Result<Built> {
+    pub async fn run(self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<Built> {
         let (mut draft, facts) = self.draft(follow, desk).await?;
         let mut again = true;
         let (end, expect) = loop {
@@ -140,7 +140,7 @@ impl BuildRun<'_> {
     async fn draft(
         &self,
         follow: &mut Follow,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
     ) -> Result<(Draft, Option<HostFacts>)> {
         let job = JobName { run: desk.record.id.clone(), sequence: 1 };
         let source = self.source.parent().unwrap_or(Path::new(""));
@@ -176,7 +176,7 @@ impl BuildRun<'_> {
         &self,
         follow: &mut Follow,
         draft: Draft,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
     ) -> Result<Option<JobEnd>> {
         let name = draft.plan.job.clone();
         if self.begin == Begin::Again {
@@ -186,7 +186,7 @@ impl BuildRun<'_> {
             }
             return job::follow_to_end(follow, &name, &known.events, desk).await.map(Some);
         }
-        let kept = |bundle: Bundle, desk: &Desk<'_>| {
+        let kept = |bundle: Bundle, desk: &RunContext<'_>| {
             desk.folder.write_json("plan-1.json", &bundle.plan)?;
             desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
             Ok(submission(bundle.plan, bundle.blobs))
@@ -204,7 +204,7 @@ impl BuildRun<'_> {
     fn tell(
         &self,
         remote: &dyn Remote,
-        desk: &Desk<'_>,
+        desk: &RunContext<'_>,
         end: &JobEnd,
         expect: &Expectations,
     ) -> Result<(Build, Option<Failure>)> {
@@ -309,7 +309,7 @@ impl BuildRun<'_> {
     async fn look(
         &self,
         follow: &mut Follow,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         facts: Option<&HostFacts>,
         build: &mut Build,
     ) -> Result<()> {
@@ -349,7 +349,7 @@ impl BuildRun<'_> {
     async fn facts_to_list_by(
         &self,
         follow: &mut Follow,
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
         facts: Option<&HostFacts>,
         here: &[PathBuf],
     ) -> HostFacts {

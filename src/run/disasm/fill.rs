@@ -16,7 +16,7 @@ use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;
 use crate::remote::Follow;
-use crate::run::job::Desk;
+use crate::run::job::RunContext;
 use crate::run::provenance::digest_file;
 use crate::run::said::{Reporter, Said};
 use crate::store::RunFolder;
@@ -137,7 +137,7 @@ pub fn listings(
 /// its run.
 pub async fn fill(
     follow: &mut Follow,
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
     facts: &HostFacts,
     here: &[PathBuf],
     built: &mut [Built<'_>],
@@ -155,7 +155,7 @@ pub async fn fill(
 /// The host's nvdisasm, asked.
 async fn on_host(
     follow: &mut Follow,
-    desk: &mut Desk<'_>,
+    desk: &mut RunContext<'_>,
     facts: &HostFacts,
     built: &[Built<'_>],
 ) -> Option<Nvdisasm> {

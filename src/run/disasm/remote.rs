@@ -18,7 +18,7 @@ use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, RemoteSpec};
 use crate::run::blobs::submission;
-use crate::run::job::{self, Desk};
+use crate::run::job::{self, RunContext};
 use crate::run::{FactsCache, Programs, Reporter, Said, outcome};
 use crate::tool::{self, CALL_TIMEOUT_S, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
 
@@ -152,7 +152,7 @@ impl AskHost<'_> {
     pub async fn all(
         self,
         questions: &[Question],
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
         let Some(version) = self.facts.tool("nvdisasm").map(|tool| tool.version.clone()) else {
             return Ok(None);
@@ -172,7 +172,7 @@ impl AskHost<'_> {
         };
         let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
         let mut counter = Counter { inner: desk.reporter, done: 0, total: calls.len() };
-        let mut counted = Desk {
+        let mut counted = RunContext {
             folder: desk.folder,
             record: desk.record,
             reporter: &mut counter,
@@ -242,7 +242,7 @@ impl Host<'_> {
         &self,
         follow: &mut Follow,
         questions: &[Question],
-        desk: &mut Desk<'_>,
+        desk: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
         let mut known = self.cache.load(self.now_s);
         // A host that changed since it was asked says so, once.
