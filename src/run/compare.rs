@@ -15,7 +15,7 @@ use super::assemble::{self, Parts};
 use super::blobs::submission;
 use super::disasm::{self, Built};
 use super::facts::FactsCache;
-use super::job::{self, HostFile, JobEnd, RunContext};
+use super::job::{self, HostFile, JobResult, RunContext};
 use super::local_build;
 use super::programs::Programs;
 use super::provenance::EnvRecord;
@@ -263,7 +263,7 @@ impl CompareRun<'_> {
     fn take(
         &self,
         side: &mut Side,
-        end: &JobEnd,
+        end: &JobResult,
         expect: &Expectations,
         mode: Mode,
         desk: &mut RunContext<'_>,
@@ -317,7 +317,7 @@ fn why(record: &RungRecord) -> String {
 }
 
 /// The failure that ends the comparison: a side that does not build, is wrong, or cannot be timed.
-fn ended(side: &Side, follow: &Follow, end: &JobEnd) -> Option<Failure> {
+fn ended(side: &Side, follow: &Follow, end: &JobResult) -> Option<Failure> {
     let mine = match &end.outcome {
         Some(Outcome::Failed { step, .. }) => tool::side_of(step, side.name).is_some(),
         Some(Outcome::Done) => true,
@@ -334,7 +334,7 @@ fn ended(side: &Side, follow: &Follow, end: &JobEnd) -> Option<Failure> {
 }
 
 /// A side's part of a job, under the names that it has alone.
-fn part_of(end: &JobEnd, side: &str) -> JobEnd {
+fn part_of(end: &JobResult, side: &str) -> JobResult {
     let own = |path: &str| path.strip_prefix(side)?.strip_prefix('/').map(str::to_owned);
     let mut part = end.clone();
     part.outcome = match &end.outcome {

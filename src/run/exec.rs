@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::blobs::submission;
 use super::copies::Copies;
-use super::job::{self, HostFile, JobEnd, RunContext, cancelled};
+use super::job::{self, HostFile, JobResult, RunContext, cancelled};
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
 use crate::bundle::{self, Bundle, Packer};
@@ -194,7 +194,7 @@ pub async fn exec_again(
 
 /// A job that is over, and all of it here: its output need not lie there too, unless a power cut
 /// could still take what is here.
-fn over(follow: &mut Follow, end: JobEnd, record: &RunRecord, copies: Copies) -> ExecEnd {
+fn over(follow: &mut Follow, end: JobResult, record: &RunRecord, copies: Copies) -> ExecEnd {
     if !record.jobs.iter().any(|line| line.job == end.job && !line.unsynced.is_empty()) {
         follow.drop_job(&end.job);
     }
@@ -238,12 +238,12 @@ fn sent(files: &[InputFile]) -> BTreeSet<(String, rgpu_protocol::Digest)> {
     files.iter().map(|file| (file.path.clone(), file.digest.clone())).collect()
 }
 
-fn pulled(end: JobEnd) -> Vec<HostFile> {
+fn pulled(end: JobResult) -> Vec<HostFile> {
     end.files.into_iter().filter(|file| file.artifact.kind == PULLED).collect()
 }
 
 /// How the program of an ended job ended.
-fn program_end(follow: &Follow, end: &JobEnd) -> Result<ProgramEnd> {
+fn program_end(follow: &Follow, end: &JobResult) -> Result<ProgramEnd> {
     match (&end.outcome, end.last_rung(STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),
         (_, Some(record)) if record.code == "timeout" => Ok(ProgramEnd::TimedOut),

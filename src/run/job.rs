@@ -26,7 +26,7 @@ use crate::tool::Draft;
 
 /// What came of a plan.
 #[derive(Clone, Debug, Default)]
-pub struct JobEnd {
+pub struct JobResult {
     /// The job.
     pub job: String,
     /// How it ended; `None` when it was let go.
@@ -58,7 +58,7 @@ pub struct HostFile {
     pub artifact: Artifact,
 }
 
-impl JobEnd {
+impl JobResult {
     /// Whether this step ended well.
     pub fn step_ok(&self, step: &str) -> bool {
         self.rung_of(step).is_some()
@@ -253,7 +253,7 @@ pub(super) async fn follow_to_end(
     job: &str,
     before: &[Event],
     desk: &mut RunContext<'_>,
-) -> Result<JobEnd> {
+) -> Result<JobResult> {
     follow_choosing(follow, job, before, desk, &|_, _| Ok(true), &mut Copies::default()).await
 }
 
@@ -269,7 +269,7 @@ pub(super) async fn follow_choosing(
     desk: &mut RunContext<'_>,
     choose: &Choose<'_>,
     copies: &mut Copies,
-) -> Result<JobEnd> {
+) -> Result<JobResult> {
     let end = carry_through(follow, job, before, desk, choose, copies).await;
     take_bills(follow, desk)?;
     end
@@ -298,8 +298,8 @@ async fn carry_through(
     desk: &mut RunContext<'_>,
     choose: &Choose<'_>,
     copies: &mut Copies,
-) -> Result<JobEnd> {
-    let mut end = JobEnd { job: job.to_owned(), ..JobEnd::default() };
+) -> Result<JobResult> {
+    let mut end = JobResult { job: job.to_owned(), ..JobResult::default() };
     let mut announced = Vec::new();
     for event in before {
         take(&mut end, &mut announced, event);
@@ -422,7 +422,7 @@ fn keep_latest(announced: &mut Vec<Announced>) {
 }
 
 /// Takes an event into what is known of the job.
-fn take(end: &mut JobEnd, announced: &mut Vec<Announced>, event: &Event) {
+fn take(end: &mut JobResult, announced: &mut Vec<Announced>, event: &Event) {
     match &event.body {
         EventBody::GpuLocked { uuid, name, .. } => {
             end.gpu = Some(uuid.clone());
@@ -451,7 +451,7 @@ fn take(end: &mut JobEnd, announced: &mut Vec<Announced>, event: &Event) {
 /// Brings the announced files into the run folder.
 async fn fetch(
     follow: &mut Follow,
-    end: &mut JobEnd,
+    end: &mut JobResult,
     announced: Vec<Announced>,
     desk: &mut RunContext<'_>,
     copies: &mut Copies,

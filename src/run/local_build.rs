@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rgpu_protocol::HostFacts;
 
 use super::blobs::submission;
-use super::job::{self, JobEnd, RunContext};
+use super::job::{self, JobResult, RunContext};
 use super::programs::Programs;
 use super::resume;
 use super::said::Said;
@@ -30,7 +30,7 @@ pub(super) async fn build(
     programs: &Programs,
     sequence: u32,
     desk: &mut RunContext<'_>,
-) -> Result<(JobEnd, Expectations)> {
+) -> Result<(JobResult, Expectations)> {
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
@@ -65,7 +65,11 @@ pub(super) async fn build(
 }
 
 /// Carries the build out, or takes from the run folder what it came to before.
-async fn carry(follow: &mut Follow, bundle: Bundle, desk: &mut RunContext<'_>) -> Result<JobEnd> {
+async fn carry(
+    follow: &mut Follow,
+    bundle: Bundle,
+    desk: &mut RunContext<'_>,
+) -> Result<JobResult> {
     let name = bundle.plan.job.clone();
     let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
     if known.ended() {

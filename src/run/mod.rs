@@ -49,7 +49,7 @@ pub use exec::{
 };
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
-pub use job::{RunContext, HostFile, JobEnd, close, record_output};
+pub use job::{RunContext, HostFile, JobResult, close, record_output};
 pub use ladder::{below_rung, falls_short, is_below, rungs};
 pub use outcome::{LINES_OF_A_CAUSE, signal};
 pub use profile::{Ended, ProfileRun};

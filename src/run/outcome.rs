@@ -2,12 +2,12 @@
 
 use rgpu_protocol::{Outcome, RungRecord};
 
-use super::job::{JobEnd, cancelled};
+use super::job::{JobResult, cancelled};
 use crate::error::{Exit, Failure, Side};
 use crate::remote::Remote;
 
 /// The failure of a job that did not end as it should.
-pub(super) fn failure(remote: &dyn Remote, end: &JobEnd) -> Failure {
+pub(super) fn failure(remote: &dyn Remote, end: &JobResult) -> Failure {
     let failure = match &end.outcome {
         Some(Outcome::Cancelled) => return cancelled(),
         Some(Outcome::Failed { step, code }) => return step_failure(remote, end, step, code),
@@ -40,7 +40,7 @@ pub fn signal(number: i32) -> String {
 }
 
 /// The failure of a step, by the record of its last rung.
-fn step_failure(remote: &dyn Remote, end: &JobEnd, step: &str, code: &str) -> Failure {
+fn step_failure(remote: &dyn Remote, end: &JobResult, step: &str, code: &str) -> Failure {
     let record = end.last_rung(step);
     let seconds = record.map_or(0.0, |r| r.seconds);
     let program =

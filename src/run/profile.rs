@@ -15,7 +15,7 @@ use super::assemble::{self, Parts};
 use super::blobs::submission;
 use super::disasm::{self, Built};
 use super::facts::FactsCache;
-use super::job::{self, JobEnd, RunContext};
+use super::job::{self, JobResult, RunContext};
 use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
@@ -357,7 +357,7 @@ fn with_commands(before: &[u8], plan: &rgpu_protocol::Plan, seq: u32) -> Vec<u8>
 }
 
 enum Carried {
-    Ended(Box<JobEnd>),
+    Ended(Box<JobResult>),
     FactsChanged,
     Detached,
 }

@@ -12,7 +12,7 @@ use rgpu_protocol::{HostFacts, Outcome};
 use super::assemble::Parts;
 use super::deep::{self, Candidate, LEAST};
 use super::fingerprint::fingerprint;
-use super::job::JobEnd;
+use super::job::JobResult;
 use super::regions::{self, Layer};
 use crate::error::{Failure, Result};
 use crate::kernel::Mode;
@@ -131,7 +131,7 @@ impl Course {
         &mut self,
         request: &mut Request,
         parts: &mut Parts,
-        end: &JobEnd,
+        end: &JobResult,
         say: &mut dyn FnMut(&str),
     ) -> Result<Next> {
         if self.survey.is_none() {
@@ -223,7 +223,7 @@ impl Course {
     }
 
     /// Takes note of how a look ended.
-    fn after_look(&mut self, request: &Request, end: &JobEnd) {
+    fn after_look(&mut self, request: &Request, end: &JobResult) {
         let step = match request.look {
             0 | 1 => "profile".to_owned(),
             look => format!("profile-{look}"),

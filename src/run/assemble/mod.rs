@@ -12,7 +12,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 pub(super) use self::finish::profile;
 pub(super) use self::verdict::compiler_message;
-use super::job::{HostFile, JobEnd};
+use super::job::{HostFile, JobResult};
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
 use crate::analysis::Thresholds;
@@ -45,7 +45,7 @@ pub(super) struct Parts {
     /// What was built, for the next plan.
     pub built: Vec<(String, PathBuf)>,
     /// The last job.
-    pub job: Option<JobEnd>,
+    pub job: Option<JobResult>,
     /// Why the runner stopped, by the step it ran in.
     runner: Vec<(String, RunnerFailure)>,
     /// Why the entry cannot be launched, where the compiled code tells.
@@ -142,7 +142,7 @@ impl Parts {
     pub(super) fn take_local_build(
         &mut self,
         folder: &RunFolder,
-        end: &JobEnd,
+        end: &JobResult,
         expect: &Expectations,
         request: &Request,
     ) -> Result<Vec<BundleFile>> {
@@ -205,7 +205,7 @@ impl Parts {
     pub(super) fn take(
         &mut self,
         folder: &RunFolder,
-        end: &JobEnd,
+        end: &JobResult,
         request: &Request,
     ) -> Result<Option<Refused>> {
         // A time line that was never taken is not missing when it should be exported.
@@ -429,7 +429,7 @@ impl Parts {
 
     /// A program that ran to its end under the collector and opened no range: that run is what the
     /// lowest rung would have been, and is taken as it.
-    fn without_ranges(&mut self, end: &JobEnd, request: &Request) {
+    fn without_ranges(&mut self, end: &JobResult, request: &Request) {
         let logged = end.files.iter().any(|file| file.artifact.kind == "nvtx_log");
         if logged || self.rung != "nvtx" || !matches!(request.target, Target::Program(_)) {
             return;
@@ -463,7 +463,7 @@ impl Parts {
     }
 
     /// A program's own status, where it is not 0: the profile stands, but the user should know.
-    fn program_status(&mut self, end: &JobEnd, request: &Request) {
+    fn program_status(&mut self, end: &JobResult, request: &Request) {
         let last = end.rungs.iter().rev().find(|r| is_look(&r.step));
         let status = last.and_then(|r| r.exit).unwrap_or(0);
         if matches!(request.target, Target::Program(_)) {
@@ -530,7 +530,7 @@ mod tests {
         let request = Request::new(crate::kernel::Mode::Ncu, Target::Program(Default::default()));
         let rung_after = |steps: &[(&str, &str)]| {
             let ended = steps.iter().map(|(step, rung)| ((*step).into(), Some((*rung).into())));
-            let end = JobEnd { ended: ended.collect(), ..JobEnd::default() };
+            let end = JobResult { ended: ended.collect(), ..JobResult::default() };
             let mut parts = Parts::default();
             parts.take(&folder, &end, &request).unwrap();
             parts.rung().to_owned()

@@ -10,7 +10,7 @@ use crate::import::case_report::RunnerFailure;
 use crate::kernel::Entry;
 use crate::model::profile::CaseResult;
 use crate::remote::Remote;
-use crate::run::job::{JobEnd, cancelled};
+use crate::run::job::{JobResult, cancelled};
 use crate::run::outcome;
 use crate::store::RunFolder;
 use crate::tool::{Expectations, Request, Target};
@@ -24,7 +24,7 @@ impl Parts {
             return None;
         }
         let outcome = Outcome::Failed { step: last.step.clone(), code: last.code.clone() };
-        Some(outcome::failure(remote, &JobEnd { outcome: Some(outcome), ..end.clone() }))
+        Some(outcome::failure(remote, &JobResult { outcome: Some(outcome), ..end.clone() }))
     }
 
     /// What went wrong, if anything did.

@@ -16,7 +16,7 @@ use super::assemble::compiler_message;
 use super::blobs::submission;
 use super::disasm::{self, What};
 use super::facts::FactsCache;
-use super::job::{self, RunContext, JobEnd};
+use super::job::{self, RunContext, JobResult};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
@@ -177,7 +177,7 @@ impl BuildRun<'_> {
         follow: &mut Follow,
         draft: Draft,
         desk: &mut RunContext<'_>,
-    ) -> Result<Option<JobEnd>> {
+    ) -> Result<Option<JobResult>> {
         let name = draft.plan.job.clone();
         if self.begin == Begin::Again {
             let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
@@ -205,7 +205,7 @@ impl BuildRun<'_> {
         &self,
         remote: &dyn Remote,
         desk: &RunContext<'_>,
-        end: &JobEnd,
+        end: &JobResult,
         expect: &Expectations,
     ) -> Result<(Build, Option<Failure>)> {
         let folder = desk.folder;
@@ -219,7 +219,7 @@ impl BuildRun<'_> {
         Ok((build, failure))
     }
 
-    fn document(&self, end: &JobEnd, expect: &Expectations, record: &DslRecord) -> Build {
+    fn document(&self, end: &JobResult, expect: &Expectations, record: &DslRecord) -> Build {
         let mut build = Build {
             schema: SCHEMA.to_owned(),
             rgpu: env!("CARGO_PKG_VERSION").to_owned(),
@@ -258,7 +258,7 @@ impl BuildRun<'_> {
         &self,
         remote: &dyn Remote,
         folder: &RunFolder,
-        end: &JobEnd,
+        end: &JobResult,
         expect: &Expectations,
         record: &DslRecord,
         build: &mut Build,
@@ -391,7 +391,7 @@ fn said_by_build(folder: &RunFolder, names: &Names<'_>) -> String {
 }
 
 /// nvcc or NVRTC, with the version that the cubin names.
-fn compiler(end: &JobEnd, build: &Build) -> String {
+fn compiler(end: &JobResult, build: &Build) -> String {
     let name = match end.rung_of("build") {
         Some("build.nvrtc") => "NVRTC",
         Some("build.wheels") => "nvcc of NVIDIA's wheels",

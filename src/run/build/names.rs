@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::JobEnd;
+use super::JobResult;
 use crate::tool::Expectations;
 
 /// The script of the job, as its command names it.
@@ -16,7 +16,7 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(expect: &'a Expectations, end: &JobEnd) -> Self {
+    pub(super) fn new(expect: &'a Expectations, end: &JobResult) -> Self {
         let words = end.rungs.iter().flat_map(|rung| &rung.argv);
         let work = words.filter_map(|word| word.strip_suffix(SCRIPT)).next().map(str::to_owned);
         Self { expect, work }
@@ -55,7 +55,7 @@ mod tests {
         let expect = Expectations { sources: vec![source], ..Expectations::default() };
         let argv = vec!["python".into(), "/host/job/work/harness/build_dsl.py".into()];
         let rung = RungRecord { argv, ..RungRecord::default() };
-        let end = JobEnd { rungs: vec![rung], ..JobEnd::default() };
+        let end = JobResult { rungs: vec![rung], ..JobResult::default() };
         let names = Names::new(&expect, &end);
         let text = "\"/host/job/work/src/k.py\":6 /host/job/work/env/lib/x.py ../src/k.py";
         assert_eq!(names.localize(text), "\"mine/k.py\":6 env/lib/x.py mine/k.py");
