@@ -406,7 +406,7 @@ fn unrecorded(error: StoreError, record: &RunRecord) -> Failure {
 }
 
 /// A file that the host has announced.
-struct Announced {
+struct AnnouncedFile {
     step: String,
     rung: String,
     wanted: Wanted,
@@ -414,7 +414,7 @@ struct Announced {
 }
 
 /// Keeps the last of those that have the same path: a later rung may write a file again.
-fn keep_latest(announced: &mut Vec<Announced>) {
+fn keep_latest(announced: &mut Vec<AnnouncedFile>) {
     let mut seen = BTreeSet::new();
     announced.reverse();
     announced.retain(|file| seen.insert(file.wanted.path.clone()));
@@ -422,7 +422,7 @@ fn keep_latest(announced: &mut Vec<Announced>) {
 }
 
 /// Takes an event into what is known of the job.
-fn take(end: &mut JobResult, announced: &mut Vec<Announced>, event: &Event) {
+fn take(end: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event: &Event) {
     match &event.body {
         EventBody::GpuLocked { uuid, name, .. } => {
             end.gpu = Some(uuid.clone());
@@ -441,7 +441,7 @@ fn take(end: &mut JobResult, announced: &mut Vec<Announced>, event: &Event) {
         EventBody::Artifact { step, kind, .. } => {
             let Some(wanted) = Wanted::of(&end.job, &event.body) else { return };
             let rung = end.running.get(step).cloned().unwrap_or_default();
-            announced.push(Announced { step: step.clone(), rung, wanted, kind: kind.clone() });
+            announced.push(AnnouncedFile { step: step.clone(), rung, wanted, kind: kind.clone() });
         }
         EventBody::Ended { outcome } => end.outcome = Some(outcome.clone()),
         _ => {}
@@ -452,7 +452,7 @@ fn take(end: &mut JobResult, announced: &mut Vec<Announced>, event: &Event) {
 async fn fetch(
     follow: &mut Follow,
     end: &mut JobResult,
-    announced: Vec<Announced>,
+    announced: Vec<AnnouncedFile>,
     desk: &mut RunContext<'_>,
     copies: &mut Copies,
 ) -> Result<()> {
@@ -461,7 +461,7 @@ async fn fetch(
     let mut taken = BTreeSet::new();
     // Of a job that was cancelled, what there is is brought; asking again stops that, too.
     let asked = desk.cancel.heard();
-    for Announced { step, rung, wanted, kind } in announced {
+    for AnnouncedFile { step, rung, wanted, kind } in announced {
         let place = apart(desk.folder.place(&kind, &wanted.path)?, &mut taken);
         let dest = desk.folder.path().join(&place);
         if let Some(parent) = dest.parent() {
@@ -616,7 +616,7 @@ mod tests {
             let (job, path) = ("r.1".to_owned(), path.to_owned());
             let wanted = Wanted { job, path, size: 0, digest, composite: None };
             let (step, rung, kind) = (step.to_owned(), String::new(), String::new());
-            Announced { step, rung, wanted, kind }
+            AnnouncedFile { step, rung, wanted, kind }
         };
         let mut files = vec![announced("a", "1"), announced("b", "2"), announced("a", "3")];
         keep_latest(&mut files);
