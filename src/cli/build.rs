@@ -20,7 +20,7 @@ use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{
-    Begin, BuildRun, BuildWanted, Built, Emit, Reporter, RunContext, Said, close, publish_build,
+    Begin, BuildRun, BuildWanted, Built, Emit, Reporter, RunContext, RunEvent, close, publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use crate::tool::{Request, Target};
@@ -214,7 +214,7 @@ impl Task<'_> {
                 Ok(Built::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
                 Ok(_) => 0,
             };
-            reporter.say(&Said::Finished { exit });
+            reporter.say(&RunEvent::Finished { exit });
             close(follow, record).await;
             built
         })

@@ -25,7 +25,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, Mode, Places, Selection, find};
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
-use crate::run::{Ended, ProfileRun, Reporter, RunContext, Said};
+use crate::run::{Ended, ProfileRun, Reporter, RunContext, RunEvent};
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
 
@@ -126,7 +126,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
             }
             modes.push(try_mode(app, &mut open, mode, scratch.path()).await?);
         }
-        open.reporter.say(&Said::Finished { exit: 0 });
+        open.reporter.say(&RunEvent::Finished { exit: 0 });
         let path = |p: &Option<std::path::PathBuf>| {
             p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
         };
@@ -211,7 +211,7 @@ async fn try_mode(
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     request.ncu.set = Some("minimal".to_owned());
     request.sanitizer.tools = vec![SanitizerTool::Memcheck];
-    open.reporter.say(&Said::Note { text: &format!("trying {mode}") });
+    open.reporter.say(&RunEvent::Note { text: &format!("trying {mode}") });
 
     let id =
         format!("doctor-{mode}-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());

@@ -24,7 +24,7 @@ use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
-    Copies, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, RunContext, Said, close,
+    Copies, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, RunContext, RunEvent, close,
     exec, exec_again, exec_draft, signal,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
@@ -472,7 +472,7 @@ fn say_end(open: &mut session::Open, ended: &Result<ExecEnd>) {
         Ok(ExecEnd { end: Some(Ok(end)), .. }) => end.status(),
         Ok(ExecEnd { end: Some(Err(failure)), .. }) | Err(failure) => status_of_failure(failure),
     };
-    open.reporter.say(&Said::Finished { exit });
+    open.reporter.say(&RunEvent::Finished { exit });
 }
 
 fn finish(

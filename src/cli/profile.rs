@@ -25,7 +25,9 @@ use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
 use crate::remote::RemoteSpec;
-use crate::run::{Ended, ProfileRun, Reporter, RunContext, Said, below_rung, close, falls_short};
+use crate::run::{
+    Ended, ProfileRun, Reporter, RunContext, RunEvent, below_rung, close, falls_short,
+};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use belongs::first_given;
@@ -173,7 +175,7 @@ fn carry_out(
             Ok(Ended::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
-        reporter.say(&Said::Finished { exit });
+        reporter.say(&RunEvent::Finished { exit });
         close(follow, record).await;
         ended
     });

@@ -18,7 +18,7 @@ use super::terminal::{Terminal, safe};
 use crate::config::LOCAL;
 use crate::error::inset;
 use crate::report::bytes as show_bytes;
-use crate::run::{Canceller, LINES_OF_A_CAUSE, Reporter, Said};
+use crate::run::{Canceller, LINES_OF_A_CAUSE, Reporter, RunEvent};
 use crate::store::Recorded;
 use crate::tool::{SIDES, side_of};
 
@@ -351,9 +351,9 @@ impl Progress {
 }
 
 impl Reporter for Progress {
-    fn say(&mut self, said: &Said<'_>) {
+    fn say(&mut self, said: &RunEvent<'_>) {
         match said {
-            Said::Where { remote, address, .. } => {
+            RunEvent::Where { remote, address, .. } => {
                 self.watch();
                 // The stderr of `exec` is the program's, but no command goes to another host
                 // unsaid.
@@ -365,31 +365,31 @@ impl Reporter for Progress {
                     self.line(&safe(format!("on {remote}{more}").as_bytes()));
                 }
             }
-            Said::Connecting {} => self.bar.set_message("connecting"),
-            Said::Starting { what } => self.phase((*what).to_owned()),
-            Said::Asking {} => self.phase("asking the host what it has".to_owned()),
-            Said::Compiling { what } => self.phase(format!("compiling {what}")),
+            RunEvent::Connecting {} => self.bar.set_message("connecting"),
+            RunEvent::Starting { what } => self.phase((*what).to_owned()),
+            RunEvent::Asking {} => self.phase("asking the host what it has".to_owned()),
+            RunEvent::Compiling { what } => self.phase(format!("compiling {what}")),
             // The step's own line was said; what moves is for the bar alone.
-            Said::Disassembling { done, total } => {
+            RunEvent::Disassembling { done, total } => {
                 self.bar.set_message(format!("disassemble with nvdisasm: {done} of {total}"));
             }
-            Said::Uploading { sent, total } => self.transfer("uploading", *sent, *total),
-            Said::Fetching { got, total, .. } => self.transfer("fetching", *got, *total),
-            Said::Job { event, .. } => self.event(event),
-            Said::Output { step, stream, bytes, recorded, .. } => {
+            RunEvent::Uploading { sent, total } => self.transfer("uploading", *sent, *total),
+            RunEvent::Fetching { got, total, .. } => self.transfer("fetching", *got, *total),
+            RunEvent::Job { event, .. } => self.event(event),
+            RunEvent::Output { step, stream, bytes, recorded, .. } => {
                 self.output(step, *stream, bytes, *recorded);
             }
-            Said::LinkLost { why } => {
+            RunEvent::LinkLost { why } => {
                 self.show_compiler();
                 self.line(&format!("the link was lost ({why}); the job goes on, reconnecting"))
             }
-            Said::LinkBack {} => self.line("the link is back"),
-            Said::Refused { rung, code, text } => {
+            RunEvent::LinkBack {} => self.line("the link is back"),
+            RunEvent::Refused { rung, code, text } => {
                 self.line(&format!("  {rung} gave nothing to believe ({code}: {text})"))
             }
-            Said::Note { text } => self.line(text),
-            Said::Connected { .. } | Said::Planned { .. } => {}
-            Said::Finished { .. } => {
+            RunEvent::Note { text } => self.line(text),
+            RunEvent::Connected { .. } | RunEvent::Planned { .. } => {}
+            RunEvent::Finished { .. } => {
                 self.show_compiler();
                 self.bar.finish_and_clear();
                 if let Some(ticker) = self.ticker.take() {

@@ -22,7 +22,7 @@ use crate::remote::{
     Sent, Talk,
 };
 use crate::run::{
-    Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, Said, Shared, channel,
+    Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, RunEvent, Shared, channel,
     find_programs, set_up_compilers, triple,
 };
 use crate::store::{Cost, RunRecord};
@@ -176,7 +176,7 @@ impl Open {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
         };
-        reporter.say(&Said::Finished { exit: 0 });
+        reporter.say(&RunEvent::Finished { exit: 0 });
         tokio::select! {
             _ = follow.close() => {}
             () = cancel.beyond(0) => {}
@@ -255,8 +255,8 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
-    reporter.say(&Said::Where { run: voice.run, remote: &spec.name, address: &address });
-    reporter.say(&Said::Connecting {});
+    reporter.say(&RunEvent::Where { run: voice.run, remote: &spec.name, address: &address });
+    reporter.say(&RunEvent::Connecting {});
     // Several at once cannot all ask.
     let interactive =
         voice.row.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
@@ -281,7 +281,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         let follow = reach(&remote, options, &programs, greeting, &sent).await;
         let follow = follow.on(&*remote)?.remembering(sent);
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        reporter.clone().say(&Said::Connected { ms });
+        reporter.clone().say(&RunEvent::Connected { ms });
         Ok::<_, Failure>(follow)
     };
     // What works here has longer to go, and begins first.
@@ -344,7 +344,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
         done = work(reporter.clone()) => done,
         () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
     };
-    reporter.say(&Said::Finished { exit: 0 });
+    reporter.say(&RunEvent::Finished { exit: 0 });
     done
 }
 
@@ -449,7 +449,7 @@ impl Talk for Front {
 
     fn starting(&self, what: &str) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.0.say(&Said::Starting { what });
+        shared.0.say(&RunEvent::Starting { what });
     }
 
     fn link_lost(&self, error: &RemoteError, wait: Duration) {
@@ -457,7 +457,7 @@ impl Talk for Front {
         let (reporter, told) = &mut *shared;
         // Each further try that fails is said under `-v` alone.
         if !*told || self.verbose {
-            reporter.say(&Said::LinkLost {
+            reporter.say(&RunEvent::LinkLost {
                 why: format!("{error}; trying again in {} s", wait.as_secs()),
             });
         }
@@ -467,7 +467,7 @@ impl Talk for Front {
     fn link_back(&self) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
         shared.1 = false;
-        shared.0.say(&Said::LinkBack {});
+        shared.0.say(&RunEvent::LinkBack {});
     }
 }
 

@@ -19,7 +19,7 @@ use super::job::{self, HostFile, JobResult, RunContext};
 use super::local_build;
 use super::programs::Programs;
 use super::provenance::EnvRecord;
-use super::said::Said;
+use super::said::RunEvent;
 use crate::analysis::Thresholds;
 use crate::analysis::compare::Paired;
 use crate::bundle::{self, BlobSource, Bundle, Packer};
@@ -211,7 +211,7 @@ impl CompareRun<'_> {
         for note in planned.expect.iter().flatten().flat_map(|e| &e.notes) {
             if !said.contains(&note) {
                 said.push(note);
-                desk.reporter.say(&Said::Note { text: note });
+                desk.reporter.say(&RunEvent::Note { text: note });
             }
         }
         Ok(planned)
@@ -276,7 +276,7 @@ impl CompareRun<'_> {
         let told = end.last_rung("profile").map(why);
         side.parts.job = Some(end);
         if let Some(refused) = refused {
-            desk.reporter.say(&Said::Refused {
+            desk.reporter.say(&RunEvent::Refused {
                 rung: &refused.rung,
                 code: refused.code,
                 text: &refused.text,

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::cancel::Cancel;
 use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
-use super::said::{Reporter, Said};
+use super::said::{Reporter, RunEvent};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, OnRemote, RemoteSpec};
 use crate::store::atomic;
@@ -88,7 +88,7 @@ impl FactsCache {
         reporter: &mut dyn Reporter,
         cancel: &Cancel,
     ) -> Result<HostFacts> {
-        reporter.say(&Said::Asking {});
+        reporter.say(&RunEvent::Asking {});
         let none = BTreeMap::new();
         // What set-up installed here is here alone.
         let overrides = if super::is_local(follow) { &programs.compilers } else { &none };

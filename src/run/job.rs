@@ -16,7 +16,7 @@ use super::copies::Copies;
 use super::feed::Feed;
 use super::provenance::digest_file;
 use super::resume::Known;
-use super::said::{Reporter, Said};
+use super::said::{Reporter, RunEvent};
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
@@ -116,7 +116,7 @@ pub(super) async fn pack_and_submit(
         return Err(failure);
     };
     let text = format!("`{}` was written while it was sent: it is sent as it is now", anew.path);
-    desk.reporter.say(&Said::Note { text: &text });
+    desk.reporter.say(&RunEvent::Note { text: &text });
     submit(follow, &kept(bundle, desk)?, desk).await
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn submit(
 ) -> Result<()> {
     let submission = &with_origin(submission, desk.record);
     let plan = &submission.plan;
-    desk.reporter.say(&Said::Planned {
+    desk.reporter.say(&RunEvent::Planned {
         job: &plan.job,
         steps: plan.steps.iter().map(|s| s.title.as_str()).collect(),
     });
@@ -147,7 +147,7 @@ pub(super) async fn submit(
     let reporter = Mutex::new(&mut *desk.reporter);
     let progress = |t: Transfer| {
         if let Ok(mut reporter) = reporter.lock() {
-            reporter.say(&Said::Uploading { sent: t.done, total: t.total });
+            reporter.say(&RunEvent::Uploading { sent: t.done, total: t.total });
         }
     };
     let mut cancel = desk.cancel.clone();
@@ -332,7 +332,7 @@ async fn carry_through(
                     return Err(unconfirmed(follow, &desk.record.id));
                 }
                 if !desk.cancel.output_unread() {
-                    desk.reporter.say(&Said::Note { text: "cancelling; Ctrl-C again stops waiting" });
+                    desk.reporter.say(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
                 }
                 follow.cancel();
                 continue;
@@ -347,7 +347,7 @@ async fn carry_through(
             Some(JobMessage::Event(event)) => {
                 reading |= matches!(event.body, EventBody::RungStarted { .. });
                 recorder.event(job, &event).map_err(|error| unrecorded(error, desk.record))?;
-                desk.reporter.say(&Said::Job { job, event: &event });
+                desk.reporter.say(&RunEvent::Job { job, event: &event });
                 take(&mut end, &mut announced, &event);
             }
         }
@@ -386,7 +386,7 @@ pub fn record_output(
     while !bytes.is_empty() {
         let recorded = recorder.output(step, stream, bytes)?;
         let (shown, rest) = bytes.split_at(recorded.len);
-        reporter.say(&Said::Output { step, stream, len: shown.len(), bytes: shown, recorded });
+        reporter.say(&RunEvent::Output { step, stream, len: shown.len(), bytes: shown, recorded });
         bytes = rest;
     }
     Ok(())
@@ -475,7 +475,7 @@ async fn fetch(
             let reporter = Mutex::new(&mut *desk.reporter);
             let progress = |t: Transfer| {
                 if let Ok(mut reporter) = reporter.lock() {
-                    reporter.say(&Said::Fetching {
+                    reporter.say(&RunEvent::Fetching {
                         path: &wanted.path,
                         got: before + t.done,
                         total,

@@ -13,7 +13,7 @@ use super::blobs::submission;
 use super::job::{self, JobResult, RunContext};
 use super::programs::Programs;
 use super::resume;
-use super::said::Said;
+use super::said::RunEvent;
 use crate::bundle::{Bundle, DEFAULT_LIMIT, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::options::Mute;
@@ -50,7 +50,7 @@ pub(super) async fn build(
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
     // Said once it is known that this machine can.
     let text = "the host has no CUDA compiler: compiling on this machine";
-    desk.reporter.say(&Said::Note { text });
+    desk.reporter.say(&RunEvent::Note { text });
     let expect = draft.expect.clone();
     let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
     desk.folder.write_json("plan-local.json", &bundle.plan)?;

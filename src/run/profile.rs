@@ -19,7 +19,7 @@ use super::job::{self, JobResult, RunContext};
 use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
-use super::said::Said;
+use super::said::RunEvent;
 use super::selection::{Course, Next};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;
@@ -138,7 +138,7 @@ impl ProfileRun<'_> {
                 }
             }
             for note in &draft.expect.notes {
-                desk.reporter.say(&Said::Note { text: note });
+                desk.reporter.say(&RunEvent::Note { text: note });
             }
             let expect = draft.expect.clone();
             let end = match self.carry(follow, draft, desk, seq).await? {
@@ -153,7 +153,7 @@ impl ProfileRun<'_> {
             parts.expect(&expect);
             let refused = parts.take(desk.folder, &end, &self.request)?;
             let Some(refused) = refused else {
-                let mut say = |text: &str| desk.reporter.say(&Said::Note { text });
+                let mut say = |text: &str| desk.reporter.say(&RunEvent::Note { text });
                 let next = course.next(&mut self.request, &mut parts, &end, &mut say)?;
                 parts.job = Some(end);
                 if next == Next::End {
@@ -165,7 +165,7 @@ impl ProfileRun<'_> {
                 continue;
             };
             parts.job = Some(end);
-            desk.reporter.say(&Said::Refused {
+            desk.reporter.say(&RunEvent::Refused {
                 rung: &refused.rung,
                 code: refused.code,
                 text: &refused.text,

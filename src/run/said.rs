@@ -15,7 +15,7 @@ use crate::store::Recorded;
 /// Something the run says.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "said", rename_all = "snake_case")]
-pub enum Said<'a> {
+pub enum RunEvent<'a> {
     /// Where the run goes, said first.
     Where {
         /// The run's id.
@@ -128,7 +128,7 @@ pub enum Said<'a> {
 /// A consumer of what a run says.
 pub trait Reporter: Send {
     /// Takes one thing said.
-    fn say(&mut self, said: &Said<'_>);
+    fn say(&mut self, said: &RunEvent<'_>);
 }
 
 /// Passes everything to several reporters, in order.
@@ -136,7 +136,7 @@ pub trait Reporter: Send {
 pub struct Reporters(pub Vec<Box<dyn Reporter>>);
 
 impl Reporter for Reporters {
-    fn say(&mut self, said: &Said<'_>) {
+    fn say(&mut self, said: &RunEvent<'_>) {
         for reporter in &mut self.0 {
             reporter.say(said);
         }
@@ -155,7 +155,7 @@ impl Shared {
 }
 
 impl Reporter for Shared {
-    fn say(&mut self, said: &Said<'_>) {
+    fn say(&mut self, said: &RunEvent<'_>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).say(said);
     }
 }
@@ -164,7 +164,7 @@ impl Reporter for Shared {
 pub struct Lines<W: std::io::Write + Send>(pub W);
 
 impl<W: std::io::Write + Send> Reporter for Lines<W> {
-    fn say(&mut self, said: &Said<'_>) {
+    fn say(&mut self, said: &RunEvent<'_>) {
         // A consumer that went away must not stop the run it watched.
         if let Ok(mut line) = serde_json::to_vec(said) {
             line.push(b'\n');
@@ -183,11 +183,11 @@ mod tests {
         let mut out = Vec::new();
         let event = Event { seq: 3, at_ms: 9, body: EventBody::Ended { outcome: Outcome::Done } };
         let mut lines = Lines(&mut out);
-        lines.say(&Said::Where { run: "r", remote: "h200", address: "ssh://x" });
-        lines.say(&Said::Job { job: "r.1", event: &event });
+        lines.say(&RunEvent::Where { run: "r", remote: "h200", address: "ssh://x" });
+        lines.say(&RunEvent::Job { job: "r.1", event: &event });
         let recorded = Recorded { path: std::path::Path::new("l"), offset: 0, len: 2 };
         let (step, stream, bytes) = ("s", Stream::Stdout, b"hi");
-        lines.say(&Said::Output { step, stream, len: 2, bytes, recorded });
+        lines.say(&RunEvent::Output { step, stream, len: 2, bytes, recorded });
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"
         {"said":"where","run":"r","remote":"h200","address":"ssh://x"}
         {"said":"job","job":"r.1","seq":3,"at_ms":9,"event":"ended","outcome":{"how":"done"}}

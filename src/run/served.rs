@@ -15,7 +15,7 @@ use super::blobs::submission;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
 use super::profile::ProfileRun;
-use super::said::Said;
+use super::said::RunEvent;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
 use crate::remote::{Follow, ServedEnd, ServedJob, ServedNcu};
@@ -59,7 +59,7 @@ impl ProfileRun<'_> {
                 break;
             }
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
-            desk.reporter.say(&Said::Note { text: &text });
+            desk.reporter.say(&RunEvent::Note { text: &text });
             let (record, report) = self.ask_once(follow, provider, &rung, desk).await?;
             let code = record.code.clone();
             let text = match &report {
@@ -71,7 +71,7 @@ impl ProfileRun<'_> {
                 }
             };
             let Some((code, text)) = text else { break };
-            desk.reporter.say(&Said::Refused { rung: rung.rung, code: &code, text: &text });
+            desk.reporter.say(&RunEvent::Refused { rung: rung.rung, code: &code, text: &text });
             // Only what ncu itself could not do is worth asking for less.
             if report.is_none() && !tool::asks_for_less(&code) {
                 break;

@@ -17,7 +17,7 @@ use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::remote::RemoteSpec;
 use crate::report;
-use crate::run::{CompareRun, InputsRecord, Reporter, RunContext, Said, Sides, close};
+use crate::run::{CompareRun, InputsRecord, Reporter, RunContext, RunEvent, Sides, close};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool::{self, Target};
 
@@ -178,7 +178,7 @@ fn carry_out(
         };
         let ended = run.run(&mut follow, &mut desk).await;
         let exit = ended.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.say(&Said::Finished { exit });
+        reporter.say(&RunEvent::Finished { exit });
         close(follow, &mut record).await;
         ended
     });

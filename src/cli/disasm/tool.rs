@@ -9,7 +9,7 @@ use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::disasm::{Host, Nvdisasm, Question, What, fetched, find, questions};
-use crate::run::{Reporter, RunContext, Said, set_up_compilers};
+use crate::run::{Reporter, RunContext, RunEvent, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The tool that the user's choice means for these files: on the host of `--remote`, else here,
@@ -113,7 +113,7 @@ fn ask(
         };
         let asked = host.ask(&mut follow, questions, &mut desk).await;
         let exit = asked.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.say(&Said::Finished { exit });
+        reporter.say(&RunEvent::Finished { exit });
         follow.close().await;
         asked
     })

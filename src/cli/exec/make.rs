@@ -13,7 +13,7 @@ use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{Package, Shop};
 use crate::remote::unfit;
-use crate::run::{CargoBuild, CargoCache, Reporter, Said, record_output};
+use crate::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
 use crate::store::RunFolder;
 use crate::tool::Program;
 
@@ -38,7 +38,7 @@ pub(super) async fn compile(
     if let Some(found) = cache.find(package) {
         return Ok(Ok(found));
     }
-    reporter.say(&Said::Compiling { what: &package.title });
+    reporter.say(&RunEvent::Compiling { what: &package.title });
     match cache.build(package).await? {
         CargoBuild::NoCargo => Ok(Err("there is no cargo on this machine".to_owned())),
         CargoBuild::Program(program, words) => {

@@ -14,7 +14,7 @@ use crate::cli::terminal::safe;
 use crate::error::Result;
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
-use crate::run::{Reporter, Said};
+use crate::run::{Reporter, RunEvent};
 
 /// `remote check`.
 #[derive(Args, Clone, Debug)]
@@ -66,7 +66,7 @@ pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Sta
         let cache = session::facts_cache(app, &open.spec);
         let now = jiff::Timestamp::now().as_second();
         let facts = open.ask(&cache, now).await;
-        open.reporter.say(&Said::Finished { exit: 0 });
+        open.reporter.say(&RunEvent::Finished { exit: 0 });
         open.follow.close().await;
         facts
     })?;

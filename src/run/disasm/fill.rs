@@ -18,7 +18,7 @@ use crate::model::profile::Artifact;
 use crate::remote::Follow;
 use crate::run::job::RunContext;
 use crate::run::provenance::digest_file;
-use crate::run::said::{Reporter, Said};
+use crate::run::said::{Reporter, RunEvent};
 use crate::store::RunFolder;
 
 /// Where listings go in a run's folder, with `summary.json`.
@@ -184,5 +184,5 @@ async fn on_host(
 }
 
 fn note(reporter: &mut dyn Reporter, text: &str) {
-    reporter.say(&Said::Note { text });
+    reporter.say(&RunEvent::Note { text });
 }

@@ -19,7 +19,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, RemoteSpec};
 use crate::run::blobs::submission;
 use crate::run::job::{self, RunContext};
-use crate::run::{FactsCache, Programs, Reporter, Said, outcome};
+use crate::run::{FactsCache, Programs, Reporter, RunEvent, outcome};
 use crate::tool::{self, CALL_TIMEOUT_S, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
 
 /// A listing that is wanted of a host.
@@ -209,12 +209,12 @@ struct Counter<'r> {
 }
 
 impl Reporter for Counter<'_> {
-    fn say(&mut self, said: &Said<'_>) {
+    fn say(&mut self, said: &RunEvent<'_>) {
         match said {
-            Said::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
+            RunEvent::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
                 let ended = bytes.iter().filter(|b| **b == b'\n').count();
                 self.done = self.total.min(self.done + ended);
-                self.inner.say(&Said::Disassembling { done: self.done, total: self.total });
+                self.inner.say(&RunEvent::Disassembling { done: self.done, total: self.total });
             }
             said => self.inner.say(said),
         }
