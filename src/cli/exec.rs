@@ -342,7 +342,7 @@ fn profiled(
     let (facts, built) = app.block_on(async {
         let now_s = jiff::Timestamp::now().as_second();
         let cache = session::facts_cache(app, &spec);
-        let compile = |mut reporter: crate::run::Shared| {
+        let compile = |mut reporter: crate::run::SharedReporter| {
             let words = &words;
             async move { make::compile(app, source.package.as_ref(), words, &mut reporter).await }
         };

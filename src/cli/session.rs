@@ -22,8 +22,8 @@ use crate::remote::{
     Sent, Talk,
 };
 use crate::run::{
-    Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, RunEvent, Shared, channel,
-    find_programs, set_up_compilers, triple,
+    Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, RunEvent, SharedReporter,
+    channel, find_programs, set_up_compilers, triple,
 };
 use crate::store::{Cost, RunRecord};
 
@@ -140,7 +140,7 @@ pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
 pub(super) struct Open {
     pub(super) spec: RemoteSpec,
     pub(super) follow: Follow,
-    pub(super) reporter: Shared,
+    pub(super) reporter: SharedReporter,
     pub(super) cancel: Cancel,
     pub(super) programs: Programs,
     /// Where the program's output goes, if it goes through this process's own streams.
@@ -229,7 +229,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
     voice: Voice<'_>,
-    work: impl FnOnce(Shared) -> F,
+    work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(Open, T)> {
     connect(app, spec, voice, Greeting::LeftToTheFirstRequest, work).await
 }
@@ -246,7 +246,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     spec: RemoteSpec,
     voice: Voice<'_>,
     greeting: Greeting,
-    work: impl FnOnce(Shared) -> F,
+    work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(Open, T)> {
     let programs = programs(app)?;
     let (canceller, cancel) = channel();
@@ -335,7 +335,7 @@ async fn reach(
 pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     voice: Voice<'_>,
-    work: impl FnOnce(Shared) -> F,
+    work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<T> {
     let (canceller, mut cancel) = channel();
     signals::listen(canceller.clone())?;
@@ -350,7 +350,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
 
 /// Those who hear what a run says.
 struct Heard {
-    reporter: Shared,
+    reporter: SharedReporter,
     bar: ProgressBar,
     outlet: Option<Outlet>,
 }
@@ -371,7 +371,7 @@ fn reporter(app: &App, voice: Voice<'_>, canceller: Canceller) -> Result<Heard> 
     let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller, voice.row);
     let (bar, outlet) = (progress.bar(), progress.outlet());
     reporters.0.push(Box::new(progress));
-    Ok(Heard { reporter: Shared::new(reporters), bar, outlet })
+    Ok(Heard { reporter: SharedReporter::new(reporters), bar, outlet })
 }
 
 /// A bar that is off the screen until this is dropped.
@@ -395,7 +395,7 @@ struct Front {
     /// Whether somebody can answer at the terminal.
     attended: bool,
     /// Who hears of a lost link, and whether its loss was told and not yet its return.
-    reporter: Mutex<(Shared, bool)>,
+    reporter: Mutex<(SharedReporter, bool)>,
     /// Stands still while something else is on the screen: it would wipe a question away.
     bar: ProgressBar,
 }

@@ -145,16 +145,16 @@ impl Reporter for Reporters {
 
 /// One reporter with several mouths: the engine speaks through it, and so does the connection.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Reporters>>);
+pub struct SharedReporter(Arc<Mutex<Reporters>>);
 
-impl Shared {
+impl SharedReporter {
     /// Shares these reporters.
     pub fn new(reporters: Reporters) -> Self {
         Self(Arc::new(Mutex::new(reporters)))
     }
 }
 
-impl Reporter for Shared {
+impl Reporter for SharedReporter {
     fn say(&mut self, said: &RunEvent<'_>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).say(said);
     }
