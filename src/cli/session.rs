@@ -22,8 +22,8 @@ use crate::remote::{
     Sent, Talk,
 };
 use crate::run::{
-    Cancel, Canceller, FactsCache, Lines, Programs, Reporter, Reporters, RunEvent, SharedReporter,
-    channel, find_programs, set_up_compilers, triple,
+    Cancel, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
+    SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
 use crate::store::{Cost, RunRecord};
 
@@ -360,12 +360,12 @@ fn reporter(app: &App, voice: Voice<'_>, canceller: Canceller) -> Result<Heard> 
     let mut reporters = Reporters::default();
     match voice.events {
         None => {}
-        Some("-") => reporters.0.push(Box::new(Lines(std::io::stdout()))),
+        Some("-") => reporters.0.push(Box::new(JsonLines(std::io::stdout()))),
         Some(path) => {
             let file = std::fs::File::create(path).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the events").file(path).cause(e)
             })?;
-            reporters.0.push(Box::new(Lines(file)));
+            reporters.0.push(Box::new(JsonLines(file)));
         }
     }
     let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller, voice.row);

@@ -56,7 +56,7 @@ pub use profile::{Ended, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use publish::publish_cubins;
-pub use said::{Lines, Reporter, Reporters, RunEvent, SharedReporter};
+pub use said::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use selection::first_plan;
 
 /// Whether the followed remote is this machine.

@@ -161,9 +161,9 @@ impl Reporter for SharedReporter {
 }
 
 /// Writes each thing said as a line of JSON: `--events`.
-pub struct Lines<W: std::io::Write + Send>(pub W);
+pub struct JsonLines<W: std::io::Write + Send>(pub W);
 
-impl<W: std::io::Write + Send> Reporter for Lines<W> {
+impl<W: std::io::Write + Send> Reporter for JsonLines<W> {
     fn say(&mut self, said: &RunEvent<'_>) {
         // A consumer that went away must not stop the run it watched.
         if let Ok(mut line) = serde_json::to_vec(said) {
@@ -182,7 +182,7 @@ mod tests {
     fn everything_said_is_one_line_of_json() {
         let mut out = Vec::new();
         let event = Event { seq: 3, at_ms: 9, body: EventBody::Ended { outcome: Outcome::Done } };
-        let mut lines = Lines(&mut out);
+        let mut lines = JsonLines(&mut out);
         lines.say(&RunEvent::Where { run: "r", remote: "h200", address: "ssh://x" });
         lines.say(&RunEvent::Job { job: "r.1", event: &event });
         let recorded = Recorded { path: std::path::Path::new("l"), offset: 0, len: 2 };
