@@ -20,7 +20,7 @@ use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::said::RunEvent;
-use super::selection::{Course, Next};
+use super::selection::{Next, PassPlanner};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;
 use crate::bundle::{self, BlobSource, Bundle, Packer};
@@ -96,7 +96,7 @@ impl ProfileRun<'_> {
         let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
         desk.folder.write_json("env.json", &env)?;
         let mut parts = Parts::new(&self.request, self.project, self.thresholds);
-        let mut course = Course::new(&mut self.request, &facts);
+        let mut course = PassPlanner::new(&mut self.request, &facts);
         let mut seq = 1;
         // Every rung refused once, and every look.
         let mut most = MOST_PLANS;

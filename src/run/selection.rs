@@ -26,11 +26,11 @@ use crate::tool::{
 /// Turns a request to the first plan of its run on a host: a survey, where one is needed. Whether
 /// the plans after it depend on what that sees.
 pub fn first_plan(request: &mut Request, facts: &HostFacts) -> bool {
-    Course::new(request, facts).surveying()
+    PassPlanner::new(request, facts).surveying()
 }
 
 /// Where a run stands.
-pub(super) struct Course {
+pub(super) struct PassPlanner {
     /// What the user asked, before any look narrowed it.
     asked: Request,
     survey: Option<Survey>,
@@ -63,7 +63,7 @@ struct Chosen {
     base: &'static str,
 }
 
-impl Course {
+impl PassPlanner {
     /// The course of a request on a host; the request is changed to the first plan's.
     pub(super) fn new(request: &mut Request, facts: &HostFacts) -> Self {
         let asked = request.clone();
