@@ -34,7 +34,7 @@ pub(super) struct PassPlanner {
     /// What the user asked, before any look narrowed it.
     asked: Request,
     survey: Option<Survey>,
-    looks: VecDeque<Look>,
+    looks: VecDeque<Pass>,
     /// How many looks there are in all; 0: the request as it is.
     planned: u32,
     begun: u32,
@@ -49,7 +49,7 @@ pub(super) struct PassPlanner {
 
 /// One plan's main step.
 #[derive(Clone, Debug, Default)]
-struct Look {
+struct Pass {
     regions: Layer,
     kernels: Option<Chosen>,
     skip: Option<u64>,
@@ -183,11 +183,11 @@ impl PassPlanner {
         let chosen = std::mem::take(&mut self.current);
         let ranges = matches!(self.asked.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
         let layers = if ranges { chosen.antichains() } else { vec![chosen] };
-        let looks = layers.into_iter().map(|regions| Look { regions, ..Look::default() });
+        let looks = layers.into_iter().map(|regions| Pass { regions, ..Pass::default() });
         self.plan(looks.collect());
     }
 
-    fn plan(&mut self, looks: VecDeque<Look>) {
+    fn plan(&mut self, looks: VecDeque<Pass>) {
         self.planned = u32::try_from(looks.len()).unwrap_or(u32::MAX);
         self.looks = looks;
     }
@@ -351,13 +351,13 @@ impl PassPlanner {
         let looks = match limited {
             false => {
                 let kernels = Some(exact(taken));
-                VecDeque::from([Look { regions: chosen_regions, kernels, ..Look::default() }])
+                VecDeque::from([Pass { regions: chosen_regions, kernels, ..Pass::default() }])
             }
             // Each kernel has launches of its own to pass over.
             true => taken
                 .iter()
                 .zip(&self.selection.kernels)
-                .map(|(kernel, choice)| Look {
+                .map(|(kernel, choice)| Pass {
                     regions: chosen_regions.clone(),
                     kernels: Some(exact(std::slice::from_ref(kernel))),
                     skip: (choice.skipped > 0).then_some(choice.skipped),
