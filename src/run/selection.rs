@@ -51,14 +51,14 @@ pub(super) struct PassPlanner {
 #[derive(Clone, Debug, Default)]
 struct Pass {
     regions: Layer,
-    kernels: Option<Chosen>,
+    kernels: Option<ExactFilter>,
     skip: Option<u64>,
     count: Option<u64>,
 }
 
 /// Kernels by an exact filter.
 #[derive(Clone, Debug)]
-struct Chosen {
+struct ExactFilter {
     filter: String,
     base: &'static str,
 }
@@ -456,7 +456,7 @@ fn words(record: &rgpu_protocol::RungRecord) -> String {
 
 /// A filter for exactly these kernels: by their mangled names where all are known, since those are
 /// spelled alike by every tool, else by their bare names.
-fn exact(kernels: &[Candidate]) -> Chosen {
+fn exact(kernels: &[Candidate]) -> ExactFilter {
     let mangled: Option<Vec<&str>> =
         kernels.iter().map(|kernel| kernel.mangled.as_deref()).collect();
     let (names, base) = match mangled {
@@ -468,5 +468,5 @@ fn exact(kernels: &[Candidate]) -> Chosen {
         [only] => format!("regex:^{only}$"),
         names => format!("regex:^({})$", names.join("|")),
     };
-    Chosen { filter, base }
+    ExactFilter { filter, base }
 }
