@@ -20,7 +20,7 @@ use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::said::RunEvent;
-use super::selection::{Next, PassPlanner};
+use super::selection::{NextStep, PassPlanner};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;
 use crate::bundle::{self, BlobSource, Bundle, Packer};
@@ -106,8 +106,8 @@ impl ProfileRun<'_> {
                     match course
                         .no_survey(&mut self.request, failure.cause.as_deref().unwrap_or_default())
                     {
-                        Next::Plan => continue,
-                        Next::End => break,
+                        NextStep::Plan => continue,
+                        NextStep::End => break,
                     }
                 }
                 // An environment of Python is entered and left more often than facts are asked.
@@ -156,7 +156,7 @@ impl ProfileRun<'_> {
                 let mut say = |text: &str| desk.reporter.say(&RunEvent::Note { text });
                 let next = course.next(&mut self.request, &mut parts, &end, &mut say)?;
                 parts.job = Some(end);
-                if next == Next::End {
+                if next == NextStep::End {
                     break;
                 }
                 self.reuse_built(&parts)?;

@@ -104,14 +104,14 @@ impl PassPlanner {
     }
 
     /// Takes note that no survey can be made on this host.
-    pub(super) fn no_survey(&mut self, request: &mut Request, why: &str) -> Next {
+    pub(super) fn no_survey(&mut self, request: &mut Request, why: &str) -> NextStep {
         let survey = self.survey.take();
         self.selection
             .left_out
             .push(Gap { code: "no_survey".to_owned(), text: format!("no first pass: {why}") });
         request.part = Part::Whole;
         if survey == Some(Survey::Kernels) && self.asked.patterns.is_empty() {
-            return Next::Plan;
+            return NextStep::Plan;
         }
         match regions::unseen(&self.asked.patterns) {
             Ok(exact) => {
@@ -121,7 +121,7 @@ impl PassPlanner {
             }
             Err(failure) => {
                 self.failure = Some(*failure);
-                Next::End
+                NextStep::End
             }
         }
     }
@@ -133,14 +133,14 @@ impl PassPlanner {
         parts: &mut Parts,
         end: &JobResult,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Next> {
+    ) -> Result<NextStep> {
         if self.survey.is_none() {
             self.after_look(request, end);
             return Ok(self.look(request));
         }
         // A build or a check that failed ends the run.
         if !matches!(end.outcome, Some(Outcome::Done)) {
-            return Ok(Next::End);
+            return Ok(NextStep::End);
         }
         if !end.step_ok("survey") {
             let why = end.last_rung("survey").map_or("nothing to make it with", |r| &r.words);
@@ -157,7 +157,7 @@ impl PassPlanner {
                 Ok(chosen) => self.choose(&self.asked.patterns.clone(), chosen),
                 Err(failure) => {
                     self.failure = Some(*failure);
-                    return Ok(Next::End);
+                    return Ok(NextStep::End);
                 }
             }
         }
@@ -193,7 +193,7 @@ impl PassPlanner {
     }
 
     /// Turns the request to the next look.
-    fn look(&mut self, request: &mut Request) -> Next {
+    fn look(&mut self, request: &mut Request) -> NextStep {
         // A region whose launches are here one by one needs no look of its own.
         while let Some(look) = self.looks.pop_front() {
             self.begun += 1;
@@ -217,9 +217,9 @@ impl PassPlanner {
                 request.ncu.set = Some(set.clone());
             }
             self.current = look.regions;
-            return Next::Plan;
+            return NextStep::Plan;
         }
-        Next::End
+        NextStep::End
     }
 
     /// Takes note of how a look ended.
@@ -431,7 +431,7 @@ impl PassPlanner {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Another plan.
     Plan,
     /// None.
