@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rgpu_case::CaseReport;
 use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
 
-use super::assemble::{self, Parts};
+use super::assemble::{self, ProfileBuilder};
 use super::blobs::submission;
 use super::disasm::{self, Built};
 use super::facts::FactsCache;
@@ -78,7 +78,7 @@ type Looked = std::result::Result<String, String>;
 struct Side {
     name: &'static str,
     request: Request,
-    parts: Parts,
+    parts: ProfileBuilder,
     folder: RunFolder,
     /// What became of each look.
     looked: Vec<(Mode, Looked)>,
@@ -99,7 +99,7 @@ impl CompareRun<'_> {
             .write_json("env.json", &EnvRecord::new(Some(facts.clone()), self.source_folder))?;
         let mut sides = Vec::new();
         for (name, request) in SIDES.into_iter().zip(self.requests.clone()) {
-            let parts = Parts::new(&request, self.project, self.thresholds);
+            let parts = ProfileBuilder::new(&request, self.project, self.thresholds);
             let folder = desk.folder.side(name)?;
             sides.push(Side { name, request, parts, folder, looked: Vec::new() });
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_protocol::{Digest, HostFacts};
 
-use super::assemble::{self, Parts};
+use super::assemble::{self, ProfileBuilder};
 use super::blobs::submission;
 use super::disasm::{self, Built};
 use super::facts::FactsCache;
@@ -95,7 +95,7 @@ impl ProfileRun<'_> {
         }
         let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
         desk.folder.write_json("env.json", &env)?;
-        let mut parts = Parts::new(&self.request, self.project, self.thresholds);
+        let mut parts = ProfileBuilder::new(&self.request, self.project, self.thresholds);
         let mut course = PassPlanner::new(&mut self.request, &facts);
         let mut seq = 1;
         // Every rung refused once, and every look.
@@ -210,7 +210,7 @@ impl ProfileRun<'_> {
         follow: &Follow,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
-        parts: &mut Parts,
+        parts: &mut ProfileBuilder,
         seq: u32,
     ) -> Result<Draft> {
         let toolbox = self.programs.toolbox(&facts.agent.arch);
@@ -226,7 +226,7 @@ impl ProfileRun<'_> {
         follow: &Follow,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
-        parts: &mut Parts,
+        parts: &mut ProfileBuilder,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &self.request.target else { return Ok(()) };
         let wheels = self.request.build.fetch && facts.tool("cc").is_some();
@@ -327,7 +327,7 @@ impl ProfileRun<'_> {
     }
 
     /// The request without the refused rung, on top of what is built already.
-    fn next_request(&mut self, parts: &Parts, refused: assemble::Refused) -> Result<()> {
+    fn next_request(&mut self, parts: &ProfileBuilder, refused: assemble::Refused) -> Result<()> {
         if refused.metrics.is_empty() {
             self.request.skip.insert(refused.rung);
         } else {
@@ -337,7 +337,7 @@ impl ProfileRun<'_> {
     }
 
     /// The next plan starts with what is built already.
-    pub(super) fn reuse_built(&mut self, parts: &Parts) -> Result<()> {
+    pub(super) fn reuse_built(&mut self, parts: &ProfileBuilder) -> Result<()> {
         self.request.reuse.clear();
         for (path, local) in &parts.built {
             self.request.reuse.push(self.packer.built(path, local, &mut self.built)?);

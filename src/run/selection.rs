@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use rgpu_protocol::{HostFacts, Outcome};
 
-use super::assemble::Parts;
+use super::assemble::ProfileBuilder;
 use super::deep::{self, Candidate, LEAST};
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
@@ -130,7 +130,7 @@ impl PassPlanner {
     pub(super) fn next(
         &mut self,
         request: &mut Request,
-        parts: &mut Parts,
+        parts: &mut ProfileBuilder,
         end: &JobResult,
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
@@ -265,7 +265,7 @@ impl PassPlanner {
     /// Chooses the kernels that hold the time, as far as the budget goes.
     fn deepen(
         &mut self,
-        parts: &mut Parts,
+        parts: &mut ProfileBuilder,
         program_s: f64,
         say: &mut dyn FnMut(&str),
     ) -> Result<()> {
@@ -389,7 +389,7 @@ impl PassPlanner {
     /// anyway are held against the patterns at the end.
     pub(super) fn finish(
         mut self,
-        parts: &Parts,
+        parts: &ProfileBuilder,
         facts: &HostFacts,
     ) -> (Option<Selection>, Option<Failure>) {
         let counters = matches!(self.asked.mode, Mode::Ncu | Mode::Deep);

@@ -10,7 +10,7 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::pattern::{Then, When, diagnose, strip_ansi};
 use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
-use super::assemble::Parts;
+use super::assemble::ProfileBuilder;
 use super::blobs::submission;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
@@ -41,7 +41,7 @@ impl ProfileRun<'_> {
         follow: &Follow,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
-        parts: &mut Parts,
+        parts: &mut ProfileBuilder,
         seq: u32,
     ) -> Result<()> {
         let Some(provider) = follow.remote().served_ncu() else { return Ok(()) };

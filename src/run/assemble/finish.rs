@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rgpu_protocol::{HostFacts, RungRecord};
 
-use super::Parts;
+use super::ProfileBuilder;
 use crate::analysis;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Beside, Profile};
@@ -15,7 +15,7 @@ use crate::tool::{Expectations, Request, Target};
 
 /// The profile of everything gathered.
 pub(in crate::run) fn profile(
-    parts: Parts,
+    parts: ProfileBuilder,
     request: &Request,
     facts: HostFacts,
     record: &RunRecord,

@@ -35,7 +35,7 @@ pub(super) struct Refused {
 
 /// What a run has gathered so far.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct ProfileBuilder {
     pub profile: Profile,
     beside: Beside,
     /// Launches of a first pass, which those of the closer look replace.
@@ -83,7 +83,7 @@ fn is_look(step: &str) -> bool {
     step == "profile" || step.starts_with("profile-")
 }
 
-impl Parts {
+impl ProfileBuilder {
     pub(super) fn new(request: &Request, project: &Path, thresholds: &Thresholds) -> Self {
         let (project, thresholds) = (project.to_owned(), thresholds.clone());
         let mut parts = Self { project, thresholds, ..Self::default() };
@@ -531,7 +531,7 @@ mod tests {
         let rung_after = |steps: &[(&str, &str)]| {
             let ended = steps.iter().map(|(step, rung)| ((*step).into(), Some((*rung).into())));
             let end = JobResult { ended: ended.collect(), ..JobResult::default() };
-            let mut parts = Parts::default();
+            let mut parts = ProfileBuilder::default();
             parts.take(&folder, &end, &request).unwrap();
             parts.rung().to_owned()
         };
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_check_that_was_not_made_never_hides_one_that_was() {
-        let mut parts = Parts::default();
+        let mut parts = ProfileBuilder::default();
         parts.cases(vec![case("right")]);
         parts.cases(vec![case("unchecked")]);
         assert_eq!(parts.profile.cases[0].correctness.as_ref().unwrap().verdict, "right");

@@ -4,7 +4,7 @@
 use rgpu_case::ErrorClass;
 use rgpu_protocol::Outcome;
 
-use super::{Parts, is_look};
+use super::{ProfileBuilder, is_look};
 use crate::error::{Exit, Failure, Side};
 use crate::import::case_report::RunnerFailure;
 use crate::kernel::Entry;
@@ -15,7 +15,7 @@ use crate::run::outcome;
 use crate::store::RunFolder;
 use crate::tool::{Expectations, Request, Target};
 
-impl Parts {
+impl ProfileBuilder {
     /// The failure of a run that looked several times and has nothing to show for it.
     pub(in crate::run) fn no_look(&self, remote: &dyn Remote) -> Option<Failure> {
         let end = self.job.as_ref()?;
