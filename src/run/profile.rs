@@ -327,7 +327,11 @@ impl ProfileRun<'_> {
     }
 
     /// The request without the refused rung, on top of what is built already.
-    fn next_request(&mut self, parts: &ProfileBuilder, refused: assemble::Refused) -> Result<()> {
+    fn next_request(
+        &mut self,
+        parts: &ProfileBuilder,
+        refused: assemble::RefusedRung,
+    ) -> Result<()> {
         if refused.metrics.is_empty() {
             self.request.skip.insert(refused.rung);
         } else {

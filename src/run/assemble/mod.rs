@@ -26,7 +26,7 @@ use crate::tool::{BundleFile, Expectations, PythonEnv, Request, Target};
 
 /// A rung that the laptop does not believe.
 #[derive(Clone, Debug)]
-pub(super) struct Refused {
+pub(super) struct RefusedRung {
     pub rung: String,
     pub code: &'static str,
     pub text: String,
@@ -207,7 +207,7 @@ impl ProfileBuilder {
         folder: &RunFolder,
         end: &JobResult,
         request: &Request,
-    ) -> Result<Option<Refused>> {
+    ) -> Result<Option<RefusedRung>> {
         // A time line that was never taken is not missing when it should be exported.
         let told = |r: &&RungRecord| !(r.step == "export" && r.code == "missing");
         self.profile.ladder.extend(end.rungs.iter().filter(told).cloned());
@@ -313,7 +313,7 @@ impl ProfileBuilder {
         file: &HostFile,
         believed: bool,
         request: &Request,
-    ) -> Option<Refused> {
+    ) -> Option<RefusedRung> {
         let artifact = &file.artifact;
         let importer = IMPORTERS.iter().find(|i| i.kind == artifact.kind)?;
         let path = folder.path().join(&artifact.path);
@@ -331,7 +331,7 @@ impl ProfileBuilder {
                     .push(Gap { code: "unreadable_artifact".to_owned(), text: text.clone() });
                 return believed.then(|| {
                     self.mark_refused(&file.rung, "unreadable_artifact", &text);
-                    Refused {
+                    RefusedRung {
                         rung: file.rung.clone(),
                         code: "unreadable_artifact",
                         text,
@@ -379,7 +379,7 @@ impl ProfileBuilder {
                     .gaps
                     .push(Gap { code: code.to_owned(), text: format!("{}: {text}", file.rung) });
                 self.mark_refused(&file.rung, code, &text);
-                Some(Refused { rung: file.rung.clone(), code, text, metrics })
+                Some(RefusedRung { rung: file.rung.clone(), code, text, metrics })
             }
             _ => {
                 self.add(imported, ranges.then_some(first));
