@@ -67,7 +67,7 @@ pub(super) struct ProfileBuilder {
 }
 
 /// Kinds that tell something even when their step failed.
-const ALWAYS: &[&str] = &["case_report"];
+const ALWAYS_IMPORTED_KINDS: &[&str] = &["case_report"];
 
 /// Steps whose success is not the run's rung.
 pub(super) const PREPARING: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
@@ -238,7 +238,7 @@ impl ProfileBuilder {
                 continue;
             }
             let believed = end.rung_of(&file.artifact.step) == Some(file.rung.as_str());
-            if believed || ALWAYS.contains(&file.artifact.kind.as_str()) {
+            if believed || ALWAYS_IMPORTED_KINDS.contains(&file.artifact.kind.as_str()) {
                 refused = self.import(folder, file, believed, request).or(refused);
             }
         }
