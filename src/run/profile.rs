@@ -258,7 +258,7 @@ impl ProfileRun<'_> {
     fn out_of_reach(&self, draft: &Draft, facts: &HostFacts) -> Option<Failure> {
         let least = self.at_least?;
         let mut steps = draft.plan.steps.iter().rev();
-        let step = steps.find(|step| !assemble::PREPARING.contains(&step.id.as_str()));
+        let step = steps.find(|step| !assemble::SETUP_STEPS.contains(&step.id.as_str()));
         // A plan that only compiles reaches none.
         let rungs = step.map_or(&[][..], |step| &step.rungs);
         let on_cpu = facts.gpus.is_empty();

@@ -70,7 +70,7 @@ pub(super) struct ProfileBuilder {
 const ALWAYS_IMPORTED_KINDS: &[&str] = &["case_report"];
 
 /// Steps whose success is not the run's rung.
-pub(super) const PREPARING: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
+pub(super) const SETUP_STEPS: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
 
 /// Whether the runner's ranges in this file say when the kernel ran: not those of the steps before,
 /// and not under ncu, which runs each launch many times over.
@@ -260,7 +260,7 @@ impl ProfileBuilder {
         }
         if let Some(rung) =
             end.ended.iter().rev().find_map(|(step, rung)| {
-                rung.as_ref().filter(|_| !PREPARING.contains(&step.as_str()))
+                rung.as_ref().filter(|_| !SETUP_STEPS.contains(&step.as_str()))
             })
         {
             self.rung.clone_from(rung);
