@@ -10,9 +10,9 @@ use crate::bundle;
 use crate::remote::{self, Submission};
 
 /// Where the bytes of a bundle are.
-struct Blobs(BTreeMap<Digest, bundle::BlobSource>);
+struct BundleReader(BTreeMap<Digest, bundle::BlobSource>);
 
-impl remote::BlobSource for Blobs {
+impl remote::BlobSource for BundleReader {
     fn open(&self, digest: &Digest) -> io::Result<Vec<u8>> {
         match self.0.get(digest) {
             Some(source) => source.read(digest).map_err(io::Error::other),
@@ -23,5 +23,5 @@ impl remote::BlobSource for Blobs {
 
 /// A plan with where its files' bytes are.
 pub(super) fn submission(plan: Plan, blobs: BTreeMap<Digest, bundle::BlobSource>) -> Submission {
-    Submission { plan, blobs: Arc::new(Blobs(blobs)), secrets: BTreeMap::new() }
+    Submission { plan, blobs: Arc::new(BundleReader(blobs)), secrets: BTreeMap::new() }
 }
