@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// How often was asked, and why.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct CancelRequests {
     times: u32,
     unread: bool,
 }
@@ -18,20 +18,20 @@ struct Asked {
 /// The front end's end; each clone may ask.
 #[derive(Clone, Debug)]
 pub struct Canceller {
-    asked: Arc<watch::Sender<Asked>>,
+    asked: Arc<watch::Sender<CancelRequests>>,
     heard: Arc<AtomicU32>,
 }
 
 /// The engine's end.
 #[derive(Clone, Debug)]
 pub struct Cancel {
-    asked: watch::Receiver<Asked>,
+    asked: watch::Receiver<CancelRequests>,
     heard: Arc<AtomicU32>,
 }
 
 /// A pair of both ends.
 pub fn channel() -> (Canceller, Cancel) {
-    let (sender, receiver) = watch::channel(Asked::default());
+    let (sender, receiver) = watch::channel(CancelRequests::default());
     let heard = Arc::new(AtomicU32::new(0));
     (
         Canceller { asked: Arc::new(sender), heard: Arc::clone(&heard) },
