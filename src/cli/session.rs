@@ -22,7 +22,7 @@ use crate::remote::{
     Sent, Talk,
 };
 use crate::run::{
-    Cancel, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
+    CancelSignal, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
     SharedReporter, channel, find_programs, set_up_compilers, triple,
 };
 use crate::store::{Cost, RunRecord};
@@ -141,7 +141,7 @@ pub(super) struct Open {
     pub(super) spec: RemoteSpec,
     pub(super) follow: Follow,
     pub(super) reporter: SharedReporter,
-    pub(super) cancel: Cancel,
+    pub(super) cancel: CancelSignal,
     pub(super) programs: Programs,
     /// Where the program's output goes, if it goes through this process's own streams.
     outlet: Option<Outlet>,

@@ -24,18 +24,18 @@ pub struct Canceller {
 
 /// The engine's end.
 #[derive(Clone, Debug)]
-pub struct Cancel {
+pub struct CancelSignal {
     asked: watch::Receiver<CancelRequests>,
     heard: Arc<AtomicU32>,
 }
 
 /// A pair of both ends.
-pub fn channel() -> (Canceller, Cancel) {
+pub fn channel() -> (Canceller, CancelSignal) {
     let (sender, receiver) = watch::channel(CancelRequests::default());
     let heard = Arc::new(AtomicU32::new(0));
     (
         Canceller { asked: Arc::new(sender), heard: Arc::clone(&heard) },
-        Cancel { asked: receiver, heard },
+        CancelSignal { asked: receiver, heard },
     )
 }
 
@@ -64,13 +64,13 @@ impl Canceller {
     }
 }
 
-impl Cancel {
+impl CancelSignal {
     /// How often was asked.
     pub fn asked(&self) -> u32 {
         self.asked.borrow().times
     }
 
-    /// How often was asked and [`Cancel::beyond`] has told of it.
+    /// How often was asked and [`CancelSignal::beyond`] has told of it.
     pub fn heard(&self) -> u32 {
         self.heard.load(Ordering::SeqCst)
     }

@@ -10,7 +10,7 @@ use rgpu_protocol::HostFacts;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::cancel::Cancel;
+use super::cancel::CancelSignal;
 use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
 use super::said::{Reporter, RunEvent};
@@ -86,7 +86,7 @@ impl FactsCache {
         programs: &Programs,
         now_s: i64,
         reporter: &mut dyn Reporter,
-        cancel: &Cancel,
+        cancel: &CancelSignal,
     ) -> Result<HostFacts> {
         reporter.say(&RunEvent::Asking {});
         let none = BTreeMap::new();

@@ -11,7 +11,7 @@ use rgpu_protocol::plan::{Limits, Origin};
 use rgpu_protocol::{Event, EventBody, Outcome, Plan, RungRecord, Stream};
 use tokio::sync::mpsc;
 
-use super::cancel::Cancel;
+use super::cancel::CancelSignal;
 use super::copies::Copies;
 use super::feed::Feed;
 use super::provenance::digest_file;
@@ -84,7 +84,7 @@ pub struct RunContext<'a> {
     /// Who hears what is said.
     pub reporter: &'a mut dyn Reporter,
     /// Whether the user wants to stop.
-    pub cancel: Cancel,
+    pub cancel: CancelSignal,
     /// What the running program reads on standard input, piece by piece; its end closes it.
     pub input: Option<mpsc::Receiver<Vec<u8>>>,
 }

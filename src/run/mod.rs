@@ -40,7 +40,7 @@ pub use build::{
     Begin, BuildRun, Built, Emit, Message, Wanted as BuildWanted, messages,
     publish as publish_build,
 };
-pub use cancel::{Cancel, Canceller, channel};
+pub use cancel::{CancelSignal, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, Sides};
 pub use copies::Copies;
