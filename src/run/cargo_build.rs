@@ -16,7 +16,7 @@ use crate::exec::{Package, PackageFile};
 use crate::store::atomic;
 
 /// Programs that were not used for this long are removed.
-const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
+const UNUSED_PROGRAM_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The folder of compiled files.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl CargoCache {
         std::fs::rename(&fresh, &kept)?;
         for entry in std::fs::read_dir(&folder)?.flatten() {
             let old = entry.metadata().and_then(|m| m.modified());
-            if old.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > KEEP)) {
+            if old.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNUSED_PROGRAM_AGE)) {
                 // Another rgpu may have done so just now.
                 let _ = std::fs::remove_file(entry.path());
             }
