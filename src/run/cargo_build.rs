@@ -79,7 +79,7 @@ impl CargoCache {
             Failure::new(Exit::Config, "cargo", what).cause(e)
         };
         let child = command.spawn().map_err(failed)?;
-        let group = Group(child.id());
+        let group = ProcessGroup(child.id());
         let done = child.wait_with_output().await.map_err(failed)?;
         group.ended();
         if !done.status.success() {
@@ -128,16 +128,16 @@ impl CargoCache {
 }
 
 /// The processes of a compilation: they end with it.
-struct Group(Option<u32>);
+struct ProcessGroup(Option<u32>);
 
-impl Group {
+impl ProcessGroup {
     /// It ended by itself.
     fn ended(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let id = self.0.and_then(|id| i32::try_from(id).ok());
         if let Some(group) = id.and_then(rustix::process::Pid::from_raw) {
