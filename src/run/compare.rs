@@ -32,7 +32,7 @@ use crate::store::RunFolder;
 use crate::tool::{self, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target};
 
 /// Plans that one comparison may send at most.
-const MOST_PLANS: u32 = 24;
+const MAX_PLANS_PER_COMPARISON: u32 = 24;
 
 /// Everything a comparison needs.
 pub struct CompareRun<'a> {
@@ -115,7 +115,7 @@ impl CompareRun<'_> {
                 side.request.mode = mode;
                 side.request.skip.clear();
             }
-            while open != [false, false] && seq <= MOST_PLANS {
+            while open != [false, false] && seq <= MAX_PLANS_PER_COMPARISON {
                 let planned = self.plan(&sides, open, &facts, desk, seq);
                 let PairDraft { draft, expect } = match planned {
                     Ok(planned) => planned,
