@@ -62,7 +62,7 @@ pub struct CompareRun<'a> {
 
 /// What a comparison brought.
 #[derive(Debug)]
-pub struct Sides {
+pub struct ComparisonOutcome {
     /// The profile of each side with the documents beside it.
     pub profiles: [(Profile, Beside); 2],
     /// What the interleaved calls gave, by case; empty without a GPU.
@@ -90,7 +90,11 @@ impl CompareRun<'_> {
     /// # Errors
     /// The link, the host, a side that does not build or computes wrong results, our disk, a
     /// cancel.
-    pub async fn run(mut self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<Sides> {
+    pub async fn run(
+        mut self,
+        follow: &mut Follow,
+        desk: &mut RunContext<'_>,
+    ) -> Result<ComparisonOutcome> {
         let mut facts = match self.cache.load(self.now_s) {
             Some(facts) => facts,
             None => self.ask(follow, desk).await?,
@@ -385,7 +389,7 @@ fn bring_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn finish(sides: Vec<Side>, facts: HostFacts, desk: &RunContext<'_>) -> Result<Sides> {
+fn finish(sides: Vec<Side>, facts: HostFacts, desk: &RunContext<'_>) -> Result<ComparisonOutcome> {
     let mut paired = Vec::new();
     let mut looked: Vec<[(Mode, Looked); 2]> = Vec::new();
     let mut profiles = Vec::new();
@@ -421,7 +425,7 @@ fn finish(sides: Vec<Side>, facts: HostFacts, desk: &RunContext<'_>) -> Result<S
     for mode in [Mode::Nsys, Mode::Ncu] {
         parts.push(part(mode, looked.iter().find(|[(m, _), _]| *m == mode)));
     }
-    Ok(Sides { profiles: [a, b], paired, parts })
+    Ok(ComparisonOutcome { profiles: [a, b], paired, parts })
 }
 
 /// Whether a tool looked at both sides, and what kept it from that.

@@ -17,7 +17,9 @@ use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::remote::RemoteSpec;
 use crate::report;
-use crate::run::{CompareRun, InputsRecord, Reporter, RunContext, RunEvent, Sides, close};
+use crate::run::{
+    CompareRun, ComparisonOutcome, InputsRecord, Reporter, RunContext, RunEvent, close,
+};
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool::{self, Target};
 
@@ -139,7 +141,7 @@ fn carry_out(
     sides: [Asked; 2],
     folder: &RunFolder,
     mut record: RunRecord,
-) -> Result<(RunRecord, Result<Sides>)> {
+) -> Result<(RunRecord, Result<ComparisonOutcome>)> {
     let begun = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
     let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
@@ -193,7 +195,7 @@ fn finish(
     names: [String; 2],
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Result<Sides>,
+    ended: Result<ComparisonOutcome>,
 ) -> Result<Status> {
     let sides = match ended {
         Ok(sides) => sides,
@@ -210,7 +212,7 @@ fn finish(
             return Err(failure);
         }
     };
-    let Sides { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
+    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
     let options =
         Options { names: [&names[0], &names[1]], threshold: args.threshold, paired: &paired };
     let mut comparison = compare(&a, &b, &options);
