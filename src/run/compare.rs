@@ -72,7 +72,7 @@ pub struct ComparisonOutcome {
 }
 
 /// A look at one side: the rung it ended on, or why there is none.
-type Looked = std::result::Result<String, String>;
+type PassResult = std::result::Result<String, String>;
 
 /// One side in the making.
 struct Side {
@@ -81,7 +81,7 @@ struct Side {
     parts: ProfileBuilder,
     folder: RunFolder,
     /// What became of each look.
-    looked: Vec<(Mode, Looked)>,
+    looked: Vec<(Mode, PassResult)>,
 }
 
 impl CompareRun<'_> {
@@ -391,7 +391,7 @@ fn bring_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
 
 fn finish(sides: Vec<Side>, facts: HostFacts, desk: &RunContext<'_>) -> Result<ComparisonOutcome> {
     let mut paired = Vec::new();
-    let mut looked: Vec<[(Mode, Looked); 2]> = Vec::new();
+    let mut looked: Vec<[(Mode, PassResult); 2]> = Vec::new();
     let mut profiles = Vec::new();
     let mut timed = true;
     for side in sides {
@@ -429,9 +429,9 @@ fn finish(sides: Vec<Side>, facts: HostFacts, desk: &RunContext<'_>) -> Result<C
 }
 
 /// Whether a tool looked at both sides, and what kept it from that.
-fn part(mode: Mode, looked: Option<&[(Mode, Looked); 2]>) -> Part {
+fn part(mode: Mode, looked: Option<&[(Mode, PassResult); 2]>) -> Part {
     let name = mode.name();
-    let reached = |looked: &Looked| match looked {
+    let reached = |looked: &PassResult| match looked {
         // A ladder may end on another tool's rung.
         Ok(rung) if rung.starts_with(name) => Ok(rung.clone()),
         Ok(rung) => Err(format!("ended on rung `{rung}`")),
