@@ -75,7 +75,7 @@ pub struct ComparisonOutcome {
 type PassResult = std::result::Result<String, String>;
 
 /// One side in the making.
-struct Side {
+struct SideBuilder {
     name: &'static str,
     request: Request,
     parts: ProfileBuilder,
@@ -105,7 +105,7 @@ impl CompareRun<'_> {
         for (name, request) in SIDES.into_iter().zip(self.requests.clone()) {
             let parts = ProfileBuilder::new(&request, self.project, self.thresholds);
             let folder = desk.folder.side(name)?;
-            sides.push(Side { name, request, parts, folder, looked: Vec::new() });
+            sides.push(SideBuilder { name, request, parts, folder, looked: Vec::new() });
         }
         for (side, sequence) in sides.iter_mut().zip(1..) {
             self.compile_here(follow, &facts, desk, side, sequence).await?;
@@ -198,7 +198,7 @@ impl CompareRun<'_> {
 
     fn plan(
         &self,
-        sides: &[Side],
+        sides: &[SideBuilder],
         open: [bool; 2],
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
@@ -227,7 +227,7 @@ impl CompareRun<'_> {
         follow: &Follow,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
-        side: &mut Side,
+        side: &mut SideBuilder,
         sequence: u32,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &side.request.target else { return Ok(()) };
@@ -266,7 +266,7 @@ impl CompareRun<'_> {
     /// Takes in a side's part of an ended job; whether another rung should be tried.
     fn take(
         &self,
-        side: &mut Side,
+        side: &mut SideBuilder,
         end: &JobResult,
         expect: &Expectations,
         mode: Mode,
@@ -303,7 +303,11 @@ impl CompareRun<'_> {
     }
 
     /// What is built travels on into the next plan.
-    fn reuse(&mut self, side: &mut Side, built: &mut BTreeMap<Digest, BlobSource>) -> Result<()> {
+    fn reuse(
+        &mut self,
+        side: &mut SideBuilder,
+        built: &mut BTreeMap<Digest, BlobSource>,
+    ) -> Result<()> {
         side.request.reuse.clear();
         for (path, local) in &side.parts.built {
             side.request.reuse.push(self.packer.built(path, local, built)?);
@@ -321,7 +325,7 @@ fn why(record: &RungRecord) -> String {
 }
 
 /// The failure that ends the comparison: a side that does not build, is wrong, or cannot be timed.
-fn ended(side: &Side, follow: &Follow, end: &JobResult) -> Option<Failure> {
+fn ended(side: &SideBuilder, follow: &Follow, end: &JobResult) -> Option<Failure> {
     let mine = match &end.outcome {
         Some(Outcome::Failed { step, .. }) => tool::side_of(step, side.name).is_some(),
         Some(Outcome::Done) => true,
@@ -389,7 +393,11 @@ fn bring_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn finish(sides: Vec<Side>, facts: HostFacts, desk: &RunContext<'_>) -> Result<ComparisonOutcome> {
+fn finish(
+    sides: Vec<SideBuilder>,
+    facts: HostFacts,
+    desk: &RunContext<'_>,
+) -> Result<ComparisonOutcome> {
     let mut paired = Vec::new();
     let mut looked: Vec<[(Mode, PassResult); 2]> = Vec::new();
     let mut profiles = Vec::new();
