@@ -7,7 +7,7 @@ use std::fs::File;
 use crate::store::{Destination, PartialFile};
 
 /// A shorter file is copied as fast as it is looked for.
-const WORTH_BYTES: u64 = 1 << 20;
+const MIN_COPY_BYTES: u64 = 1 << 20;
 
 type Whither = dyn Fn(&str) -> Option<Destination> + Send + Sync;
 
@@ -33,7 +33,7 @@ impl Copies {
     /// A file for the copy of what will be `bytes` long at `place` in the run folder; `None`: there
     /// will be none, or nothing can be written there, which whoever copies it then says.
     pub(super) fn begin(&self, place: &str, bytes: u64) -> Option<(File, PartialFile)> {
-        let destination = self.whither.as_ref().filter(|_| bytes > WORTH_BYTES)?(place)?;
+        let destination = self.whither.as_ref().filter(|_| bytes > MIN_COPY_BYTES)?(place)?;
         destination.begin().ok()
     }
 
