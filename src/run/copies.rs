@@ -9,12 +9,12 @@ use crate::store::{Destination, PartialFile};
 /// A shorter file is copied as fast as it is looked for.
 const MIN_COPY_BYTES: u64 = 1 << 20;
 
-type Whither = dyn Fn(&str) -> Option<Destination> + Send + Sync;
+type CopyFolder = dyn Fn(&str) -> Option<Destination> + Send + Sync;
 
 /// The copies of one job's files.
 #[derive(Default)]
 pub struct Copies {
-    whither: Option<Box<Whither>>,
+    whither: Option<Box<CopyFolder>>,
     whole: BTreeMap<String, PartialFile>,
 }
 
