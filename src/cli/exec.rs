@@ -24,8 +24,8 @@ use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
-    Copies, ExecEnd, ExecRequest, InputsRecord, ProgramEnd, Reporter, RunContext, RunEvent, close,
-    exec, exec_again, exec_draft, signal,
+    ExecEnd, ExecRequest, FileCopies, InputsRecord, ProgramEnd, Reporter, RunContext, RunEvent,
+    close, exec, exec_again, exec_draft, signal,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
@@ -443,7 +443,9 @@ fn as_by_sigpipe(open: &session::Open, ended: Result<ExecEnd>) -> Result<ExecEnd
     let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
     let end = Some(Ok(ProgramEnd::Signal(SIGPIPE)));
     match ended {
-        Err(f) if unread(&f) => Ok(ExecEnd { end, pulled: Vec::new(), copies: Copies::default() }),
+        Err(f) if unread(&f) => {
+            Ok(ExecEnd { end, pulled: Vec::new(), copies: FileCopies::default() })
+        }
         Ok(ExecEnd { end: Some(Err(f)), pulled, copies }) if unread(&f) => {
             Ok(ExecEnd { end, pulled, copies })
         }
@@ -489,7 +491,7 @@ fn finish(
     let over = matches!(&ended, Ok(ExecEnd { end: Some(_), .. }));
     let (ended, pulled, mut copies) = match ended {
         Ok(ExecEnd { end, pulled, copies }) => (end.transpose(), pulled, copies),
-        Err(failure) => (Err(failure), Vec::new(), Copies::default()),
+        Err(failure) => (Err(failure), Vec::new(), FileCopies::default()),
     };
     record.state = match &ended {
         Ok(None) => RunState::Detached,

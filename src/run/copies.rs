@@ -13,18 +13,18 @@ type CopyFolder = dyn Fn(&str) -> Option<Destination> + Send + Sync;
 
 /// The copies of one job's files.
 #[derive(Default)]
-pub struct Copies {
+pub struct FileCopies {
     whither: Option<Box<CopyFolder>>,
     whole: BTreeMap<String, PartialFile>,
 }
 
-impl std::fmt::Debug for Copies {
+impl std::fmt::Debug for FileCopies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Copies").field("whole", &self.whole).finish_non_exhaustive()
     }
 }
 
-impl Copies {
+impl FileCopies {
     /// Copies at the destinations that `whither` names, by a file's place in the run folder.
     pub fn to(whither: impl Fn(&str) -> Option<Destination> + Send + Sync + 'static) -> Self {
         Self { whither: Some(Box::new(whither)), whole: BTreeMap::new() }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::blobs::submission;
-use super::copies::Copies;
+use super::copies::FileCopies;
 use super::job::{self, HostFile, JobResult, RunContext, cancelled};
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
@@ -83,7 +83,7 @@ pub struct ExecEnd {
     /// What was pulled, also of a program without a status.
     pub pulled: Vec<HostFile>,
     /// Copies of it that were made on the way.
-    pub copies: Copies,
+    pub copies: FileCopies,
 }
 
 /// The plan with the files that go with it.
@@ -141,7 +141,7 @@ pub async fn exec(
     request: &ExecRequest,
     packer: &mut Packer,
     desk: &mut RunContext<'_>,
-    mut copies: Copies,
+    mut copies: FileCopies,
 ) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);
     let draft = draft(request, job.clone());
@@ -179,7 +179,7 @@ pub async fn exec_again(
     follow: &mut Follow,
     pull: &[String],
     desk: &mut RunContext<'_>,
-    mut copies: Copies,
+    mut copies: FileCopies,
 ) -> Result<ExecEnd> {
     let job = format!("{}.1", desk.record.id);
     let known = resume::known(desk.folder, desk.record, &job)?.unwrap_or_default();
@@ -194,7 +194,7 @@ pub async fn exec_again(
 
 /// A job that is over, and all of it here: its output need not lie there too, unless a power cut
 /// could still take what is here.
-fn over(follow: &mut Follow, end: JobResult, record: &RunRecord, copies: Copies) -> ExecEnd {
+fn over(follow: &mut Follow, end: JobResult, record: &RunRecord, copies: FileCopies) -> ExecEnd {
     if !record.jobs.iter().any(|line| line.job == end.job && !line.unsynced.is_empty()) {
         follow.drop_job(&end.job);
     }

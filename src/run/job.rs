@@ -12,7 +12,7 @@ use rgpu_protocol::{Event, EventBody, Outcome, Plan, RungRecord, Stream};
 use tokio::sync::mpsc;
 
 use super::cancel::CancelSignal;
-use super::copies::Copies;
+use super::copies::FileCopies;
 use super::feed::Feed;
 use super::provenance::digest_file;
 use super::resume::Known;
@@ -254,7 +254,7 @@ pub(super) async fn follow_to_end(
     before: &[Event],
     desk: &mut RunContext<'_>,
 ) -> Result<JobResult> {
-    follow_choosing(follow, job, before, desk, &|_, _| Ok(true), &mut Copies::default()).await
+    follow_choosing(follow, job, before, desk, &|_, _| Ok(true), &mut FileCopies::default()).await
 }
 
 /// Whether an announced file is fetched, by its kind and what the host says of it. An error refuses the
@@ -268,7 +268,7 @@ pub(super) async fn follow_choosing(
     before: &[Event],
     desk: &mut RunContext<'_>,
     choose: &Choose<'_>,
-    copies: &mut Copies,
+    copies: &mut FileCopies,
 ) -> Result<JobResult> {
     let end = carry_through(follow, job, before, desk, choose, copies).await;
     take_bills(follow, desk)?;
@@ -297,7 +297,7 @@ async fn carry_through(
     before: &[Event],
     desk: &mut RunContext<'_>,
     choose: &Choose<'_>,
-    copies: &mut Copies,
+    copies: &mut FileCopies,
 ) -> Result<JobResult> {
     let mut end = JobResult { job: job.to_owned(), ..JobResult::default() };
     let mut announced = Vec::new();
@@ -454,7 +454,7 @@ async fn fetch(
     end: &mut JobResult,
     announced: Vec<AnnouncedFile>,
     desk: &mut RunContext<'_>,
-    copies: &mut Copies,
+    copies: &mut FileCopies,
 ) -> Result<()> {
     let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
     let mut before = 0;

@@ -43,7 +43,7 @@ pub use build::{
 pub use cancel::{CancelSignal, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, ComparisonOutcome};
-pub use copies::Copies;
+pub use copies::FileCopies;
 pub use exec::{
     ExecEnd, ExecRequest, ProgramEnd, STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
 };

@@ -8,7 +8,7 @@ use super::ExecArgs;
 use super::unplaced::{Found, Ground, Unplaced, Why, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
-use crate::run::{Copies, HostFile};
+use crate::run::{FileCopies, HostFile};
 use crate::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};
 use rgpu_protocol::plan::valid_relative_path;
 
@@ -32,10 +32,10 @@ pub(super) fn check(pattern: &str) -> Result<()> {
 }
 
 /// Copies of pulled files that are written while these come.
-pub(super) fn copies(app: &App, args: &ExecArgs) -> Copies {
+pub(super) fn copies(app: &App, args: &ExecArgs) -> FileCopies {
     let root = DestinationRoot::open(&root(app, args)).ok();
     let patterns = args.pull.clone();
-    Copies::to(move |place| {
+    FileCopies::to(move |place| {
         let name = place.strip_prefix("pulled/")?;
         // `place` reports what is forbidden, and what cannot be written.
         forbidden(&patterns, name).is_none().then_some(())?;
@@ -68,7 +68,7 @@ pub(super) fn place(
     args: &ExecArgs,
     (folder, record): (&RunFolder, &RunRecord),
     pulled: &[HostFile],
-    copies: &mut Copies,
+    copies: &mut FileCopies,
 ) -> Result<Placed> {
     let mut placed = Placed::default();
     if pulled.is_empty() {
