@@ -12,7 +12,7 @@ use crate::model::timeline::KernelSum;
 use crate::tool::{Budget, Cost};
 
 /// The set that everything falls back to.
-pub(super) const LEAST: &str = "minimal";
+pub(super) const FALLBACK_SET: &str = "minimal";
 
 /// A kernel that a first pass saw.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,14 +66,14 @@ pub(super) struct Fit {
     pub kernels: usize,
     /// Launches of each kernel at most.
     pub cap: u64,
-    /// Whether only [`LEAST`] is affordable.
+    /// Whether only [`FALLBACK_SET`] is affordable.
     pub least: bool,
     pub price: Price,
     pub left_out: Vec<Gap>,
 }
 
 /// Fits the kernels to a budget. `costs` are those of one launch with what was asked, and with
-/// [`LEAST`] where that is less.
+/// [`FALLBACK_SET`] where that is less.
 pub(super) fn fit(
     kernels: &[Candidate],
     costs: (Cost, Option<Cost>),
@@ -150,7 +150,7 @@ fn left_out(
         add("budget_kernel", format!("`{}`: left out to stay within the budget", kernel.kernel));
     }
     if least {
-        add("budget_sections", format!("only the set `{LEAST}`, to stay within the budget"));
+        add("budget_sections", format!("only the set `{FALLBACK_SET}`, to stay within the budget"));
     }
     if price.seconds > budget.seconds as f64 || price.bytes > budget.bytes {
         add(

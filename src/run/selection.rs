@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::ProfileBuilder;
-use super::deep::{self, Candidate, LEAST};
+use super::deep::{self, Candidate, FALLBACK_SET};
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
 use super::regions::{self, Layer};
@@ -306,7 +306,7 @@ impl PassPlanner {
         let fit = deep::fit(&top, costs, program_s, self.asked.deep.budget);
         let named = !self.asked.ncu.sections.is_empty() || !self.asked.ncu.metrics.is_empty();
         self.selection.set = match (fit.least, named) {
-            (true, _) => Some(LEAST.to_owned()),
+            (true, _) => Some(FALLBACK_SET.to_owned()),
             (false, true) => self.asked.ncu.set.clone(),
             (false, false) => Some(usual),
         };
@@ -373,15 +373,15 @@ impl PassPlanner {
     fn costs(&self) -> ((Cost, Option<Cost>), String) {
         let usual = match (&self.asked.ncu.set, self.asked.deep.light) {
             (Some(set), _) => set.clone(),
-            (None, true) => LEAST.to_owned(),
+            (None, true) => FALLBACK_SET.to_owned(),
             (None, false) => "full".to_owned(),
         };
         let asked = Cost::of(&self.asked, &usual);
         let mut least = self.asked.clone();
-        least.ncu.set = Some(LEAST.to_owned());
+        least.ncu.set = Some(FALLBACK_SET.to_owned());
         least.ncu.sections.clear();
         least.ncu.metrics.clear();
-        let least = Cost::of(&least, LEAST);
+        let least = Cost::of(&least, FALLBACK_SET);
         ((asked, (least.passes < asked.passes).then_some(least)), usual)
     }
 
