@@ -16,7 +16,7 @@ pub(super) const FALLBACK_SET: &str = "minimal";
 
 /// A kernel that a first pass saw.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Candidate {
+pub(super) struct KernelCandidate {
     pub kernel: String,
     pub mangled: Option<String>,
     /// Of its launches, in their order, in nanoseconds.
@@ -30,16 +30,16 @@ pub(super) struct Candidate {
 pub(super) fn candidates<'a>(
     launches: impl Iterator<Item = &'a Launch>,
     sums: &[KernelSum],
-) -> Vec<Candidate> {
-    let mut found: Vec<Candidate> = Vec::new();
+) -> Vec<KernelCandidate> {
+    let mut found: Vec<KernelCandidate> = Vec::new();
     let mut at: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for launch in launches {
         let key = (launch.kernel.as_str(), launch.mangled.as_deref());
         let index = *at.entry(key).or_insert_with(|| {
-            found.push(Candidate {
+            found.push(KernelCandidate {
                 kernel: launch.kernel.clone(),
                 mangled: launch.mangled.clone(),
-                ..Candidate::default()
+                ..KernelCandidate::default()
             });
             found.len() - 1
         });
@@ -75,7 +75,7 @@ pub(super) struct Fit {
 /// Fits the kernels to a budget. `costs` are those of one launch with what was asked, and with
 /// [`FALLBACK_SET`] where that is less.
 pub(super) fn fit(
-    kernels: &[Candidate],
+    kernels: &[KernelCandidate],
     costs: (Cost, Option<Cost>),
     program_s: f64,
     budget: Budget,
@@ -114,7 +114,7 @@ pub(super) fn fit(
     Fit { kernels: count, cap, least, price, left_out }
 }
 
-fn price(kernels: &[Candidate], cap: u64, cost: &Cost, program_s: f64) -> Price {
+fn price(kernels: &[KernelCandidate], cap: u64, cost: &Cost, program_s: f64) -> Price {
     let cut = kernels.iter().any(|kernel| kernel.launches > cap);
     // Cut kernels are looked at one by one: each has launches of its own to pass over.
     let looks = if cut { kernels.len() } else { 1 };
@@ -130,7 +130,7 @@ fn price(kernels: &[Candidate], cap: u64, cost: &Cost, program_s: f64) -> Price 
 }
 
 fn left_out(
-    kernels: &[Candidate],
+    kernels: &[KernelCandidate],
     (count, cap, least): (usize, u64, bool),
     price: &Price,
     budget: Budget,
@@ -186,9 +186,9 @@ pub(super) fn skip(durations: &[f64], count: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn kernel(name: &str, launches: u64, ns: u64) -> Candidate {
+    fn kernel(name: &str, launches: u64, ns: u64) -> KernelCandidate {
         let durations = vec![ns as f64; launches as usize];
-        Candidate {
+        KernelCandidate {
             kernel: name.into(),
             durations,
             launches,
@@ -200,7 +200,7 @@ mod tests {
     const FULL: Cost = Cost { passes: 38, bytes: 1_000_000 };
     const MINIMAL: Cost = Cost { passes: 9, bytes: 50_000 };
 
-    fn fitted(kernels: &[Candidate], seconds: u64, bytes: u64) -> Fit {
+    fn fitted(kernels: &[KernelCandidate], seconds: u64, bytes: u64) -> Fit {
         fit(kernels, (FULL, Some(MINIMAL)), 1.0, Budget { seconds, bytes })
     }
 

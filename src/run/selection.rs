@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::ProfileBuilder;
-use super::deep::{self, Candidate, FALLBACK_SET};
+use super::deep::{self, FALLBACK_SET, KernelCandidate};
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
 use super::regions::{self, Layer};
@@ -284,7 +284,7 @@ impl PassPlanner {
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
         let filter = KernelFilter::of(&self.asked.ncu)?;
-        let mut top: Vec<Candidate> = all
+        let mut top: Vec<KernelCandidate> = all
             .into_iter()
             .filter(|kernel| filter.lets(&kernel.kernel, kernel.mangled.as_deref()))
             .take(self.asked.deep.top.max(1))
@@ -456,7 +456,7 @@ fn words(record: &rgpu_protocol::RungRecord) -> String {
 
 /// A filter for exactly these kernels: by their mangled names where all are known, since those are
 /// spelled alike by every tool, else by their bare names.
-fn exact(kernels: &[Candidate]) -> ExactFilter {
+fn exact(kernels: &[KernelCandidate]) -> ExactFilter {
     let mangled: Option<Vec<&str>> =
         kernels.iter().map(|kernel| kernel.mangled.as_deref()).collect();
     let (names, base) = match mangled {
