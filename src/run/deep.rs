@@ -61,7 +61,7 @@ pub(super) fn candidates<'a>(
 
 /// What a budget affords.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Fit {
+pub(super) struct BudgetFit {
     /// How many of the kernels, from the first.
     pub kernels: usize,
     /// Launches of each kernel at most.
@@ -79,7 +79,7 @@ pub(super) fn fit(
     costs: (Cost, Option<Cost>),
     program_s: f64,
     budget: Budget,
-) -> Fit {
+) -> BudgetFit {
     let sets = std::iter::once((costs.0, false)).chain(costs.1.map(|cost| (cost, true)));
     let price_of =
         |count: usize, cap: u64, cost: &Cost| price(&kernels[..count], cap, cost, program_s);
@@ -111,7 +111,7 @@ pub(super) fn fit(
     price.limit_seconds = Some(budget.seconds as f64);
     price.limit_bytes = Some(budget.bytes);
     let left_out = left_out(kernels, (count, cap, least), &price, budget);
-    Fit { kernels: count, cap, least, price, left_out }
+    BudgetFit { kernels: count, cap, least, price, left_out }
 }
 
 fn price(kernels: &[KernelCandidate], cap: u64, cost: &Cost, program_s: f64) -> Price {
@@ -200,11 +200,11 @@ mod tests {
     const FULL: Cost = Cost { passes: 38, bytes: 1_000_000 };
     const MINIMAL: Cost = Cost { passes: 9, bytes: 50_000 };
 
-    fn fitted(kernels: &[KernelCandidate], seconds: u64, bytes: u64) -> Fit {
+    fn fitted(kernels: &[KernelCandidate], seconds: u64, bytes: u64) -> BudgetFit {
         fit(kernels, (FULL, Some(MINIMAL)), 1.0, Budget { seconds, bytes })
     }
 
-    fn codes(fit: &Fit) -> Vec<&str> {
+    fn codes(fit: &BudgetFit) -> Vec<&str> {
         fit.left_out.iter().map(|gap| gap.code.as_str()).collect()
     }
 
