@@ -20,7 +20,7 @@ use rgpu_protocol::plan::{
 use rgpu_protocol::{HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
 
 /// The step's name.
-pub const STEP: &str = "exec";
+pub const EXEC_STEP: &str = "exec";
 
 /// What to execute.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
     }
     let program = &request.program;
     let step = Step {
-        id: STEP.to_owned(),
+        id: EXEC_STEP.to_owned(),
         title: format!("running {}", program.name),
         gpu: request.gpu.is_some(),
         needs: Vec::new(),
@@ -105,7 +105,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
         timeout_s: request.timeout.as_secs().max(1),
         stdin: request.stdin,
         rungs: vec![Rung {
-            id: STEP.to_owned(),
+            id: EXEC_STEP.to_owned(),
             needs: Vec::new(),
             argv: program.argv.clone(),
             env: program.env.clone(),
@@ -244,7 +244,7 @@ fn pulled(end: JobResult) -> Vec<HostFile> {
 
 /// How the program of an ended job ended.
 fn program_end(follow: &Follow, end: &JobResult) -> Result<ProgramEnd> {
-    match (&end.outcome, end.last_rung(STEP)) {
+    match (&end.outcome, end.last_rung(EXEC_STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),
         (_, Some(record)) if record.code == "timeout" => Ok(ProgramEnd::TimedOut),
         (_, Some(RungRecord { exit: Some(n), .. })) => Ok(ProgramEnd::Exit(*n)),
