@@ -24,7 +24,7 @@ use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
-    ExecEnd, ExecRequest, FileCopies, InputsRecord, ProgramEnd, Reporter, RunContext, RunEvent,
+    ExecOutcome, ExecRequest, FileCopies, InputsRecord, ProgramEnd, Reporter, RunContext, RunEvent,
     close, exec, exec_again, exec_draft, signal,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
@@ -269,7 +269,7 @@ async fn carry(
     record: &mut RunRecord,
     open: &mut session::Open,
     (built, mut packer): (make::Built, Packer),
-) -> Result<ExecEnd> {
+) -> Result<ExecOutcome> {
     let cache = session::facts_cache(app, &open.spec);
     let now_s = jiff::Timestamp::now().as_second();
     // Put back when this function ends, however it does.
@@ -438,16 +438,16 @@ const SIGPIPE: i32 = 13;
 
 /// A program whose output nobody reads any more was stopped as a closed pipe stops one; output that
 /// could not be written is our failure.
-fn as_by_sigpipe(open: &session::Open, ended: Result<ExecEnd>) -> Result<ExecEnd> {
+fn as_by_sigpipe(open: &session::Open, ended: Result<ExecOutcome>) -> Result<ExecOutcome> {
     written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
     let end = Some(Ok(ProgramEnd::Signal(SIGPIPE)));
     match ended {
         Err(f) if unread(&f) => {
-            Ok(ExecEnd { end, pulled: Vec::new(), copies: FileCopies::default() })
+            Ok(ExecOutcome { end, pulled: Vec::new(), copies: FileCopies::default() })
         }
-        Ok(ExecEnd { end: Some(Err(f)), pulled, copies }) if unread(&f) => {
-            Ok(ExecEnd { end, pulled, copies })
+        Ok(ExecOutcome { end: Some(Err(f)), pulled, copies }) if unread(&f) => {
+            Ok(ExecOutcome { end, pulled, copies })
         }
         ended => ended,
     }
@@ -468,11 +468,13 @@ fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
     }
 }
 
-fn say_end(open: &mut session::Open, ended: &Result<ExecEnd>) {
+fn say_end(open: &mut session::Open, ended: &Result<ExecOutcome>) {
     let exit = match ended {
-        Ok(ExecEnd { end: None, .. }) => 0,
-        Ok(ExecEnd { end: Some(Ok(end)), .. }) => end.status(),
-        Ok(ExecEnd { end: Some(Err(failure)), .. }) | Err(failure) => status_of_failure(failure),
+        Ok(ExecOutcome { end: None, .. }) => 0,
+        Ok(ExecOutcome { end: Some(Ok(end)), .. }) => end.status(),
+        Ok(ExecOutcome { end: Some(Err(failure)), .. }) | Err(failure) => {
+            status_of_failure(failure)
+        }
     };
     open.reporter.say(&RunEvent::Finished { exit });
 }
@@ -481,16 +483,16 @@ fn finish(
     app: &App,
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Result<ExecEnd>,
+    ended: Result<ExecOutcome>,
     begun: Instant,
     args: &ExecArgs,
 ) -> Result<Status> {
     record.lasted(begun.elapsed().as_secs_f64());
     record.at_least(folder.job_time());
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
-    let over = matches!(&ended, Ok(ExecEnd { end: Some(_), .. }));
+    let over = matches!(&ended, Ok(ExecOutcome { end: Some(_), .. }));
     let (ended, pulled, mut copies) = match ended {
-        Ok(ExecEnd { end, pulled, copies }) => (end.transpose(), pulled, copies),
+        Ok(ExecOutcome { end, pulled, copies }) => (end.transpose(), pulled, copies),
         Err(failure) => (Err(failure), Vec::new(), FileCopies::default()),
     };
     record.state = match &ended {

@@ -76,7 +76,7 @@ impl ProgramEnd {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct ExecEnd {
+pub struct ExecOutcome {
     /// How the program ended, or why it has no status of its own though it is over: it was
     /// cancelled, or its host failed it. `None`: it was left to itself.
     pub end: Option<Result<ProgramEnd>>,
@@ -142,7 +142,7 @@ pub async fn exec(
     packer: &mut Packer,
     desk: &mut RunContext<'_>,
     mut copies: FileCopies,
-) -> Result<ExecEnd> {
+) -> Result<ExecOutcome> {
     let job = format!("{}.1", desk.record.id);
     let draft = draft(request, job.clone());
     let (mut files, mut commands) = (BTreeSet::new(), None);
@@ -164,7 +164,7 @@ pub async fn exec(
     written?;
     if request.detach {
         follow.detach().await.on(follow.remote())?;
-        return Ok(ExecEnd { end: None, pulled: Vec::new(), copies });
+        return Ok(ExecOutcome { end: None, pulled: Vec::new(), copies });
     }
     let choose = choose(&request.pull, files);
     let end = job::follow_choosing(follow, &job, &[], desk, &choose, &mut copies).await?;
@@ -180,7 +180,7 @@ pub async fn exec_again(
     pull: &[String],
     desk: &mut RunContext<'_>,
     mut copies: FileCopies,
-) -> Result<ExecEnd> {
+) -> Result<ExecOutcome> {
     let job = format!("{}.1", desk.record.id);
     let known = resume::known(desk.folder, desk.record, &job)?.unwrap_or_default();
     if !known.ended() {
@@ -194,11 +194,16 @@ pub async fn exec_again(
 
 /// A job that is over, and all of it here: its output need not lie there too, unless a power cut
 /// could still take what is here.
-fn over(follow: &mut Follow, end: JobResult, record: &RunRecord, copies: FileCopies) -> ExecEnd {
+fn over(
+    follow: &mut Follow,
+    end: JobResult,
+    record: &RunRecord,
+    copies: FileCopies,
+) -> ExecOutcome {
     if !record.jobs.iter().any(|line| line.job == end.job && !line.unsynced.is_empty()) {
         follow.drop_job(&end.job);
     }
-    ExecEnd { end: Some(program_end(follow, &end)), pulled: pulled(end), copies }
+    ExecOutcome { end: Some(program_end(follow, &end)), pulled: pulled(end), copies }
 }
 
 /// What the agent is asked to bring, by the patterns of `--pull`.
