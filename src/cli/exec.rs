@@ -24,8 +24,8 @@ use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
-    ExecOutcome, ExecRequest, FileCopies, InputsRecord, ProgramEnd, Reporter, RunContext, RunEvent,
-    close, exec, exec_again, exec_draft, signal,
+    ExecOutcome, ExecRequest, FileCopies, InputsRecord, ProgramExit, Reporter, RunContext,
+    RunEvent, close, exec, exec_again, exec_draft, signal,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
@@ -441,7 +441,7 @@ const SIGPIPE: i32 = 13;
 fn as_by_sigpipe(open: &session::Open, ended: Result<ExecOutcome>) -> Result<ExecOutcome> {
     written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
-    let end = Some(Ok(ProgramEnd::Signal(SIGPIPE)));
+    let end = Some(Ok(ProgramExit::Signal(SIGPIPE)));
     match ended {
         Err(f) if unread(&f) => {
             Ok(ExecOutcome { end, pulled: Vec::new(), copies: FileCopies::default() })
@@ -505,7 +505,7 @@ fn finish(
     };
     let ended = ended.map_err(|failure| no_shell(failure, args));
     record.exit = Some(match &ended {
-        Ok(end) => end.map_or(0, ProgramEnd::status),
+        Ok(end) => end.map_or(0, ProgramExit::status),
         Err(failure) => status_of_failure(failure),
     });
     let failed = ended.as_ref().err();
@@ -548,9 +548,9 @@ fn finish(
             schema: "rgpu.exec/1".to_owned(),
             run: record.id.clone(),
             folder: folder.path().display().to_string(),
-            exit: if let ProgramEnd::Exit(n) = end { Some(n) } else { None },
-            signal: if let ProgramEnd::Signal(n) = end { Some(n) } else { None },
-            timed_out: end == ProgramEnd::TimedOut,
+            exit: if let ProgramExit::Exit(n) = end { Some(n) } else { None },
+            signal: if let ProgramExit::Signal(n) = end { Some(n) } else { None },
+            timed_out: end == ProgramExit::TimedOut,
             seconds: record.seconds,
             pulled,
             unplaced,
@@ -558,15 +558,15 @@ fn finish(
     }
     let name = record.title.strip_prefix("exec ").unwrap_or_default();
     match end {
-        ProgramEnd::TimedOut => app.say(&format!(
+        ProgramExit::TimedOut => app.say(&format!(
             "error: `{name}` was stopped after {} s\n  help: give it longer with `--timeout`",
             args.run.timeout.unwrap_or(TIMEOUT).as_secs()
         )),
         // A closed pipe and a key are no news to whoever closed or pressed it.
-        ProgramEnd::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {
+        ProgramExit::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {
             app.say(&format!("error: `{name}` was ended by {}", signal(n)));
         }
-        ProgramEnd::Signal(_) | ProgramEnd::Exit(_) => {}
+        ProgramExit::Signal(_) | ProgramExit::Exit(_) => {}
     }
     Ok(end.status())
 }

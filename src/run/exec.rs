@@ -53,7 +53,7 @@ pub struct ExecRequest {
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramEnd {
+pub enum ProgramExit {
     /// With this status.
     Exit(i32),
     /// By this signal.
@@ -62,7 +62,7 @@ pub enum ProgramEnd {
     TimedOut,
 }
 
-impl ProgramEnd {
+impl ProgramExit {
     /// The status that `rgpu exec` ends with: the program's own, 124 for the time limit, 128+n for
     /// a signal.
     pub fn status(self) -> u8 {
@@ -79,7 +79,7 @@ impl ProgramEnd {
 pub struct ExecOutcome {
     /// How the program ended, or why it has no status of its own though it is over: it was
     /// cancelled, or its host failed it. `None`: it was left to itself.
-    pub end: Option<Result<ProgramEnd>>,
+    pub end: Option<Result<ProgramExit>>,
     /// What was pulled, also of a program without a status.
     pub pulled: Vec<HostFile>,
     /// Copies of it that were made on the way.
@@ -248,12 +248,12 @@ fn pulled(end: JobResult) -> Vec<HostFile> {
 }
 
 /// How the program of an ended job ended.
-fn program_end(follow: &Follow, end: &JobResult) -> Result<ProgramEnd> {
+fn program_end(follow: &Follow, end: &JobResult) -> Result<ProgramExit> {
     match (&end.outcome, end.last_rung(EXEC_STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),
-        (_, Some(record)) if record.code == "timeout" => Ok(ProgramEnd::TimedOut),
-        (_, Some(RungRecord { exit: Some(n), .. })) => Ok(ProgramEnd::Exit(*n)),
-        (_, Some(RungRecord { signal: Some(n), .. })) => Ok(ProgramEnd::Signal(*n)),
+        (_, Some(record)) if record.code == "timeout" => Ok(ProgramExit::TimedOut),
+        (_, Some(RungRecord { exit: Some(n), .. })) => Ok(ProgramExit::Exit(*n)),
+        (_, Some(RungRecord { signal: Some(n), .. })) => Ok(ProgramExit::Signal(*n)),
         _ => Err(outcome::failure(follow.remote(), end)),
     }
 }

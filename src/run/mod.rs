@@ -45,7 +45,7 @@ pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, ComparisonOutcome};
 pub use copies::FileCopies;
 pub use exec::{
-    ExecOutcome, ExecRequest, ProgramEnd, EXEC_STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
+    ExecOutcome, ExecRequest, ProgramExit, EXEC_STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
 };
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
