@@ -20,7 +20,7 @@ use crate::store::atomic;
 use crate::tool;
 
 /// How long facts are believed without asking, in seconds: tools get installed without a reboot.
-const KEEP_S: i64 = 24 * 3600;
+const MAX_FACTS_AGE_S: i64 = 24 * 3600;
 
 #[derive(Serialize, Deserialize)]
 struct Kept {
@@ -45,7 +45,7 @@ impl FactsCache {
         let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(&definition).into());
         let path = cache.join("facts").join(format!("{}.json", &digest.as_str()[..24]));
         // What this machine has is what the asking shell finds, and asking it is quick.
-        Self { path, keep_s: if spec.name == "local" { 0 } else { KEEP_S } }
+        Self { path, keep_s: if spec.name == "local" { 0 } else { MAX_FACTS_AGE_S } }
     }
 
     /// The kept facts, if they may still be believed.
