@@ -23,7 +23,7 @@ use crate::tool;
 const MAX_FACTS_AGE_S: i64 = 24 * 3600;
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct CachedFacts {
     /// Facts of another version may lack what this one needs.
     rgpu: String,
     asked_s: i64,
@@ -59,8 +59,8 @@ impl FactsCache {
         self.kept().map(|kept| kept.facts)
     }
 
-    fn kept(&self) -> Option<Kept> {
-        let kept: Kept = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
+    fn kept(&self) -> Option<CachedFacts> {
+        let kept: CachedFacts = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
         (kept.rgpu == env!("CARGO_PKG_VERSION")).then_some(kept)
     }
 
@@ -105,7 +105,8 @@ impl FactsCache {
         };
         let answers = answers.on(follow.remote())?;
         let facts = tool::facts(&spec.name, follow.remote().transport(), answers);
-        let kept = Kept { rgpu: env!("CARGO_PKG_VERSION").to_owned(), asked_s: now_s, facts };
+        let kept =
+            CachedFacts { rgpu: env!("CARGO_PKG_VERSION").to_owned(), asked_s: now_s, facts };
         if let Ok(bytes) = serde_json::to_vec(&kept) {
             // A cache that cannot be written costs time, nothing else.
             let _ = atomic::write(&self.path, &bytes);
