@@ -15,7 +15,7 @@ use crate::store::atomic;
 use crate::tool::{self, FailedRung};
 
 /// How long a failure is believed, in seconds: hosts are mended without a reboot.
-const KEEP_S: i64 = 24 * 3600;
+const MAX_FAILURE_AGE_S: i64 = 24 * 3600;
 /// Of a tool's own words so many characters are repeated.
 const MOST_WORDS: usize = 120;
 
@@ -113,7 +113,7 @@ impl FailedRungs {
 
 impl Failed {
     fn holds(&self, facts: &HostFacts, now_s: i64) -> bool {
-        (0..KEEP_S).contains(&(now_s - self.at_s)) && self.key == key(facts, &self.rung)
+        (0..MAX_FAILURE_AGE_S).contains(&(now_s - self.at_s)) && self.key == key(facts, &self.rung)
     }
 
     fn rung(&self) -> FailedRung {
@@ -181,7 +181,7 @@ mod tests {
         for (facts, now_s) in [
             (host("2", "2025.3"), 1_795_000_100),
             (host("1", "2026.1"), 1_795_000_100),
-            (host("1", "2025.3"), 1_795_000_000 + KEEP_S),
+            (host("1", "2025.3"), 1_795_000_000 + MAX_FAILURE_AGE_S),
         ] {
             assert!(failed.known(&facts, now_s).is_empty());
         }
