@@ -17,7 +17,7 @@ use crate::tool::{self, FailedRung};
 /// How long a failure is believed, in seconds: hosts are mended without a reboot.
 const MAX_FAILURE_AGE_S: i64 = 24 * 3600;
 /// Of a tool's own words so many characters are repeated.
-const MOST_WORDS: usize = 120;
+const MAX_TOOL_WORDS_CHARS: usize = 120;
 
 /// What failed on one remote.
 pub struct FailedRungs {
@@ -72,7 +72,7 @@ impl FailedRungs {
                 key: key(facts, &record.rung),
                 rung: record.rung.clone(),
                 code: record.code.clone(),
-                words: record.words.chars().take(MOST_WORDS).collect(),
+                words: record.words.chars().take(MAX_TOOL_WORDS_CHARS).collect(),
                 at_s: now_s,
             };
             kept.failed.retain(|known| known.rung != failed.rung);
