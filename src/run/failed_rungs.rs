@@ -26,7 +26,7 @@ pub struct FailedRungs {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredFailures {
     failed: Vec<Failed>,
 }
 
@@ -91,7 +91,7 @@ impl FailedRungs {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    fn load(&self) -> Kept {
+    fn load(&self) -> StoredFailures {
         let bytes = std::fs::read(&self.path).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
