@@ -27,11 +27,11 @@ pub struct FailedRungs {
 
 #[derive(Default, Serialize, Deserialize)]
 struct StoredFailures {
-    failed: Vec<Failed>,
+    failed: Vec<StoredFailure>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Failed {
+struct StoredFailure {
     /// Of what host and tool it is true.
     key: String,
     rung: String,
@@ -68,7 +68,7 @@ impl FailedRungs {
             if record.ok || record.argv.is_empty() || !tool::lasts(&record.code) {
                 continue;
             }
-            let failed = Failed {
+            let failed = StoredFailure {
                 key: key(facts, &record.rung),
                 rung: record.rung.clone(),
                 code: record.code.clone(),
@@ -96,7 +96,7 @@ impl FailedRungs {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    fn words(&self, failed: &Failed) -> String {
+    fn words(&self, failed: &StoredFailure) -> String {
         let at = Timestamp::from_second(failed.at_s).map(|at| at.strftime("%F %R UTC").to_string());
         let said = match failed.words.is_empty() {
             true => String::new(),
@@ -111,7 +111,7 @@ impl FailedRungs {
     }
 }
 
-impl Failed {
+impl StoredFailure {
     fn holds(&self, facts: &HostFacts, now_s: i64) -> bool {
         (0..MAX_FAILURE_AGE_S).contains(&(now_s - self.at_s)) && self.key == key(facts, &self.rung)
     }
