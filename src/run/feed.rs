@@ -10,7 +10,7 @@ use crate::error::{Exit, Failure};
 use crate::remote::{Input, RemoteError};
 
 /// Bytes kept.
-const KEPT: usize = 16 << 20;
+const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// A program's standard input.
 pub(super) struct Feed {
@@ -99,7 +99,7 @@ impl Text {
         let rest = &self.kept[(self.next - self.start) as usize..];
         if !rest.is_empty() {
             self.next += way.send(self.next, rest).await? as u64;
-            if self.start > 0 || self.kept.len() > KEPT {
+            if self.start > 0 || self.kept.len() > MAX_KEPT_BYTES {
                 self.kept.drain(..(self.next - self.start) as usize);
                 self.start = self.next;
             }
@@ -126,7 +126,7 @@ fn cut() -> Failure {
     )
     .cause(format!(
         "more than {} MiB had been sent, and how much of that arrived is not known",
-        KEPT >> 20
+        MAX_KEPT_BYTES >> 20
     ))
     .hint("send it as a file: `--mount FILE`")
 }
