@@ -13,7 +13,7 @@ use crate::remote::{Input, RemoteError};
 const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// A program's standard input.
-pub(super) struct Feed {
+pub(super) struct StdinFeed {
     links: watch::Receiver<Option<Input>>,
     way: Option<Input>,
     text: Option<Text>,
@@ -32,7 +32,7 @@ struct Text {
     next: u64,
 }
 
-impl Feed {
+impl StdinFeed {
     /// From `source` (`None`: there is none), over whatever link there is.
     pub(super) fn new(
         source: Option<mpsc::Receiver<Vec<u8>>>,

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::cancel::CancelSignal;
 use super::copies::FileCopies;
-use super::feed::Feed;
+use super::feed::StdinFeed;
 use super::provenance::digest_file;
 use super::resume::Known;
 use super::said::{Reporter, RunEvent};
@@ -308,7 +308,7 @@ async fn carry_through(
     let mut asked = 0;
     // A program can read only once it runs.
     let mut reading = false;
-    let mut feed = Feed::new(desk.input.take(), follow.input());
+    let mut feed = StdinFeed::new(desk.input.take(), follow.input());
     let mut unfed = None;
     while end.outcome.is_none() {
         let message = tokio::select! {
