@@ -16,11 +16,11 @@ const MAX_KEPT_BYTES: usize = 16 << 20;
 pub(super) struct StdinFeed {
     links: watch::Receiver<Option<Input>>,
     way: Option<Input>,
-    text: Option<Text>,
+    text: Option<StdinBuffer>,
 }
 
 /// What there is of it.
-struct Text {
+struct StdinBuffer {
     source: mpsc::Receiver<Vec<u8>>,
     /// Whether the source has ended, and whether that was said over the link of the moment.
     over: bool,
@@ -39,7 +39,7 @@ impl StdinFeed {
         mut links: watch::Receiver<Option<Input>>,
     ) -> Self {
         let way = links.borrow_and_update().clone();
-        let text = source.map(|source| Text {
+        let text = source.map(|source| StdinBuffer {
             source,
             over: false,
             told: false,
@@ -79,7 +79,7 @@ impl StdinFeed {
     }
 }
 
-impl Text {
+impl StdinBuffer {
     /// Begins again over a new link; false: it cannot.
     fn begins_again(&mut self, may_repeat: bool) -> bool {
         if self.next == 0 && !self.told {
@@ -135,9 +135,10 @@ fn cut() -> Failure {
 mod tests {
     use super::*;
 
-    fn text() -> (mpsc::Sender<Vec<u8>>, Text) {
+    fn text() -> (mpsc::Sender<Vec<u8>>, StdinBuffer) {
         let (sender, source) = mpsc::channel(4);
-        let text = Text { source, over: false, told: false, kept: Vec::new(), start: 0, next: 0 };
+        let text =
+            StdinBuffer { source, over: false, told: false, kept: Vec::new(), start: 0, next: 0 };
         (sender, text)
     }
 
