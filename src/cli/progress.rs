@@ -18,7 +18,7 @@ use super::terminal::{Terminal, safe};
 use crate::config::LOCAL;
 use crate::error::inset;
 use crate::report::bytes as show_bytes;
-use crate::run::{Canceller, LINES_OF_A_CAUSE, Reporter, RunEvent};
+use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
 use crate::store::Recorded;
 use crate::tool::{SIDES, side_of};
 
@@ -219,7 +219,7 @@ impl Progress {
                 Some(held) if is_build(step) => {
                     held.extend_from_slice(bytes);
                     // More than a failure can say: it is shown as it comes.
-                    if held.len() > MAX_HELD_BYTES || filled_lines(held) > LINES_OF_A_CAUSE {
+                    if held.len() > MAX_HELD_BYTES || filled_lines(held) > MAX_CAUSE_LINES {
                         self.show_compiler();
                     }
                 }

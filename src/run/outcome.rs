@@ -92,7 +92,7 @@ fn side_of(step: &str, code: &str) -> (Exit, Side) {
 }
 
 /// Lines of a tool's words that a failure shows: the last ones.
-pub const LINES_OF_A_CAUSE: usize = 12;
+pub const MAX_CAUSE_LINES: usize = 12;
 
 /// The tool's own words: the diagnosed line, else the last lines it printed.
 fn cause(record: Option<&RungRecord>) -> String {
@@ -103,7 +103,7 @@ fn cause(record: Option<&RungRecord>) -> String {
         &record.stderr_tail
     };
     let lines: Vec<&str> = tail.lines().filter(|l| !l.trim().is_empty()).collect();
-    let last = lines[lines.len().saturating_sub(LINES_OF_A_CAUSE)..].join("\n");
+    let last = lines[lines.len().saturating_sub(MAX_CAUSE_LINES)..].join("\n");
     match (record.words.is_empty(), last.is_empty() || last.contains(&record.words)) {
         (true, _) => last,
         (false, true) if last.is_empty() => record.words.clone(),
