@@ -31,7 +31,7 @@ use crate::remote::{Follow, OnRemote, RemoteSpec};
 use crate::tool::{self, Draft, JobName, PlanError, Request, Target};
 
 /// Plans that one run may send at most: every rung refused once, and some room.
-const MOST_PLANS: u32 = 12;
+const MAX_PLANS_PER_RUN: u32 = 12;
 
 /// Everything a profile run needs.
 pub struct ProfileRun<'a> {
@@ -99,7 +99,7 @@ impl ProfileRun<'_> {
         let mut course = PassPlanner::new(&mut self.request, &facts);
         let mut seq = 1;
         // Every rung refused once, and every look.
-        let mut most = MOST_PLANS;
+        let mut most = MAX_PLANS_PER_RUN;
         while seq <= most {
             let draft = match self.draft(follow, &facts, desk, &mut parts, seq).await {
                 Err(failure) if course.surveying() && failure.code == "nothing_left" => {
