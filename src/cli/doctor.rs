@@ -25,7 +25,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, Mode, Places, Selection, find};
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
-use crate::run::{Ended, ProfileRun, Reporter, RunContext, RunEvent};
+use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent};
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
 
@@ -255,7 +255,7 @@ async fn try_mode(
     let mut line =
         ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };
     match ended {
-        Ok(Ended::Profile(profile, _, failure)) => {
+        Ok(ProfileOutcome::Profile(profile, _, failure)) => {
             // What a run of this mode would end with.
             let unlooked = unlooked(&profile);
             line.rung = match profile.gpu {
@@ -273,7 +273,7 @@ async fn try_mode(
             }
             line.why.extend(failure.or(unlooked).map(|f| f.what));
         }
-        Ok(Ended::Detached) => {}
+        Ok(ProfileOutcome::Detached) => {}
         Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),
         Err(failure) => line.why.push(match &failure.cause {
             Some(cause) => {

@@ -26,7 +26,7 @@ use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
 use crate::remote::RemoteSpec;
 use crate::run::{
-    Ended, ProfileRun, Reporter, RunContext, RunEvent, below_rung, close, falls_short,
+    ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent, below_rung, close, falls_short,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
@@ -133,7 +133,7 @@ fn carry_out(
     record: &mut RunRecord,
     resume: Resume,
     row: Option<&Row>,
-) -> Result<Ended> {
+) -> Result<ProfileOutcome> {
     let begun = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
     asked.request.build.fetch |= build::wants_nvcc(app, &spec);
@@ -172,7 +172,7 @@ fn carry_out(
         };
         let ended = run.run(&mut follow, &mut desk).await;
         let exit = match &ended {
-            Ok(Ended::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
+            Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
         reporter.say(&RunEvent::Finished { exit });
@@ -198,7 +198,7 @@ fn finish(
     args: &ProfileArgs,
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Result<Ended>,
+    ended: Result<ProfileOutcome>,
 ) -> Result<Status> {
     let Settled { profile, failure, status } = settle(app, args, folder, &mut record, ended)?;
     if record.state == RunState::Detached {
@@ -233,15 +233,15 @@ fn settle(
     args: &ProfileArgs,
     folder: &RunFolder,
     record: &mut RunRecord,
-    ended: Result<Ended>,
+    ended: Result<ProfileOutcome>,
 ) -> Result<Settled> {
     let (profile, failure) = match ended {
-        Ok(Ended::Detached) => {
+        Ok(ProfileOutcome::Detached) => {
             record.state = RunState::Detached;
             folder.save(record)?;
             return Ok(Settled { profile: None, failure: None, status: 0 });
         }
-        Ok(Ended::Profile(mut profile, beside, failure)) => {
+        Ok(ProfileOutcome::Profile(mut profile, beside, failure)) => {
             profile.run.seconds = record.seconds;
             profile.run.cost_usd = record.cost.cost_usd;
             profile.run.cost_from = record.cost.source();

@@ -52,7 +52,7 @@ pub use failed_rungs::FailedRungs;
 pub use job::{RunContext, HostFile, JobResult, close, record_output};
 pub use ladder::{below_rung, falls_short, is_below, rungs};
 pub use outcome::{MAX_CAUSE_LINES, signal};
-pub use profile::{Ended, ProfileRun};
+pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use publish::publish_cubins;

@@ -69,7 +69,7 @@ pub struct ProfileRun<'a> {
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum ProfileOutcome {
     /// With a profile and the documents beside it; the failure says what went wrong all the same
     /// (wrong results, say).
     Profile(Box<Profile>, Box<Beside>, Option<Failure>),
@@ -82,7 +82,11 @@ impl ProfileRun<'_> {
     ///
     /// # Errors
     /// Whatever left nothing to profile: the link, the host, the build, our disk, a cancel.
-    pub async fn run(mut self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<Ended> {
+    pub async fn run(
+        mut self,
+        follow: &mut Follow,
+        desk: &mut RunContext<'_>,
+    ) -> Result<ProfileOutcome> {
         let known = self.cache.load(self.now_s);
         let mut from_cache = known.is_some();
         let mut facts = match known {
@@ -148,7 +152,7 @@ impl ProfileRun<'_> {
                     facts = self.ask(follow, desk).await?;
                     continue;
                 }
-                Carried::Detached => return Ok(Ended::Detached),
+                Carried::Detached => return Ok(ProfileOutcome::Detached),
             };
             parts.expect(&expect);
             let refused = parts.take(desk.folder, &end, &self.request)?;
@@ -195,7 +199,7 @@ impl ProfileRun<'_> {
         let listings = disasm::fill(follow, desk, &known, self.nvdisasm, &mut [built]).await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| self.only_compiled(&profile, &known));
-        Ok(Ended::Profile(Box::new(profile), Box::new(beside), failure))
+        Ok(ProfileOutcome::Profile(Box::new(profile), Box::new(beside), failure))
     }
 
     /// Asks the host what it has.
