@@ -146,13 +146,13 @@ impl ProfileRun<'_> {
             }
             let expect = draft.expect.clone();
             let end = match self.carry(follow, draft, desk, seq).await? {
-                Carried::Ended(end) => *end,
-                Carried::FactsChanged => {
+                PlanOutcome::Ended(end) => *end,
+                PlanOutcome::FactsChanged => {
                     self.cache.forget();
                     facts = self.ask(follow, desk).await?;
                     continue;
                 }
-                Carried::Detached => return Ok(ProfileOutcome::Detached),
+                PlanOutcome::Detached => return Ok(ProfileOutcome::Detached),
             };
             parts.expect(&expect);
             let refused = parts.take(desk.folder, &end, &self.request)?;
@@ -296,7 +296,7 @@ impl ProfileRun<'_> {
         draft: Draft,
         desk: &mut RunContext<'_>,
         seq: u32,
-    ) -> Result<Carried> {
+    ) -> Result<PlanOutcome> {
         let job_name = draft.plan.job.clone();
         if self.resume
             && let Some(known) = resume::known(desk.folder, desk.record, &job_name)?
@@ -305,7 +305,7 @@ impl ProfileRun<'_> {
                 job::take_up(follow, &job_name, &known, desk).await?;
             }
             let end = job::follow_to_end(follow, &job_name, &known.events, desk).await?;
-            return Ok(Carried::Ended(Box::new(end)));
+            return Ok(PlanOutcome::Ended(Box::new(end)));
         }
         let before = match seq {
             1 => Vec::new(),
@@ -319,15 +319,17 @@ impl ProfileRun<'_> {
             Ok(submission(plan, blobs))
         };
         match job::pack_and_submit(follow, &mut self.packer, &draft, desk, kept).await {
-            Err(failure) if failure.code == "facts_changed" => return Ok(Carried::FactsChanged),
+            Err(failure) if failure.code == "facts_changed" => {
+                return Ok(PlanOutcome::FactsChanged);
+            }
             other => other?,
         }
         if self.detach {
             follow.detach().await.on(follow.remote())?;
-            return Ok(Carried::Detached);
+            return Ok(PlanOutcome::Detached);
         }
         let end = job::follow_to_end(follow, &job_name, &[], desk).await?;
-        Ok(Carried::Ended(Box::new(end)))
+        Ok(PlanOutcome::Ended(Box::new(end)))
     }
 
     /// The request without the refused rung, on top of what is built already.
@@ -364,7 +366,7 @@ fn with_commands(before: &[u8], plan: &rgpu_protocol::Plan, seq: u32) -> Vec<u8>
     text
 }
 
-enum Carried {
+enum PlanOutcome {
     Ended(Box<JobResult>),
     FactsChanged,
     Detached,
