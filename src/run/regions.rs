@@ -6,7 +6,7 @@ use crate::model::selection::RegionChoice;
 use crate::tool::{OUR_DOMAIN, Ours, RangeKind, RegionPattern, SeenRegion};
 
 /// Regions shown beside a pattern that matched none.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN_REGIONS: usize = 20;
 
 /// Regions that are looked at together.
 #[derive(Clone, Debug, Default)]
@@ -153,8 +153,8 @@ fn no_match(pattern: &RegionPattern, seen: &[SeenRegion]) -> Failure {
             shown.push(name);
         }
     }
-    let more = shown.len().saturating_sub(MOST_SHOWN);
-    shown.truncate(MOST_SHOWN);
+    let more = shown.len().saturating_sub(MAX_SHOWN_REGIONS);
+    shown.truncate(MAX_SHOWN_REGIONS);
     let mut text = format!("there are `{}`", shown.join("`, `"));
     if more > 0 {
         text.push_str(&format!(" and {more} more"));
