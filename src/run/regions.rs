@@ -10,11 +10,11 @@ const MAX_SHOWN_REGIONS: usize = 20;
 
 /// Regions that are looked at together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Layer {
+pub(super) struct RegionLayer {
     pub regions: Vec<SeenRegion>,
 }
 
-impl Layer {
+impl RegionLayer {
     /// Whether a launch with this path lies in one of the regions; all do when there are none.
     pub(super) fn has(&self, path: &[String], ours: Ours) -> bool {
         if self.regions.is_empty() {
@@ -29,14 +29,14 @@ impl Layer {
     }
 
     /// The regions in layers without any inside another: range replay knows no nested ranges.
-    pub(super) fn antichains(self) -> Vec<Layer> {
-        let mut layers: Vec<Layer> = Vec::new();
+    pub(super) fn antichains(self) -> Vec<RegionLayer> {
+        let mut layers: Vec<RegionLayer> = Vec::new();
         let depth =
             |region: &SeenRegion| self.regions.iter().filter(|other| other.holds(region)).count();
         for region in &self.regions {
             let depth = depth(region);
             while layers.len() <= depth {
-                layers.push(Layer::default());
+                layers.push(RegionLayer::default());
             }
             layers[depth].regions.push(region.clone());
         }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn nested_regions_are_looked_at_in_layers() {
         let regions = vec![region(&["A"]), region(&["A", "A1"]), region(&["B"])];
-        let layers = Layer { regions }.antichains();
+        let layers = RegionLayer { regions }.antichains();
         let shown: Vec<Vec<String>> =
             layers.iter().map(|l| l.regions.iter().map(SeenRegion::display).collect()).collect();
         assert_eq!(shown, [vec!["A", "B"], vec!["A::A1"]]);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_launch_lies_in_a_region_or_in_one_inside_it() {
-        let layer = Layer { regions: vec![region(&["A"])] };
+        let layer = RegionLayer { regions: vec![region(&["A"])] };
         let path = |parts: &[&str]| parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
         assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), Ours::Around));
         assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), Ours::Around));

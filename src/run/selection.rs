@@ -13,7 +13,7 @@ use super::assemble::ProfileBuilder;
 use super::deep::{self, FALLBACK_SET, KernelCandidate};
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
-use super::regions::{self, Layer};
+use super::regions::{self, RegionLayer};
 use crate::error::{Failure, Result};
 use crate::kernel::Mode;
 use crate::model::profile::Gap;
@@ -39,7 +39,7 @@ pub(super) struct PassPlanner {
     planned: u32,
     begun: u32,
     /// What the current look is after.
-    current: Layer,
+    current: RegionLayer,
     /// Regions whose launches an earlier look has brought one by one.
     covered: Vec<SeenRegion>,
     selection: Selection,
@@ -50,7 +50,7 @@ pub(super) struct PassPlanner {
 /// One plan's main step.
 #[derive(Clone, Debug, Default)]
 struct Pass {
-    regions: Layer,
+    regions: RegionLayer,
     kernels: Option<ExactFilter>,
     skip: Option<u64>,
     count: Option<u64>,
@@ -91,7 +91,7 @@ impl PassPlanner {
             looks: VecDeque::new(),
             planned: 0,
             begun: 0,
-            current: Layer::default(),
+            current: RegionLayer::default(),
             covered: Vec::new(),
             selection,
             failure: None,
@@ -174,7 +174,7 @@ impl PassPlanner {
 
     fn choose(&mut self, patterns: &[crate::tool::RegionPattern], chosen: Vec<SeenRegion>) {
         self.selection.regions = regions::choices(patterns, &chosen);
-        self.current = Layer { regions: chosen };
+        self.current = RegionLayer { regions: chosen };
     }
 
     /// Looks by region: one for kernel replay; as many as ranges are nested for range replay,
