@@ -15,7 +15,7 @@ use super::cancel::CancelSignal;
 use super::copies::FileCopies;
 use super::feed::StdinFeed;
 use super::provenance::digest_file;
-use super::resume::Known;
+use super::resume::RecordedJob;
 use super::said::{Reporter, RunEvent};
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
@@ -216,7 +216,7 @@ fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
 pub(super) async fn take_up(
     follow: &mut Follow,
     job: &str,
-    known: &Known,
+    known: &RecordedJob,
     desk: &mut RunContext<'_>,
 ) -> Result<()> {
     let limits = plan_limits(desk.folder, job);

@@ -10,14 +10,14 @@ use crate::store::{RunFolder, RunRecord};
 
 /// What is known of a job.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct RecordedJob {
     /// Its events so far, without gaps from 1 on.
     pub events: Vec<Event>,
     /// How much of each output stream is here.
     pub had: Vec<Had>,
 }
 
-impl Known {
+impl RecordedJob {
     /// The number of the last event.
     pub(super) fn last_seq(&self) -> u64 {
         self.events.last().map_or(0, |e| e.seq)
@@ -40,11 +40,15 @@ struct Line {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn known(folder: &RunFolder, record: &RunRecord, job: &str) -> Result<Option<Known>> {
+pub(super) fn known(
+    folder: &RunFolder,
+    record: &RunRecord,
+    job: &str,
+) -> Result<Option<RecordedJob>> {
     if !record.jobs.iter().any(|j| j.job == job) {
         return Ok(None);
     }
-    let mut known = Known::default();
+    let mut known = RecordedJob::default();
     let text = if folder.path().join("events.jsonl").is_file() {
         folder.read("events.jsonl")?
     } else {
