@@ -30,7 +30,7 @@ impl RecordedJob {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct EventLine {
     job: String,
     #[serde(flatten)]
     event: Event,
@@ -56,7 +56,7 @@ pub(super) fn known(
     };
     for line in text.split(|b| *b == b'\n') {
         // A last line cut by a crash is not whole: the host sends that event again.
-        let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
+        let Ok(line) = serde_json::from_slice::<EventLine>(line) else { continue };
         if line.job == job && line.event.seq == known.last_seq() + 1 {
             known.events.push(line.event);
         }
