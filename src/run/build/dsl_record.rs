@@ -13,13 +13,13 @@ pub(super) struct DslRecord {
     pub(super) compiler: String,
     pub(super) options: Vec<String>,
     pub(super) notes: Vec<String>,
-    pub(super) error: Option<Raised>,
+    pub(super) error: Option<PythonException>,
 }
 
 /// An exception.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Raised {
+pub(super) struct PythonException {
     pub(super) class: String,
     pub(super) message: String,
     pub(super) chain: Vec<ErrorLink>,
@@ -39,7 +39,7 @@ impl DslRecord {
     }
 }
 
-impl Raised {
+impl PythonException {
     /// The exception as a user sees it: where in the user's files, what MLIR said (`log`), then
     /// the first cause's words.
     pub(super) fn shown(&self, names: &Names<'_>, log: &str) -> String {
