@@ -27,7 +27,7 @@ pub(super) struct PythonException {
 }
 
 /// Lines of the user's frames that are shown; the rest is in `traceback.txt`.
-const FRAMES: usize = 12;
+const MAX_SHOWN_FRAMES: usize = 12;
 /// Lines of the exception's own words.
 const WORDS: usize = 12;
 
@@ -58,7 +58,7 @@ impl PythonException {
                 }
             }
         }
-        let skip = lines.len().saturating_sub(FRAMES);
+        let skip = lines.len().saturating_sub(MAX_SHOWN_FRAMES);
         let mut lines: Vec<String> = lines.drain(skip..).map(|l| l.trim_end().to_owned()).collect();
         // The exception may only say that an operation could not be made.
         let of_mlir = log.lines().filter(|l| l.starts_with("loc(") && l.contains("error: "));
