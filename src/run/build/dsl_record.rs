@@ -29,7 +29,7 @@ pub(super) struct PythonException {
 /// Lines of the user's frames that are shown; the rest is in `traceback.txt`.
 const MAX_SHOWN_FRAMES: usize = 12;
 /// Lines of the exception's own words.
-const WORDS: usize = 12;
+const MAX_MESSAGE_LINES: usize = 12;
 
 impl DslRecord {
     pub(super) fn read(folder: &RunFolder) -> Self {
@@ -70,7 +70,8 @@ impl PythonException {
             first.map_or((&self.class, &self.message), |link| (&link.class, &link.message));
         let message = names.localize(message);
         let words = message.lines().take_while(|line| !line.contains("see current operation"));
-        let words: Vec<&str> = words.filter(|line| !line.trim().is_empty()).take(WORDS).collect();
+        let words: Vec<&str> =
+            words.filter(|line| !line.trim().is_empty()).take(MAX_MESSAGE_LINES).collect();
         lines.push(format!("{class}: {}", words.join("\n")));
         lines.join("\n")
     }
