@@ -7,7 +7,7 @@ use crate::model::build::Diagnosis;
 const TABLE: &str = include_str!("messages.tsv");
 
 /// Meanings told of one failure.
-const MOST: usize = 3;
+const MAX_DIAGNOSES: usize = 3;
 
 /// A line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) fn diagnose(text: &str) -> Vec<Diagnosis> {
         let mut lines = text.lines().map(str::trim).filter(|line| message.is_in(line));
         let Some(line) = lines.next() else { continue };
         let known = explained.contains(&line) || found.iter().any(|d| d.cause == message.cause);
-        if known || found.len() == MOST {
+        if known || found.len() == MAX_DIAGNOSES {
             continue;
         }
         explained.push(line);
