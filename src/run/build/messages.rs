@@ -11,7 +11,7 @@ const MAX_DIAGNOSES: usize = 3;
 
 /// A line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct KnownMessage {
     /// Who says it.
     pub who: &'static str,
     /// Words that occur in one line of it, in this order; parted by ` … `.
@@ -22,7 +22,7 @@ pub struct Message {
     pub next: &'static str,
 }
 
-impl Message {
+impl KnownMessage {
     fn is_in(&self, line: &str) -> bool {
         let mut rest = line;
         self.words.split(" … ").all(|part| match rest.split_once(part) {
@@ -36,11 +36,11 @@ impl Message {
 }
 
 /// The table, best explanation first.
-pub fn messages() -> impl Iterator<Item = Message> {
+pub fn messages() -> impl Iterator<Item = KnownMessage> {
     TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let mut parts = line.split('\t');
         let mut part = || parts.next().filter(|part| !part.is_empty());
-        Some(Message { who: part()?, words: part()?, cause: part()?, next: part()? })
+        Some(KnownMessage { who: part()?, words: part()?, cause: part()?, next: part()? })
     })
 }
 

@@ -5,7 +5,7 @@ mod dsl_record;
 mod messages;
 mod names;
 
-pub use messages::{Message, messages};
+pub use messages::{KnownMessage, messages};
 
 use std::path::{Path, PathBuf};
 
