@@ -32,7 +32,7 @@ use names::Names;
 
 /// What is compiled.
 #[derive(Clone, Debug)]
-pub enum Wanted {
+pub enum BuildTarget {
     /// A kernel of kernel.toml or a bare .cu.
     Kernel(Box<Request>),
     /// A file of a Python DSL.
@@ -53,7 +53,7 @@ pub struct Emit {
 /// Everything a build needs.
 pub struct BuildRun<'a> {
     /// What.
-    pub wanted: Wanted,
+    pub wanted: BuildTarget,
     /// The kernel's name.
     pub name: String,
     /// Its source.
@@ -145,11 +145,11 @@ impl BuildRun<'_> {
         let job = JobName { run: desk.record.id.clone(), sequence: 1 };
         let source = self.source.parent().unwrap_or(Path::new(""));
         let request = match &self.wanted {
-            Wanted::Dsl(build) => {
+            BuildTarget::Dsl(build) => {
                 desk.folder.write_json("env.json", &EnvRecord::new(None, source))?;
                 return Ok((build.plan(&job), None));
             }
-            Wanted::Kernel(request) => request,
+            BuildTarget::Kernel(request) => request,
         };
         // A build that is taken up was planned with what was known then.
         let then = match self.begin {
@@ -231,14 +231,14 @@ impl BuildRun<'_> {
             ..Build::default()
         };
         match &self.wanted {
-            Wanted::Kernel(request) => {
+            BuildTarget::Kernel(request) => {
                 if let Target::Kernel { spec, .. } = &request.target {
                     build.language = spec.language.to_owned();
                     build.options = spec.flags.clone();
                 }
                 build.options.extend(request.build.flags.iter().cloned());
             }
-            Wanted::Dsl(asked) => {
+            BuildTarget::Dsl(asked) => {
                 build.language = asked.dsl.name().to_owned();
                 build.options.clone_from(&record.options);
                 build.log = Some(LogSettings { level: asked.log_level, print_ir: asked.print_ir });
