@@ -20,7 +20,8 @@ use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{
-    Begin, BuildRun, BuildWanted, Built, Emit, Reporter, RunContext, RunEvent, close, publish_build,
+    Begin, BuildOutcome, BuildRun, BuildWanted, Emit, Reporter, RunContext, RunEvent, close,
+    publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use crate::tool::{Request, Target};
@@ -80,7 +81,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
             Err(failure) => built = Err(failure),
         }
     }
-    if args.yes && matches!(&built, Ok(Built::Told(build, _)) if build.by_wheels()) {
+    if args.yes && matches!(&built, Ok(BuildOutcome::Told(build, _)) if build.by_wheels()) {
         fetch::wanted_nvcc(app, &task.spec);
     }
     record.lasted(begun.elapsed().as_secs_f64());
@@ -119,7 +120,7 @@ pub(super) fn attach(
     finish(app, folder, record, built, out)
 }
 
-fn lacks_compiler(built: &Result<Built>) -> bool {
+fn lacks_compiler(built: &Result<BuildOutcome>) -> bool {
     matches!(built, Err(failure) if failure.code == "no_compiler")
 }
 
@@ -186,7 +187,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    fn carry_out(&self, record: &mut RunRecord) -> Result<Built> {
+    fn carry_out(&self, record: &mut RunRecord) -> Result<BuildOutcome> {
         let Self { app, args, asked, spec, folder, events, begin } = self;
         let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
         let id = record.id.clone();
@@ -211,7 +212,7 @@ impl Task<'_> {
             };
             let built = run.run(&mut follow, &mut desk).await;
             let exit = match &built {
-                Ok(Built::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
+                Ok(BuildOutcome::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
                 Ok(_) => 0,
             };
             reporter.say(&RunEvent::Finished { exit });
@@ -222,7 +223,7 @@ impl Task<'_> {
 
     /// The same on this machine, in the place of a default remote that lacks a compiler: `profile`
     /// compiles here, too, what its host cannot. `None`: this machine cannot either.
-    fn carry_out_here(&mut self, record: &mut RunRecord) -> Option<Result<Built>> {
+    fn carry_out_here(&mut self, record: &mut RunRecord) -> Option<Result<BuildOutcome>> {
         let BuildWanted::Kernel(request) = &self.asked.wanted else { return None };
         // For which GPU is told by the host alone, where it is not said.
         if session::is_local(&self.spec) || request.arch.is_none() {
@@ -254,13 +255,13 @@ fn finish(
     app: &App,
     folder: &RunFolder,
     mut record: RunRecord,
-    built: Result<Built>,
+    built: Result<BuildOutcome>,
     out: Destination,
 ) -> Result<Status> {
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     let (build, failure) = match built {
-        Ok(Built::Told(build, failure)) => (Some(build), failure),
-        Ok(Built::Detached) => return detached(app, folder, record),
+        Ok(BuildOutcome::Told(build, failure)) => (Some(build), failure),
+        Ok(BuildOutcome::Detached) => return detached(app, folder, record),
         Err(failure) => (None, Some(failure)),
     };
     record.state = match &failure {

@@ -77,7 +77,7 @@ pub struct BuildRun<'a> {
 
 /// What came of it.
 #[derive(Debug)]
-pub enum Built {
+pub enum BuildOutcome {
     /// The document, and why it is not whole.
     Told(Box<Build>, Option<Failure>),
     /// The job was left to itself.
@@ -101,7 +101,7 @@ impl BuildRun<'_> {
     /// # Errors
     /// Whatever left nothing to tell: the link, the host, no compiler, our disk, a cancel. Code that
     /// does not compile is told in the document.
-    pub async fn run(self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<Built> {
+    pub async fn run(self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<BuildOutcome> {
         let (mut draft, facts) = self.draft(follow, desk).await?;
         let mut again = true;
         let (end, expect) = loop {
@@ -114,7 +114,7 @@ impl BuildRun<'_> {
                 }
                 end => match end? {
                     Some(end) => break (end, expect),
-                    None => return Ok(Built::Detached),
+                    None => return Ok(BuildOutcome::Detached),
                 },
             }
         };
@@ -133,7 +133,7 @@ impl BuildRun<'_> {
         }
         build.main_ptx =
             build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
-        Ok(Built::Told(Box::new(build), failure))
+        Ok(BuildOutcome::Told(Box::new(build), failure))
     }
 
     /// The plan, and the facts of the host it is for; a DSL asks for none.
