@@ -20,7 +20,7 @@ use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{
-    Begin, BuildOutcome, BuildRun, BuildWanted, Emit, Reporter, RunContext, RunEvent, close,
+    BuildOutcome, BuildRun, BuildStart, BuildWanted, Emit, Reporter, RunContext, RunEvent, close,
     publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
@@ -57,7 +57,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     folder.save(&record)?;
     folder.write_json("inputs.json", &asked.inputs)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    let begin = if args.detach { Begin::Detached } else { Begin::Anew };
+    let begin = if args.detach { BuildStart::Detached } else { BuildStart::Anew };
     let events = args.events.as_deref();
     let mut task = Task { app, args, asked, spec, folder: &folder, events, begin };
     let begun = Instant::now();
@@ -105,7 +105,7 @@ pub(super) fn attach(
     if let BuildWanted::Kernel(request) = &mut asked.wanted {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
-    let mut task = Task { app, args, asked, spec, folder, events, begin: Begin::Again };
+    let mut task = Task { app, args, asked, spec, folder, events, begin: BuildStart::Again };
     let begun = Instant::now();
     let mut built = task.carry_out(&mut record);
     if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
@@ -183,7 +183,7 @@ struct Task<'a> {
     spec: RemoteSpec,
     folder: &'a RunFolder,
     events: Option<&'a str>,
-    begin: Begin,
+    begin: BuildStart,
 }
 
 impl Task<'_> {

@@ -37,7 +37,7 @@ mod served;
 mod stages;
 
 pub use build::{
-    Begin, BuildRun, BuildOutcome, Emit, KnownMessage, BuildTarget as BuildWanted, messages,
+    BuildStart, BuildRun, BuildOutcome, Emit, KnownMessage, BuildTarget as BuildWanted, messages,
     publish as publish_build,
 };
 pub use cancel::{CancelSignal, Canceller, channel};

@@ -72,7 +72,7 @@ pub struct BuildRun<'a> {
     /// Unix seconds.
     pub now_s: i64,
     /// Whether it begins.
-    pub begin: Begin,
+    pub begin: BuildStart,
 }
 
 /// What came of it.
@@ -86,7 +86,7 @@ pub enum BuildOutcome {
 
 /// Whether a build begins, or is taken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
+pub enum BuildStart {
     /// It is submitted and followed.
     Anew,
     /// It is submitted and left to itself.
@@ -153,7 +153,7 @@ impl BuildRun<'_> {
         };
         // A build that is taken up was planned with what was known then.
         let then = match self.begin {
-            Begin::Again => desk.folder.read("env.json").ok(),
+            BuildStart::Again => desk.folder.read("env.json").ok(),
             _ => None,
         };
         let then = then.and_then(|text| serde_json::from_slice::<EnvRecord>(&text).ok()?.host);
@@ -179,7 +179,7 @@ impl BuildRun<'_> {
         desk: &mut RunContext<'_>,
     ) -> Result<Option<JobResult>> {
         let name = draft.plan.job.clone();
-        if self.begin == Begin::Again {
+        if self.begin == BuildStart::Again {
             let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
             if !known.ended() {
                 job::take_up(follow, &name, &known, desk).await?;
@@ -193,7 +193,7 @@ impl BuildRun<'_> {
         };
         let mut packer = Packer::new(DEFAULT_LIMIT);
         job::pack_and_submit(follow, &mut packer, &draft, desk, kept).await?;
-        if self.begin == Begin::Detached {
+        if self.begin == BuildStart::Detached {
             follow.detach().await.on(follow.remote())?;
             return Ok(None);
         }
