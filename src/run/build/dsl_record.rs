@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::names::Names;
+use super::names::HostPathNames;
 use crate::model::build::ErrorLink;
 use crate::store::RunFolder;
 
@@ -42,7 +42,7 @@ impl DslRecord {
 impl PythonException {
     /// The exception as a user sees it: where in the user's files, what MLIR said (`log`), then
     /// the first cause's words.
-    pub(super) fn shown(&self, names: &Names<'_>, log: &str) -> String {
+    pub(super) fn shown(&self, names: &HostPathNames<'_>, log: &str) -> String {
         let traceback = names.localize(&self.traceback);
         let users = |line: &str| {
             names.here().any(|file| line.contains(&format!("File \"{}\"", file.display())))

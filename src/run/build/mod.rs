@@ -28,7 +28,7 @@ use crate::remote::{Follow, OnRemote, Remote, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
 use dsl_record::DslRecord;
-use names::Names;
+use names::HostPathNames;
 
 /// What is compiled.
 #[derive(Clone, Debug)]
@@ -264,7 +264,7 @@ impl BuildRun<'_> {
         build: &mut Build,
     ) -> Result<Failure> {
         build.status = Status::Failed;
-        let names = Names::new(expect, end);
+        let names = HostPathNames::new(expect, end);
         let log = said_by_build(folder, &names);
         let mut failure = outcome::failure(remote, end);
         let mut error = BuildError { code: failure.code.clone(), ..BuildError::default() };
@@ -382,7 +382,7 @@ impl BuildRun<'_> {
 }
 
 /// Everything that the compiler printed, without colours and with this machine's paths.
-fn said_by_build(folder: &RunFolder, names: &Names<'_>) -> String {
+fn said_by_build(folder: &RunFolder, names: &HostPathNames<'_>) -> String {
     let read = |stream: &str| {
         let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -9,13 +9,13 @@ use crate::tool::Expectations;
 const SCRIPT: &str = "/harness/build_dsl.py";
 
 /// Turns the host's names into this machine's.
-pub(super) struct Names<'a> {
+pub(super) struct HostPathNames<'a> {
     expect: &'a Expectations,
     /// The job's folder on the host, where a command tells it.
     work: Option<String>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> HostPathNames<'a> {
     pub(super) fn new(expect: &'a Expectations, end: &JobResult) -> Self {
         let words = end.rungs.iter().flat_map(|rung| &rung.argv);
         let work = words.filter_map(|word| word.strip_suffix(SCRIPT)).next().map(str::to_owned);
@@ -56,7 +56,7 @@ mod tests {
         let argv = vec!["python".into(), "/host/job/work/harness/build_dsl.py".into()];
         let rung = RungRecord { argv, ..RungRecord::default() };
         let end = JobResult { rungs: vec![rung], ..JobResult::default() };
-        let names = Names::new(&expect, &end);
+        let names = HostPathNames::new(&expect, &end);
         let text = "\"/host/job/work/src/k.py\":6 /host/job/work/env/lib/x.py ../src/k.py";
         assert_eq!(names.localize(text), "\"mine/k.py\":6 env/lib/x.py mine/k.py");
     }
