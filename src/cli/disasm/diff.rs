@@ -10,7 +10,7 @@ use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
-use crate::run::disasm::{self, Normalize, Places, Side, What, code};
+use crate::run::disasm::{self, Normalize, Side, SourcePositions, What, code};
 
 /// Instructions named of one kernel.
 const NAMED: usize = 12;
@@ -87,7 +87,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], what: &What) -> Result<(Disasm
 /// The instructions of one side. What cannot be read was said with the facts.
 fn listed(app: &App, files: &[PathBuf], what: &What) -> Result<Code> {
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
-        let image = code(file, cubin, bytes, what, Places::Unasked);
+        let image = code(file, cubin, bytes, what, SourcePositions::Unasked);
         let image = image.map_err(|e| view::failure(app, &e, "sass"))?;
         if let Some(problem) = &image.tool_problem {
             app.say(&show::problem_of(&image.arch, problem));

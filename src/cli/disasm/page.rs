@@ -11,7 +11,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::code::{Code, SCHEMA};
 use crate::report::code::page;
-use crate::run::disasm::{self, Lifespans, Places, What, code};
+use crate::run::disasm::{self, Lifespans, SourcePositions, What, code};
 
 /// The page of files.
 pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
@@ -24,7 +24,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Sta
     what.nvdisasm = tool::chosen(app, args, files, &what)?;
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
         // Life ranges are welcome, not needed: nothing of the code keeps the page from being made.
-        let image = code(file, cubin, bytes, &what, Places::Wanted);
+        let image = code(file, cubin, bytes, &what, SourcePositions::Wanted);
         image.map(view::Read::Image).map_err(|e| view::failure(app, &e, "html"))
     };
     let document = view::gather(app, files, "page", &mut read, &what)?;

@@ -14,7 +14,7 @@ use crate::cli::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
 use crate::report::code::{Beside, dot, live, mix, source, svg};
-use crate::run::disasm::{CodeError, Lifespans, Places, What, code, image_bytes, listing};
+use crate::run::disasm::{CodeError, Lifespans, SourcePositions, What, code, image_bytes, listing};
 
 /// Whether a view is of life ranges.
 pub(super) fn lives(view: View) -> Lifespans {
@@ -22,10 +22,10 @@ pub(super) fn lives(view: View) -> Lifespans {
 }
 
 /// Whether a view tells where instructions come from.
-fn places(view: View) -> Places {
+fn places(view: View) -> SourcePositions {
     match view {
-        View::Sass | View::Source => Places::Wanted,
-        View::Ptx | View::Mix | View::Cfg | View::Live => Places::Unasked,
+        View::Sass | View::Source => SourcePositions::Wanted,
+        View::Ptx | View::Mix | View::Cfg | View::Live => SourcePositions::Unasked,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::model::hotspots::SourceAt;
 
 /// Whether positions in source and PTX, and texts of sources, are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Places {
+pub enum SourcePositions {
     /// No.
     #[default]
     Unasked,
@@ -64,7 +64,7 @@ pub fn code(
     cubin: &Cubin,
     bytes: &[u8],
     what: &What,
-    places: Places,
+    places: SourcePositions,
 ) -> Result<CodeImage, CodeError> {
     let mut image = CodeImage {
         path: path.display().to_string(),
@@ -77,7 +77,7 @@ pub fn code(
     if what.lives == Lifespans::Needed && !texts.iter().any(|t| t.has_lives) {
         return Err(CodeError::NoLives);
     }
-    let wanted = places == Places::Wanted;
+    let wanted = places == SourcePositions::Wanted;
     let table = |kind| if wanted { lines(bytes, kind).ok() } else { None };
     let tables = (table(Table::Source), table(Table::Ptx));
     let mut sources = Sources::default();

@@ -8,7 +8,7 @@ use regex::Regex;
 use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
 
-use super::code::{Places, code};
+use super::code::{SourcePositions, code};
 use super::operands::OperandsError;
 use super::what::{Wanted, What};
 use crate::import::gpu_code;
@@ -48,7 +48,7 @@ pub fn sampled(
             nvdisasm: what.nvdisasm.clone(),
             ..What::default()
         };
-        let Ok(mut image) = code(path, &cubin, source.cubin, &only, Places::Wanted) else {
+        let Ok(mut image) = code(path, &cubin, source.cubin, &only, SourcePositions::Wanted) else {
             continue;
         };
         let shown: Vec<usize> =
