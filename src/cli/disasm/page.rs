@@ -11,14 +11,14 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::code::{Code, SCHEMA};
 use crate::report::code::page;
-use crate::run::disasm::{self, Lifespans, SourcePositions, What, code};
+use crate::run::disasm::{self, LifeRanges, SourcePositions, What, code};
 
 /// The page of files.
 pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     let mut what = What {
         wanted: wanted(args)?,
         shown: shown(args),
-        lives: Lifespans::Welcome,
+        lives: LifeRanges::Welcome,
         ..What::default()
     };
     what.nvdisasm = tool::chosen(app, args, files, &what)?;
@@ -71,7 +71,7 @@ fn sampled(
     let mut what = What {
         wanted: wanted(args)?,
         shown: shown(args),
-        lives: Lifespans::Welcome,
+        lives: LifeRanges::Welcome,
         ..What::default()
     };
     if args.tool != super::args::Tool::Rgpu {

@@ -14,11 +14,13 @@ use crate::cli::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
 use crate::report::code::{Beside, dot, live, mix, source, svg};
-use crate::run::disasm::{CodeError, Lifespans, SourcePositions, What, code, image_bytes, listing};
+use crate::run::disasm::{
+    CodeError, LifeRanges, SourcePositions, What, code, image_bytes, listing,
+};
 
 /// Whether a view is of life ranges.
-pub(super) fn lives(view: View) -> Lifespans {
-    if view == View::Live { Lifespans::Needed } else { Lifespans::Unasked }
+pub(super) fn lives(view: View) -> LifeRanges {
+    if view == View::Live { LifeRanges::Needed } else { LifeRanges::Unasked }
 }
 
 /// Whether a view tells where instructions come from.

@@ -31,7 +31,7 @@ pub enum SourcePositions {
 
 /// Whether life ranges are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lifespans {
+pub enum LifeRanges {
     /// No.
     #[default]
     Unasked,
@@ -74,7 +74,7 @@ pub fn code(
     };
     let listing = listing(&mut image, cubin, bytes, what)?;
     let texts = rgpu_format::sass::text::read(&listing);
-    if what.lives == Lifespans::Needed && !texts.iter().any(|t| t.has_lives) {
+    if what.lives == LifeRanges::Needed && !texts.iter().any(|t| t.has_lives) {
         return Err(CodeError::NoLives);
     }
     let wanted = places == SourcePositions::Wanted;
@@ -110,13 +110,13 @@ fn listing(
 ) -> Result<String, CodeError> {
     let Some(tool) = what.nvdisasm.as_ref() else {
         return match what.lives {
-            Lifespans::Needed => Err(CodeError::NoTool),
+            LifeRanges::Needed => Err(CodeError::NoTool),
             _ => Ok(String::new()),
         };
     };
     let (flags, symbols) = asked(cubin, what);
     let mut listed = tool.listing(bytes, flags, &symbols);
-    if listed.is_err() && what.lives == Lifespans::Welcome {
+    if listed.is_err() && what.lives == LifeRanges::Welcome {
         listed = tool.listing(bytes, &[], &symbols);
     }
     match listed {
@@ -124,7 +124,7 @@ fn listing(
             image.tool = Some(tool.name());
             Ok(text)
         }
-        Err(error) if what.lives == Lifespans::Needed => Err(error.into()),
+        Err(error) if what.lives == LifeRanges::Needed => Err(error.into()),
         Err(error) => {
             image.tool_problem = Some(error.to_string());
             Ok(String::new())

@@ -27,7 +27,7 @@ mod sources;
 mod turns;
 mod what;
 
-pub use code::{CodeError, Lifespans, SourcePositions, code};
+pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{Side, diff};
 pub use fetch::{FetchError, Voice as FetchVoice, WHEEL, fetch, fetched, pinned};
 pub use fill::{Built, fill, listings};

@@ -8,7 +8,7 @@ use rgpu_format::demangle::{self, demangle};
 use rgpu_format::fatbin::Unpacker;
 use rgpu_format::ptx;
 
-use super::code::Lifespans;
+use super::code::LifeRanges;
 use super::cores::Cores;
 use super::images::{at_place, header, walk};
 use super::inputs;
@@ -276,9 +276,9 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], what: &What) -> (String, String, Opt
 pub(super) fn asked(cubin: &Cubin, what: &What) -> (&'static [&'static str], Vec<usize>) {
     let flags: &[&str] = match (what.lives, what.shown.lines) {
         // The tool does not take both.
-        (Lifespans::Welcome | Lifespans::Needed, _) => &["-plr"],
-        (Lifespans::Unasked, true) => &["-gi"],
-        (Lifespans::Unasked, false) => &[],
+        (LifeRanges::Welcome | LifeRanges::Needed, _) => &["-plr"],
+        (LifeRanges::Unasked, true) => &["-gi"],
+        (LifeRanges::Unasked, false) => &[],
     };
     let wanted = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name));
     let symbols = wanted.map(|k| k.symbol_index);

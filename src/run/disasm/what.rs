@@ -7,7 +7,7 @@ use regex::Regex;
 use rgpu_format::container::Limits;
 use rgpu_format::demangle::demangle;
 
-use super::code::Lifespans;
+use super::code::LifeRanges;
 use super::names::Names;
 use super::nvdisasm::Nvdisasm;
 use crate::import::gpu_code::Shown;
@@ -39,7 +39,7 @@ pub struct What {
     /// Columns of listings.
     pub shown: Shown,
     /// Life ranges of registers, in views.
-    pub lives: Lifespans,
+    pub lives: LifeRanges,
     /// The tool that knows operands, where there is one.
     pub nvdisasm: Option<Nvdisasm>,
     /// Threads of a block that occupancy is told for, where the kernel does not say.
