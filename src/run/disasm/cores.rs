@@ -7,9 +7,9 @@ use std::thread::Scope;
 
 /// Cores beside the one of whoever asks.
 #[derive(Debug)]
-pub(super) struct Cores(AtomicUsize);
+pub(super) struct SpareCores(AtomicUsize);
 
-impl Cores {
+impl SpareCores {
     /// All of this machine's.
     pub(super) fn all() -> Self {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
@@ -49,7 +49,7 @@ impl Cores {
 }
 
 /// A core that is taken; free again when dropped.
-struct Core<'c>(&'c Cores);
+struct Core<'c>(&'c SpareCores);
 
 impl Drop for Core<'_> {
     fn drop(&mut self) {
@@ -59,7 +59,7 @@ impl Drop for Core<'_> {
 
 /// What the threads of one spread share.
 struct Shared<'c, T, M, W> {
-    cores: &'c Cores,
+    cores: &'c SpareCores,
     next: AtomicUsize,
     done: Mutex<Vec<(usize, T)>>,
     count: usize,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn everything_is_done_once_and_comes_back_in_order() {
-        let cores = Cores(AtomicUsize::new(3));
+        let cores = SpareCores(AtomicUsize::new(3));
         let squares = cores.spread(
             100,
             || 0,
@@ -109,6 +109,6 @@ mod tests {
         );
         assert!(squares.iter().enumerate().all(|(at, square)| *square == at * at));
         assert_eq!(cores.0.into_inner(), 3);
-        assert!(Cores(AtomicUsize::new(0)).spread(0, || (), |(), _| ()).is_empty());
+        assert!(SpareCores(AtomicUsize::new(0)).spread(0, || (), |(), _| ()).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use rgpu_format::fatbin::Unpacker;
 use rgpu_format::ptx;
 
 use super::code::LifeRanges;
-use super::cores::Cores;
+use super::cores::SpareCores;
 use super::images::{at_place, header, walk};
 use super::inputs;
 use super::outbox::{Outbox, Waiting};
@@ -25,7 +25,7 @@ pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
 pub(super) struct Reader<'w> {
     what: &'w What,
     /// Cores that files, images and kernels are spread over.
-    pub(super) cores: Cores,
+    pub(super) cores: SpareCores,
     /// Where files get their names.
     pub(super) outbox: Outbox,
 }
@@ -35,7 +35,7 @@ type Made = Option<(Image, Vec<Waiting>)>;
 
 impl<'w> Reader<'w> {
     pub(super) fn new(what: &'w What) -> Self {
-        Self { what, cores: Cores::all(), outbox: Outbox::default() }
+        Self { what, cores: SpareCores::all(), outbox: Outbox::default() }
     }
 
     /// Reads the file of this number. Never fails: what went wrong stands in the result. Beside it
