@@ -16,9 +16,12 @@ impl SpareCores {
         Self(AtomicUsize::new(all - 1))
     }
 
-    fn take(&self) -> Option<Core<'_>> {
+    fn take(&self) -> Option<CorePermit<'_>> {
         let less = |free: usize| free.checked_sub(1);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).ok().map(|_| Core(self))
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, less)
+            .ok()
+            .map(|_| CorePermit(self))
     }
 
     /// What `work` makes of each number below `count`, in order. It begins with the lowest, on this
@@ -49,9 +52,9 @@ impl SpareCores {
 }
 
 /// A core that is taken; free again when dropped.
-struct Core<'c>(&'c SpareCores);
+struct CorePermit<'c>(&'c SpareCores);
 
-impl Drop for Core<'_> {
+impl Drop for CorePermit<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_add(1, Ordering::AcqRel);
     }
