@@ -36,7 +36,7 @@ impl SpareCores {
             let mut state = state();
             return (0..count).map(|at| work(&mut state, at)).collect();
         }
-        let shared = Shared {
+        let shared = WorkQueue {
             cores: self,
             next: AtomicUsize::new(0),
             done: Mutex::new(Vec::with_capacity(count)),
@@ -61,7 +61,7 @@ impl Drop for CorePermit<'_> {
 }
 
 /// What the threads of one spread share.
-struct Shared<'c, T, M, W> {
+struct WorkQueue<'c, T, M, W> {
     cores: &'c SpareCores,
     next: AtomicUsize,
     done: Mutex<Vec<(usize, T)>>,
@@ -70,7 +70,7 @@ struct Shared<'c, T, M, W> {
     work: W,
 }
 
-impl<'c, T: Send, S, M: Fn() -> S + Sync, W: Fn(&mut S, usize) -> T + Sync> Shared<'c, T, M, W> {
+impl<'c, T: Send, S, M: Fn() -> S + Sync, W: Fn(&mut S, usize) -> T + Sync> WorkQueue<'c, T, M, W> {
     fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut state = (self.state)();
         loop {
