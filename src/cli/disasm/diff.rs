@@ -10,7 +10,7 @@ use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
-use crate::run::disasm::{self, Normalize, Side, SourcePositions, What, code};
+use crate::run::disasm::{self, DiffSide, Normalize, SourcePositions, What, code};
 
 /// Instructions named of one kernel.
 const NAMED: usize = 12;
@@ -46,7 +46,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         Some(Without::Registers) => Normalize::Registers,
         None => Normalize::Addresses,
     };
-    let side = |facts, code| Side { facts, code };
+    let side = |facts, code| DiffSide { facts, code };
     let diff = disasm::diff(side(&old, &old_code), side(&new, &new_code), normalize);
     if diff.kernels.is_empty() && diff.added.is_empty() && diff.removed.is_empty() {
         return Err(super::known::unmatched(args, &all).unwrap_or_else(|| {

@@ -56,7 +56,7 @@ fn other_arch(old: &[(Key, &Kernel)], new: &[(Key, &Kernel)]) -> Option<String> 
 
 /// One build.
 #[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
+pub struct DiffSide<'a> {
     /// Its facts.
     pub facts: &'a Disasm,
     /// Its instructions.
@@ -64,7 +64,7 @@ pub struct Side<'a> {
 }
 
 /// Holds two builds against each other.
-pub fn diff(old: Side<'_>, new: Side<'_>, normalize: Normalize) -> Diff {
+pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: Normalize) -> Diff {
     let texts = (listings(old.code), listings(new.code));
     let tools = || old.code.images.iter().chain(&new.code.images).filter_map(|i| i.tool.as_ref());
     // Where one side has no operands, neither side's count: the listings are then both ours.

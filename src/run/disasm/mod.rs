@@ -28,7 +28,7 @@ mod turns;
 mod what;
 
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
-pub use diff::{Side, diff};
+pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, Voice as FetchVoice, WHEEL, fetch, fetched, pinned};
 pub use fill::{Built, fill, listings};
 pub use images::{Placed, image_bytes};
