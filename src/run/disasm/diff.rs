@@ -11,11 +11,11 @@ use crate::model::disasm::{ByName, Change, Diff, Disasm, Kernel, KernelDiff, Sam
 const SCHEMA: &str = "rgpu.disasm-diff/1";
 
 /// Architecture, demangled name, and which of several.
-type Key = (String, String, usize);
+type KernelKey = (String, String, usize);
 
 /// Kernels by architecture and demangled name, with how often the pair came before: large
 /// libraries hold the same kernel in several images.
-fn kernels(document: &Disasm) -> Vec<(Key, &Kernel)> {
+fn kernels(document: &Disasm) -> Vec<(KernelKey, &Kernel)> {
     let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
     let images = document.inputs.iter().flat_map(|input| &input.images);
     images
@@ -30,7 +30,7 @@ fn kernels(document: &Disasm) -> Vec<(Key, &Kernel)> {
 }
 
 /// Instructions by the same keys.
-fn listings(code: &Code) -> BTreeMap<Key, &[CodeLine]> {
+fn listings(code: &Code) -> BTreeMap<KernelKey, &[CodeLine]> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let images = code.images.iter();
     images
@@ -45,8 +45,8 @@ fn listings(code: &Code) -> BTreeMap<Key, &[CodeLine]> {
 }
 
 /// The old build's architecture, where each build is for one alone and the two differ.
-fn other_arch(old: &[(Key, &Kernel)], new: &[(Key, &Kernel)]) -> Option<String> {
-    let only = |all: &[(Key, &Kernel)]| {
+fn other_arch(old: &[(KernelKey, &Kernel)], new: &[(KernelKey, &Kernel)]) -> Option<String> {
+    let only = |all: &[(KernelKey, &Kernel)]| {
         let (first, _) = all.first()?;
         all.iter().all(|(key, _)| key.0 == first.0).then(|| first.0.clone())
     };
@@ -80,8 +80,8 @@ pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: Normalize) -> Diff 
     let (old, texts) = (old, texts);
     let before: BTreeMap<_, _> = old.iter().map(|(key, kernel)| (key, *kernel)).collect();
     let after: BTreeSet<_> = new.iter().map(|(key, _)| key).collect();
-    let shown = |key: &Key| format!("{} {}", key.0, key.1);
-    let gone = |key: &Key| match &old_arch {
+    let shown = |key: &KernelKey| format!("{} {}", key.0, key.1);
+    let gone = |key: &KernelKey| match &old_arch {
         Some(arch) => format!("{arch} {}", key.1),
         None => shown(key),
     };
@@ -90,7 +90,7 @@ pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: Normalize) -> Diff 
         Normalize::Addresses => &["addresses"],
         Normalize::Registers => &["addresses", "registers"],
     };
-    let pair = |key: &Key, kernel: &Kernel| {
+    let pair = |key: &KernelKey, kernel: &Kernel| {
         let mut told = one(&key.0, &key.1, before.get(key)?, kernel);
         told.old_arch.clone_from(&old_arch);
         if let (Some(a), Some(b)) = (texts.0.get(key), texts.1.get(key))
