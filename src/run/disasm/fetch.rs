@@ -42,7 +42,7 @@ pub enum FetchError {
 
 /// How pip may be heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum PipOutput {
     /// Its progress goes to stderr.
     Progress,
     /// Not at all.
@@ -69,7 +69,7 @@ pub fn fetched(folder: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// [`FetchError`]; the folder is then as it was.
-pub fn fetch(folder: &Path, voice: Voice) -> Result<Nvdisasm, FetchError> {
+pub fn fetch(folder: &Path, voice: PipOutput) -> Result<Nvdisasm, FetchError> {
     let wheel = rgpu_wheels::requirement(rgpu_wheels::CUDA, WHEEL).ok_or(FetchError::Unlisted)?;
     let python = python().ok_or(FetchError::NoPip)?;
     let disk = |path: &Path| {
@@ -86,7 +86,7 @@ pub fn fetch(folder: &Path, voice: Voice) -> Result<Nvdisasm, FetchError> {
     let target = new.path().join("target");
     let mut pip = rgpu_wheels::install(&python, &list);
     pip.arg("--target").arg(&target);
-    if voice == Voice::Quiet {
+    if voice == PipOutput::Quiet {
         pip.arg("--quiet");
     }
     run(&mut pip, voice)?;
@@ -108,12 +108,12 @@ fn python() -> Option<PathBuf> {
     })
 }
 
-fn run(pip: &mut Command, voice: Voice) -> Result<(), FetchError> {
+fn run(pip: &mut Command, voice: PipOutput) -> Result<(), FetchError> {
     let failed = |words: String| FetchError::Pip { words };
     // What it prints is talk, and our stdout is for data.
     let out = match voice {
-        Voice::Progress => Stdio::from(io::stderr()),
-        Voice::Quiet => Stdio::null(),
+        PipOutput::Progress => Stdio::from(io::stderr()),
+        PipOutput::Quiet => Stdio::null(),
     };
     let child = pip.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn();
     let output = child.and_then(std::process::Child::wait_with_output);

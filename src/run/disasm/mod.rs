@@ -29,7 +29,7 @@ mod what;
 
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
-pub use fetch::{FetchError, Voice as FetchVoice, WHEEL, fetch, fetched, pinned};
+pub use fetch::{FetchError, PipOutput as FetchVoice, WHEEL, fetch, fetched, pinned};
 pub use fill::{Built, fill, listings};
 pub use images::{Placed, image_bytes};
 pub use inputs::{InputError, Inputs, Meant, inputs};
