@@ -13,7 +13,7 @@ use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
 
 use super::assemble::{self, ProfileBuilder};
 use super::blobs::submission;
-use super::disasm::{self, Built};
+use super::disasm::{self, CompiledFiles};
 use super::facts::FactsCache;
 use super::job::{self, HostFile, JobResult, RunContext};
 use super::local_build;
@@ -182,7 +182,7 @@ impl CompareRun<'_> {
         let mut made = finish(sides, facts.clone(), desk)?;
         let mut built = Vec::new();
         for ((profile, beside), folder) in made.profiles.iter_mut().zip(&folders) {
-            built.push(Built::new(folder, &profile.artifacts, beside.hotspots.as_mut()));
+            built.push(CompiledFiles::new(folder, &profile.artifacts, beside.hotspots.as_mut()));
         }
         let listings = disasm::fill(follow, desk, &facts, self.nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {

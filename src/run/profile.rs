@@ -13,7 +13,7 @@ use rgpu_protocol::{Digest, HostFacts};
 
 use super::assemble::{self, ProfileBuilder};
 use super::blobs::submission;
-use super::disasm::{self, Built};
+use super::disasm::{self, CompiledFiles};
 use super::facts::FactsCache;
 use super::job::{self, JobResult, RunContext};
 use super::ladder::{below_rung, falls_short, is_below};
@@ -195,7 +195,7 @@ impl ProfileRun<'_> {
         }
         let known = facts.clone();
         let (mut profile, mut beside) = assemble::profile(parts, &self.request, facts, desk.record);
-        let built = Built::new(desk.folder, &profile.artifacts, beside.hotspots.as_mut());
+        let built = CompiledFiles::new(desk.folder, &profile.artifacts, beside.hotspots.as_mut());
         let listings = disasm::fill(follow, desk, &known, self.nvdisasm, &mut [built]).await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| self.only_compiled(&profile, &known));

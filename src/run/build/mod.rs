@@ -321,7 +321,7 @@ impl BuildRun<'_> {
         if self.emit.sass && !cubins.is_empty() {
             let here = (self.nvdisasm)();
             let facts = self.facts_to_list_by(follow, desk, facts, &here).await;
-            let mut built = [disasm::Built::new(folder, &build.files, None)];
+            let mut built = [disasm::CompiledFiles::new(folder, &build.files, None)];
             let listed = disasm::fill(follow, desk, &facts, &here, &mut built).await;
             build.files.extend(listed.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)

@@ -28,7 +28,7 @@ const FOLDER: &str = "sass";
 const KIND: &str = "sass";
 
 /// What was compiled in a run, or on one side of a comparison.
-pub struct Built<'a> {
+pub struct CompiledFiles<'a> {
     /// Where it lies, and where the listings go.
     pub folder: &'a RunFolder,
     /// Cubins in it: the artifacts of kind `cubin`.
@@ -37,7 +37,7 @@ pub struct Built<'a> {
     pub hotspots: Option<&'a mut HotSpots>,
 }
 
-impl<'a> Built<'a> {
+impl<'a> CompiledFiles<'a> {
     /// The cubins among these artifacts.
     pub fn new(
         folder: &'a RunFolder,
@@ -140,7 +140,7 @@ pub async fn fill(
     desk: &mut RunContext<'_>,
     facts: &HostFacts,
     here: &[PathBuf],
-    built: &mut [Built<'_>],
+    built: &mut [CompiledFiles<'_>],
 ) -> Vec<Vec<Artifact>> {
     if built.iter().all(|b| b.cubins.is_empty() && b.hotspots.is_none()) {
         return built.iter().map(|_| Vec::new()).collect();
@@ -157,7 +157,7 @@ async fn on_host(
     follow: &mut Follow,
     desk: &mut RunContext<'_>,
     facts: &HostFacts,
-    built: &[Built<'_>],
+    built: &[CompiledFiles<'_>],
 ) -> Option<Nvdisasm> {
     let known = facts.tool("nvdisasm").filter(|t| t.problems.is_empty())?;
     if crate::run::is_local(follow)
@@ -165,7 +165,7 @@ async fn on_host(
     {
         return Some(tool);
     }
-    let questions: Vec<Question> = built.iter().flat_map(Built::questions).collect();
+    let questions: Vec<Question> = built.iter().flat_map(CompiledFiles::questions).collect();
     if questions.is_empty() {
         return None;
     }

@@ -30,7 +30,7 @@ mod what;
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, PipOutput as FetchVoice, WHEEL, fetch, fetched, pinned};
-pub use fill::{Built, fill, listings};
+pub use fill::{CompiledFiles, fill, listings};
 pub use images::{Placed, image_bytes};
 pub use inputs::{InputError, Inputs, Meant, inputs};
 pub use lines_diff::{Normalize, lines_diff};
