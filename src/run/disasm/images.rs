@@ -11,16 +11,16 @@ use super::what::What;
 use crate::model::disasm::Image;
 
 /// The bytes of an image, with its place in the file.
-pub type Placed = (String, Vec<u8>);
+pub type LocatedImage = (String, Vec<u8>);
 
 /// Every wanted image of a file, for views, and the errors of parts.
 ///
 /// # Errors
 /// The file cannot be read or holds nothing of interest.
-pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<Placed>, Vec<String>), String> {
+pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<LocatedImage>, Vec<String>), String> {
     let data = inputs::bytes(path)?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let one = |(place, image): &Found<'_>| -> Result<Option<Placed>, String> {
+    let one = |(place, image): &Found<'_>| -> Result<Option<LocatedImage>, String> {
         let image = image.as_ref().map_err(ToString::to_string)?;
         let told = header(place, image);
         if !what.wanted.arch(&told.arch) && !told.arch.is_empty() {
