@@ -30,7 +30,7 @@ use args::{Format, Tool, View};
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
 use crate::model::disasm::{Input, Status as Ended};
-use crate::run::disasm::{self, InputError, Inputs, Meant, Names, Wanted, What};
+use crate::run::disasm::{self, InputError, Inputs, NamedInput, Names, Wanted, What};
 use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
@@ -65,7 +65,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return if html { page::hot(app, args) } else { hot::run(app, args) };
     }
     let meant = meant(app, &args.what)?;
-    if let ([Meant::Run(_)], true) = (meant.as_slice(), html)
+    if let ([NamedInput::Run(_)], true) = (meant.as_slice(), html)
         && let Some(status) = page::of_run(app, args)?
     {
         return Ok(status);
@@ -292,24 +292,24 @@ fn wanted(args: &DisasmArgs) -> Result<Wanted> {
 }
 
 /// Paths as they are; what is no path is a run.
-fn meant(app: &App, names: &[String]) -> Result<Vec<Meant>> {
+fn meant(app: &App, names: &[String]) -> Result<Vec<NamedInput>> {
     let mut all = Vec::new();
     for what in names {
         let path = Path::new(what);
         let there = std::fs::metadata(path);
         if there.as_ref().is_ok_and(|there| there.is_dir()) && path.join("run.json").is_file() {
-            all.push(Meant::Run(path.to_owned()));
+            all.push(NamedInput::Run(path.to_owned()));
         } else if there.as_ref().is_ok_and(|there| !there.is_dir()) {
-            all.push(Meant::File(path.to_owned()));
+            all.push(NamedInput::File(path.to_owned()));
         } else if there.is_ok() || what.contains(['/', '.', '*']) {
-            all.push(Meant::Path(path.to_owned()));
+            all.push(NamedInput::Path(path.to_owned()));
         } else {
             let found = Runs::new(&app.config.runs_dir.value).find(what);
             let found = found.map_err(|e| match e {
                 StoreError::Unknown(_) => missing::run_or_file(what),
                 other => other.into(),
             })?;
-            all.push(Meant::Run(found.path().to_owned()));
+            all.push(NamedInput::Run(found.path().to_owned()));
         }
     }
     Ok(all)

@@ -35,7 +35,7 @@ pub enum InputError {
 
 /// What a user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meant {
+pub enum NamedInput {
     /// A file, or everything in a folder.
     Path(PathBuf),
     /// A file that is there.
@@ -59,16 +59,16 @@ pub struct Inputs {
 ///
 /// # Errors
 /// Nothing is there, or a folder cannot be listed.
-pub fn inputs(meant: &[Meant]) -> Result<Inputs, InputError> {
+pub fn inputs(meant: &[NamedInput]) -> Result<Inputs, InputError> {
     let mut inputs = Inputs::default();
     let mut nothing = Vec::new();
     for one in meant {
         let added = match one {
-            Meant::File(path) => {
+            NamedInput::File(path) => {
                 inputs.files.push(path.clone());
                 Ok(())
             }
-            Meant::Path(path) => match fs::metadata(path) {
+            NamedInput::Path(path) => match fs::metadata(path) {
                 Ok(there) if there.is_dir() => folder(path, path, &mut inputs),
                 Ok(_) => {
                     inputs.files.push(path.clone());
@@ -76,7 +76,7 @@ pub fn inputs(meant: &[Meant]) -> Result<Inputs, InputError> {
                 }
                 Err(_) => Err(InputError::Missing { path: path.clone() }),
             },
-            Meant::Run(path) => {
+            NamedInput::Run(path) => {
                 let cubins = path.join("cubin");
                 let within = if cubins.is_dir() { &cubins } else { path };
                 folder(within, path, &mut inputs)

@@ -32,7 +32,7 @@ pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, PipOutput as FetchVoice, WHEEL, fetch, fetched, pinned};
 pub use fill::{CompiledFiles, fill, listings};
 pub use images::{LocatedImage, image_bytes};
-pub use inputs::{InputError, Inputs, Meant, inputs};
+pub use inputs::{InputError, Inputs, NamedInput, inputs};
 pub use lines_diff::{Normalize, lines_diff};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
