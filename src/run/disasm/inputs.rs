@@ -101,7 +101,7 @@ pub fn inputs(meant: &[NamedInput]) -> Result<Inputs, InputError> {
 }
 
 /// Bytes by which kinds of files are told.
-const HEAD: u64 = 4096;
+const SNIFF_BYTES: u64 = 4096;
 
 /// The bytes of a file that is to be read; of one that begins like nothing with GPU code the first
 /// ones, by which the reader refuses it as it would the whole.
@@ -121,7 +121,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("a device, not a file".to_owned());
     }
     let mut data = Vec::new();
-    file.by_ref().take(HEAD).read_to_end(&mut data).map_err(unread)?;
+    file.by_ref().take(SNIFF_BYTES).read_to_end(&mut data).map_err(unread)?;
     if data.is_empty() {
         return Err("the file is empty".to_owned());
     }
@@ -187,6 +187,6 @@ fn folder(path: &Path, named: &Path, inputs: &mut Inputs) -> Result<(), InputErr
 
 fn may_hold_code(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = fs::File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut head));
+    let read = fs::File::open(path).and_then(|f| f.take(SNIFF_BYTES).read_to_end(&mut head));
     read.is_ok() && container::kind(&head).is_some()
 }
