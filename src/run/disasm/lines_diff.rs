@@ -25,7 +25,7 @@ pub enum Normalize {
 }
 
 /// Unchanged instructions shown around changed ones.
-const AROUND: usize = 2;
+const CONTEXT_INSTRUCTIONS: usize = 2;
 /// After this long an alignment that is not the best is good enough.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Instructions before a call among which its return address is loaded.
@@ -136,9 +136,9 @@ fn hunks(steps: &[Step], old: &[CodeLine], new: &[CodeLine]) -> Vec<Hunk> {
     let mut hunks: Vec<Hunk> = Vec::new();
     let mut until = 0;
     for at in changed {
-        let start = at.saturating_sub(AROUND).max(until);
-        let end = (at + AROUND + 1).min(steps.len());
-        if hunks.is_empty() || start > until || at.saturating_sub(AROUND) > until {
+        let start = at.saturating_sub(CONTEXT_INSTRUCTIONS).max(until);
+        let end = (at + CONTEXT_INSTRUCTIONS + 1).min(steps.len());
+        if hunks.is_empty() || start > until || at.saturating_sub(CONTEXT_INSTRUCTIONS) > until {
             hunks.push(Hunk::default());
         }
         let Some(hunk) = hunks.last_mut() else { continue };
