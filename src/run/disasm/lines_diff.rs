@@ -27,7 +27,7 @@ pub enum Normalize {
 /// Unchanged instructions shown around changed ones.
 const CONTEXT_INSTRUCTIONS: usize = 2;
 /// After this long an alignment that is not the best is good enough.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ALIGNMENT_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Instructions before a call among which its return address is loaded.
 const BEFORE_CALL: usize = 6;
 /// Bytes of an instruction.
@@ -43,7 +43,7 @@ enum Step {
 /// What changed from `old` to `new`.
 pub fn lines_diff(old: &[CodeLine], new: &[CodeLine], normalize: Normalize) -> ListingDiff {
     let texts = (comparable(old, normalize), comparable(new, normalize));
-    let deadline = Some(Instant::now() + PATIENCE);
+    let deadline = Some(Instant::now() + ALIGNMENT_TIME_LIMIT);
     let operations = capture_diff_slices_deadline(Algorithm::Myers, &texts.0, &texts.1, deadline);
     let mut steps = Vec::new();
     for operation in operations {
