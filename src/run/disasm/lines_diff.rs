@@ -31,7 +31,7 @@ const ALIGNMENT_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Instructions before a call among which its return address is loaded.
 const BEFORE_CALL: usize = 6;
 /// Bytes of an instruction.
-const BYTES: u64 = 16;
+const INSTRUCTION_BYTES: u64 = 16;
 
 /// One instruction on either side.
 enum Step {
@@ -113,7 +113,7 @@ fn comparable(lines: &[CodeLine], normalize: Normalize) -> Vec<String> {
         if !line.text.contains("CALL") {
             continue;
         }
-        let back = format!(" {:#x}", line.offset + BYTES);
+        let back = format!(" {:#x}", line.offset + INSTRUCTION_BYTES);
         for text in texts.iter_mut().take(at).skip(at.saturating_sub(BEFORE_CALL)) {
             if text.contains("MOV") && text.ends_with(&back) {
                 text.truncate(text.len() - back.len());
@@ -177,10 +177,10 @@ mod tests {
     /// `at` is where the code begins; branches are written as numbers of instructions.
     fn code(texts: &[(&str, Option<u64>)]) -> Vec<CodeLine> {
         let line = |(n, (text, to)): (usize, &(&str, Option<u64>))| {
-            let target = to.map(|to| to * BYTES);
+            let target = to.map(|to| to * INSTRUCTION_BYTES);
             let to = target.map_or(String::new(), |to| format!(" {to:#x}"));
             CodeLine {
-                offset: n as u64 * BYTES,
+                offset: n as u64 * INSTRUCTION_BYTES,
                 text: format!("{text}{to}"),
                 target,
                 ..CodeLine::default()
