@@ -34,7 +34,7 @@ const BEFORE_CALL: usize = 6;
 const INSTRUCTION_BYTES: u64 = 16;
 
 /// One instruction on either side.
-enum Step {
+enum AlignedPair {
     Same(usize, usize),
     Old(usize),
     New(usize),
@@ -49,44 +49,46 @@ pub fn lines_diff(old: &[CodeLine], new: &[CodeLine], normalize: Normalize) -> L
     for operation in operations {
         let (before, after) = (operation.old_range(), operation.new_range());
         match operation {
-            DiffOp::Equal { .. } => steps.extend(before.zip(after).map(|(a, b)| Step::Same(a, b))),
+            DiffOp::Equal { .. } => {
+                steps.extend(before.zip(after).map(|(a, b)| AlignedPair::Same(a, b)))
+            }
             _ => {
-                steps.extend(before.map(Step::Old));
-                steps.extend(after.map(Step::New));
+                steps.extend(before.map(AlignedPair::Old));
+                steps.extend(after.map(AlignedPair::New));
             }
         }
     }
     let steps = with_targets(steps, old, new);
-    let count = |of: fn(&Step) -> bool| steps.iter().filter(|s| of(s)).count() as u64;
+    let count = |of: fn(&AlignedPair) -> bool| steps.iter().filter(|s| of(s)).count() as u64;
     ListingDiff {
-        same: count(|s| matches!(s, Step::Same(..))),
-        removed: count(|s| matches!(s, Step::Old(_))),
-        added: count(|s| matches!(s, Step::New(_))),
+        same: count(|s| matches!(s, AlignedPair::Same(..))),
+        removed: count(|s| matches!(s, AlignedPair::Old(_))),
+        added: count(|s| matches!(s, AlignedPair::New(_))),
         hunks: hunks(&steps, old, new),
     }
 }
 
 /// Aligned branches go to aligned instructions, or they differ.
-fn with_targets(steps: Vec<Step>, old: &[CodeLine], new: &[CodeLine]) -> Vec<Step> {
+fn with_targets(steps: Vec<AlignedPair>, old: &[CodeLine], new: &[CodeLine]) -> Vec<AlignedPair> {
     let aligned: BTreeMap<u64, u64> = steps
         .iter()
         .filter_map(|step| match step {
-            Step::Same(a, b) => Some((old.get(*a)?.offset, new.get(*b)?.offset)),
+            AlignedPair::Same(a, b) => Some((old.get(*a)?.offset, new.get(*b)?.offset)),
             _ => None,
         })
         .collect();
     let mut checked = Vec::with_capacity(steps.len());
     for step in steps {
-        let Step::Same(a, b) = step else {
+        let AlignedPair::Same(a, b) = step else {
             checked.push(step);
             continue;
         };
         let targets = old.get(a).and_then(|l| l.target).zip(new.get(b).and_then(|l| l.target));
         let moved = targets.is_some_and(|(a, b)| aligned.get(&a).is_some_and(|to| *to != b));
         if moved {
-            checked.extend([Step::Old(a), Step::New(b)]);
+            checked.extend([AlignedPair::Old(a), AlignedPair::New(b)]);
         } else {
-            checked.push(Step::Same(a, b));
+            checked.push(AlignedPair::Same(a, b));
         }
     }
     checked
@@ -129,9 +131,9 @@ fn comparable(lines: &[CodeLine], normalize: Normalize) -> Vec<String> {
 }
 
 /// Changed instructions with some around them.
-fn hunks(steps: &[Step], old: &[CodeLine], new: &[CodeLine]) -> Vec<Hunk> {
+fn hunks(steps: &[AlignedPair], old: &[CodeLine], new: &[CodeLine]) -> Vec<Hunk> {
     let changed: Vec<usize> = (0..steps.len())
-        .filter(|at| steps.get(*at).is_some_and(|s| !matches!(s, Step::Same(..))))
+        .filter(|at| steps.get(*at).is_some_and(|s| !matches!(s, AlignedPair::Same(..))))
         .collect();
     let mut hunks: Vec<Hunk> = Vec::new();
     let mut until = 0;
@@ -150,19 +152,19 @@ fn hunks(steps: &[Step], old: &[CodeLine], new: &[CodeLine]) -> Vec<Hunk> {
     hunks
 }
 
-fn put(hunk: &mut Hunk, step: &Step, old: &[CodeLine], new: &[CodeLine]) {
+fn put(hunk: &mut Hunk, step: &AlignedPair, old: &[CodeLine], new: &[CodeLine]) {
     let (mark, line) = match step {
-        Step::Same(a, b) => {
+        AlignedPair::Same(a, b) => {
             let (a, b) = (old.get(*a), new.get(*b));
             hunk.old_offset = hunk.old_offset.or(a.map(|l| l.offset));
             hunk.new_offset = hunk.new_offset.or(b.map(|l| l.offset));
             (' ', b)
         }
-        Step::Old(a) => {
+        AlignedPair::Old(a) => {
             hunk.old_offset = hunk.old_offset.or(old.get(*a).map(|l| l.offset));
             ('-', old.get(*a))
         }
-        Step::New(b) => {
+        AlignedPair::New(b) => {
             hunk.new_offset = hunk.new_offset.or(new.get(*b).map(|l| l.offset));
             ('+', new.get(*b))
         }
