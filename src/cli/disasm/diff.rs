@@ -10,7 +10,7 @@ use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
-use crate::run::disasm::{self, DiffSide, Normalize, SourcePositions, What, code};
+use crate::run::disasm::{self, ComparedText, DiffSide, SourcePositions, What, code};
 
 /// Instructions named of one kernel.
 const NAMED: usize = 12;
@@ -43,8 +43,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         (old_code, new_code) = (listed(app, &old_files, &what)?, listed(app, &new_files, &what)?);
     }
     let normalize = match args.normalize {
-        Some(Without::Registers) => Normalize::Registers,
-        None => Normalize::Addresses,
+        Some(Without::Registers) => ComparedText::Registers,
+        None => ComparedText::Addresses,
     };
     let side = |facts, code| DiffSide { facts, code };
     let diff = disasm::diff(side(&old, &old_code), side(&new, &new_code), normalize);

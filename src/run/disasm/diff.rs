@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lines_diff::{Normalize, lines_diff};
+use super::lines_diff::{ComparedText, lines_diff};
 use crate::model::code::{Code, CodeLine};
 use crate::model::disasm::{ByName, Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
 
@@ -64,7 +64,7 @@ pub struct DiffSide<'a> {
 }
 
 /// Holds two builds against each other.
-pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: Normalize) -> Diff {
+pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: ComparedText) -> Diff {
     let texts = (listings(old.code), listings(new.code));
     let tools = || old.code.images.iter().chain(&new.code.images).filter_map(|i| i.tool.as_ref());
     // Where one side has no operands, neither side's count: the listings are then both ours.
@@ -87,8 +87,8 @@ pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: Normalize) -> Diff 
     };
     let operands = tool.as_ref().is_some_and(|t| !t.starts_with("rgpu"));
     let normalized: &[&str] = match normalize {
-        Normalize::Addresses => &["addresses"],
-        Normalize::Registers => &["addresses", "registers"],
+        ComparedText::Addresses => &["addresses"],
+        ComparedText::Registers => &["addresses", "registers"],
     };
     let pair = |key: &KernelKey, kernel: &Kernel| {
         let mut told = one(&key.0, &key.1, before.get(key)?, kernel);
@@ -98,7 +98,7 @@ pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: Normalize) -> Diff 
         {
             let listing = lines_diff(a, b, normalize);
             let same = listing.removed + listing.added == 0;
-            if same && operands && normalize == Normalize::Addresses {
+            if same && operands && normalize == ComparedText::Addresses {
                 told.code = Sameness::SameText;
             }
             told.listing = Some(listing);

@@ -33,7 +33,7 @@ pub use fetch::{FetchError, PipOutput as FetchVoice, WHEEL, fetch, fetched, pinn
 pub use fill::{CompiledFiles, fill, listings};
 pub use images::{LocatedImage, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
-pub use lines_diff::{Normalize, lines_diff};
+pub use lines_diff::{ComparedText, lines_diff};
 pub use names::Names;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
