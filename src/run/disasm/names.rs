@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 /// Most characters of a part: templates have names of thousands.
-const LONGEST: usize = 100;
+const MAX_PART_CHARS: usize = 100;
 
 /// Gives every file a name of its own.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Names {
         // What builds leave is often named for its architecture.
         let named = stem.split('.').any(|part| part == arch);
         let base = if named { stem.into_owned() } else { format!("{stem}.{arch}") };
-        let part: Option<String> = part.map(|part| part.chars().take(LONGEST).collect());
+        let part: Option<String> = part.map(|part| part.chars().take(MAX_PART_CHARS).collect());
         let base = part.map_or(base.clone(), |part| format!("{base}.{part}"));
         // Names come from files, architectures from what may be hostile bytes.
         let base: String = base
