@@ -30,7 +30,7 @@ use args::{Format, Tool, View};
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
 use crate::model::disasm::{Input, Status as Ended};
-use crate::run::disasm::{self, InputError, Inputs, NamedInput, Names, Wanted, What};
+use crate::run::disasm::{self, FileNames, InputError, Inputs, NamedInput, Wanted, What};
 use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
@@ -230,7 +230,7 @@ const SUMMARY: &str = "summary.json";
 const SUMMARY_HEAD: &[u8] = b"{\n  \"schema\": \"rgpu.disasm/1\"";
 
 /// Takes the names of inputs that lie in the output folder: nothing is written over them.
-fn keep_inputs(names: &Names, out: &Path, files: &[PathBuf]) {
+fn keep_inputs(names: &FileNames, out: &Path, files: &[PathBuf]) {
     let Ok(there) = std::fs::read_dir(out) else { return };
     let there: HashSet<OsString> = there.flatten().map(|entry| entry.file_name()).collect();
     for file in files {

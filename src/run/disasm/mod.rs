@@ -34,7 +34,7 @@ pub use fill::{CompiledFiles, fill, listings};
 pub use images::{LocatedImage, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
 pub use lines_diff::{ComparedText, lines_diff};
-pub use names::Names;
+pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
 pub use read::{OTHER_ARCHES, listing};

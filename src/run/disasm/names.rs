@@ -9,9 +9,9 @@ const MAX_PART_CHARS: usize = 100;
 
 /// Gives every file a name of its own.
 #[derive(Debug, Default)]
-pub struct Names(Mutex<HashSet<String>>);
+pub struct FileNames(Mutex<HashSet<String>>);
 
-impl Names {
+impl FileNames {
     /// Takes a name, so that no file gets it.
     pub fn take(&self, name: &str) {
         if let Ok(mut taken) = self.0.lock() {
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn two_inputs_of_one_stem_get_two_names() {
-        let names = Names::default();
+        let names = FileNames::default();
         let name = |path: &str, arch: &str| names.fresh(Path::new(path), arch, None, "sass");
         assert_eq!(name("a/k.cubin", "sm_90a"), "k.sm_90a.sass");
         assert_eq!(name("b/k.cubin", "sm_90a"), "k.sm_90a-2.sass");

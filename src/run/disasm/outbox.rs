@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::names::Names;
+use super::names::FileNames;
 use crate::store::atomic::{self, Unnamed};
 
 /// A file that waits for its name.
@@ -33,7 +33,7 @@ impl Waiting {
         Ok(Self { file, input, arch, part: part.map(str::to_owned), extension })
     }
 
-    fn name(self, names: &Names, out: &Path) -> Result<String, String> {
+    fn name(self, names: &FileNames, out: &Path) -> Result<String, String> {
         let name = names.fresh(&self.input, &self.arch, self.part.as_deref(), self.extension);
         self.file.name(&out.join(&name)).map_err(|e| format!("`{name}` not written: {e}"))?;
         Ok(name)
@@ -63,16 +63,16 @@ struct State {
 
 impl Outbox {
     /// Takes the files of an image; every image of every input comes once.
-    pub(super) fn image(&self, names: &Names, out: &Path, place: Place, files: Vec<Waiting>) {
+    pub(super) fn image(&self, names: &FileNames, out: &Path, place: Place, files: Vec<Waiting>) {
         self.put(names, out, place, Step::Image(files));
     }
 
     /// No image with this or a higher number comes any more from this input.
-    pub(super) fn end(&self, names: &Names, out: &Path, place: Place) {
+    pub(super) fn end(&self, names: &FileNames, out: &Path, place: Place) {
         self.put(names, out, place, Step::End);
     }
 
-    fn put(&self, names: &Names, out: &Path, place: Place, step: Step) {
+    fn put(&self, names: &FileNames, out: &Path, place: Place, step: Step) {
         let Ok(mut state) = self.0.lock() else { return };
         state.waiting.insert(place, step);
         let mut next = state.next;

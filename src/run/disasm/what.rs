@@ -8,7 +8,7 @@ use rgpu_format::container::Limits;
 use rgpu_format::demangle::demangle;
 
 use super::code::LifeRanges;
-use super::names::Names;
+use super::names::FileNames;
 use super::nvdisasm::Nvdisasm;
 use crate::import::gpu_code::Shown;
 
@@ -47,7 +47,7 @@ pub struct What {
     /// Bounds.
     pub limits: Limits,
     /// Names already taken in `out`.
-    pub names: Names,
+    pub names: FileNames,
     /// Why something could not be written, said by the first that could not.
     pub unwritten: OnceLock<String>,
 }
