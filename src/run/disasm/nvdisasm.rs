@@ -18,12 +18,12 @@ use super::turns::Turns;
 #[derive(Clone, Debug)]
 pub struct Nvdisasm {
     version: String,
-    place: Place,
+    place: NvdisasmOrigin,
 }
 
 /// Where it is.
 #[derive(Clone, Debug)]
-enum Place {
+enum NvdisasmOrigin {
     /// On this machine.
     Here { path: PathBuf, turns: Arc<Turns>, limit: Option<Duration> },
     /// On a host: what it said to everything it was asked.
@@ -119,13 +119,13 @@ pub(super) fn fitting(cubin: &[u8], version: &str) -> Option<Vec<u8>> {
 impl Nvdisasm {
     fn here(path: PathBuf, version: String) -> Self {
         let turns = Arc::new(Turns::one_a_core());
-        Self { version, place: Place::Here { path, turns, limit: None } }
+        Self { version, place: NvdisasmOrigin::Here { path, turns, limit: None } }
     }
 
     /// With this much processor time for each call on this machine, in place of what the size of
     /// the cubin gives it.
     pub fn within(mut self, time: Option<Duration>) -> Self {
-        if let Place::Here { limit, .. } = &mut self.place {
+        if let NvdisasmOrigin::Here { limit, .. } = &mut self.place {
             *limit = time;
         }
         self
@@ -133,7 +133,7 @@ impl Nvdisasm {
 
     /// What a host's has said.
     pub(super) fn there(version: String, host: String, brought: Brought) -> Self {
-        Self { version, place: Place::There { host, brought: Arc::new(brought) } }
+        Self { version, place: NvdisasmOrigin::There { host, brought: Arc::new(brought) } }
     }
 
     /// Its version, e.g. `13.5.37`.
@@ -144,16 +144,16 @@ impl Nvdisasm {
     /// Where it lies; `None` on a host.
     pub fn path(&self) -> Option<&Path> {
         match &self.place {
-            Place::Here { path, .. } => Some(path),
-            Place::There { .. } => None,
+            NvdisasmOrigin::Here { path, .. } => Some(path),
+            NvdisasmOrigin::There { .. } => None,
         }
     }
 
     /// As summaries name it.
     pub fn name(&self) -> String {
         match &self.place {
-            Place::Here { .. } => format!("nvdisasm {}", self.version),
-            Place::There { host, .. } => format!("nvdisasm {} on {host}", self.version),
+            NvdisasmOrigin::Here { .. } => format!("nvdisasm {}", self.version),
+            NvdisasmOrigin::There { host, .. } => format!("nvdisasm {} on {host}", self.version),
         }
     }
 
@@ -170,10 +170,10 @@ impl Nvdisasm {
         symbols: &[usize],
     ) -> Result<String, ToolError> {
         match &self.place {
-            Place::There { host, brought } => brought
+            NvdisasmOrigin::There { host, brought } => brought
                 .listing(cubin, flags, symbols)
                 .unwrap_or_else(|| Err(ToolError::NotAsked { host: host.clone() })),
-            Place::Here { path, turns, limit } => {
+            NvdisasmOrigin::Here { path, turns, limit } => {
                 let file = File::new(path, cubin, &self.version)?;
                 let time = limit.unwrap_or_else(|| usual_time(cubin.len()));
                 let calls = shards::cut(cubin, flags, symbols, turns.most());
