@@ -174,7 +174,7 @@ impl Nvdisasm {
                 .listing(cubin, flags, symbols)
                 .unwrap_or_else(|| Err(ToolError::NotAsked { host: host.clone() })),
             NvdisasmOrigin::Here { path, turns, limit } => {
-                let file = File::new(path, cubin, &self.version)?;
+                let file = CubinFile::new(path, cubin, &self.version)?;
                 let time = limit.unwrap_or_else(|| usual_time(cubin.len()));
                 let calls = shards::cut(cubin, flags, symbols, turns.most());
                 let one = |words: &Vec<String>| turns.take(|| file.listing(path, words, time));
@@ -201,7 +201,7 @@ impl Nvdisasm {
 
 /// A cubin where nvdisasm can read it: in memory where the system has files there, so that nothing
 /// is left behind whatever ends this process.
-struct File {
+struct CubinFile {
     path: PathBuf,
     #[cfg(target_os = "linux")]
     _memory: std::os::fd::OwnedFd,
@@ -209,7 +209,7 @@ struct File {
     _file: tempfile::TempPath,
 }
 
-impl File {
+impl CubinFile {
     fn new(program: &Path, cubin: &[u8], version: &str) -> Result<Self, ToolError> {
         let start = |source| ToolError::Start { program: program.display().to_string(), source };
         let fitting = fitting(cubin, version);
