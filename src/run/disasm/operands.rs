@@ -30,13 +30,13 @@ pub enum OperandsError {
 }
 
 /// Text by the section's name and the offset in it.
-type Texts = HashMap<(String, u64), String>;
+type OperandTexts = HashMap<(String, u64), String>;
 
 /// One cubin of a report, disassembled.
 struct Code<'r> {
     source: &'r Source<'r>,
     cubin: Cubin,
-    texts: Texts,
+    texts: OperandTexts,
 }
 
 /// Puts operands into the hot spots that come `from` the report at `path`; returns how many
@@ -129,7 +129,7 @@ fn same(known: Option<&str>, text: &str) -> bool {
 }
 
 /// The instructions of a listing. Labels become the offsets where they stand.
-fn texts(listing: &str) -> Texts {
+fn texts(listing: &str) -> OperandTexts {
     let sections = rgpu_format::sass::text::read(listing);
     let lines = sections.iter().flat_map(|s| s.lines.iter().map(move |line| (s, line)));
     lines.map(|(s, line)| ((s.name.to_owned(), line.offset), s.resolved(line.text))).collect()
