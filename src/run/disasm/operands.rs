@@ -33,7 +33,7 @@ pub enum OperandsError {
 type OperandTexts = HashMap<(String, u64), String>;
 
 /// One cubin of a report, disassembled.
-struct Code<'r> {
+struct DisassembledCubin<'r> {
     source: &'r Source<'r>,
     cubin: Cubin,
     texts: OperandTexts,
@@ -60,7 +60,7 @@ pub fn operands(
         let symbols = symbols(hotspots, from, source, &cubin);
         if !symbols.is_empty() {
             let texts = texts(&tool.listing(source.cubin, &[], &symbols)?);
-            codes.push(Code { source, cubin, texts });
+            codes.push(DisassembledCubin { source, cubin, texts });
         }
     }
     let mut joined = 0;
@@ -109,7 +109,7 @@ fn symbols(hotspots: &HotSpots, from: &str, source: &Source<'_>, cubin: &Cubin) 
     all.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-impl Code<'_> {
+impl DisassembledCubin<'_> {
     /// The text of the instruction that lay at `address`, `offset` into its function.
     fn at(&self, address: u64, offset: u64) -> Option<&str> {
         let (function, from_start) = self.source.function_at(address)?;
