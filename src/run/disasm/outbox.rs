@@ -11,7 +11,7 @@ use crate::store::atomic::{self, Unnamed};
 
 /// A file that waits for its name.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingFile {
     file: Unnamed,
     input: PathBuf,
     arch: String,
@@ -19,7 +19,7 @@ pub(super) struct Waiting {
     extension: &'static str,
 }
 
-impl Waiting {
+impl PendingFile {
     /// Writes one of `input`, an image for `arch`, perhaps of one `part` of it.
     pub(super) fn write(
         out: &Path,
@@ -42,7 +42,7 @@ impl Waiting {
 
 /// Files of one image, or the end of an input's images.
 enum Step {
-    Image(Vec<Waiting>),
+    Image(Vec<PendingFile>),
     End,
 }
 
@@ -63,7 +63,13 @@ struct State {
 
 impl Outbox {
     /// Takes the files of an image; every image of every input comes once.
-    pub(super) fn image(&self, names: &FileNames, out: &Path, place: Place, files: Vec<Waiting>) {
+    pub(super) fn image(
+        &self,
+        names: &FileNames,
+        out: &Path,
+        place: Place,
+        files: Vec<PendingFile>,
+    ) {
         self.put(names, out, place, Step::Image(files));
     }
 

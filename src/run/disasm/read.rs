@@ -12,7 +12,7 @@ use super::code::LifeRanges;
 use super::cores::SpareCores;
 use super::images::{at_place, header, walk};
 use super::inputs;
-use super::outbox::{Outbox, Waiting};
+use super::outbox::{Outbox, PendingFile};
 use super::what::What;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
@@ -31,7 +31,7 @@ pub(super) struct Reader<'w> {
 }
 
 /// An image and the files written of it; `None` where it is not wanted.
-type Made = Option<(Image, Vec<Waiting>)>;
+type Made = Option<(Image, Vec<PendingFile>)>;
 
 impl<'w> Reader<'w> {
     pub(super) fn new(what: &'w What) -> Self {
@@ -148,7 +148,7 @@ fn of_ptx(path: &Path, mut image: Image, bytes: &[u8], what: &What) -> Result<Ma
     if what.extract
         && let Some(out) = &what.out
     {
-        let file = Waiting::write(out, (path, &image.arch, None), "ptx", bytes);
+        let file = PendingFile::write(out, (path, &image.arch, None), "ptx", bytes);
         files.push(file.inspect_err(|why| what.not_written(why))?);
     }
     Ok(Some((image, files)))
@@ -180,7 +180,7 @@ fn of_cubin(
     let mut files = Vec::new();
     let Some(out) = &what.out else { return Ok(Some((image, files))) };
     let mut write = |part: Option<&str>, extension, bytes: &[u8]| {
-        let file = Waiting::write(out, (path, &image.arch, part), extension, bytes);
+        let file = PendingFile::write(out, (path, &image.arch, part), extension, bytes);
         files.push(file.inspect_err(|why| what.not_written(why))?);
         Ok::<(), String>(())
     };
