@@ -41,7 +41,7 @@ impl PendingFile {
 }
 
 /// Files of one image, or the end of an input's images.
-enum Step {
+enum OutputItem {
     Image(Vec<PendingFile>),
     End,
 }
@@ -57,7 +57,7 @@ pub(super) struct Outbox(Mutex<State>);
 struct State {
     /// Whose turn it is.
     next: Place,
-    waiting: BTreeMap<Place, Step>,
+    waiting: BTreeMap<Place, OutputItem>,
     named: BTreeMap<Place, Result<Vec<String>, String>>,
 }
 
@@ -70,22 +70,22 @@ impl Outbox {
         place: Place,
         files: Vec<PendingFile>,
     ) {
-        self.put(names, out, place, Step::Image(files));
+        self.put(names, out, place, OutputItem::Image(files));
     }
 
     /// No image with this or a higher number comes any more from this input.
     pub(super) fn end(&self, names: &FileNames, out: &Path, place: Place) {
-        self.put(names, out, place, Step::End);
+        self.put(names, out, place, OutputItem::End);
     }
 
-    fn put(&self, names: &FileNames, out: &Path, place: Place, step: Step) {
+    fn put(&self, names: &FileNames, out: &Path, place: Place, step: OutputItem) {
         let Ok(mut state) = self.0.lock() else { return };
         state.waiting.insert(place, step);
         let mut next = state.next;
         while let Some(step) = state.waiting.remove(&next) {
             match step {
-                Step::End => next = (next.0 + 1, 0),
-                Step::Image(files) => {
+                OutputItem::End => next = (next.0 + 1, 0),
+                OutputItem::Image(files) => {
                     let named = files.into_iter().map(|file| file.name(names, out)).collect();
                     state.named.insert(next, named);
                     next.1 += 1;
