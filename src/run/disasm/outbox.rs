@@ -47,7 +47,7 @@ enum OutputItem {
 }
 
 /// Number of an input, and of an image in it.
-type Place = (usize, usize);
+type ImagePosition = (usize, usize);
 
 /// Gives names in order.
 #[derive(Default)]
@@ -56,9 +56,9 @@ pub(super) struct Outbox(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// Whose turn it is.
-    next: Place,
-    waiting: BTreeMap<Place, OutputItem>,
-    named: BTreeMap<Place, Result<Vec<String>, String>>,
+    next: ImagePosition,
+    waiting: BTreeMap<ImagePosition, OutputItem>,
+    named: BTreeMap<ImagePosition, Result<Vec<String>, String>>,
 }
 
 impl Outbox {
@@ -67,18 +67,18 @@ impl Outbox {
         &self,
         names: &FileNames,
         out: &Path,
-        place: Place,
+        place: ImagePosition,
         files: Vec<PendingFile>,
     ) {
         self.put(names, out, place, OutputItem::Image(files));
     }
 
     /// No image with this or a higher number comes any more from this input.
-    pub(super) fn end(&self, names: &FileNames, out: &Path, place: Place) {
+    pub(super) fn end(&self, names: &FileNames, out: &Path, place: ImagePosition) {
         self.put(names, out, place, OutputItem::End);
     }
 
-    fn put(&self, names: &FileNames, out: &Path, place: Place, step: OutputItem) {
+    fn put(&self, names: &FileNames, out: &Path, place: ImagePosition, step: OutputItem) {
         let Ok(mut state) = self.0.lock() else { return };
         state.waiting.insert(place, step);
         let mut next = state.next;
@@ -96,7 +96,7 @@ impl Outbox {
     }
 
     /// The names that the files of each image got.
-    pub(super) fn named(self) -> BTreeMap<Place, Result<Vec<String>, String>> {
+    pub(super) fn named(self) -> BTreeMap<ImagePosition, Result<Vec<String>, String>> {
         self.0.into_inner().unwrap_or_default().named
     }
 }
