@@ -51,7 +51,7 @@ type ImagePosition = (usize, usize);
 
 /// Gives names in order.
 #[derive(Default)]
-pub(super) struct Outbox(Mutex<State>);
+pub(super) struct OrderedWriter(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -61,7 +61,7 @@ struct State {
     named: BTreeMap<ImagePosition, Result<Vec<String>, String>>,
 }
 
-impl Outbox {
+impl OrderedWriter {
     /// Takes the files of an image; every image of every input comes once.
     pub(super) fn image(
         &self,

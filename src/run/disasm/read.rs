@@ -12,7 +12,7 @@ use super::code::LifeRanges;
 use super::cores::SpareCores;
 use super::images::{at_place, header, walk};
 use super::inputs;
-use super::outbox::{Outbox, PendingFile};
+use super::outbox::{OrderedWriter, PendingFile};
 use super::what::What;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
@@ -27,7 +27,7 @@ pub(super) struct Reader<'w> {
     /// Cores that files, images and kernels are spread over.
     pub(super) cores: SpareCores,
     /// Where files get their names.
-    pub(super) outbox: Outbox,
+    pub(super) outbox: OrderedWriter,
 }
 
 /// An image and the files written of it; `None` where it is not wanted.
@@ -35,7 +35,7 @@ type Made = Option<(Image, Vec<PendingFile>)>;
 
 impl<'w> Reader<'w> {
     pub(super) fn new(what: &'w What) -> Self {
-        Self { what, cores: SpareCores::all(), outbox: Outbox::default() }
+        Self { what, cores: SpareCores::all(), outbox: OrderedWriter::default() }
     }
 
     /// Reads the file of this number. Never fails: what went wrong stands in the result. Beside it
