@@ -51,10 +51,10 @@ type ImagePosition = (usize, usize);
 
 /// Gives names in order.
 #[derive(Default)]
-pub(super) struct OrderedWriter(Mutex<State>);
+pub(super) struct OrderedWriter(Mutex<WriterState>);
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     /// Whose turn it is.
     next: ImagePosition,
     waiting: BTreeMap<ImagePosition, OutputItem>,
