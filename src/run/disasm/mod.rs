@@ -46,7 +46,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
-use read::Reader;
+use read::ImageReader;
 
 /// Reads all files, on all cores; `done` hears of each as it ends, from any thread.
 pub fn all(files: &[PathBuf], what: &What, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
@@ -69,7 +69,7 @@ pub fn each<T: Send>(
     what: &What,
     make: &(dyn Fn(usize, Input) -> T + Sync),
 ) -> Vec<T> {
-    let reader = Reader::new(what);
+    let reader = ImageReader::new(what);
     // Files that are written have their names only when all before them have theirs.
     if what.out.is_none() || !(what.sass || what.extract) {
         let one = |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);

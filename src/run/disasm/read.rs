@@ -22,7 +22,7 @@ use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
 pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
 
 /// Reads files, and keeps what they share.
-pub(super) struct Reader<'w> {
+pub(super) struct ImageReader<'w> {
     what: &'w What,
     /// Cores that files, images and kernels are spread over.
     pub(super) cores: SpareCores,
@@ -33,7 +33,7 @@ pub(super) struct Reader<'w> {
 /// An image and the files written of it; `None` where it is not wanted.
 type Made = Option<(Image, Vec<PendingFile>)>;
 
-impl<'w> Reader<'w> {
+impl<'w> ImageReader<'w> {
     pub(super) fn new(what: &'w What) -> Self {
         Self { what, cores: SpareCores::all(), outbox: OrderedWriter::default() }
     }
@@ -115,7 +115,7 @@ fn image(
     path: &Path,
     place: &Place,
     found: &Packed<'_>,
-    reader: &Reader<'_>,
+    reader: &ImageReader<'_>,
     unpacker: &mut Unpacker,
 ) -> Result<Made, String> {
     let what = reader.what;
@@ -158,7 +158,7 @@ fn of_cubin(
     path: &Path,
     mut image: Image,
     bytes: &[u8],
-    reader: &Reader<'_>,
+    reader: &ImageReader<'_>,
 ) -> Result<Made, String> {
     let what = reader.what;
     let cubin = cubin::read(bytes).map_err(|e| e.to_string())?;
@@ -212,7 +212,7 @@ fn of_cubin(
 const CHUNK: usize = 16;
 
 /// The facts of the wanted kernels of a cubin.
-fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &Reader<'_>) -> Vec<Kernel> {
+fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) -> Vec<Kernel> {
     let what = reader.what;
     let wanted: Vec<_> = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name)).collect();
     let chunks: Vec<_> = wanted.chunks(CHUNK).collect();
