@@ -31,7 +31,7 @@ pub(super) struct ImageReader<'w> {
 }
 
 /// An image and the files written of it; `None` where it is not wanted.
-type Made = Option<(Image, Vec<PendingFile>)>;
+type ImageResult = Option<(Image, Vec<PendingFile>)>;
 
 impl<'w> ImageReader<'w> {
     pub(super) fn new(what: &'w What) -> Self {
@@ -93,7 +93,7 @@ impl<'w> ImageReader<'w> {
     ) -> Vec<Result<Option<Image>, String>> {
         self.cores.spread(found.len(), Unpacker::default, |unpacker, at| {
             let (place, found) = &found[at];
-            let made: Result<Made, String> = match found {
+            let made: Result<ImageResult, String> = match found {
                 Ok(found) => image(path, place, found, self, unpacker),
                 Err(error) => Err(error.to_string()),
             };
@@ -117,7 +117,7 @@ fn image(
     found: &Packed<'_>,
     reader: &ImageReader<'_>,
     unpacker: &mut Unpacker,
-) -> Result<Made, String> {
+) -> Result<ImageResult, String> {
     let what = reader.what;
     let mut image = header(place, found);
     let from_header = !image.arch.is_empty();
@@ -135,7 +135,7 @@ fn image(
     of_cubin(path, image, bytes, reader)
 }
 
-fn of_ptx(path: &Path, mut image: Image, bytes: &[u8], what: &What) -> Result<Made, String> {
+fn of_ptx(path: &Path, mut image: Image, bytes: &[u8], what: &What) -> Result<ImageResult, String> {
     let text = String::from_utf8_lossy(bytes);
     let ptx = ptx::read(&text).map_err(|e| e.to_string())?;
     if !what.wanted.arch(&ptx.target) {
@@ -159,7 +159,7 @@ fn of_cubin(
     mut image: Image,
     bytes: &[u8],
     reader: &ImageReader<'_>,
-) -> Result<Made, String> {
+) -> Result<ImageResult, String> {
     let what = reader.what;
     let cubin = cubin::read(bytes).map_err(|e| e.to_string())?;
     let arch = cubin.sm.to_string();
