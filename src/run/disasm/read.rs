@@ -209,13 +209,13 @@ fn of_cubin(
 }
 
 /// Kernels that one core looks at before it asks for more.
-const CHUNK: usize = 16;
+const KERNELS_PER_CHUNK: usize = 16;
 
 /// The facts of the wanted kernels of a cubin.
 fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) -> Vec<Kernel> {
     let what = reader.what;
     let wanted: Vec<_> = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name)).collect();
-    let chunks: Vec<_> = wanted.chunks(CHUNK).collect();
+    let chunks: Vec<_> = wanted.chunks(KERNELS_PER_CHUNK).collect();
     let facts = |kernel: &&cubin::Kernel| {
         let mut facts = gpu_code::kernel(kernel, cubin, bytes);
         facts.occupancy = occupied(&facts, arch, what.threads);
