@@ -8,7 +8,7 @@ use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::disasm::{Host, Nvdisasm, Question, What, fetched, find, questions};
+use crate::run::disasm::{Host, ListingRequest, Nvdisasm, What, fetched, find, questions};
 use crate::run::{Reporter, RunContext, RunEvent, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, Runs};
 
@@ -80,7 +80,7 @@ fn ask(
     app: &App,
     args: &DisasmArgs,
     spec: &RemoteSpec,
-    questions: &[Question],
+    questions: &[ListingRequest],
 ) -> Result<Option<Nvdisasm>> {
     let now = jiff::Timestamp::now();
     let id = Runs::fresh_id("disasm", now);

@@ -10,7 +10,7 @@ use rgpu_protocol::HostFacts;
 
 use super::nvdisasm::{Nvdisasm, find};
 use super::operands;
-use super::remote::{AskHost, Question, questions};
+use super::remote::{AskHost, ListingRequest, questions};
 use super::what::What;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
@@ -62,7 +62,7 @@ impl<'a> CompiledFiles<'a> {
         reports
     }
 
-    fn questions(&self) -> Vec<Question> {
+    fn questions(&self) -> Vec<ListingRequest> {
         let mut all = questions(&self.files(), &What::default());
         if let Some(hotspots) = &self.hotspots {
             for from in self.reports() {
@@ -165,7 +165,7 @@ async fn on_host(
     {
         return Some(tool);
     }
-    let questions: Vec<Question> = built.iter().flat_map(CompiledFiles::questions).collect();
+    let questions: Vec<ListingRequest> = built.iter().flat_map(CompiledFiles::questions).collect();
     if questions.is_empty() {
         return None;
     }

@@ -11,7 +11,7 @@ use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Source};
 
 use super::nvdisasm::{Nvdisasm, ToolError};
-use super::remote::Question;
+use super::remote::ListingRequest;
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 
@@ -78,7 +78,7 @@ pub fn operands(
 }
 
 /// What [`operands`] will ask nvdisasm of the report at `path`; nothing where it cannot be read.
-pub(super) fn questions(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<Question> {
+pub(super) fn questions(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<ListingRequest> {
     let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
     let Ok((report, _)) = NcuReport::read(&bytes, &Limits::default()) else { return Vec::new() };
     let mut all = Vec::new();
@@ -86,7 +86,8 @@ pub(super) fn questions(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<Que
         let Ok(cubin) = cubin::read(source.cubin) else { continue };
         let symbols = symbols(hotspots, from, source, &cubin);
         if !symbols.is_empty() {
-            let question = Question { cubin: source.cubin.to_vec(), flags: Vec::new(), symbols };
+            let question =
+                ListingRequest { cubin: source.cubin.to_vec(), flags: Vec::new(), symbols };
             all.push(question);
         }
     }

@@ -24,7 +24,7 @@ use crate::tool::{self, CALL_TIMEOUT_S, JobName, LISTINGS, LISTINGS_STEP, Listin
 
 /// A listing that is wanted of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ListingRequest {
     /// The cubin.
     pub cubin: Vec<u8>,
     /// Flags before the file.
@@ -35,14 +35,14 @@ pub struct Question {
 
 /// What is to be asked so that [`super::listing`] finds an answer for every wanted cubin of these
 /// files. What cannot be read is left out: it is told when the files are.
-pub fn questions(files: &[PathBuf], what: &What) -> Vec<Question> {
-    let mut all: Vec<Question> = Vec::new();
+pub fn questions(files: &[PathBuf], what: &What) -> Vec<ListingRequest> {
+    let mut all: Vec<ListingRequest> = Vec::new();
     let read = files.iter().filter_map(|file| image_bytes(file, what).ok());
     for (_, bytes) in read.flat_map(|(images, _)| images) {
         let Ok(cubin) = cubin::read(&bytes) else { continue };
         let (flags, symbols) = asked(&cubin, what);
         let nothing = !cubin.code.iter().any(|section| what.wanted.kernel(&section.name));
-        let question = Question { cubin: bytes, flags: flags.to_vec(), symbols };
+        let question = ListingRequest { cubin: bytes, flags: flags.to_vec(), symbols };
         if !nothing && !all.contains(&question) {
             all.push(question);
         }
@@ -151,7 +151,7 @@ impl AskHost<'_> {
     /// is told where its listing is asked for.
     pub async fn all(
         self,
-        questions: &[Question],
+        questions: &[ListingRequest],
         desk: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
         let Some(version) = self.facts.tool("nvdisasm").map(|tool| tool.version.clone()) else {
@@ -160,7 +160,7 @@ impl AskHost<'_> {
         let cores = usize::try_from(self.facts.agent.cpus).unwrap_or(1);
         let (mut calls, mut asked) = (Vec::new(), HashMap::new());
         let mut cubins = Vec::with_capacity(questions.len());
-        for (at, Question { cubin, flags, symbols }) in questions.iter().enumerate() {
+        for (at, ListingRequest { cubin, flags, symbols }) in questions.iter().enumerate() {
             cubins.push(fitting(cubin, &version).unwrap_or_else(|| cubin.clone()));
             let first = calls.len();
             let words = shards::cut(cubin, flags, symbols, cores);
@@ -241,7 +241,7 @@ impl Host<'_> {
     pub async fn ask(
         &self,
         follow: &mut Follow,
-        questions: &[Question],
+        questions: &[ListingRequest],
         desk: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
         let mut known = self.cache.load(self.now_s);
