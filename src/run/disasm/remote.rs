@@ -70,7 +70,7 @@ const OVERRAN: usize = 128 + 24;
 
 /// What one call of nvdisasm gave.
 #[derive(Debug)]
-struct Answer {
+struct CallOutput {
     exit: usize,
     out: std::ops::Range<usize>,
     err: std::ops::Range<usize>,
@@ -80,7 +80,7 @@ struct Answer {
 #[derive(Debug, Default)]
 pub(super) struct Brought {
     text: Vec<u8>,
-    answers: Vec<Answer>,
+    answers: Vec<CallOutput>,
     asked: Asked,
 }
 
@@ -127,7 +127,7 @@ impl Brought {
                 return None;
             }
             at = err.end;
-            answers.push(Answer { exit, out, err });
+            answers.push(CallOutput { exit, out, err });
         }
         Some(Self { text, answers, asked })
     }
