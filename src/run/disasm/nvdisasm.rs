@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::leash;
-use super::remote::Brought;
+use super::remote::HostListings;
 use super::shards;
 use super::turns::Turns;
 
@@ -27,7 +27,7 @@ enum NvdisasmOrigin {
     /// On this machine.
     Here { path: PathBuf, turns: Arc<Turns>, limit: Option<Duration> },
     /// On a host: what it said to everything it was asked.
-    There { host: String, brought: Arc<Brought> },
+    There { host: String, brought: Arc<HostListings> },
 }
 
 /// Why nvdisasm gave no listing.
@@ -132,7 +132,7 @@ impl Nvdisasm {
     }
 
     /// What a host's has said.
-    pub(super) fn there(version: String, host: String, brought: Brought) -> Self {
+    pub(super) fn there(version: String, host: String, brought: HostListings) -> Self {
         Self { version, place: NvdisasmOrigin::There { host, brought: Arc::new(brought) } }
     }
 

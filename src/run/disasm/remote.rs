@@ -78,7 +78,7 @@ struct CallOutput {
 
 /// Everything that a host's nvdisasm said.
 #[derive(Debug, Default)]
-pub(super) struct Brought {
+pub(super) struct HostListings {
     text: Vec<u8>,
     answers: Vec<CallOutput>,
     asked: Asked,
@@ -87,7 +87,7 @@ pub(super) struct Brought {
 /// By question, the number of its cubin and the calls that answer it.
 type Asked = HashMap<[u8; 32], (usize, std::ops::Range<usize>)>;
 
-impl Brought {
+impl HostListings {
     /// The answer to a question; `None` where it was not asked.
     pub(super) fn listing(
         &self,
@@ -191,7 +191,7 @@ impl AskHost<'_> {
         let path = desk.folder.path().join(&file.artifact.path);
         let _ = std::fs::remove_file(&path);
         let _ = path.parent().map(std::fs::remove_dir);
-        let brought = Brought::read(text, asked, calls.len()).ok_or_else(|| {
+        let brought = HostListings::read(text, asked, calls.len()).ok_or_else(|| {
             let remote = self.follow.remote();
             Failure::new(Exit::Tool, "bad_listings", "what nvdisasm wrote on the host is not whole")
                 .on(remote.name(), remote.transport())
@@ -273,12 +273,12 @@ impl Host<'_> {
 mod tests {
     use super::*;
 
-    fn brought(text: &str, calls: usize) -> Option<Brought> {
+    fn brought(text: &str, calls: usize) -> Option<HostListings> {
         let asked = HashMap::from([
             (key(b"cubin", &["-gi"], &[]), (0, 0..1)),
             (key(b"old", &[], &[]), (1, 1..2)),
         ]);
-        Brought::read(text.as_bytes().to_vec(), asked, calls)
+        HostListings::read(text.as_bytes().to_vec(), asked, calls)
     }
 
     #[test]
