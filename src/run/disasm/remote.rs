@@ -81,11 +81,11 @@ struct CallOutput {
 pub(super) struct HostListings {
     text: Vec<u8>,
     answers: Vec<CallOutput>,
-    asked: Asked,
+    asked: PendingListings,
 }
 
 /// By question, the number of its cubin and the calls that answer it.
-type Asked = HashMap<[u8; 32], (usize, std::ops::Range<usize>)>;
+type PendingListings = HashMap<[u8; 32], (usize, std::ops::Range<usize>)>;
 
 impl HostListings {
     /// The answer to a question; `None` where it was not asked.
@@ -112,7 +112,7 @@ impl HostListings {
     }
 
     /// Takes the host's file apart. It is not trusted: sizes that do not fit end it.
-    fn read(text: Vec<u8>, asked: Asked, calls: usize) -> Option<Self> {
+    fn read(text: Vec<u8>, asked: PendingListings, calls: usize) -> Option<Self> {
         let mut answers = Vec::with_capacity(calls);
         let mut at = 0_usize;
         for number in 1..=calls {
