@@ -10,7 +10,7 @@ use rgpu_protocol::HostFacts;
 
 use super::nvdisasm::{Nvdisasm, find};
 use super::operands;
-use super::remote::{AskHost, ListingRequest, questions};
+use super::remote::{ListingHost, ListingRequest, questions};
 use super::what::What;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
@@ -172,7 +172,7 @@ async fn on_host(
     let run = format!("{}.sass", desk.record.id);
     let before = desk.record.jobs.iter().filter(|job| job.job.starts_with(&run)).count();
     let job = format!("{run}.{}", before + 1);
-    let asked = AskHost { follow, facts, job: job.clone() }.all(&questions, desk).await;
+    let asked = ListingHost { follow, facts, job: job.clone() }.all(&questions, desk).await;
     follow.drop_job(&job);
     match asked {
         Ok(tool) => tool,

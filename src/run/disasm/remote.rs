@@ -134,7 +134,7 @@ impl HostListings {
 }
 
 /// A host that is asked for listings.
-pub struct AskHost<'a> {
+pub struct ListingHost<'a> {
     /// The connection.
     pub follow: &'a mut Follow,
     /// What is known of it; where that is stale the failure's code is `facts_changed`.
@@ -143,7 +143,7 @@ pub struct AskHost<'a> {
     pub job: String,
 }
 
-impl AskHost<'_> {
+impl ListingHost<'_> {
     /// Asks everything at once. `None` where the host has no nvdisasm that works.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl Host<'_> {
     /// Asks everything at once. `None` where the host has no nvdisasm that works.
     ///
     /// # Errors
-    /// As [`AskHost::all`].
+    /// As [`ListingHost::all`].
     pub async fn ask(
         &self,
         follow: &mut Follow,
@@ -256,7 +256,7 @@ impl Host<'_> {
                 }
             };
             let job = JobName { run: desk.record.id.clone(), sequence }.job();
-            let asked = AskHost { follow, facts: &facts, job: job.clone() };
+            let asked = ListingHost { follow, facts: &facts, job: job.clone() };
             let asked = asked.all(questions, desk).await;
             // All of it is here, or of no use: no run of this machine would ever ask for it.
             follow.drop_job(&job);
