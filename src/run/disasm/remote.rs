@@ -171,7 +171,7 @@ impl ListingHost<'_> {
             return Ok(None);
         };
         let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
-        let mut counter = Counter { inner: desk.reporter, done: 0, total: calls.len() };
+        let mut counter = CallCounter { inner: desk.reporter, done: 0, total: calls.len() };
         let mut counted = RunContext {
             folder: desk.folder,
             record: desk.record,
@@ -202,13 +202,13 @@ impl ListingHost<'_> {
 }
 
 /// Tells how many calls are done, by the lines that the step prints, in their place.
-struct Counter<'r> {
+struct CallCounter<'r> {
     inner: &'r mut dyn Reporter,
     done: usize,
     total: usize,
 }
 
-impl Reporter for Counter<'_> {
+impl Reporter for CallCounter<'_> {
     fn say(&mut self, said: &RunEvent<'_>) {
         match said {
             RunEvent::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
