@@ -8,7 +8,7 @@ use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::disasm::{Host, ListingRequest, Nvdisasm, What, fetched, find, questions};
+use crate::run::disasm::{CommandHost, ListingRequest, Nvdisasm, What, fetched, find, questions};
 use crate::run::{Reporter, RunContext, RunEvent, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, Runs};
 
@@ -105,7 +105,7 @@ fn ask(
             cancel,
             input: None,
         };
-        let host = Host {
+        let host = CommandHost {
             spec,
             cache: session::facts_cache(app, spec),
             programs: &programs,

@@ -38,7 +38,7 @@ pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
 pub use read::{OTHER_ARCHES, listing};
-pub use remote::{ListingHost, Host, ListingRequest, questions};
+pub use remote::{ListingHost, CommandHost, ListingRequest, questions};
 pub use sampled::sampled;
 pub use what::{Wanted, What};
 

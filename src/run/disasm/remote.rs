@@ -222,7 +222,7 @@ impl Reporter for CallCounter<'_> {
 }
 
 /// A host that is asked by a command of its own, not by a run that knows it already.
-pub struct Host<'a> {
+pub struct CommandHost<'a> {
     /// The remote's definition.
     pub spec: &'a RemoteSpec,
     /// Its facts, kept from run to run.
@@ -233,7 +233,7 @@ pub struct Host<'a> {
     pub now_s: i64,
 }
 
-impl Host<'_> {
+impl CommandHost<'_> {
     /// Asks everything at once. `None` where the host has no nvdisasm that works.
     ///
     /// # Errors
