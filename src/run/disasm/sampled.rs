@@ -62,7 +62,7 @@ pub fn sampled(
 }
 
 /// One sampled instruction's place.
-struct Site {
+struct SampledInstruction {
     /// Number in the launch.
     spot: usize,
     section: usize,
@@ -83,21 +83,22 @@ fn launches<'s>(spots: &'s HotSpots, from: &str, what: &What) -> Vec<&'s LaunchS
     all
 }
 
-fn sites(launch: &LaunchSpots, source: &Source<'_>, cubin: &Cubin) -> Vec<Site> {
+fn sites(launch: &LaunchSpots, source: &Source<'_>, cubin: &Cubin) -> Vec<SampledInstruction> {
     let site = |(spot, instruction): (usize, &crate::model::hotspots::InstructionSpot)| {
         let (function, from_start) = source.function_at(instruction.address?)?;
         let (section, start) = gpu_code::site(cubin, &function.symbol, function.index)
             .filter(|_| from_start == instruction.offset)?;
         let offset = start.checked_add(instruction.offset)?;
-        Some(Site { spot, section: section.index, offset })
+        Some(SampledInstruction { spot, section: section.index, offset })
     };
     launch.instructions.iter().enumerate().filter_map(site).collect()
 }
 
 /// Lays a launch's counts over the instructions; `shown` are the sections of the image's kernels.
-fn lay(image: &mut CodeImage, launch: &LaunchSpots, sites: &[Site], shown: &[usize]) {
+fn lay(image: &mut CodeImage, launch: &LaunchSpots, sites: &[SampledInstruction], shown: &[usize]) {
     for (kernel, section) in image.kernels.iter_mut().zip(shown) {
-        let here: Vec<&Site> = sites.iter().filter(|s| s.section == *section).collect();
+        let here: Vec<&SampledInstruction> =
+            sites.iter().filter(|s| s.section == *section).collect();
         if here.is_empty() {
             continue;
         }
