@@ -12,7 +12,7 @@ use std::fmt::Write;
 use rgpu_format::cubin;
 
 /// Code below which a cubin is not cut: starting nvdisasm costs as much as 400 kB of code.
-const LEAST: u64 = 2 << 20;
+const MIN_SPLIT_BYTES: u64 = 2 << 20;
 
 /// Code of one call at most, for the sake of memory: nvdisasm takes some 40 times as much. Each call
 /// reads the whole file anew, a second for 50 MB: few large ones are faster than many.
@@ -41,7 +41,8 @@ pub(super) fn cut(
         }
         words
     };
-    let joinable = cubin.len() as u64 >= LEAST && flags.iter().all(|f| JOINABLE.contains(f));
+    let joinable =
+        cubin.len() as u64 >= MIN_SPLIT_BYTES && flags.iter().all(|f| JOINABLE.contains(f));
     match joinable.then(|| lists(cubin, symbols, cores)).flatten() {
         Some(lists) if lists.len() > 1 => lists.iter().map(|list| call(list)).collect(),
         _ => vec![call(symbols)],
@@ -62,12 +63,12 @@ fn lists(cubin: &[u8], symbols: &[usize], cores: usize) -> Option<Vec<Vec<usize>
         }
     }
     let total: u64 = sections.iter().map(|(bytes, _)| bytes).sum();
-    if total < LEAST {
+    if total < MIN_SPLIT_BYTES {
         return None;
     }
     let cores = cores.max(1) as u64;
     // As many for each core, and two at least, so that labels are numbered alike everywhere.
-    let parts = total.div_ceil(MOST).max((total / (LEAST / 2)).min(cores));
+    let parts = total.div_ceil(MOST).max((total / (MIN_SPLIT_BYTES / 2)).min(cores));
     let share = total.div_ceil(parts.next_multiple_of(cores).max(2));
     let (mut lists, mut held) = (vec![Vec::new()], 0);
     for (bytes, symbol) in sections {
