@@ -16,7 +16,7 @@ const MIN_SPLIT_BYTES: u64 = 2 << 20;
 
 /// Code of one call at most, for the sake of memory: nvdisasm takes some 40 times as much. Each call
 /// reads the whole file anew, a second for 50 MB: few large ones are faster than many.
-const MOST: u64 = 12 << 20;
+const MAX_SHARD_BYTES: u64 = 12 << 20;
 
 /// Flags whose texts can be joined: all that add lines or columns to a plain listing.
 const JOINABLE: &[&str] = &["-g", "-gi", "-gp", "-hex", "-ndf", "-plr", "-lrm", "count"];
@@ -68,7 +68,7 @@ fn lists(cubin: &[u8], symbols: &[usize], cores: usize) -> Option<Vec<Vec<usize>
     }
     let cores = cores.max(1) as u64;
     // As many for each core, and two at least, so that labels are numbered alike everywhere.
-    let parts = total.div_ceil(MOST).max((total / (MIN_SPLIT_BYTES / 2)).min(cores));
+    let parts = total.div_ceil(MAX_SHARD_BYTES).max((total / (MIN_SPLIT_BYTES / 2)).min(cores));
     let share = total.div_ceil(parts.next_multiple_of(cores).max(2));
     let (mut lists, mut held) = (vec![Vec::new()], 0);
     for (bytes, symbol) in sections {
