@@ -19,7 +19,7 @@ const MIN_SPLIT_BYTES: u64 = 2 << 20;
 const MAX_SHARD_BYTES: u64 = 12 << 20;
 
 /// Flags whose texts can be joined: all that add lines or columns to a plain listing.
-const JOINABLE: &[&str] = &["-g", "-gi", "-gp", "-hex", "-ndf", "-plr", "-lrm", "count"];
+const JOINABLE_FLAGS: &[&str] = &["-g", "-gi", "-gp", "-hex", "-ndf", "-plr", "-lrm", "count"];
 
 /// What begins each part of a listing.
 const PART: &str = "//--------------------- ";
@@ -42,7 +42,7 @@ pub(super) fn cut(
         words
     };
     let joinable =
-        cubin.len() as u64 >= MIN_SPLIT_BYTES && flags.iter().all(|f| JOINABLE.contains(f));
+        cubin.len() as u64 >= MIN_SPLIT_BYTES && flags.iter().all(|f| JOINABLE_FLAGS.contains(f));
     match joinable.then(|| lists(cubin, symbols, cores)).flatten() {
         Some(lists) if lists.len() > 1 => lists.iter().map(|list| call(list)).collect(),
         _ => vec![call(symbols)],
