@@ -22,7 +22,7 @@ const MAX_SHARD_BYTES: u64 = 12 << 20;
 const JOINABLE_FLAGS: &[&str] = &["-g", "-gi", "-gp", "-hex", "-ndf", "-plr", "-lrm", "count"];
 
 /// What begins each part of a listing.
-const PART: &str = "//--------------------- ";
+const PART_HEADER: &str = "//--------------------- ";
 
 /// The words of each call, file excluded. `symbols` are the functions wanted, all where empty;
 /// `cores` how many calls can run at once.
@@ -96,7 +96,7 @@ pub(super) fn join(mut texts: Vec<String>) -> String {
         labels.next_text();
         let mut keep = at == 0;
         for line in text.split_inclusive('\n') {
-            if let Some(name) = line.strip_prefix(PART) {
+            if let Some(name) = line.strip_prefix(PART_HEADER) {
                 // What comes behind the code is about the whole file.
                 keep = at == last || name.starts_with(".text");
             }
@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn texts_join_to_one_whose_labels_do_not_tell_how_many_there_were() {
         let part = |name: &str, label: u32| {
-            format!("{PART}.text.{name} ---\n.L_x_{label}:\n BRA `(.L_x_{label}) ;\n")
+            format!("{PART_HEADER}.text.{name} ---\n.L_x_{label}:\n BRA `(.L_x_{label}) ;\n")
         };
         let text = |parts: &[String]| {
-            format!("\t.target\tsm_90a\n{}{PART}SYMBOLS ---\n\t.type\n", parts.concat())
+            format!("\t.target\tsm_90a\n{}{PART_HEADER}SYMBOLS ---\n\t.type\n", parts.concat())
         };
         let whole = text(&[part("a", 0), part("b", 1), part("c", 2)]);
         let two = join(vec![text(&[part("a", 7)]), text(&[part("b", 4), part("c", 0)])]);
