@@ -16,7 +16,7 @@ use crate::model::hotspots::SourceAt;
 use crate::run::{InputsRecord, digest_file};
 
 /// Lines kept before and behind one that an instruction comes from.
-const AROUND: u32 = 6;
+const CONTEXT_LINES: u32 = 6;
 /// Larger files are not read.
 const LARGEST: u64 = 4 << 20;
 /// How sources are called.
@@ -43,7 +43,7 @@ impl Sources {
         let text = |(file, seen): (String, BTreeSet<u32>)| {
             let (text, read_from) = found(&file, cubin);
             let near = |line: u32| {
-                let range = line.saturating_sub(AROUND)..=line.saturating_add(AROUND);
+                let range = line.saturating_sub(CONTEXT_LINES)..=line.saturating_add(CONTEXT_LINES);
                 seen.range(range).next().is_some()
             };
             let lines = text.iter().flat_map(|text| text.lines()).zip(1_u32..);
