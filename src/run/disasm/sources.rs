@@ -18,7 +18,7 @@ use crate::run::{InputsRecord, digest_file};
 /// Lines kept before and behind one that an instruction comes from.
 const CONTEXT_LINES: u32 = 6;
 /// Larger files are not read.
-const LARGEST: u64 = 4 << 20;
+const MAX_SOURCE_BYTES: u64 = 4 << 20;
 /// How sources are called.
 const ENDINGS: &[&str] = &[
     "cu", "cuh", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "hxx", "inl", "inc", "ipp", "py", "rs",
@@ -99,8 +99,8 @@ fn read(path: &Path) -> Option<String> {
         return None;
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= LARGEST).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    std::fs::File::open(path).ok()?.take(MAX_SOURCE_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= MAX_SOURCE_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
