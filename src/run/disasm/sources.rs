@@ -20,7 +20,7 @@ const CONTEXT_LINES: u32 = 6;
 /// Larger files are not read.
 const MAX_SOURCE_BYTES: u64 = 4 << 20;
 /// How sources are called.
-const ENDINGS: &[&str] = &[
+const SOURCE_EXTENSIONS: &[&str] = &[
     "cu", "cuh", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "hxx", "inl", "inc", "ipp", "py", "rs",
     "jl", "f90", "cuf", "ptx", "mojo",
 ];
@@ -95,7 +95,7 @@ fn document<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
 
 fn read(path: &Path) -> Option<String> {
     let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-    if !ENDINGS.contains(&ending.as_str()) || !path.metadata().ok()?.is_file() {
+    if !SOURCE_EXTENSIONS.contains(&ending.as_str()) || !path.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
