@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::leash;
 use super::remote::HostListings;
 use super::shards;
-use super::turns::Turns;
+use super::turns::Permits;
 
 /// nvdisasm, found and answering.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Nvdisasm {
 #[derive(Clone, Debug)]
 enum NvdisasmOrigin {
     /// On this machine.
-    Here { path: PathBuf, turns: Arc<Turns>, limit: Option<Duration> },
+    Here { path: PathBuf, turns: Arc<Permits>, limit: Option<Duration> },
     /// On a host: what it said to everything it was asked.
     There { host: String, brought: Arc<HostListings> },
 }
@@ -118,7 +118,7 @@ pub(super) fn fitting(cubin: &[u8], version: &str) -> Option<Vec<u8>> {
 
 impl Nvdisasm {
     fn here(path: PathBuf, version: String) -> Self {
-        let turns = Arc::new(Turns::one_a_core());
+        let turns = Arc::new(Permits::one_a_core());
         Self { version, place: NvdisasmOrigin::Here { path, turns, limit: None } }
     }
 

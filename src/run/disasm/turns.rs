@@ -4,13 +4,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Turns that are handed out and come back.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct Permits {
     most: usize,
     free: Mutex<usize>,
     back: Condvar,
 }
 
-impl Turns {
+impl Permits {
     /// As many as this machine has cores.
     pub(super) fn one_a_core() -> Self {
         let most = std::thread::available_parallelism().map_or(1, usize::from);
@@ -33,7 +33,7 @@ impl Turns {
 }
 
 /// Gives a turn back, whatever became of the work.
-struct Back<'t>(&'t Turns);
+struct Back<'t>(&'t Permits);
 
 impl Drop for Back<'_> {
     fn drop(&mut self) {
