@@ -27,15 +27,15 @@ impl Permits {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let free = self.back.wait_while(free, |free| *free == 0);
         *free.unwrap_or_else(PoisonError::into_inner) -= 1;
-        let _back = Back(self);
+        let _back = Permit(self);
         work()
     }
 }
 
 /// Gives a turn back, whatever became of the work.
-struct Back<'t>(&'t Permits);
+struct Permit<'t>(&'t Permits);
 
-impl Drop for Back<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.back.notify_one();
