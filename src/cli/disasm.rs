@@ -30,7 +30,7 @@ use args::{Format, Tool, View};
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
 use crate::model::disasm::{Input, Status as Ended};
-use crate::run::disasm::{self, FileNames, InputError, Inputs, NamedInput, Wanted, What};
+use crate::run::disasm::{self, FileNames, ImageFilter, InputError, Inputs, NamedInput, What};
 use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
@@ -286,9 +286,9 @@ fn misplaced(format: Format) -> Failure {
 }
 
 /// The filters.
-fn wanted(args: &DisasmArgs) -> Result<Wanted> {
+fn wanted(args: &DisasmArgs) -> Result<ImageFilter> {
     let kernels = args.kernel_name.iter().map(|k| pattern(k)).collect::<Result<Vec<Regex>>>()?;
-    Ok(Wanted { arches: args.arch.clone(), kernels })
+    Ok(ImageFilter { arches: args.arch.clone(), kernels })
 }
 
 /// Paths as they are; what is no path is a run.

@@ -67,7 +67,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
 /// Facts and code of one side.
 fn read(app: &App, name: &str, files: &[PathBuf], what: &What) -> Result<(Disasm, Code)> {
     let facts = What {
-        wanted: disasm::Wanted {
+        wanted: disasm::ImageFilter {
             arches: what.wanted.arches.clone(),
             kernels: what.wanted.kernels.clone(),
         },

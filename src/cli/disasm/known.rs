@@ -9,7 +9,7 @@ use super::args::DisasmArgs;
 use super::pattern;
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result, nearest};
-use crate::run::disasm::{self, Wanted, What};
+use crate::run::disasm::{self, ImageFilter, What};
 
 /// Names told at most.
 const SHOWN: usize = 5;
@@ -22,7 +22,7 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
     }
     let document = disasm::all(files, &What::default(), &|_| {});
     let images = || document.inputs.iter().flat_map(|i| &i.images);
-    let wanted = Wanted { arches: args.arch.clone(), kernels: Vec::new() };
+    let wanted = ImageFilter { arches: args.arch.clone(), kernels: Vec::new() };
     let of_arch = |arch: &str| wanted.arch(arch);
     let arches: BTreeSet<&str> =
         images().map(|i| i.arch.as_str()).filter(|a| !a.is_empty()).collect();
@@ -78,7 +78,7 @@ pub(super) fn passed_over<'k>(
     }
     let symbols: Vec<&str> = symbols.collect();
     for typed in &args.kernel_name {
-        let wanted = Wanted { arches: Vec::new(), kernels: vec![pattern(typed)?] };
+        let wanted = ImageFilter { arches: Vec::new(), kernels: vec![pattern(typed)?] };
         if !symbols.iter().any(|symbol| wanted.kernel(symbol)) {
             app.say(&format!("no kernel is named `{typed}`"));
         }

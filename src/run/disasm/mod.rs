@@ -40,7 +40,7 @@ pub use operands::{OperandsError, operands};
 pub use read::{OTHER_ARCHES, listing};
 pub use remote::{ListingHost, CommandHost, ListingRequest, questions};
 pub use sampled::sampled;
-pub use what::{Wanted, What};
+pub use what::{ImageFilter, What};
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -10,7 +10,7 @@ use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
 
 use super::code::{SourcePositions, code};
 use super::operands::OperandsError;
-use super::what::{Wanted, What};
+use super::what::{ImageFilter, What};
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 use crate::model::code::CodeImage;
@@ -42,7 +42,7 @@ pub fn sampled(
         let names = cubin.code.iter().filter(|s| sections.contains(&s.index)).map(|s| &s.name);
         let kernels = names.filter_map(|n| Regex::new(&format!("^{}$", regex::escape(n))).ok());
         let only = What {
-            wanted: Wanted { arches: Vec::new(), kernels: kernels.collect() },
+            wanted: ImageFilter { arches: Vec::new(), kernels: kernels.collect() },
             shown: what.shown,
             lives: what.lives,
             nvdisasm: what.nvdisasm.clone(),

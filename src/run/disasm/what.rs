@@ -14,7 +14,7 @@ use crate::import::gpu_code::Shown;
 
 /// Which images and kernels are wanted.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct ImageFilter {
     /// Architectures as typed (`sm_90a`, `90`); all where empty.
     pub arches: Vec<String>,
     /// A kernel's symbol or demangled name must match one of these; all where empty.
@@ -25,7 +25,7 @@ pub struct Wanted {
 #[derive(Debug, Default)]
 pub struct What {
     /// Which.
-    pub wanted: Wanted,
+    pub wanted: ImageFilter,
     /// Where files go; nothing is written without.
     pub out: Option<PathBuf>,
     /// Listings are written.
@@ -60,7 +60,7 @@ impl What {
     }
 }
 
-impl Wanted {
+impl ImageFilter {
     /// Whether code for `arch` is wanted: `sm_100` lets `sm_100a` and `sm_100f` through too, whose
     /// code runs on the same GPUs; `sm_100a` only itself.
     pub fn arch(&self, arch: &str) -> bool {
