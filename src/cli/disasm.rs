@@ -30,7 +30,7 @@ use args::{Format, Tool, View};
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::Shown;
 use crate::model::disasm::{Input, Status as Ended};
-use crate::run::disasm::{self, FileNames, ImageFilter, InputError, Inputs, NamedInput, What};
+use crate::run::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
 use crate::store::{Runs, StoreError, atomic};
 
 /// Disassembles.
@@ -83,11 +83,11 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     }
     if let Some(view) = args.view {
         fits(view, args)?;
-        let mut what = What {
+        let mut what = ImageTask {
             wanted: wanted(args)?,
             shown: shown(args),
             lives: view::lives(view),
-            ..What::default()
+            ..ImageTask::default()
         };
         if matches!(view, View::Sass | View::Source | View::Live) {
             what.nvdisasm = tool::chosen(app, args, &files, &what)?;
@@ -113,7 +113,7 @@ fn not_asked(args: &DisasmArgs) -> Option<&'static str> {
 
 /// Listings and facts of every file, or with `--list` what is there.
 fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
-    let mut what = What {
+    let mut what = ImageTask {
         wanted: wanted(args)?,
         sass: !args.list && args.tool != Tool::None,
         by_kernel: args.per_kernel,
@@ -122,7 +122,7 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
         shown: shown(args),
         threads: args.block,
         out: if args.list { None } else { Some(out(app, args)?) },
-        ..What::default()
+        ..ImageTask::default()
     };
     if let Some(out) = what.out.as_ref().filter(|out| out.is_file()) {
         return Err(Failure::new(

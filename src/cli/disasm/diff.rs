@@ -10,7 +10,7 @@ use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
-use crate::run::disasm::{self, ComparedText, DiffSide, SourcePositions, What, code};
+use crate::run::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
 
 /// Instructions named of one kernel.
 const NAMED: usize = 12;
@@ -29,8 +29,12 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
             .map_err(|error| failure(&error))
     };
     let (old_files, new_files) = (files(old)?, files(new)?);
-    let mut what =
-        What { wanted: wanted(args)?, threads: args.block, shown: shown(args), ..What::default() };
+    let mut what = ImageTask {
+        wanted: wanted(args)?,
+        threads: args.block,
+        shown: shown(args),
+        ..ImageTask::default()
+    };
     let all: Vec<PathBuf> = old_files.iter().chain(&new_files).cloned().collect();
     what.nvdisasm = tool::chosen(app, args, &all, &what)?;
     let (old, mut old_code) = read(app, old, &old_files, &what)?;
@@ -65,14 +69,14 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
 }
 
 /// Facts and code of one side.
-fn read(app: &App, name: &str, files: &[PathBuf], what: &What) -> Result<(Disasm, Code)> {
-    let facts = What {
+fn read(app: &App, name: &str, files: &[PathBuf], what: &ImageTask) -> Result<(Disasm, Code)> {
+    let facts = ImageTask {
         wanted: disasm::ImageFilter {
             arches: what.wanted.arches.clone(),
             kernels: what.wanted.kernels.clone(),
         },
         threads: what.threads,
-        ..What::default()
+        ..ImageTask::default()
     };
     let document = disasm::all(files, &facts, &|_| {});
     show::errors(app, &document.inputs);
@@ -85,7 +89,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], what: &What) -> Result<(Disasm
 }
 
 /// The instructions of one side. What cannot be read was said with the facts.
-fn listed(app: &App, files: &[PathBuf], what: &What) -> Result<Code> {
+fn listed(app: &App, files: &[PathBuf], what: &ImageTask) -> Result<Code> {
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
         let image = code(file, cubin, bytes, what, SourcePositions::Unasked);
         let image = image.map_err(|e| view::failure(app, &e, "sass"))?;

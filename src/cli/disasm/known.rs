@@ -9,7 +9,7 @@ use super::args::DisasmArgs;
 use super::pattern;
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result, nearest};
-use crate::run::disasm::{self, ImageFilter, What};
+use crate::run::disasm::{self, ImageFilter, ImageTask};
 
 /// Names told at most.
 const SHOWN: usize = 5;
@@ -20,7 +20,7 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
     if args.arch.is_empty() && args.kernel_name.is_empty() {
         return None;
     }
-    let document = disasm::all(files, &What::default(), &|_| {});
+    let document = disasm::all(files, &ImageTask::default(), &|_| {});
     let images = || document.inputs.iter().flat_map(|i| &i.images);
     let wanted = ImageFilter { arches: args.arch.clone(), kernels: Vec::new() };
     let of_arch = |arch: &str| wanted.arch(arch);

@@ -11,15 +11,15 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::code::{Code, SCHEMA};
 use crate::report::code::page;
-use crate::run::disasm::{self, LifeRanges, SourcePositions, What, code};
+use crate::run::disasm::{self, ImageTask, LifeRanges, SourcePositions, code};
 
 /// The page of files.
 pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
-    let mut what = What {
+    let mut what = ImageTask {
         wanted: wanted(args)?,
         shown: shown(args),
         lives: LifeRanges::Welcome,
-        ..What::default()
+        ..ImageTask::default()
     };
     what.nvdisasm = tool::chosen(app, args, files, &what)?;
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
@@ -68,11 +68,11 @@ fn sampled(
     spots: &HotSpots,
     folder: Option<&Path>,
 ) -> Result<Status> {
-    let mut what = What {
+    let mut what = ImageTask {
         wanted: wanted(args)?,
         shown: shown(args),
         lives: LifeRanges::Welcome,
-        ..What::default()
+        ..ImageTask::default()
     };
     if args.tool != super::args::Tool::Rgpu {
         what.nvdisasm = tool::found(app);

@@ -8,7 +8,9 @@ use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::disasm::{CommandHost, ListingRequest, Nvdisasm, What, fetched, find, questions};
+use crate::run::disasm::{
+    CommandHost, ImageTask, ListingRequest, Nvdisasm, fetched, find, questions,
+};
 use crate::run::{Reporter, RunContext, RunEvent, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, Runs};
 
@@ -18,7 +20,7 @@ pub(super) fn chosen(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
-    what: &What,
+    what: &ImageTask,
 ) -> Result<Option<Nvdisasm>> {
     if matches!(args.tool, Tool::Rgpu | Tool::None) {
         return Ok(None);

@@ -15,7 +15,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
 use crate::report::code::{Beside, dot, live, mix, source, svg};
 use crate::run::disasm::{
-    CodeError, LifeRanges, SourcePositions, What, code, image_bytes, listing,
+    CodeError, ImageTask, LifeRanges, SourcePositions, code, image_bytes, listing,
 };
 
 /// Whether a view is of life ranges.
@@ -36,7 +36,7 @@ pub(super) fn run(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
-    what: &What,
+    what: &ImageTask,
     view: View,
 ) -> Result<Status> {
     let json = app.global.json;
@@ -151,7 +151,7 @@ pub(super) fn gather(
     files: &[PathBuf],
     view: &str,
     read: &mut Reader<'_>,
-    what: &What,
+    what: &ImageTask,
 ) -> Result<Code> {
     let document = gather_quietly(files, view, read, what)?;
     document.errors.iter().for_each(|error| app.complain(error));
@@ -163,7 +163,7 @@ pub(super) fn gather_quietly(
     files: &[PathBuf],
     view: &str,
     read: &mut Reader<'_>,
-    what: &What,
+    what: &ImageTask,
 ) -> Result<Code> {
     let mut document = Code {
         schema: SCHEMA.to_owned(),
@@ -217,7 +217,7 @@ pub(super) fn gather_quietly(
 }
 
 /// Whether `-k` lets anything of a cubin through.
-fn any_wanted(cubin: &Cubin, what: &What) -> bool {
+fn any_wanted(cubin: &Cubin, what: &ImageTask) -> bool {
     what.wanted.kernels.is_empty() || cubin.code.iter().any(|s| what.wanted.kernel(&s.name))
 }
 

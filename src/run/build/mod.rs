@@ -14,7 +14,7 @@ use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::compiler_message;
 use super::blobs::submission;
-use super::disasm::{self, What};
+use super::disasm::{self, ImageTask};
 use super::facts::FactsCache;
 use super::job::{self, RunContext, JobResult};
 use super::programs::Programs;
@@ -337,7 +337,7 @@ impl BuildRun<'_> {
         }
         let files = if cubins.is_empty() { paths_of("ptx") } else { cubins };
         let paths: Vec<PathBuf> = files.iter().map(|file| folder.path().join(file)).collect();
-        build.code = disasm::all(&paths, &What::default(), &|_| ()).inputs;
+        build.code = disasm::all(&paths, &ImageTask::default(), &|_| ()).inputs;
         for (input, file) in build.code.iter_mut().zip(files) {
             input.path = file;
         }

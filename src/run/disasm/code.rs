@@ -12,7 +12,7 @@ use rgpu_format::sass::{self, Instruction};
 use super::nvdisasm::ToolError;
 use super::read::asked;
 use super::sources::Sources;
-use super::what::What;
+use super::what::ImageTask;
 use crate::import::gpu_code;
 use crate::model::code::{
     ClassCount, CodeBlock, CodeImage, CodeKernel, CodeLine, LifeRange, Lives,
@@ -63,7 +63,7 @@ pub fn code(
     path: &Path,
     cubin: &Cubin,
     bytes: &[u8],
-    what: &What,
+    what: &ImageTask,
     places: SourcePositions,
 ) -> Result<CodeImage, CodeError> {
     let mut image = CodeImage {
@@ -106,7 +106,7 @@ fn listing(
     image: &mut CodeImage,
     cubin: &Cubin,
     bytes: &[u8],
-    what: &What,
+    what: &ImageTask,
 ) -> Result<String, CodeError> {
     let Some(tool) = what.nvdisasm.as_ref() else {
         return match what.lives {

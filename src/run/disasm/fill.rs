@@ -11,7 +11,7 @@ use rgpu_protocol::HostFacts;
 use super::nvdisasm::{Nvdisasm, find};
 use super::operands;
 use super::remote::{ListingHost, ListingRequest, questions};
-use super::what::What;
+use super::what::ImageTask;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;
@@ -63,7 +63,7 @@ impl<'a> CompiledFiles<'a> {
     }
 
     fn questions(&self) -> Vec<ListingRequest> {
-        let mut all = questions(&self.files(), &What::default());
+        let mut all = questions(&self.files(), &ImageTask::default());
         if let Some(hotspots) = &self.hotspots {
             for from in self.reports() {
                 let path = self.folder.path().join(&from);
@@ -108,7 +108,8 @@ pub fn listings(
     let out = folder.path().join(FOLDER);
     std::fs::create_dir_all(&out)?;
     let files: Vec<PathBuf> = cubins.iter().map(|cubin| folder.path().join(cubin)).collect();
-    let what = What { out: Some(out), sass: true, nvdisasm: tool.cloned(), ..What::default() };
+    let what =
+        ImageTask { out: Some(out), sass: true, nvdisasm: tool.cloned(), ..ImageTask::default() };
     let mut document = super::all(&files, &what, &|_| {});
     for (input, cubin) in document.inputs.iter_mut().zip(cubins) {
         input.path.clone_from(cubin);

@@ -7,7 +7,7 @@ use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ncu_rep;
 
 use super::inputs;
-use super::what::What;
+use super::what::ImageTask;
 use crate::model::disasm::Image;
 
 /// The bytes of an image, with its place in the file.
@@ -17,7 +17,10 @@ pub type LocatedImage = (String, Vec<u8>);
 ///
 /// # Errors
 /// The file cannot be read or holds nothing of interest.
-pub fn image_bytes(path: &Path, what: &What) -> Result<(Vec<LocatedImage>, Vec<String>), String> {
+pub fn image_bytes(
+    path: &Path,
+    what: &ImageTask,
+) -> Result<(Vec<LocatedImage>, Vec<String>), String> {
     let data = inputs::bytes(path)?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     let one = |(place, image): &Found<'_>| -> Result<Option<LocatedImage>, String> {

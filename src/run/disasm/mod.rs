@@ -40,7 +40,7 @@ pub use operands::{OperandsError, operands};
 pub use read::{OTHER_ARCHES, listing};
 pub use remote::{ListingHost, CommandHost, ListingRequest, questions};
 pub use sampled::sampled;
-pub use what::{ImageFilter, What};
+pub use what::{ImageFilter, ImageTask};
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -49,7 +49,7 @@ use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
 use read::ImageReader;
 
 /// Reads all files, on all cores; `done` hears of each as it ends, from any thread.
-pub fn all(files: &[PathBuf], what: &What, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
+pub fn all(files: &[PathBuf], what: &ImageTask, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
     let inputs = each(files, what, &|_, input| {
         done(&input);
         input
@@ -66,7 +66,7 @@ pub fn document(inputs: Vec<Input>) -> Disasm {
 /// read of it, on any core as well.
 pub fn each<T: Send>(
     files: &[PathBuf],
-    what: &What,
+    what: &ImageTask,
     make: &(dyn Fn(usize, Input) -> T + Sync),
 ) -> Vec<T> {
     let reader = ImageReader::new(what);

@@ -13,7 +13,7 @@ use super::cores::SpareCores;
 use super::images::{at_place, header, walk};
 use super::inputs;
 use super::outbox::{OrderedWriter, PendingFile};
-use super::what::What;
+use super::what::ImageTask;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
@@ -23,7 +23,7 @@ pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
 
 /// Reads files, and keeps what they share.
 pub(super) struct ImageReader<'w> {
-    what: &'w What,
+    what: &'w ImageTask,
     /// Cores that files, images and kernels are spread over.
     pub(super) cores: SpareCores,
     /// Where files get their names.
@@ -34,7 +34,7 @@ pub(super) struct ImageReader<'w> {
 type ImageResult = Option<(Image, Vec<PendingFile>)>;
 
 impl<'w> ImageReader<'w> {
-    pub(super) fn new(what: &'w What) -> Self {
+    pub(super) fn new(what: &'w ImageTask) -> Self {
         Self { what, cores: SpareCores::all(), outbox: OrderedWriter::default() }
     }
 
@@ -135,7 +135,12 @@ fn image(
     of_cubin(path, image, bytes, reader)
 }
 
-fn of_ptx(path: &Path, mut image: Image, bytes: &[u8], what: &What) -> Result<ImageResult, String> {
+fn of_ptx(
+    path: &Path,
+    mut image: Image,
+    bytes: &[u8],
+    what: &ImageTask,
+) -> Result<ImageResult, String> {
     let text = String::from_utf8_lossy(bytes);
     let ptx = ptx::read(&text).map_err(|e| e.to_string())?;
     if !what.wanted.arch(&ptx.target) {
@@ -251,7 +256,7 @@ fn by_kernel(listing: &str) -> Vec<(&str, String)> {
 
 /// The listing, by nvdisasm where it can, else our own. Returns the text, which tool wrote it, and
 /// why nvdisasm did not where it should have.
-pub fn listing(cubin: &Cubin, bytes: &[u8], what: &What) -> (String, String, Option<String>) {
+pub fn listing(cubin: &Cubin, bytes: &[u8], what: &ImageTask) -> (String, String, Option<String>) {
     let mut problem = None;
     if let Some(tool) = &what.nvdisasm {
         let (flags, symbols) = asked(cubin, what);
@@ -273,7 +278,7 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], what: &What) -> (String, String, Opt
 
 /// What nvdisasm is asked of a cubin: flags, and the functions wanted by the number of their
 /// symbol, empty for all.
-pub(super) fn asked(cubin: &Cubin, what: &What) -> (&'static [&'static str], Vec<usize>) {
+pub(super) fn asked(cubin: &Cubin, what: &ImageTask) -> (&'static [&'static str], Vec<usize>) {
     let flags: &[&str] = match (what.lives, what.shown.lines) {
         // The tool does not take both.
         (LifeRanges::Welcome | LifeRanges::Needed, _) => &["-plr"],

@@ -13,7 +13,7 @@ use super::images::image_bytes;
 use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
 use super::read::asked;
 use super::shards;
-use super::what::What;
+use super::what::ImageTask;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, RemoteSpec};
@@ -35,7 +35,7 @@ pub struct ListingRequest {
 
 /// What is to be asked so that [`super::listing`] finds an answer for every wanted cubin of these
 /// files. What cannot be read is left out: it is told when the files are.
-pub fn questions(files: &[PathBuf], what: &What) -> Vec<ListingRequest> {
+pub fn questions(files: &[PathBuf], what: &ImageTask) -> Vec<ListingRequest> {
     let mut all: Vec<ListingRequest> = Vec::new();
     let read = files.iter().filter_map(|file| image_bytes(file, what).ok());
     for (_, bytes) in read.flat_map(|(images, _)| images) {

@@ -10,7 +10,7 @@ use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
 
 use super::code::{SourcePositions, code};
 use super::operands::OperandsError;
-use super::what::{ImageFilter, What};
+use super::what::{ImageFilter, ImageTask};
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 use crate::model::code::CodeImage;
@@ -25,7 +25,7 @@ pub fn sampled(
     spots: &HotSpots,
     from: &str,
     path: &Path,
-    what: &What,
+    what: &ImageTask,
 ) -> Result<Vec<CodeImage>, OperandsError> {
     let bytes = std::fs::read(path)?;
     let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
@@ -41,12 +41,12 @@ pub fn sampled(
         // Only what was sampled: a library's cubin may hold thousands of kernels.
         let names = cubin.code.iter().filter(|s| sections.contains(&s.index)).map(|s| &s.name);
         let kernels = names.filter_map(|n| Regex::new(&format!("^{}$", regex::escape(n))).ok());
-        let only = What {
+        let only = ImageTask {
             wanted: ImageFilter { arches: Vec::new(), kernels: kernels.collect() },
             shown: what.shown,
             lives: what.lives,
             nvdisasm: what.nvdisasm.clone(),
-            ..What::default()
+            ..ImageTask::default()
         };
         let Ok(mut image) = code(path, &cubin, source.cubin, &only, SourcePositions::Wanted) else {
             continue;
@@ -70,7 +70,7 @@ struct SampledInstruction {
 }
 
 /// Of each wanted kernel the launch with most samples.
-fn launches<'s>(spots: &'s HotSpots, from: &str, what: &What) -> Vec<&'s LaunchSpots> {
+fn launches<'s>(spots: &'s HotSpots, from: &str, what: &ImageTask) -> Vec<&'s LaunchSpots> {
     let mut all: Vec<&LaunchSpots> = Vec::new();
     let of = spots.launches.iter().filter(|l| l.from == from && what.wanted.kernel(&l.kernel));
     for launch in of {

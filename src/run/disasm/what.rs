@@ -23,7 +23,7 @@ pub struct ImageFilter {
 
 /// What is done with each image.
 #[derive(Debug, Default)]
-pub struct What {
+pub struct ImageTask {
     /// Which.
     pub wanted: ImageFilter,
     /// Where files go; nothing is written without.
@@ -52,7 +52,7 @@ pub struct What {
     pub unwritten: OnceLock<String>,
 }
 
-impl What {
+impl ImageTask {
     /// Something could not be written.
     pub(super) fn not_written(&self, why: &str) {
         // The first says it all.
