@@ -19,7 +19,7 @@ use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
 
 /// Threads besides the command's own: one has the connection, one more what it waits for.
-const WORKERS: usize = 2;
+const WORKER_THREADS: usize = 2;
 
 /// What every command has at hand.
 pub(super) struct App {
@@ -297,7 +297,7 @@ impl App {
     pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         open_files::enough()?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(WORKERS).enable_all().build();
+        let runtime = runtime.worker_threads(WORKER_THREADS).enable_all().build();
         let runtime = runtime
             .map_err(|e| open_files::cannot_start("runtime", "the event loop cannot start", &e))?;
         let result = runtime.block_on(future);
