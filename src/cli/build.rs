@@ -59,7 +59,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
     let begin = if args.detach { BuildStart::Detached } else { BuildStart::Anew };
     let events = args.events.as_deref();
-    let mut task = Task { app, args, asked, spec, folder: &folder, events, begin };
+    let mut task = BuildTask { app, args, asked, spec, folder: &folder, events, begin };
     let begun = Instant::now();
     let mut built = task.carry_out(&mut record);
     if lacks_compiler(&built)
@@ -105,7 +105,7 @@ pub(super) fn attach(
     if let BuildWanted::Kernel(request) = &mut asked.wanted {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
-    let mut task = Task { app, args, asked, spec, folder, events, begin: BuildStart::Again };
+    let mut task = BuildTask { app, args, asked, spec, folder, events, begin: BuildStart::Again };
     let begun = Instant::now();
     let mut built = task.carry_out(&mut record);
     if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
@@ -176,7 +176,7 @@ fn nothing_for(out: &Path) -> Failure {
 }
 
 /// One build of this command.
-struct Task<'a> {
+struct BuildTask<'a> {
     app: &'a App,
     args: &'a BuildArgs,
     asked: Asked,
@@ -186,7 +186,7 @@ struct Task<'a> {
     begin: BuildStart,
 }
 
-impl Task<'_> {
+impl BuildTask<'_> {
     fn carry_out(&self, record: &mut RunRecord) -> Result<BuildOutcome> {
         let Self { app, args, asked, spec, folder, events, begin } = self;
         let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
