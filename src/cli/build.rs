@@ -25,7 +25,7 @@ use crate::run::{
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use crate::tool::{Request, Target};
-use request::Asked;
+use request::BuildCommand;
 use show::Places;
 
 /// Builds.
@@ -179,7 +179,7 @@ fn nothing_for(out: &Path) -> Failure {
 struct BuildTask<'a> {
     app: &'a App,
     args: &'a BuildArgs,
-    asked: Asked,
+    asked: BuildCommand,
     spec: RemoteSpec,
     folder: &'a RunFolder,
     events: Option<&'a str>,

@@ -14,7 +14,7 @@ use crate::run::{BuildWanted, CaseSizes, Emit, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, DslBuild, Output, Part, Request, Target};
 
 /// What the command line asks for.
-pub(super) struct Asked {
+pub(super) struct BuildCommand {
     pub(super) wanted: BuildWanted,
     /// The kernel's name.
     pub(super) name: String,
@@ -32,7 +32,7 @@ const DSL_ARCH: &str = "sm_100a";
 ///
 /// # Errors
 /// Unknown kernels and architectures, wrong sizes, flags that do not go together.
-pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<Asked> {
+pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
     if let Some(arch) = args.arch.as_deref().filter(|arch| !known_arch(arch)) {
         return Err(unknown_arch(arch));
     }
@@ -140,7 +140,7 @@ fn of_kernel(
     name: &str,
     emit: Emit,
     options: Vec<String>,
-) -> Result<Asked> {
+) -> Result<BuildCommand> {
     let of_dsl = [("--log-level", args.log_level.is_some()), ("--print-ir", args.print_ir)];
     if let Some((flag, _)) = of_dsl.iter().find(|(_, given)| *given) {
         return Err(usage(format!("`{flag}` is for the kernels of a DSL"))
@@ -186,7 +186,7 @@ fn of_kernel(
         fetch: args.yes,
         fetch_here: false,
     };
-    Ok(Asked {
+    Ok(BuildCommand {
         wanted: BuildWanted::Kernel(Box::new(request)),
         name: spec.name,
         source: spec.source,
@@ -202,7 +202,7 @@ fn of_dsl(
     file: &Path,
     emit: Emit,
     options: Vec<String>,
-) -> Result<Asked> {
+) -> Result<BuildCommand> {
     if !is_python(&file.display().to_string()) {
         return Err(usage(format!("`{}` is no Python file", file.display()))
             .hint("`--dsl` takes a .py; a .cu is built without it"));
@@ -229,7 +229,7 @@ fn of_dsl(
         log_bytes: None,
     };
     let assumed = args.arch.is_none().then(|| format!("compiled for {DSL_ARCH}"));
-    Ok(Asked {
+    Ok(BuildCommand {
         name: build.stem(),
         source: file.to_owned(),
         wanted: BuildWanted::Dsl(build),
