@@ -26,7 +26,7 @@ use crate::run::{
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use crate::tool::{Request, Target};
 use request::BuildCommand;
-use show::Places;
+use show::CopiedPaths;
 
 /// Builds.
 pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
@@ -283,7 +283,7 @@ fn finish(
     folder.write_json("summary.json", &build)?;
     if let Some(failure) = failure {
         if !build.code.is_empty() && !app.global.json {
-            show::result(app, &build, folder.path(), &Places::default());
+            show::result(app, &build, folder.path(), &CopiedPaths::default());
         }
         return Err(failure
             .log(short(&folder.path().join("log")))
@@ -311,18 +311,18 @@ fn detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result<Stat
 }
 
 /// Puts copies where the user expects them.
-fn publish(app: &App, build: &Build, folder: &RunFolder, out: Destination) -> Result<Places> {
+fn publish(app: &App, build: &Build, folder: &RunFolder, out: Destination) -> Result<CopiedPaths> {
     if out.folder().is_some() {
         let cubins = build.files.iter().filter(|f| f.kind == "cubin");
         let cubins = cubins.map(|f| folder.path().join(&f.path)).collect();
-        return Ok(Places { cubins, ptx: None });
+        return Ok(CopiedPaths { cubins, ptx: None });
     }
     let disk = |e: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e)
     };
     let mut cubins =
         publish_build(build, folder.path(), &app.config.runs_dir.value).map_err(disk)?;
-    let Destination::File(to) = out else { return Ok(Places { cubins, ptx: None }) };
+    let Destination::File(to) = out else { return Ok(CopiedPaths { cubins, ptx: None }) };
     let is_cubin = to.extension().is_some_and(|extension| extension == "cubin");
     let main = match is_cubin {
         true => build.files.iter().find(|f| f.kind == "cubin").map(|f| &f.path),
@@ -332,7 +332,7 @@ fn publish(app: &App, build: &Build, folder: &RunFolder, out: Destination) -> Re
     atomic::write(&to, &folder.read(main)?).map_err(|e| disk(e).file(to.display()))?;
     match is_cubin {
         true => cubins.insert(0, to),
-        false => return Ok(Places { cubins, ptx: Some(to) }),
+        false => return Ok(CopiedPaths { cubins, ptx: Some(to) }),
     }
-    Ok(Places { cubins, ptx: None })
+    Ok(CopiedPaths { cubins, ptx: None })
 }

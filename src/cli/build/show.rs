@@ -10,7 +10,7 @@ use crate::model::build::Status;
 use crate::report::{Align, Grid};
 
 /// The result: one table of resources, then where everything is.
-pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &Places) {
+pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPaths) {
     let mut text = format!("{}  {} for {}", build.kernel, build.language, build.arch);
     if !build.compiler.is_empty() {
         text += &format!(", {}", build.compiler);
@@ -100,7 +100,7 @@ fn cut(name: &str) -> String {
 
 /// Where copies of results were put.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct CopiedPaths {
     pub(super) cubins: Vec<PathBuf>,
     pub(super) ptx: Option<PathBuf>,
 }
