@@ -33,7 +33,7 @@ pub(in crate::cli) struct CompareArgs {
 
     /// What to look with besides the times [default: ncu]
     #[arg(long, short, value_enum)]
-    pub mode: Option<Look>,
+    pub mode: Option<CompareMode>,
 
     /// The least effect that counts
     #[arg(long, value_name = "N%", default_value = "1%", value_parser = threshold)]
@@ -131,7 +131,7 @@ pub(in crate::cli) struct LiveArgs {
 
 /// What to look with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Look {
+pub(in crate::cli) enum CompareMode {
     /// Nsight Systems, then Nsight Compute
     Deep,
     /// Nsight Compute: counters of each launch
@@ -142,7 +142,7 @@ pub(in crate::cli) enum Look {
     Bench,
 }
 
-impl Look {
+impl CompareMode {
     /// The tools, in order.
     pub(in crate::cli) fn modes(self) -> Vec<kernel::Mode> {
         match self {

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::args::Look;
+use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{Options, compare};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
@@ -42,7 +42,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             "on `{name}`, the default of {all} sizes; `--problem-sizes all` compares on each"
         ));
     }
-    let look = args.mode.unwrap_or(Look::Ncu);
+    let look = args.mode.unwrap_or(CompareMode::Ncu);
     if args.run.dry_run {
         return dry_run(app, args, &sides, look);
     }
@@ -67,7 +67,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
 }
 
 /// Prints the first plan with its exact commands. Nothing is touched: neither host nor disk.
-fn dry_run(app: &App, args: &CompareArgs, sides: &[Asked; 2], look: Look) -> Result<Status> {
+fn dry_run(app: &App, args: &CompareArgs, sides: &[Asked; 2], look: CompareMode) -> Result<Status> {
     let mut requests = sides.each_ref().map(|side| side.request.clone());
     let modes = look.modes();
     if let Some(mode) = modes.first() {
@@ -154,7 +154,7 @@ fn carry_out(
         side.request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     }
     let source_folder = a.folder.clone();
-    let look = args.mode.unwrap_or(Look::Ncu);
+    let look = args.mode.unwrap_or(CompareMode::Ncu);
     let ended = app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
