@@ -79,7 +79,7 @@ pub(super) enum Command {
     #[command(name = "__names", hide = true)]
     Names {
         /// Of what
-        what: completions::Named,
+        what: completions::NameKind,
     },
     /// Write the man pages of all commands into a folder (for packages)
     #[command(hide = true)]

@@ -23,7 +23,7 @@ const LATEST: &str = "latest";
 
 /// What has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Named {
+pub(super) enum NameKind {
     /// What `--kernel` takes.
     Kernels,
     /// What `--remote` takes.
@@ -44,16 +44,16 @@ pub(super) fn run(app: &App, shell: Shell) -> Result<Status> {
 }
 
 /// Prints names, one a line.
-pub(super) fn names(app: &App, named: Named) -> Result<Status> {
+pub(super) fn names(app: &App, named: NameKind) -> Result<Status> {
     let mut names: Vec<String> = match named {
-        Named::Kernels => {
+        NameKind::Kernels => {
             find::list(&kernels::places(app)).into_iter().map(|kernel| kernel.name).collect()
         }
-        Named::Remotes => {
+        NameKind::Remotes => {
             let own = app.config.remotes.keys().cloned();
             own.chain([LOCAL.to_owned()]).chain(session::ssh_aliases()).collect()
         }
-        Named::Runs => {
+        NameKind::Runs => {
             let ids = Runs::new(&app.config.runs_dir.value).ids()?;
             ids.into_iter().chain([LATEST.to_owned()]).collect()
         }
