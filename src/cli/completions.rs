@@ -72,7 +72,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// An argument by its place that has names.
-struct Place {
+struct NamedArgument {
     /// The commands above it, `rgpu` left out.
     path: Vec<String>,
     /// What stands there.
@@ -86,13 +86,13 @@ const PLACES: &[(&str, &str, bool)] =
     &[("remote", "remotes", false), ("run", "runs", false), ("what", "runs", true)];
 
 /// Every argument by its place that has names, below this command.
-fn places(command: &Command, path: &[String], found: &mut Vec<Place>) {
+fn places(command: &Command, path: &[String], found: &mut Vec<NamedArgument>) {
     // What `__names` itself takes is no run.
     let hidden = command.is_hide_set() || command.get_name() == "help";
     let first = command.get_positionals().next().map(|arg| arg.get_id().as_str());
     let known = PLACES.iter().find(|(id, ..)| first == Some(*id) && !hidden);
     if let Some(&(_, named, file)) = known {
-        found.push(Place { path: path.to_vec(), named, file });
+        found.push(NamedArgument { path: path.to_vec(), named, file });
     }
     for below in command.get_subcommands().filter(|_| !hidden) {
         places(below, &[path, &[below.get_name().to_owned()]].concat(), found);
@@ -116,7 +116,7 @@ fn script(shell: Shell) -> String {
 
 /// The arms of flags: the line after the flag's says what is offered. The arms of commands: what
 /// is offered for an argument by its place stands behind that for the values of flags.
-fn bash(text: &str, places: &[Place]) -> String {
+fn bash(text: &str, places: &[NamedArgument]) -> String {
     const FILES: &str = "COMPREPLY=($(compgen -f \"${cur}\"))";
     const FLAGS: &str = "COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
     const AT: &str = "if [[ ${cur} == -* || ${COMP_CWORD} -eq ";
@@ -130,10 +130,10 @@ fn bash(text: &str, places: &[Place]) -> String {
     let listed = format!(
         "COMPREPLY=($(compgen -P \"${{cur%\"${{cur##*,}}\"}}\" -W \"{names}\" -- \"${{cur##*,}}\"))"
     );
-    let label = |place: &Place| format!("rgpu__subcmd__{})", place.path.join("__subcmd__"));
-    let labels: Vec<(String, &Place)> = places.iter().map(|p| (label(p), p)).collect();
+    let label = |place: &NamedArgument| format!("rgpu__subcmd__{})", place.path.join("__subcmd__"));
+    let labels: Vec<(String, &NamedArgument)> = places.iter().map(|p| (label(p), p)).collect();
     let mut flag = "";
-    let mut here: Option<&Place> = None;
+    let mut here: Option<&NamedArgument> = None;
     let mut behind = false;
     let line = |line: &str| {
         let word = line.trim();
@@ -221,7 +221,7 @@ _rgpu_runs_files() {
 
 /// A line a flag, with `-r` at the end of those that take a value; and one more for each argument
 /// by its place.
-fn fish(text: &str, places: &[Place]) -> String {
+fn fish(text: &str, places: &[NamedArgument]) -> String {
     let remotes = "'(__fish_complete_list , \"rgpu __names remotes 2>/dev/null\")'";
     let line = |line: &str| match line {
         _ if !line.ends_with(" -r") => format!("{line}\n"),
@@ -231,7 +231,7 @@ fn fish(text: &str, places: &[Place]) -> String {
         _ if line.contains(" -l remote ") => format!("{line} -f -a {remotes}\n"),
         _ => format!("{line}\n"),
     };
-    let place = |place: &Place| {
+    let place = |place: &NamedArgument| {
         let seen = match place.path.as_slice() {
             [command] => format!("__fish_rgpu_using_subcommand {command}"),
             [command, below @ ..] => format!(
