@@ -82,7 +82,7 @@ struct NamedArgument {
 }
 
 /// The names of such arguments, what they take, and whether they may be files.
-const PLACES: &[(&str, &str, bool)] =
+const NAMED_ARGUMENTS: &[(&str, &str, bool)] =
     &[("remote", "remotes", false), ("run", "runs", false), ("what", "runs", true)];
 
 /// Every argument by its place that has names, below this command.
@@ -90,7 +90,7 @@ fn places(command: &Command, path: &[String], found: &mut Vec<NamedArgument>) {
     // What `__names` itself takes is no run.
     let hidden = command.is_hide_set() || command.get_name() == "help";
     let first = command.get_positionals().next().map(|arg| arg.get_id().as_str());
-    let known = PLACES.iter().find(|(id, ..)| first == Some(*id) && !hidden);
+    let known = NAMED_ARGUMENTS.iter().find(|(id, ..)| first == Some(*id) && !hidden);
     if let Some(&(_, named, file)) = known {
         found.push(NamedArgument { path: path.to_vec(), named, file });
     }
@@ -203,7 +203,7 @@ _rgpu_runs_files() {
                 rest.is_some_and(|rest| rest.starts_with(&format!("{id} -- ")))
             })
         };
-        let place = PLACES.iter().find(|(id, ..)| begins(id));
+        let place = NAMED_ARGUMENTS.iter().find(|(id, ..)| begins(id));
         let changed = place.and_then(|(_, named, file)| {
             let files = if *file { "_files" } else { "" };
             Some(format!("{}:_rgpu_{named}{files}' \\", line.strip_suffix(FILES)?))
