@@ -164,7 +164,7 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
             // Told in full by the text: room for the next.
             input.images.iter_mut().for_each(|image| image.kernels = Vec::new());
         }
-        text.map(|text| Told { input, text, empty, symbols })
+        text.map(|text| PrintedInput { input, text, empty, symbols })
     });
     drop(bar);
     if let (Some(why), Some(out)) = (what.unwritten.get(), &what.out) {
@@ -173,7 +173,8 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
             .cause(why)
             .hint("`--out FOLDER` writes them elsewhere"));
     }
-    let mut told = inputs.into_iter().collect::<serde_json::Result<Vec<Told>>>().map_err(bug)?;
+    let mut told =
+        inputs.into_iter().collect::<serde_json::Result<Vec<PrintedInput>>>().map_err(bug)?;
     let all_failed = told.iter().all(|t| t.input.status == Ended::Failed);
     let none = !args.list && told.iter().all(|t| t.empty);
     let no_kernel = !args.kernel_name.is_empty() && none;
@@ -209,7 +210,7 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
 }
 
 /// An input that was read.
-struct Told {
+struct PrintedInput {
     /// Without its kernels under `--json`: nobody looks at them any more.
     input: Input,
     /// Its lines of the document, where that is wanted.
