@@ -351,19 +351,19 @@ fn out(app: &App, args: &DisasmArgs) -> Result<PathBuf> {
 }
 
 /// The document around its inputs, which are many: each is rendered by itself, where it was read.
-struct Frame {
+struct DocumentFrame {
     text: String,
     /// Where inputs stand in it.
     at: usize,
 }
 
-fn frame() -> Result<Frame> {
+fn frame() -> Result<DocumentFrame> {
     let text = json::pretty(&disasm::document(Vec::new())).map_err(bug)?;
     let at = text.rfind("[]").map_or(text.len(), |at| at + 1);
-    Ok(Frame { text, at })
+    Ok(DocumentFrame { text, at })
 }
 
-impl Frame {
+impl DocumentFrame {
     /// The document's text: head, inputs, tail.
     fn parts<'p>(
         &'p self,
