@@ -13,7 +13,7 @@ use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as
 use crate::run::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
 
 /// Instructions named of one kernel.
-const NAMED: usize = 12;
+const MAX_NAMED_INSTRUCTIONS: usize = 12;
 /// Lines of one kernel's listing shown, unless more is asked for by `-v`.
 const LINES: usize = 60;
 
@@ -151,7 +151,8 @@ fn text(app: &App, diff: &Diff) -> String {
             let _ = writeln!(text, "  {}", line(change));
         }
         for (head, changes) in [("by class", &kernel.classes), ("by name", &kernel.mnemonics)] {
-            let named: Vec<String> = changes.iter().take(NAMED).map(line).collect();
+            let named: Vec<String> =
+                changes.iter().take(MAX_NAMED_INSTRUCTIONS).map(line).collect();
             if !named.is_empty() {
                 let more = changes.len() - named.len();
                 let more = if more > 0 { format!(", and {more} more") } else { String::new() };
