@@ -15,7 +15,7 @@ use crate::run::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePosition
 /// Instructions named of one kernel.
 const MAX_NAMED_INSTRUCTIONS: usize = 12;
 /// Lines of one kernel's listing shown, unless more is asked for by `-v`.
-const LINES: usize = 60;
+const MAX_DIFF_LINES: usize = 60;
 
 /// Compares the two inputs named.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
@@ -198,7 +198,7 @@ fn listing(app: &App, text: &mut String, kernel: &KernelDiff) {
         "  {} instructions gone, {} new, {} as before",
         listing.removed, listing.added, listing.same
     );
-    let room = if app.global.verbose > 0 { usize::MAX } else { LINES };
+    let room = if app.global.verbose > 0 { usize::MAX } else { MAX_DIFF_LINES };
     let (mut shown, all) = (0, listing.hunks.iter().map(|h| h.lines.len()).sum::<usize>());
     for hunk in &listing.hunks {
         if shown >= room {
