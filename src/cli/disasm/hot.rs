@@ -12,7 +12,7 @@ use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
 use crate::report::{Align, Grid, percent};
 
 /// Instructions marked in a listing.
-const MARKED: usize = 5;
+const MAX_MARKED_INSTRUCTIONS: usize = 5;
 
 /// Prints the listings of one run or report.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
@@ -105,7 +105,12 @@ fn listing(launch: &LaunchSpots) -> String {
     let total = launch.samples.unwrap_or_else(|| launch.instructions.iter().map(samples).sum());
     let mut by_samples: Vec<u64> = launch.instructions.iter().map(samples).collect();
     by_samples.sort_by_key(|n| std::cmp::Reverse(*n));
-    let least = by_samples.get(MARKED - 1).or(by_samples.last()).copied().unwrap_or(0).max(1);
+    let least = by_samples
+        .get(MAX_MARKED_INSTRUCTIONS - 1)
+        .or(by_samples.last())
+        .copied()
+        .unwrap_or(0)
+        .max(1);
     let file = only_file(launch);
     let mut grid = Grid::new(&[
         ("", Align::Left),
@@ -136,7 +141,7 @@ fn listing(launch: &LaunchSpots) -> String {
     }
     let of = file.map_or(String::new(), |file| format!(", lines of {file}"));
     let head = format!(
-        "{}, launch {}: {total} samples over {} instructions{of}; > marks the {MARKED} hottest\n",
+        "{}, launch {}: {total} samples over {} instructions{of}; > marks the {MAX_MARKED_INSTRUCTIONS} hottest\n",
         launch.kernel,
         launch.launch,
         launch.instructions.len()
