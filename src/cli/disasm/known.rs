@@ -12,7 +12,7 @@ use crate::error::{Exit, Failure, Result, nearest};
 use crate::run::disasm::{self, ImageFilter, ImageTask};
 
 /// Names told at most.
-const SHOWN: usize = 5;
+const MAX_SHOWN_NAMES: usize = 5;
 
 /// The failure of `--arch` and `-k` that let nothing through although something is there; `None`
 /// where they are not why.
@@ -57,11 +57,14 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
     let words = format!("no kernel is named {}", quoted(&args.kernel_name));
     let failure = Failure::new(Exit::Artifact, "no_kernel", words);
     let hint = match near.is_empty() {
-        false => format!("did you mean {}?", backticked(near.into_iter().take(SHOWN))),
+        false => format!("did you mean {}?", backticked(near.into_iter().take(MAX_SHOWN_NAMES))),
         true => {
-            let more = names.len().saturating_sub(SHOWN);
+            let more = names.len().saturating_sub(MAX_SHOWN_NAMES);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("there are {}{more}", backticked(names.iter().map(String::as_str).take(SHOWN)))
+            format!(
+                "there are {}{more}",
+                backticked(names.iter().map(String::as_str).take(MAX_SHOWN_NAMES))
+            )
         }
     };
     Some(failure.hint(hint))
