@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::place::Into;
+use super::place::OutputFile;
 use super::{DisasmArgs, hot, known, out, place, shown, tool, view, wanted};
 use crate::cli::app::{App, Status};
 use crate::cli::report::open;
@@ -129,5 +129,5 @@ fn write(
         out(app, args).map(|folder| folder.join(format!("{name}.html")))
     };
     let file = args.out.clone().map_or_else(default, Ok)?;
-    place::text(app, Some(Into { path: &file, args, files }), &text)
+    place::text(app, Some(OutputFile { path: &file, args, files }), &text)
 }

@@ -12,7 +12,7 @@ use crate::store::atomic;
 
 /// The file that a text goes into.
 #[derive(Clone, Copy)]
-pub(super) struct Into<'a> {
+pub(super) struct OutputFile<'a> {
     /// Its path.
     pub(super) path: &'a Path,
     /// What was asked.
@@ -22,8 +22,8 @@ pub(super) struct Into<'a> {
 }
 
 /// Prints `text`, or writes it into a file and prints that path.
-pub(super) fn text(app: &App, into: Option<Into<'_>>, text: &str) -> Result<()> {
-    let Some(Into { path: out, args, files }) = into else {
+pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Result<()> {
+    let Some(OutputFile { path: out, args, files }) = into else {
         // Names come from files; files and pipes take them as they are.
         let tty = app.terminal.stdout_tty;
         app.print(&if tty { safe(text.as_bytes()) } else { text.to_owned() });

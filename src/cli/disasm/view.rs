@@ -8,7 +8,7 @@ use rgpu_format::ptx;
 use rgpu_format::sass;
 
 use super::args::{DisasmArgs, Format, View};
-use super::place::Into;
+use super::place::OutputFile;
 use super::{known, place, show};
 use crate::cli::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
@@ -118,7 +118,7 @@ pub(super) fn run(
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
     };
     if !text.is_empty() {
-        place::text(app, args.out.as_deref().map(|path| Into { path, args, files }), &text)?;
+        place::text(app, args.out.as_deref().map(|path| OutputFile { path, args, files }), &text)?;
     }
     Ok(status)
 }
