@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::cli::app::App;
 
 /// Fewer files are done before a bar could be read.
-const MANY: usize = 8;
+const MIN_FILES_FOR_BAR: usize = 8;
 
 /// A bar over files; gone when it is dropped.
 pub(super) struct FilesBar(ProgressBar);
@@ -14,7 +14,7 @@ impl FilesBar {
     /// A bar for `count` files; hidden where nobody looks, under `--quiet` and under `--json`.
     pub(super) fn new(app: &App, count: usize) -> FilesBar {
         let seen = app.terminal.stderr_tty && !app.global.quiet && !app.global.json;
-        let target = match seen && count >= MANY {
+        let target = match seen && count >= MIN_FILES_FOR_BAR {
             true => ProgressDrawTarget::stderr_with_hz(12),
             false => ProgressDrawTarget::hidden(),
         };
