@@ -8,7 +8,7 @@ use crate::report::{Align, Grid};
 /// Least characters of a line for kernels' names.
 const MIN_NAME_WIDTH: usize = 24;
 /// Columns that give way to names, the first one first; `summary.json` has them all.
-const SPARE: [&str; 4] = ["barriers", "shared", "stack", "occupancy"];
+const OPTIONAL_COLUMNS: [&str; 4] = ["barriers", "shared", "stack", "occupancy"];
 
 /// Kernels, or with `list` the images.
 pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, list: bool) {
@@ -30,7 +30,11 @@ pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, 
             _ => format!(", {} and {entries} as PTX\n", count(kernels, "kernel")),
         });
         let width = app.columns();
-        let facts = facts(&input.images).with_room(width.saturating_sub(2), MIN_NAME_WIDTH, &SPARE);
+        let facts = facts(&input.images).with_room(
+            width.saturating_sub(2),
+            MIN_NAME_WIDTH,
+            &OPTIONAL_COLUMNS,
+        );
         text.push_str(&facts.plain(width, 2));
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
