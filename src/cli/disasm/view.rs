@@ -135,7 +135,7 @@ pub(super) fn format(args: &DisasmArgs) -> Option<Format> {
 }
 
 /// How one cubin becomes an image.
-type Reader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<Read> + 'r;
+type CubinReader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<Read> + 'r;
 
 /// What a reader makes of a cubin.
 pub(super) enum Read {
@@ -150,7 +150,7 @@ pub(super) fn gather(
     app: &App,
     files: &[PathBuf],
     view: &str,
-    read: &mut Reader<'_>,
+    read: &mut CubinReader<'_>,
     what: &ImageTask,
 ) -> Result<Code> {
     let document = gather_quietly(files, view, read, what)?;
@@ -162,7 +162,7 @@ pub(super) fn gather(
 pub(super) fn gather_quietly(
     files: &[PathBuf],
     view: &str,
-    read: &mut Reader<'_>,
+    read: &mut CubinReader<'_>,
     what: &ImageTask,
 ) -> Result<Code> {
     let mut document = Code {
