@@ -96,7 +96,7 @@ fn listed(app: &App, files: &[PathBuf], what: &ImageTask) -> Result<Code> {
         if let Some(problem) = &image.tool_problem {
             app.say(&show::problem_of(&image.arch, problem));
         }
-        Ok(view::Read::Image(image))
+        Ok(view::CubinImage::Image(image))
     };
     view::gather_quietly(files, "sass", &mut read, what)
 }

@@ -25,7 +25,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Sta
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
         // Life ranges are welcome, not needed: nothing of the code keeps the page from being made.
         let image = code(file, cubin, bytes, &what, SourcePositions::Wanted);
-        image.map(view::Read::Image).map_err(|e| view::failure(app, &e, "html"))
+        image.map(view::CubinImage::Image).map_err(|e| view::failure(app, &e, "html"))
     };
     let document = view::gather(app, files, "page", &mut read, &what)?;
     let failed = !document.errors.is_empty();

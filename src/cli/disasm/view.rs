@@ -50,7 +50,7 @@ pub(super) fn run(
                 Err(error @ CodeError::NoTool) => return Err(failure(app, &error, view.name())),
                 Err(error) => {
                     refused.get_or_insert_with(|| failure(app, &error, view.name()));
-                    return Ok(Read::Refused(format!("{}: {error}", cubin.sm)));
+                    return Ok(CubinImage::Refused(format!("{}: {error}", cubin.sm)));
                 }
             };
             if view == View::Sass && !json && !image.kernels.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn run(
                 app.say(&format!("{}: listed by {tool}", cubin.sm));
                 texts.push(text);
             }
-            Ok(Read::Image(image))
+            Ok(CubinImage::Image(image))
         },
         what,
     )?;
@@ -135,10 +135,10 @@ pub(super) fn format(args: &DisasmArgs) -> Option<Format> {
 }
 
 /// How one cubin becomes an image.
-type CubinReader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<Read> + 'r;
+type CubinReader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<CubinImage> + 'r;
 
 /// What a reader makes of a cubin.
-pub(super) enum Read {
+pub(super) enum CubinImage {
     /// Its code.
     Image(CodeImage),
     /// Nothing, and why: the others are shown all the same.
@@ -185,10 +185,10 @@ pub(super) fn gather_quietly(
                     // Nor is a tool asked about code that nobody wants to see.
                     Ok(cubin) if !any_wanted(&cubin, what) => {}
                     Ok(cubin) => match read(file, &cubin, &bytes)? {
-                        Read::Image(image) => {
+                        CubinImage::Image(image) => {
                             document.images.push(CodeImage { place, ..image });
                         }
-                        Read::Refused(why) => errors.push(match place.is_empty() {
+                        CubinImage::Refused(why) => errors.push(match place.is_empty() {
                             true => why,
                             false => format!("{place}: {why}"),
                         }),
