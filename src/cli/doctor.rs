@@ -64,7 +64,7 @@ pub(super) struct Diagnosis {
     #[serde(skip_serializing_if = "Option::is_none")]
     untried: Option<String>,
     /// What was chosen on this machine.
-    chosen: Chosen,
+    chosen: ChosenPaths,
 }
 
 /// One mode.
@@ -82,7 +82,7 @@ struct ModeLine {
 
 /// Where our own programs and settings come from.
 #[derive(Serialize, JsonSchema)]
-struct Chosen {
+struct ChosenPaths {
     /// The remote's name.
     remote: String,
     /// Its address.
@@ -134,7 +134,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let tools = open.programs.toolbox(arch);
         let other = open.programs.agent_for(arch).filter(|_| arch != std::env::consts::ARCH);
         let agent = other.unwrap_or_else(|| open.programs.agent.clone());
-        let chosen = Chosen {
+        let chosen = ChosenPaths {
             remote: open.spec.name.clone(),
             address: open.spec.url.clone(),
             settings: settings(app),
