@@ -126,7 +126,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         note: args.run.note.clone().unwrap_or_default(),
         ..session::record(app, &spec, id.clone(), "exec", now)
     };
-    let first = First {
+    let first = InitialFiles {
         folder: folder.clone(),
         latest: args.run.out.is_none(),
         record: record.clone(),
@@ -176,7 +176,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
 
 /// What a run folder has from the start. A disk that is busy with what was just written to it can
 /// take its time over these few bytes: the connection need not wait for them.
-struct First {
+struct InitialFiles {
     folder: RunFolder,
     latest: bool,
     record: RunRecord,
@@ -184,7 +184,7 @@ struct First {
     snippet: Option<(String, Vec<u8>)>,
 }
 
-impl First {
+impl InitialFiles {
     fn write(&self) -> Result<()> {
         if self.latest {
             self.folder.becomes_latest()?;
