@@ -268,7 +268,7 @@ async fn carry(
     folder: &RunFolder,
     record: &mut RunRecord,
     open: &mut session::Open,
-    (built, mut packer): (make::Built, Packer),
+    (built, mut packer): (make::CompiledProgram, Packer),
 ) -> Result<ExecOutcome> {
     let cache = session::facts_cache(app, &open.spec);
     let now_s = jiff::Timestamp::now().as_second();

@@ -21,7 +21,7 @@ use crate::tool::Program;
 const BUILD: &str = "build";
 
 /// A program that was compiled here, or why there is none.
-pub(super) type Built = Result<PathBuf, String>;
+pub(super) type CompiledProgram = Result<PathBuf, String>;
 
 /// Compiles the package, unless that was done before.
 ///
@@ -32,7 +32,7 @@ pub(super) async fn compile(
     package: Option<&Package>,
     folder: &RunFolder,
     reporter: &mut dyn Reporter,
-) -> Result<Built> {
+) -> Result<CompiledProgram> {
     let Some(package) = package else { return Ok(Err("it is not compiled here".to_owned())) };
     let cache = CargoCache::new(&app.cache, app.terminal.stderr_color);
     if let Some(found) = cache.find(package) {
@@ -138,7 +138,7 @@ pub(super) fn program(
     args: &ExecArgs,
     source: &Source,
     facts: Option<&HostFacts>,
-    built: Built,
+    built: CompiledProgram,
 ) -> Result<Program> {
     let timeout_s = timeout_s(args);
     let mut program = match &source.snippet {
