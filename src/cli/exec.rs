@@ -30,7 +30,7 @@ use crate::run::{
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use args::ExecArgs;
-use pull::Placed;
+use pull::PulledFiles;
 use source::Source;
 use unplaced::Unplaced;
 
@@ -532,7 +532,7 @@ fn finish(
             return Err(failure);
         }
     };
-    let Placed { names: pulled, unplaced } = placed?;
+    let PulledFiles { names: pulled, unplaced } = placed?;
     let Some(end) = end else {
         app.say(&format!(
             "`{}` goes on by itself; `rgpu runs attach {}` brings the results",

@@ -51,7 +51,7 @@ fn root(app: &App, args: &ExecArgs) -> PathBuf {
 
 /// What became of pulled files in the folder here.
 #[derive(Default)]
-pub(super) struct Placed {
+pub(super) struct PulledFiles {
     /// Names of those that are there now.
     pub(super) names: Vec<String>,
     /// Those that stay in the run folder.
@@ -69,8 +69,8 @@ pub(super) fn place(
     (folder, record): (&RunFolder, &RunRecord),
     pulled: &[HostFile],
     copies: &mut FileCopies,
-) -> Result<Placed> {
-    let mut placed = Placed::default();
+) -> Result<PulledFiles> {
+    let mut placed = PulledFiles::default();
     if pulled.is_empty() {
         return Ok(placed);
     }
