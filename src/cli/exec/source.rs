@@ -97,12 +97,12 @@ impl Source {
             return Ok(());
         }
         match unread(rustix::stdio::stdin()) {
-            Unread::Nothing => Ok(()),
-            Unread::Perhaps => {
+            SourceInput::Nothing => Ok(()),
+            SourceInput::Perhaps => {
                 app.say("warning: standard input is not sent with `--detach`");
                 Ok(())
             }
-            Unread::Bytes => Err(Failure::new(
+            SourceInput::Bytes => Err(Failure::new(
                 Exit::Usage,
                 "usage",
                 "with `--detach` a program has no standard input, and here it is a file",
@@ -207,7 +207,7 @@ fn standard_input() -> Result<Vec<u8>> {
 }
 
 /// What there is to read.
-enum Unread {
+enum SourceInput {
     /// Nothing that anybody would miss.
     Nothing,
     /// Whatever its writer writes.
@@ -216,16 +216,16 @@ enum Unread {
     Bytes,
 }
 
-fn unread(file: impl AsFd) -> Unread {
-    let Ok(stat) = rustix::fs::fstat(&file) else { return Unread::Nothing };
+fn unread(file: impl AsFd) -> SourceInput {
+    let Ok(stat) = rustix::fs::fstat(&file) else { return SourceInput::Nothing };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo | FileType::Socket => Unread::Perhaps,
+        FileType::Fifo | FileType::Socket => SourceInput::Perhaps,
         FileType::RegularFile => {
             let read = rustix::fs::tell(&file).unwrap_or(0);
             let bytes = u64::try_from(stat.st_size).unwrap_or(0);
-            if bytes > read { Unread::Bytes } else { Unread::Nothing }
+            if bytes > read { SourceInput::Bytes } else { SourceInput::Nothing }
         }
-        _ => Unread::Nothing,
+        _ => SourceInput::Nothing,
     }
 }
 
