@@ -31,7 +31,7 @@ use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
-use source::Source;
+use source::ExecSource;
 use unplaced::Unplaced;
 
 /// What `rgpu exec` itself ends with when it, not the program, fails.
@@ -93,7 +93,7 @@ pub(super) fn status_of_failure(failure: &Failure) -> u8 {
 
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let begun = Instant::now();
-    let source = Source::read(app, args)?;
+    let source = ExecSource::read(app, args)?;
     if args.tty && !source.stdin {
         return Err(Failure::new(
             Exit::Usage,
@@ -212,7 +212,7 @@ fn asks_for_a_program(args: &ExecArgs) -> bool {
 }
 
 /// Kernels without a program: compiled there, and what came of it shown.
-fn compiled(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
+fn compiled(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let Some(snippet) = &source.snippet else { return Ok(0) };
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
@@ -241,7 +241,7 @@ fn compiled(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
 }
 
 /// Prints the commands that would run on the host. Nothing is compiled or touched.
-fn dry_run(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
+fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let known = session::facts_cache(app, &spec).load(jiff::Timestamp::now().as_second());
     let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
@@ -264,7 +264,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &Source) -> Result<Status> {
 async fn carry(
     app: &App,
     args: &ExecArgs,
-    source: &Source,
+    source: &ExecSource,
     folder: &RunFolder,
     record: &mut RunRecord,
     open: &mut session::Open,
@@ -322,7 +322,7 @@ async fn carry(
 fn profiled(
     app: &App,
     args: &ExecArgs,
-    source: &Source,
+    source: &ExecSource,
     again: Option<(RunFolder, RunRecord)>,
 ) -> Result<Status> {
     let profile_args = args.profile();
@@ -397,7 +397,7 @@ pub(super) fn attach(
 ) -> Result<Status> {
     let begun = Instant::now();
     if args.mode.is_some() {
-        let source = Source::read(app, args)?;
+        let source = ExecSource::read(app, args)?;
         return profiled(app, args, &source, Some((folder.clone(), record)));
     }
     if let (true, Some(file)) = (record.title.starts_with("build "), &args.file) {

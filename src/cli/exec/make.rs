@@ -8,7 +8,7 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::plan::{GpuRequest, KnownGpu};
 
 use super::ExecArgs;
-use super::source::Source;
+use super::source::ExecSource;
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{Package, Shop};
@@ -109,7 +109,7 @@ fn refused(package: &Package, folder: &RunFolder, words: &[u8]) -> Failure {
 ///
 /// # Errors
 /// What the language refuses.
-pub(super) fn dry(args: &ExecArgs, source: &Source, facts: &HostFacts) -> Result<Program> {
+pub(super) fn dry(args: &ExecArgs, source: &ExecSource, facts: &HostFacts) -> Result<Program> {
     match &source.snippet {
         None => Ok(source.command(args)),
         Some(snippet) => {
@@ -136,7 +136,7 @@ fn timeout_s(args: &ExecArgs) -> u64 {
 /// What the language refuses, or nothing can compile.
 pub(super) fn program(
     args: &ExecArgs,
-    source: &Source,
+    source: &ExecSource,
     facts: Option<&HostFacts>,
     built: CompiledProgram,
 ) -> Result<Program> {

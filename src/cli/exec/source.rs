@@ -16,7 +16,7 @@ use rgpu_protocol::plan::Stdin;
 use rustix::fs::FileType;
 
 /// Everything that is here, and nothing of the host yet.
-pub(super) struct Source {
+pub(super) struct ExecSource {
     /// The file or code; `None`: a bare command.
     pub(super) snippet: Option<Snippet>,
     /// What cargo compiles of it.
@@ -29,7 +29,7 @@ pub(super) struct Source {
     pub(super) stdin: bool,
 }
 
-impl Source {
+impl ExecSource {
     /// Reads all of it.
     ///
     /// # Errors
