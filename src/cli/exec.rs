@@ -32,7 +32,7 @@ use crate::tool;
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
 use source::ExecSource;
-use unplaced::Unplaced;
+use unplaced::SkippedFile;
 
 /// What `rgpu exec` itself ends with when it, not the program, fails.
 const OWN_FAILURE: u8 = 125;
@@ -62,7 +62,7 @@ pub(super) struct ExecResult {
     pulled: Vec<String>,
     /// Pulled files that were not put there, for what they would have touched on this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    unplaced: Vec<Unplaced>,
+    unplaced: Vec<SkippedFile>,
 }
 
 /// Runs the command.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
-use super::unplaced::{Found, Ground, Unplaced, Why, forbidden};
+use super::unplaced::{Found, Ground, SkippedFile, Why, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
@@ -55,7 +55,7 @@ pub(super) struct PulledFiles {
     /// Names of those that are there now.
     pub(super) names: Vec<String>,
     /// Those that stay in the run folder.
-    pub(super) unplaced: Vec<Unplaced>,
+    pub(super) unplaced: Vec<SkippedFile>,
 }
 
 /// Puts the files into the folder that was mounted first, else into the current one, with what
@@ -88,7 +88,7 @@ pub(super) fn place(
         let Some(name) = file.artifact.path.strip_prefix("pulled/") else { continue };
         let mut leave = |why| {
             let file = kept.clone();
-            placed.unplaced.push(Unplaced { name: name.to_owned(), why, file });
+            placed.unplaced.push(SkippedFile { name: name.to_owned(), why, file });
         };
         if let Some(why) = forbidden(&args.pull, name) {
             leave(why);
@@ -124,8 +124,8 @@ pub(super) fn place(
 
 /// Says what stays in the run folder: each file that was written here, and each link, each `.git` and
 /// each part that no pattern names once.
-fn warn(app: &App, unplaced: &[Unplaced]) {
-    let mut refused: BTreeMap<String, Vec<&Unplaced>> = BTreeMap::new();
+fn warn(app: &App, unplaced: &[SkippedFile]) {
+    let mut refused: BTreeMap<String, Vec<&SkippedFile>> = BTreeMap::new();
     for one in unplaced {
         match &one.why {
             Why::WrittenHere {} => app.say(&format!(

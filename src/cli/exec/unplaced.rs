@@ -16,7 +16,7 @@ use crate::store::{Destination, RunFolder, RunRecord};
 
 /// A pulled file that was not put into the folder here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(in crate::cli) struct Unplaced {
+pub(in crate::cli) struct SkippedFile {
     /// Its name, relative to where pulled files are put.
     pub(super) name: String,
     /// Why it was not put there.
