@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
-use super::unplaced::{Found, Ground, SkippedFile, Why, forbidden};
+use super::unplaced::{Found, Ground, SkipReason, SkippedFile, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
@@ -98,7 +98,7 @@ pub(super) fn place(
         let destination = match root.destination(name) {
             Ok(destination) => destination,
             Err(DestinationError::Link(link)) => {
-                leave(Why::BehindLink { link });
+                leave(SkipReason::BehindLink { link });
                 continue;
             }
             Err(DestinationError::Io(error)) => return Err(unwritten(&here, &kept, error)),
@@ -128,20 +128,20 @@ fn warn(app: &App, unplaced: &[SkippedFile]) {
     let mut refused: BTreeMap<String, Vec<&SkippedFile>> = BTreeMap::new();
     for one in unplaced {
         match &one.why {
-            Why::WrittenHere {} => app.say(&format!(
+            SkipReason::WrittenHere {} => app.say(&format!(
                 "warning: `{}` was written here since the run began, and stays; the host's is {}",
                 one.name,
                 short(app, &one.file)
             )),
-            Why::BehindLink { link } => refused
+            SkipReason::BehindLink { link } => refused
                 .entry(format!("`{link}` is a link here, and nothing pulled goes through it"))
                 .or_default()
                 .push(one),
-            Why::OfGit { git } => refused
+            SkipReason::OfGit { git } => refused
                 .entry(format!("git runs what lies in `{git}`, and nothing pulled goes there"))
                 .or_default()
                 .push(one),
-            Why::NotNamed { part } => refused
+            SkipReason::NotNamed { part } => refused
                 .entry(format!(
                     "`{part}` may steer programs here, and no `--pull` names it without `*`"
                 ))

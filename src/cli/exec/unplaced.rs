@@ -21,7 +21,7 @@ pub(in crate::cli) struct SkippedFile {
     pub(super) name: String,
     /// Why it was not put there.
     #[serde(flatten)]
-    pub(super) why: Why,
+    pub(super) why: SkipReason,
     /// Where it lies: in the run folder.
     pub(super) file: PathBuf,
 }
@@ -29,7 +29,7 @@ pub(in crate::cli) struct SkippedFile {
 /// What stands in the way of a pulled file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "why", rename_all = "snake_case")]
-pub(super) enum Why {
+pub(super) enum SkipReason {
     /// The file of that name here was written since the run began: it stays.
     WrittenHere {},
     /// A folder above it is a symbolic link here: nothing is written through it.
@@ -59,7 +59,7 @@ pub(super) enum Found {
     /// Itself: it was put there before.
     Itself,
     /// What it may not touch.
-    Obstacle(Why),
+    Obstacle(SkipReason),
 }
 
 /// Decides which of the user's files a run's pulled files may replace.
@@ -86,7 +86,7 @@ impl<'a> Ground<'a> {
         match destination.read().and_then(digest_of) {
             Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => Found::Itself,
             Ok((_, digest)) if self.sent().get(&file.host_path) == Some(&digest) => Found::Room,
-            _ => Found::Obstacle(Why::WrittenHere {}),
+            _ => Found::Obstacle(SkipReason::WrittenHere {}),
         }
     }
 
@@ -101,10 +101,10 @@ impl<'a> Ground<'a> {
 }
 
 /// Why a file that the `--pull` `patterns` brought may not be put under `name`, whatever is there.
-pub(super) fn forbidden(patterns: &[String], name: &str) -> Option<Why> {
+pub(super) fn forbidden(patterns: &[String], name: &str) -> Option<SkipReason> {
     let git = |part: &str| part.eq_ignore_ascii_case(".git");
     if let Some(git) = first_part(name, git) {
-        return Some(Why::OfGit { git });
+        return Some(SkipReason::OfGit { git });
     }
     let fitting: Vec<&str> = patterns
         .iter()
@@ -113,7 +113,7 @@ pub(super) fn forbidden(patterns: &[String], name: &str) -> Option<Why> {
         .collect();
     let named = |part: &str| fitting.iter().any(|pattern| pattern.split('/').any(|p| p == part));
     let part = first_part(name, |part| steers(part) && !named(part));
-    part.map(|part| Why::NotNamed { part })
+    part.map(|part| SkipReason::NotNamed { part })
 }
 
 /// The name up to its first part that is `wanted`, the file's own included. Some file systems take
@@ -206,7 +206,7 @@ mod tests {
     fn what_was_written_here_since_the_run_began_stays_unless_it_is_what_was_sent() {
         const LATER: &str = "2200-01-01T00:00:00Z";
         const BEFORE: &str = "2020-01-01T00:00:00Z";
-        let written = Found::Obstacle(Why::WrittenHere {});
+        let written = Found::Obstacle(SkipReason::WrittenHere {});
         assert_eq!(found(None, "old", "new", LATER), Found::Room);
         assert_eq!(found(Some("sent"), "mine", "new", LATER), Found::Room);
         assert_eq!(found(None, "mine", "new", BEFORE), written);
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(found(None, "mine", "new", "no time"), written);
     }
 
-    fn why(pattern: &str, name: &str) -> Option<Why> {
+    fn why(pattern: &str, name: &str) -> Option<SkipReason> {
         forbidden(&[pattern.to_owned()], name)
     }
 
@@ -228,7 +228,7 @@ mod tests {
             ("out/.GIT", "out/.GIT"),
             (".g\u{200c}it/config", ".g\u{200c}it"),
         ] {
-            assert_eq!(why(name, name), Some(Why::OfGit { git: git.to_owned() }), "{name}");
+            assert_eq!(why(name, name), Some(SkipReason::OfGit { git: git.to_owned() }), "{name}");
         }
         for free in ["a.git/x", "git/x", "x.git"] {
             assert_eq!(why("**", free), None, "{free}");
@@ -247,7 +247,7 @@ mod tests {
             (".env*", ".envrc", ".envrc"),
         ] {
             let part = part.to_owned();
-            assert_eq!(why(pattern, name), Some(Why::NotNamed { part }), "{pattern} {name}");
+            assert_eq!(why(pattern, name), Some(SkipReason::NotNamed { part }), "{pattern} {name}");
         }
         for (pattern, name) in [
             ("./.bashrc", ".bashrc"),
