@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
-use super::unplaced::{Found, Ground, SkipReason, SkippedFile, forbidden};
+use super::unplaced::{ExistingFile, Ground, SkipReason, SkippedFile, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
@@ -104,13 +104,13 @@ pub(super) fn place(
             Err(DestinationError::Io(error)) => return Err(unwritten(&here, &kept, error)),
         };
         let written = match (ground.find(&destination, file), copies.take(&file.artifact.path)) {
-            (Found::Obstacle(why), _) => {
+            (ExistingFile::Obstacle(why), _) => {
                 leave(why);
                 continue;
             }
-            (Found::Itself, _) => Ok(()),
-            (Found::Room, Some(copy)) => copy.finish(),
-            (Found::Room, None) => destination.copy_from(&kept),
+            (ExistingFile::Itself, _) => Ok(()),
+            (ExistingFile::Room, Some(copy)) => copy.finish(),
+            (ExistingFile::Room, None) => destination.copy_from(&kept),
         };
         written.map_err(|error| unwritten(&here, &kept, error))?;
         placed.names.push(name.to_owned());

@@ -53,7 +53,7 @@ pub(super) enum SkipReason {
 
 /// What a pulled file finds in its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ExistingFile {
     /// Nothing, or what it may replace.
     Room,
     /// Itself: it was put there before.
@@ -78,15 +78,17 @@ impl<'a> Ground<'a> {
     }
 
     /// What the file finds at its destination.
-    pub(super) fn find(&self, destination: &Destination, file: &HostFile) -> Found {
+    pub(super) fn find(&self, destination: &Destination, file: &HostFile) -> ExistingFile {
         match destination.metadata() {
             Ok(Some(stat)) if !is_folder(&stat) && changed_since(&stat, self.begun) => {}
-            _ => return Found::Room,
+            _ => return ExistingFile::Room,
         }
         match destination.read().and_then(digest_of) {
-            Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => Found::Itself,
-            Ok((_, digest)) if self.sent().get(&file.host_path) == Some(&digest) => Found::Room,
-            _ => Found::Obstacle(SkipReason::WrittenHere {}),
+            Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => ExistingFile::Itself,
+            Ok((_, digest)) if self.sent().get(&file.host_path) == Some(&digest) => {
+                ExistingFile::Room
+            }
+            _ => ExistingFile::Obstacle(SkipReason::WrittenHere {}),
         }
     }
 
@@ -180,7 +182,7 @@ mod tests {
     }
 
     /// What `there`, made of `sent`, finds where `here` was written at the time `begun` or after.
-    fn found(sent: Option<&str>, here: &str, there: &str, begun: &str) -> Found {
+    fn found(sent: Option<&str>, here: &str, there: &str, begun: &str) -> ExistingFile {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "r", None).unwrap();
         let files = sent.map(|text| InputFile {
@@ -206,13 +208,13 @@ mod tests {
     fn what_was_written_here_since_the_run_began_stays_unless_it_is_what_was_sent() {
         const LATER: &str = "2200-01-01T00:00:00Z";
         const BEFORE: &str = "2020-01-01T00:00:00Z";
-        let written = Found::Obstacle(SkipReason::WrittenHere {});
-        assert_eq!(found(None, "old", "new", LATER), Found::Room);
-        assert_eq!(found(Some("sent"), "mine", "new", LATER), Found::Room);
+        let written = ExistingFile::Obstacle(SkipReason::WrittenHere {});
+        assert_eq!(found(None, "old", "new", LATER), ExistingFile::Room);
+        assert_eq!(found(Some("sent"), "mine", "new", LATER), ExistingFile::Room);
         assert_eq!(found(None, "mine", "new", BEFORE), written);
         assert_eq!(found(Some("sent"), "mine", "new", BEFORE), written);
-        assert_eq!(found(Some("sent"), "sent", "new", BEFORE), Found::Room);
-        assert_eq!(found(None, "new", "new", BEFORE), Found::Itself);
+        assert_eq!(found(Some("sent"), "sent", "new", BEFORE), ExistingFile::Room);
+        assert_eq!(found(None, "new", "new", BEFORE), ExistingFile::Itself);
         assert_eq!(found(None, "mine", "new", "no time"), written);
     }
 
