@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
-use super::unplaced::{ExistingFile, Ground, SkipReason, SkippedFile, forbidden};
+use super::unplaced::{ExistingFile, PullFolder, SkipReason, SkippedFile, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
@@ -82,7 +82,7 @@ pub(super) fn place(
             .hint(format!("it is in the run folder: {}", kept.display()))
     };
     let root = DestinationRoot::open(&path).map_err(|e| unwritten(&path, folder.path(), e))?;
-    let ground = Ground::new(folder, record);
+    let ground = PullFolder::new(folder, record);
     for file in pulled {
         let kept = folder.path().join(&file.artifact.path);
         let Some(name) = file.artifact.path.strip_prefix("pulled/") else { continue };

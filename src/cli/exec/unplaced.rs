@@ -63,13 +63,13 @@ pub(super) enum ExistingFile {
 }
 
 /// Decides which of the user's files a run's pulled files may replace.
-pub(super) struct Ground<'a> {
+pub(super) struct PullFolder<'a> {
     folder: &'a RunFolder,
     begun: Timestamp,
     sent: OnceCell<BTreeMap<String, Digest>>,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> PullFolder<'a> {
     /// For the files of this run.
     pub(super) fn new(folder: &'a RunFolder, record: &RunRecord) -> Self {
         // Without a time everything counts as written since, and is looked at.
@@ -201,7 +201,7 @@ mod tests {
         record.started = begun.to_owned();
         fs::write(dir.path().join("f"), here).unwrap();
         let destination = DestinationRoot::open(dir.path()).unwrap().destination("f").unwrap();
-        Ground::new(&folder, &record).find(&destination, &pulled(there))
+        PullFolder::new(&folder, &record).find(&destination, &pulled(there))
     }
 
     #[test]
