@@ -64,7 +64,7 @@ pub(super) fn run(app: &App, command: &KernelsCommand) -> Result<Status> {
 
 /// What `kernels list` prints under `--json` (`rgpu.kernels/1`).
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Listed {
+pub(super) struct KernelList {
     /// `rgpu.kernels/1`.
     schema: &'static str,
     /// The kernels, by name.
@@ -155,7 +155,7 @@ fn list(app: &App) -> Result<Status> {
         })
         .collect();
     if app.global.json {
-        app.print_json(&Listed { schema: "rgpu.kernels/1", kernels: lines })?;
+        app.print_json(&KernelList { schema: "rgpu.kernels/1", kernels: lines })?;
         return Ok(0);
     }
     let mut grid = Grid::new(&[

@@ -111,7 +111,7 @@ impl SchemaName {
             Self::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
             Self::Rental => schemars::schema_for!(super::remote::Stands<'_>),
             Self::Login => schemars::schema_for!(super::remote::Login),
-            Self::Kernels => schemars::schema_for!(super::kernels::Listed),
+            Self::Kernels => schemars::schema_for!(super::kernels::KernelList),
             Self::Kernel => schemars::schema_for!(super::kernels::Shown),
             Self::Runs => schemars::schema_for!(super::runs::RunsListed),
             Self::Jobs => schemars::schema_for!(super::runs::JobsListed),
