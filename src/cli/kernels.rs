@@ -73,7 +73,7 @@ pub(super) struct KernelList {
 
 /// What `kernels show` prints under `--json` (`rgpu.kernel/1`).
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Shown {
+pub(super) struct KernelDetails {
     /// `rgpu.kernel/1`.
     schema: &'static str,
     #[serde(flatten)]
@@ -184,7 +184,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
     let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
     let spec = &loaded.spec;
     if app.global.json {
-        app.print_json(&Shown { schema: "rgpu.kernel/1", kernel: Line::new(spec) })?;
+        app.print_json(&KernelDetails { schema: "rgpu.kernel/1", kernel: Line::new(spec) })?;
         return Ok(0);
     }
     app.print(&format!(

@@ -112,7 +112,7 @@ impl SchemaName {
             Self::Rental => schemars::schema_for!(super::remote::Stands<'_>),
             Self::Login => schemars::schema_for!(super::remote::Login),
             Self::Kernels => schemars::schema_for!(super::kernels::KernelList),
-            Self::Kernel => schemars::schema_for!(super::kernels::Shown),
+            Self::Kernel => schemars::schema_for!(super::kernels::KernelDetails),
             Self::Runs => schemars::schema_for!(super::runs::RunsListed),
             Self::Jobs => schemars::schema_for!(super::runs::JobsListed),
             Self::Cleaned => schemars::schema_for!(super::runs::Cleaned),
