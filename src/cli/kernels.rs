@@ -68,7 +68,7 @@ pub(super) struct KernelList {
     /// `rgpu.kernels/1`.
     schema: &'static str,
     /// The kernels, by name.
-    kernels: Vec<Line>,
+    kernels: Vec<KernelLine>,
 }
 
 /// What `kernels show` prints under `--json` (`rgpu.kernel/1`).
@@ -77,12 +77,12 @@ pub(super) struct KernelDetails {
     /// `rgpu.kernel/1`.
     schema: &'static str,
     #[serde(flatten)]
-    kernel: Line,
+    kernel: KernelLine,
 }
 
 /// A kernel under `--json`.
 #[derive(Serialize, JsonSchema)]
-struct Line {
+struct KernelLine {
     /// What `--kernel` takes.
     name: String,
     /// Where it lies.
@@ -105,7 +105,7 @@ struct Line {
     error: Option<String>,
 }
 
-impl Line {
+impl KernelLine {
     fn new(spec: &KernelSpec) -> Self {
         Self {
             name: spec.name.clone(),
@@ -137,11 +137,11 @@ fn in_brief(cases: &[String]) -> String {
 fn list(app: &App) -> Result<Status> {
     let places = places(app);
     let listed = find::list(&places);
-    let lines: Vec<Line> = listed
+    let lines: Vec<KernelLine> = listed
         .into_iter()
         .map(|kernel| match kernel.spec {
-            Ok(spec) => Line::new(&spec),
-            Err(error) => Line {
+            Ok(spec) => KernelLine::new(&spec),
+            Err(error) => KernelLine {
                 name: kernel.name,
                 folder: kernel.folder.display().to_string(),
                 language: String::new(),
@@ -184,7 +184,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
     let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
     let spec = &loaded.spec;
     if app.global.json {
-        app.print_json(&KernelDetails { schema: "rgpu.kernel/1", kernel: Line::new(spec) })?;
+        app.print_json(&KernelDetails { schema: "rgpu.kernel/1", kernel: KernelLine::new(spec) })?;
         return Ok(0);
     }
     app.print(&format!(
