@@ -8,7 +8,7 @@ use regex::Regex;
 use crate::error::{Exit, Failure, nearest};
 
 /// Files that fit a pattern and are named at most.
-const NAMED: usize = 3;
+const MAX_NAMED_FILES: usize = 3;
 
 /// The failure for a file `what` that is not there.
 pub(super) fn file(what: &str) -> Failure {
@@ -45,7 +45,7 @@ pub(super) fn hinted(failure: Failure, what: &str) -> Failure {
             all => failure.hint(format!(
                 "a pattern in quotes is not expanded; it fits {} files: name one, such as {}",
                 all.len(),
-                all[..all.len().min(NAMED)].join(", ")
+                all[..all.len().min(MAX_NAMED_FILES)].join(", ")
             )),
         };
     }
