@@ -2,7 +2,7 @@
 //!
 //! A thread of its own writes it, in the order in which it was read. So a reader that stands still
 //! (`| less`) holds up neither the connection, whose lease must be renewed, nor Ctrl-C. What was
-//! not taken yet waits in memory, and beyond [`MOST_HELD`] in the run folder's log, which has it
+//! not taken yet waits in memory, and beyond [`MAX_QUEUED_BYTES`] in the run folder's log, which has it
 //! anyway.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::run::Canceller;
 use crate::store::Recorded;
 
 /// Bytes that wait in memory for the reader.
-const MOST_HELD: u64 = 16 << 20;
+const MAX_QUEUED_BYTES: u64 = 16 << 20;
 
 /// Bytes that a piece takes in memory besides its output.
 const PIECE_BYTES: u64 = 128;
@@ -110,7 +110,7 @@ impl Outlet {
     /// Takes output of the program. Never waits.
     pub(super) fn take(&self, stream: Stream, bytes: &[u8], recorded: Recorded<'_>) {
         let len = bytes.len() as u64;
-        let bytes = match *self.waiting.borrow() + len <= MOST_HELD {
+        let bytes = match *self.waiting.borrow() + len <= MAX_QUEUED_BYTES {
             true => Bytes::Held(bytes.to_owned()),
             false => Bytes::Recorded { path: recorded.path.to_owned(), offset: recorded.offset },
         };
