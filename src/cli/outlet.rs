@@ -30,7 +30,7 @@ const PIECE_BYTES: u64 = 128;
 
 /// The way out. Clones share it.
 #[derive(Clone)]
-pub(super) struct Outlet {
+pub(super) struct ProgramOutput {
     queue: mpsc::Sender<Piece>,
     /// Bytes that wait.
     waiting: Arc<watch::Sender<u64>>,
@@ -71,7 +71,7 @@ pub(super) enum Look {
     Safe,
 }
 
-impl Outlet {
+impl ProgramOutput {
     /// To this process's own streams. `canceller` hears when nobody reads them any more.
     pub(super) fn new(
         terminal: Terminal,

@@ -13,7 +13,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody, RungRecord};
 
-use super::outlet::{Look, Outlet};
+use super::outlet::{Look, ProgramOutput};
 use super::terminal::{Terminal, safe};
 use crate::config::LOCAL;
 use crate::error::inset;
@@ -64,7 +64,7 @@ pub(super) struct Progress {
     /// Streams whose loss of output was told.
     cut: Vec<(String, Stream)>,
     /// Where the program's output goes; `None`: beside what is said.
-    outlet: Option<Outlet>,
+    outlet: Option<ProgramOutput>,
     /// What a compiler says, until it is known whether that is the failure's own words.
     compiler: Option<Vec<u8>>,
     /// What stands before each line: nothing, or the remote where there are several at once.
@@ -142,13 +142,13 @@ impl Progress {
             Live::Through => Some(Look::Safe),
             Live::Beside | Live::Hidden => None,
         };
-        let outlet = look.map(|look| Outlet::new(terminal, look, bar.clone(), canceller));
+        let outlet = look.map(|look| ProgramOutput::new(terminal, look, bar.clone(), canceller));
         let compiler = None;
         Self { bar, live, quiet, terminal, phase, silence, ticker, cut, outlet, compiler, lead }
     }
 
     /// Where the program's output goes, if it goes through this process's own streams.
-    pub(super) fn outlet(&self) -> Option<Outlet> {
+    pub(super) fn outlet(&self) -> Option<ProgramOutput> {
         self.outlet.clone()
     }
 

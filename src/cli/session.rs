@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use rgpu_protocol::HostFacts;
 
 use super::app::App;
-use super::outlet::Outlet;
+use super::outlet::ProgramOutput;
 use super::progress::{Live, Progress, Row};
 use super::signals;
 use super::terminal::safe;
@@ -144,7 +144,7 @@ pub(super) struct Open {
     pub(super) cancel: CancelSignal,
     pub(super) programs: Programs,
     /// Where the program's output goes, if it goes through this process's own streams.
-    outlet: Option<Outlet>,
+    outlet: Option<ProgramOutput>,
 }
 
 /// How long output may take to be read after the user has cancelled.
@@ -352,7 +352,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
 struct Heard {
     reporter: SharedReporter,
     bar: ProgressBar,
-    outlet: Option<Outlet>,
+    outlet: Option<ProgramOutput>,
 }
 
 /// The terminal's reporter with its bar, and the one of `--events`.
