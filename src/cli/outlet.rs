@@ -31,13 +31,13 @@ const PIECE_BYTES: u64 = 128;
 /// The way out. Clones share it.
 #[derive(Clone)]
 pub(super) struct ProgramOutput {
-    queue: mpsc::Sender<Piece>,
+    queue: mpsc::Sender<QueuedPiece>,
     /// Bytes that wait.
     waiting: Arc<watch::Sender<u64>>,
 }
 
 /// What waits.
-enum Piece {
+enum QueuedPiece {
     Output {
         stream: Stream,
         len: u64,
@@ -47,7 +47,7 @@ enum Piece {
     End,
 }
 
-impl Piece {
+impl QueuedPiece {
     /// Bytes that it counts for: what it holds, and what it takes itself.
     fn weight(&self) -> u64 {
         match self {
@@ -79,7 +79,7 @@ impl ProgramOutput {
         bar: ProgressBar,
         canceller: Canceller,
     ) -> Self {
-        let (queue, pieces) = mpsc::channel::<Piece>();
+        let (queue, pieces) = mpsc::channel::<QueuedPiece>();
         let waiting = Arc::new(watch::Sender::new(0));
         let counted = Arc::clone(&waiting);
         std::thread::spawn(move || {
@@ -88,9 +88,9 @@ impl ProgramOutput {
             while let Ok(piece) = pieces.recv() {
                 let weight = piece.weight();
                 match piece {
-                    Piece::End => writer.write_rest(),
-                    Piece::Output { stream: Stream::Stdout, .. } if unread => {}
-                    Piece::Output { stream, len, bytes } => {
+                    QueuedPiece::End => writer.write_rest(),
+                    QueuedPiece::Output { stream: Stream::Stdout, .. } if unread => {}
+                    QueuedPiece::Output { stream, len, bytes } => {
                         let written = writer.write(stream, len, bytes);
                         // `rgpu exec -- yes | head -1`: the program ends as it would at a closed
                         // pipe. Nobody may want its stderr.
@@ -114,17 +114,17 @@ impl ProgramOutput {
             true => Bytes::Held(bytes.to_owned()),
             false => Bytes::Recorded { path: recorded.path.to_owned(), offset: recorded.offset },
         };
-        self.send(Piece::Output { stream, len, bytes });
+        self.send(QueuedPiece::Output { stream, len, bytes });
     }
 
     /// Waits until all that was taken is written.
     pub(super) async fn drained(&self) {
-        self.send(Piece::End);
+        self.send(QueuedPiece::End);
         // It fails only without a sender, and there is one here.
         let _ = self.waiting.subscribe().wait_for(|waiting| *waiting == 0).await;
     }
 
-    fn send(&self, piece: Piece) {
+    fn send(&self, piece: QueuedPiece) {
         let weight = piece.weight();
         self.waiting.send_modify(|waiting| *waiting += weight);
         if self.queue.send(piece).is_err() {
