@@ -41,7 +41,7 @@ enum QueuedPiece {
     Output {
         stream: Stream,
         len: u64,
-        bytes: Bytes,
+        bytes: PieceBytes,
     },
     /// Nothing more comes: what a terminal was to see whole is shown as it is.
     End,
@@ -57,7 +57,7 @@ impl QueuedPiece {
     }
 }
 
-enum Bytes {
+enum PieceBytes {
     Held(Vec<u8>),
     Recorded { path: PathBuf, offset: u64 },
 }
@@ -111,8 +111,10 @@ impl ProgramOutput {
     pub(super) fn take(&self, stream: Stream, bytes: &[u8], recorded: Recorded<'_>) {
         let len = bytes.len() as u64;
         let bytes = match *self.waiting.borrow() + len <= MAX_QUEUED_BYTES {
-            true => Bytes::Held(bytes.to_owned()),
-            false => Bytes::Recorded { path: recorded.path.to_owned(), offset: recorded.offset },
+            true => PieceBytes::Held(bytes.to_owned()),
+            false => {
+                PieceBytes::Recorded { path: recorded.path.to_owned(), offset: recorded.offset }
+            }
         };
         self.send(QueuedPiece::Output { stream, len, bytes });
     }
@@ -146,10 +148,10 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&mut self, stream: Stream, len: u64, bytes: Bytes) -> io::Result<()> {
+    fn write(&mut self, stream: Stream, len: u64, bytes: PieceBytes) -> io::Result<()> {
         let bytes = match bytes {
-            Bytes::Held(bytes) => bytes,
-            Bytes::Recorded { path, offset } => {
+            PieceBytes::Held(bytes) => bytes,
+            PieceBytes::Recorded { path, offset } => {
                 let mut bytes = vec![0; len as usize];
                 self.log(path)?.read_exact_at(&mut bytes, offset)?;
                 bytes
