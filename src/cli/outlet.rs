@@ -64,7 +64,7 @@ enum PieceBytes {
 
 /// What the program's output looks like where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum OutputStyle {
     /// As it is: the terminal is the program's.
     Raw,
     /// As it is into files and pipes; made harmless on a terminal.
@@ -75,7 +75,7 @@ impl ProgramOutput {
     /// To this process's own streams. `canceller` hears when nobody reads them any more.
     pub(super) fn new(
         terminal: Terminal,
-        look: Look,
+        look: OutputStyle,
         bar: ProgressBar,
         canceller: Canceller,
     ) -> Self {
@@ -139,7 +139,7 @@ impl ProgramOutput {
 /// The thread's own.
 struct Writer {
     terminal: Terminal,
-    look: Look,
+    look: OutputStyle,
     bar: ProgressBar,
     /// What waits for the rest of a character or a sequence, for a terminal.
     rest: HashMap<Stream, Vec<u8>>,
@@ -161,7 +161,7 @@ impl Writer {
         if !self.is_terminal(stream) {
             return write_all(stream, &bytes);
         }
-        if self.look == Look::Raw {
+        if self.look == OutputStyle::Raw {
             return self.bar.suspend(|| write_all(stream, &bytes));
         }
         let mut all = self.rest.remove(&stream).unwrap_or_default();

@@ -13,7 +13,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody, RungRecord};
 
-use super::outlet::{Look, ProgramOutput};
+use super::outlet::{OutputStyle, ProgramOutput};
 use super::terminal::{Terminal, safe};
 use crate::config::LOCAL;
 use crate::error::inset;
@@ -138,8 +138,8 @@ impl Progress {
         }));
         let (phase, ticker, cut) = (String::new(), None, Vec::new());
         let look = match live {
-            Live::Raw => Some(Look::Raw),
-            Live::Through => Some(Look::Safe),
+            Live::Raw => Some(OutputStyle::Raw),
+            Live::Through => Some(OutputStyle::Safe),
             Live::Beside | Live::Hidden => None,
         };
         let outlet = look.map(|look| ProgramOutput::new(terminal, look, bar.clone(), canceller));
