@@ -83,7 +83,7 @@ impl ProgramOutput {
         let waiting = Arc::new(watch::Sender::new(0));
         let counted = Arc::clone(&waiting);
         std::thread::spawn(move || {
-            let mut writer = Writer { terminal, look, bar, rest: HashMap::new(), read: None };
+            let mut writer = OutputThread { terminal, look, bar, rest: HashMap::new(), read: None };
             let mut unread = false;
             while let Ok(piece) = pieces.recv() {
                 let weight = piece.weight();
@@ -137,7 +137,7 @@ impl ProgramOutput {
 }
 
 /// The thread's own.
-struct Writer {
+struct OutputThread {
     terminal: Terminal,
     look: OutputStyle,
     bar: ProgressBar,
@@ -147,7 +147,7 @@ struct Writer {
     read: Option<(PathBuf, File)>,
 }
 
-impl Writer {
+impl OutputThread {
     fn write(&mut self, stream: Stream, len: u64, bytes: PieceBytes) -> io::Result<()> {
         let bytes = match bytes {
             PieceBytes::Held(bytes) => bytes,
