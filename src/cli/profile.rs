@@ -58,7 +58,7 @@ pub(super) fn run_asked(
         return show::dry_run(app, args, &asked);
     }
     let (folder, mut record) = begin(app, args, &asked, command)?;
-    let ended = carry_out(app, args, asked, &folder, &mut record, Resume::No, None);
+    let ended = carry_out(app, args, asked, &folder, &mut record, RunStart::No, None);
     finish(app, args, &folder, record, ended)
 }
 
@@ -91,7 +91,7 @@ fn begin(
 
 /// Whether a run is begun or taken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resume {
+pub(super) enum RunStart {
     /// Begun.
     No,
     /// Taken up where its command left it.
@@ -120,7 +120,7 @@ pub(super) fn attach_asked(
     folder: RunFolder,
     mut record: RunRecord,
 ) -> Result<Status> {
-    let ended = carry_out(app, args, asked, &folder, &mut record, Resume::Yes, None);
+    let ended = carry_out(app, args, asked, &folder, &mut record, RunStart::Yes, None);
     finish(app, args, &folder, record, ended)
 }
 
@@ -131,7 +131,7 @@ fn carry_out(
     mut asked: Asked,
     folder: &RunFolder,
     record: &mut RunRecord,
-    resume: Resume,
+    resume: RunStart,
     row: Option<&Row>,
 ) -> Result<ProfileOutcome> {
     let begun = Instant::now();
@@ -165,8 +165,8 @@ fn carry_out(
             at_least: args.run.at_least.as_deref(),
             now_s: jiff::Timestamp::now().as_second(),
             try_failed: false,
-            detach: args.run.detach && resume == Resume::No,
-            resume: resume == Resume::Yes,
+            detach: args.run.detach && resume == RunStart::No,
+            resume: resume == RunStart::Yes,
             packer: Packer::new(DEFAULT_LIMIT),
             built: Default::default(),
         };

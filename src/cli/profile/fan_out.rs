@@ -10,7 +10,7 @@ mod kept;
 use std::path::Path;
 use std::time::Instant;
 
-use super::{Asked, ProfileArgs, Resume, Settled, begin, carry_out, request, settle, show};
+use super::{Asked, ProfileArgs, RunStart, Settled, begin, carry_out, request, settle, show};
 use crate::analysis;
 use crate::cli::app::{App, Status};
 use crate::cli::progress::Row;
@@ -74,7 +74,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
     let of = (first.record.kernel.clone(), first.record.mode.clone());
     let record = record(app, args, &id, &names, started, of);
     folder.save(&record)?;
-    let ended = side_by_side(app, each, Resume::No);
+    let ended = side_by_side(app, each, RunStart::No);
     hold(app, &folder, record, ended, begun)
 }
 
@@ -101,7 +101,7 @@ pub(in crate::cli) fn attach(
         let asked = request::resolve(app, &args)?;
         open.push(One { args, asked, folder: own, record: run });
     }
-    over.extend(side_by_side(app, open, Resume::Yes));
+    over.extend(side_by_side(app, open, RunStart::Yes));
     let names = names(&record.remote)?;
     over.sort_by_key(|(_, run, _)| names.iter().position(|name| *name == run.remote));
     hold(app, folder, record.clone(), over, begun)
@@ -266,7 +266,7 @@ fn record(
 type Over = (RunFolder, RunRecord, Result<Settled>);
 
 /// Carries all of them out at once.
-fn side_by_side(app: &App, each: Vec<One>, resume: Resume) -> Vec<Over> {
+fn side_by_side(app: &App, each: Vec<One>, resume: RunStart) -> Vec<Over> {
     let remotes = each.iter().map(|one| one.record.remote.as_str());
     let lines = Row::each(app.terminal, app.global.quiet, remotes);
     std::thread::scope(|scope| {
