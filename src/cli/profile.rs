@@ -185,7 +185,7 @@ fn carry_out(
 }
 
 /// A run that has ended, all of it written into its folder.
-struct Settled {
+struct FinishedRun {
     profile: Option<Box<Profile>>,
     failure: Option<Failure>,
     /// The exit status that follows.
@@ -200,7 +200,7 @@ fn finish(
     mut record: RunRecord,
     ended: Result<ProfileOutcome>,
 ) -> Result<Status> {
-    let Settled { profile, failure, status } = settle(app, args, folder, &mut record, ended)?;
+    let FinishedRun { profile, failure, status } = settle(app, args, folder, &mut record, ended)?;
     if record.state == RunState::Detached {
         app.say(&format!(
             "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
@@ -234,12 +234,12 @@ fn settle(
     folder: &RunFolder,
     record: &mut RunRecord,
     ended: Result<ProfileOutcome>,
-) -> Result<Settled> {
+) -> Result<FinishedRun> {
     let (profile, failure) = match ended {
         Ok(ProfileOutcome::Detached) => {
             record.state = RunState::Detached;
             folder.save(record)?;
-            return Ok(Settled { profile: None, failure: None, status: 0 });
+            return Ok(FinishedRun { profile: None, failure: None, status: 0 });
         }
         Ok(ProfileOutcome::Profile(mut profile, beside, failure)) => {
             profile.run.seconds = record.seconds;
@@ -308,7 +308,7 @@ fn settle(
         )?;
     }
     folder.end(record, failed.as_ref())?;
-    Ok(Settled { profile, failure, status })
+    Ok(FinishedRun { profile, failure, status })
 }
 
 /// The failure of a run that ended below `--at-least`.

@@ -10,7 +10,7 @@ mod kept;
 use std::path::Path;
 use std::time::Instant;
 
-use super::{Asked, ProfileArgs, RunStart, Settled, begin, carry_out, request, settle, show};
+use super::{Asked, FinishedRun, ProfileArgs, RunStart, begin, carry_out, request, settle, show};
 use crate::analysis;
 use crate::cli::app::{App, Status};
 use crate::cli::progress::Row;
@@ -139,7 +139,7 @@ fn as_it_ended(folder: RunFolder, record: RunRecord) -> Result<Over> {
     };
     let status = record.exit.unwrap_or(Exit::Host as u8);
     let failure = folder.failure().map(|document| document.error);
-    Ok((folder, record, Ok(Settled { profile, failure, status })))
+    Ok((folder, record, Ok(FinishedRun { profile, failure, status })))
 }
 
 /// Holds runs that are over together: in their common folder, and on the screen.
@@ -263,7 +263,7 @@ fn record(
 }
 
 /// A run that is over.
-type Over = (RunFolder, RunRecord, Result<Settled>);
+type Over = (RunFolder, RunRecord, Result<FinishedRun>);
 
 /// Carries all of them out at once.
 fn side_by_side(app: &App, each: Vec<One>, resume: RunStart) -> Vec<Over> {
@@ -311,7 +311,7 @@ fn row(
     together: &RunFolder,
     folder: &RunFolder,
     record: &RunRecord,
-    settled: &Result<Settled>,
+    settled: &Result<FinishedRun>,
 ) -> FanOutRow {
     let profile = settled.as_ref().ok().and_then(|settled| settled.profile.as_deref());
     let failure = match settled {
