@@ -14,7 +14,7 @@ const SANITIZER: &[Mode] = &[Mode::Sanitizer];
 const DEEP: &[Mode] = &[Mode::Deep];
 
 /// A flag with the modes it belongs to.
-type Flag = (&'static str, &'static [Mode]);
+type ModeFlag = (&'static str, &'static [Mode]);
 
 /// The first flag given that belongs to some mode, as a usage error: nothing is profiled.
 ///
@@ -38,7 +38,7 @@ pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
 }
 
 /// The flags of single modes that were given.
-fn given(args: &ProfileArgs) -> Vec<Flag> {
+fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
     let (ncu, nsys, sanitizer, deep) = (&args.ncu, &args.nsys, &args.sanitizer, &args.deep);
     let all: &[(&'static str, bool, &'static [Mode])] = &[
         ("--regions", !ncu.regions.is_empty(), REGIONS),
