@@ -25,7 +25,7 @@ use crate::tool;
 pub(in crate::cli) use kept::{again, kept, kept_by, show as shown};
 
 /// A remote with its own command line and what came of it.
-struct One {
+struct Member {
     args: ProfileArgs,
     asked: Asked,
     folder: RunFolder,
@@ -63,7 +63,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
         own.run.run_id = Some(format!("{id}-{}", tail(name)));
         own.run.out = args.run.out.as_ref().map(|out| out.join(tail(name)));
         let (folder, record) = begin(app, &own, &asked, "profile")?;
-        each.push(One { args: own, asked, folder, record });
+        each.push(Member { args: own, asked, folder, record });
     }
     let Some((id, folder)) = together else { return Ok(0) };
     if args.run.out.is_none() {
@@ -99,7 +99,7 @@ pub(in crate::cli) fn attach(
         let mut args = args.clone();
         args.place.remote = Some(run.remote.clone());
         let asked = request::resolve(app, &args)?;
-        open.push(One { args, asked, folder: own, record: run });
+        open.push(Member { args, asked, folder: own, record: run });
     }
     over.extend(side_by_side(app, open, RunStart::Yes));
     let names = names(&record.remote)?;
@@ -266,7 +266,7 @@ fn record(
 type Over = (RunFolder, RunRecord, Result<FinishedRun>);
 
 /// Carries all of them out at once.
-fn side_by_side(app: &App, each: Vec<One>, resume: RunStart) -> Vec<Over> {
+fn side_by_side(app: &App, each: Vec<Member>, resume: RunStart) -> Vec<Over> {
     let remotes = each.iter().map(|one| one.record.remote.as_str());
     let lines = Row::each(app.terminal, app.global.quiet, remotes);
     std::thread::scope(|scope| {
@@ -274,7 +274,7 @@ fn side_by_side(app: &App, each: Vec<One>, resume: RunStart) -> Vec<Over> {
             .into_iter()
             .zip(&lines)
             .map(|(one, line)| {
-                let One { args, asked, folder, mut record } = one;
+                let Member { args, asked, folder, mut record } = one;
                 let kept = (folder.clone(), record.clone());
                 let thread = scope.spawn(move || {
                     let ended =
