@@ -132,7 +132,7 @@ fn tail(remote: &str) -> String {
 }
 
 /// A run that had ended before.
-fn as_it_ended(folder: RunFolder, record: RunRecord) -> Result<Over> {
+fn as_it_ended(folder: RunFolder, record: RunRecord) -> Result<MemberResult> {
     let profile = match folder.path().join("profile.json").is_file() {
         true => Some(Box::new(crate::cli::report::saved(&folder)?.profile)),
         false => None,
@@ -147,7 +147,7 @@ fn hold(
     app: &App,
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Vec<Over>,
+    ended: Vec<MemberResult>,
     begun: Instant,
 ) -> Result<Status> {
     let profiles: Vec<Option<Profile>> = ended
@@ -263,10 +263,10 @@ fn record(
 }
 
 /// A run that is over.
-type Over = (RunFolder, RunRecord, Result<FinishedRun>);
+type MemberResult = (RunFolder, RunRecord, Result<FinishedRun>);
 
 /// Carries all of them out at once.
-fn side_by_side(app: &App, each: Vec<Member>, resume: RunStart) -> Vec<Over> {
+fn side_by_side(app: &App, each: Vec<Member>, resume: RunStart) -> Vec<MemberResult> {
     let remotes = each.iter().map(|one| one.record.remote.as_str());
     let lines = Row::each(app.terminal, app.global.quiet, remotes);
     std::thread::scope(|scope| {
@@ -296,7 +296,7 @@ fn side_by_side(app: &App, each: Vec<Member>, resume: RunStart) -> Vec<Over> {
 }
 
 /// That of the first that failed; findings count last.
-fn status(ended: &[Over]) -> Status {
+fn status(ended: &[MemberResult]) -> Status {
     let each = || {
         ended.iter().map(|(.., settled)| match settled {
             Ok(settled) => settled.status,
