@@ -179,7 +179,7 @@ fn hold(
         base,
         remotes: rows,
     };
-    folder.write_json(kept::FILE, &fan_out)?;
+    folder.write_json(kept::FAN_OUT_FILE, &fan_out)?;
     folder.write("fan-out.md", markdown(&fan_out).as_bytes())?;
     record.state = if waiting > 0 {
         RunState::Detached

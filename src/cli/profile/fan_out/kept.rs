@@ -10,7 +10,7 @@ use crate::report::fan_out::{markdown, table};
 use crate::store::{RunFolder, Runs};
 
 /// The file that holds them together.
-pub(super) const FILE: &str = "fan-out.json";
+pub(super) const FAN_OUT_FILE: &str = "fan-out.json";
 
 /// Prints it: the table, or the document under `--json`.
 pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
@@ -23,12 +23,12 @@ pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
 
 /// What a run folder holds together, where it is one that does.
 pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<FanOut>> {
-    if !folder.path().join(FILE).is_file() {
+    if !folder.path().join(FAN_OUT_FILE).is_file() {
         return Ok(None);
     }
-    serde_json::from_slice(&folder.read(FILE)?).map(Some).map_err(|e| {
+    serde_json::from_slice(&folder.read(FAN_OUT_FILE)?).map(Some).map_err(|e| {
         Failure::new(Exit::Artifact, "bad_fan_out", "the runs' common document cannot be read")
-            .file(folder.path().join(FILE).display())
+            .file(folder.path().join(FAN_OUT_FILE).display())
             .cause(e)
     })
 }
