@@ -31,7 +31,7 @@ use crate::run::{
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use belongs::first_given;
-pub(super) use request::{Asked, gpu_choice, of_program, resolve};
+pub(super) use request::{ProfileCommand, gpu_choice, of_program, resolve};
 pub(super) use show::planned;
 
 /// Profiles.
@@ -47,7 +47,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
 pub(super) fn run_asked(
     app: &App,
     args: &ProfileArgs,
-    asked: Asked,
+    asked: ProfileCommand,
     command: &str,
 ) -> Result<Status> {
     for assumption in &asked.assumptions {
@@ -66,7 +66,7 @@ pub(super) fn run_asked(
 fn begin(
     app: &App,
     args: &ProfileArgs,
-    asked: &Asked,
+    asked: &ProfileCommand,
     command: &str,
 ) -> Result<(RunFolder, RunRecord)> {
     let now = jiff::Timestamp::now();
@@ -116,7 +116,7 @@ pub(super) fn attach(
 pub(super) fn attach_asked(
     app: &App,
     args: &ProfileArgs,
-    asked: Asked,
+    asked: ProfileCommand,
     folder: RunFolder,
     mut record: RunRecord,
 ) -> Result<Status> {
@@ -128,7 +128,7 @@ pub(super) fn attach_asked(
 fn carry_out(
     app: &App,
     args: &ProfileArgs,
-    mut asked: Asked,
+    mut asked: ProfileCommand,
     folder: &RunFolder,
     record: &mut RunRecord,
     resume: RunStart,

@@ -9,7 +9,7 @@ use crate::analysis::compare::{Options, compare};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::cli::app::{App, Status, stdout_is_taken};
 use crate::cli::build::wants_nvcc;
-use crate::cli::profile::{self, Asked};
+use crate::cli::profile::{self, ProfileCommand};
 use crate::cli::progress::Live;
 use crate::cli::session::{self, Voice};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
@@ -67,7 +67,12 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
 }
 
 /// Prints the first plan with its exact commands. Nothing is touched: neither host nor disk.
-fn dry_run(app: &App, args: &CompareArgs, sides: &[Asked; 2], look: CompareMode) -> Result<Status> {
+fn dry_run(
+    app: &App,
+    args: &CompareArgs,
+    sides: &[ProfileCommand; 2],
+    look: CompareMode,
+) -> Result<Status> {
     let mut requests = sides.each_ref().map(|side| side.request.clone());
     let modes = look.modes();
     if let Some(mode) = modes.first() {
@@ -86,7 +91,7 @@ fn dry_run(app: &App, args: &CompareArgs, sides: &[Asked; 2], look: CompareMode)
 }
 
 /// What is asked of one side.
-fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<Asked> {
+fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<ProfileCommand> {
     let mut asked = profile::resolve(app, &args.side(kernel))?;
     for assumption in &asked.assumptions {
         app.say(&format!("assumed: {assumption}"));
@@ -98,14 +103,14 @@ fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<Asked> {
 }
 
 /// The case that a kernel is measured on unless others are asked for, and of how many it is one.
-fn default_of(side: &Asked) -> Option<(&str, usize)> {
+fn default_of(side: &ProfileCommand) -> Option<(&str, usize)> {
     let Target::Kernel { spec, .. } = &side.request.target else { return None };
     let all = spec.sizes.cases.len();
     spec.sizes.default.as_deref().filter(|_| all > 1).map(|name| (name, all))
 }
 
 /// Cases of one name must be the same sizes on both sides, and each must be on both.
-fn unlike_sizes(sides: &[Asked; 2]) -> Vec<Difference> {
+fn unlike_sizes(sides: &[ProfileCommand; 2]) -> Vec<Difference> {
     let [a, b] = sides.each_ref().map(|side| &side.inputs.cases);
     if a == b {
         return Vec::new();
@@ -125,7 +130,7 @@ fn unlike_sizes(sides: &[Asked; 2]) -> Vec<Difference> {
 }
 
 /// The inputs of both: the cases are the same, the files of each.
-fn inputs([a, b]: &[Asked; 2]) -> InputsRecord {
+fn inputs([a, b]: &[ProfileCommand; 2]) -> InputsRecord {
     let mut inputs = a.inputs.clone();
     for file in &b.inputs.files {
         if !inputs.files.contains(file) {
@@ -138,7 +143,7 @@ fn inputs([a, b]: &[Asked; 2]) -> InputsRecord {
 fn carry_out(
     app: &App,
     args: &CompareArgs,
-    sides: [Asked; 2],
+    sides: [ProfileCommand; 2],
     folder: &RunFolder,
     mut record: RunRecord,
 ) -> Result<(RunRecord, Result<ComparisonOutcome>)> {

@@ -10,7 +10,9 @@ mod kept;
 use std::path::Path;
 use std::time::Instant;
 
-use super::{Asked, FinishedRun, ProfileArgs, RunStart, begin, carry_out, request, settle, show};
+use super::{
+    FinishedRun, ProfileArgs, ProfileCommand, RunStart, begin, carry_out, request, settle, show,
+};
 use crate::analysis;
 use crate::cli::app::{App, Status};
 use crate::cli::progress::Row;
@@ -27,7 +29,7 @@ pub(in crate::cli) use kept::{again, kept, kept_by, show as shown};
 /// A remote with its own command line and what came of it.
 struct Member {
     args: ProfileArgs,
-    asked: Asked,
+    asked: ProfileCommand,
     folder: RunFolder,
     record: RunRecord,
 }
@@ -234,7 +236,7 @@ fn refuse(app: &App, args: &ProfileArgs) -> Result<()> {
 fn folder(
     app: &App,
     args: &ProfileArgs,
-    asked: &Asked,
+    asked: &ProfileCommand,
     now: jiff::Timestamp,
 ) -> Result<(String, RunFolder)> {
     let name = format!("{}-{}", asked.name, asked.request.mode);

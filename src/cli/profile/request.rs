@@ -20,7 +20,7 @@ use crate::tool::{
 };
 
 /// What the command line asks for.
-pub(in crate::cli) struct Asked {
+pub(in crate::cli) struct ProfileCommand {
     /// For the library.
     pub request: Request,
     /// The kernel's or program's name.
@@ -37,7 +37,7 @@ pub(in crate::cli) struct Asked {
 ///
 /// # Errors
 /// Unknown kernels, wrong sizes, options that cannot be parsed.
-pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<Asked> {
+pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     match (&args.kernel, args.program.is_empty()) {
         (Some(name), _) => kernel(app, args, name),
         (None, false) => program(app, args),
@@ -48,7 +48,7 @@ pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<Asked> {
     }
 }
 
-fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
+fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
     let mode = args.mode.map(super::Mode::way).or(spec.mode).unwrap_or(Mode::Ncu);
@@ -75,7 +75,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
     if request.sanitizer.tools.is_empty() {
         request.sanitizer.tools = SanitizerTool::ALL.to_vec();
     }
-    Ok(Asked {
+    Ok(ProfileCommand {
         request,
         name: spec.name.clone(),
         assumptions: loaded.assumptions,
@@ -85,7 +85,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<Asked> {
 }
 
 /// A program as it is. A path that is a file here travels along; anything else is the host's own.
-fn program(app: &App, args: &ProfileArgs) -> Result<Asked> {
+fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let mode = args.mode.map_or(Mode::Ncu, super::Mode::way);
     belongs::check(args, mode)?;
     let first = args.program.first().map_or("", String::as_str);
@@ -121,7 +121,7 @@ fn program(app: &App, args: &ProfileArgs) -> Result<Asked> {
     };
     let program = Program { name, argv, files, ..Program::default() };
     let asked = of_program(app, args, mode, program, inputs)?;
-    Ok(Asked { assumptions, ..asked })
+    Ok(ProfileCommand { assumptions, ..asked })
 }
 
 /// A program that is made already, under a profiler.
@@ -134,14 +134,14 @@ pub(in crate::cli) fn of_program(
     mode: Mode,
     program: Program,
     inputs: InputsRecord,
-) -> Result<Asked> {
+) -> Result<ProfileCommand> {
     needs_no_kernel(mode)?;
     let name = program.name.clone();
     let mut request = options(args, mode, Target::Program(program))?;
     if request.sanitizer.tools.is_empty() {
         request.sanitizer.tools = vec![SanitizerTool::Memcheck];
     }
-    Ok(Asked { request, name, assumptions: Vec::new(), inputs, folder: app.cwd.clone() })
+    Ok(ProfileCommand { request, name, assumptions: Vec::new(), inputs, folder: app.cwd.clone() })
 }
 
 fn needs_no_kernel(mode: Mode) -> Result<()> {

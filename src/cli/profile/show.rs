@@ -5,7 +5,7 @@ use std::path::Path;
 use rgpu_protocol::HostFacts;
 
 use super::ProfileArgs;
-use super::request::Asked;
+use super::request::ProfileCommand;
 use crate::bundle;
 use crate::cli::app::{App, Status};
 use crate::cli::session;
@@ -35,7 +35,7 @@ pub(super) fn short(app: &App, path: &Path) -> String {
 }
 
 /// Prints plan, harness and exact commands. Nothing is touched: neither host nor disk.
-pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &Asked) -> Result<Status> {
+pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &ProfileCommand) -> Result<Status> {
     planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
         let mut request = asked.request.clone();
         if crate::run::first_plan(&mut request, facts) {
