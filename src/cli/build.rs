@@ -13,7 +13,7 @@ pub(super) use fetch::wants_nvcc;
 
 use super::app::{App, Status, stdout_is_taken};
 use super::disasm;
-use super::progress::Live;
+use super::progress::LiveOutput;
 use super::session::{self, Voice};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::kernel::Entry;
@@ -189,7 +189,11 @@ struct BuildTask<'a> {
 impl BuildTask<'_> {
     fn carry_out(&self, record: &mut RunRecord) -> Result<BuildOutcome> {
         let Self { app, args, asked, spec, folder, events, begin } = self;
-        let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+        let live = if app.global.quiet || app.global.json {
+            LiveOutput::Hidden
+        } else {
+            LiveOutput::Beside
+        };
         let id = record.id.clone();
         let voice =
             Voice { live, events: *events, accept_new: args.accept_new, run: &id, row: None };

@@ -15,7 +15,7 @@ use super::app::{App, Status};
 use super::build::wants_nvcc;
 use super::kernels::places;
 use super::profile::unlooked;
-use super::progress::Live;
+use super::progress::LiveOutput;
 use super::remote::host_text;
 use super::session::{self, Open, Voice};
 use super::terminal::safe;
@@ -105,8 +105,13 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let begun = Instant::now();
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
-    let voice =
-        Voice { live: Live::Hidden, events: None, accept_new: args.accept_new, run: "", row: None };
+    let voice = Voice {
+        live: LiveOutput::Hidden,
+        events: None,
+        accept_new: args.accept_new,
+        run: "",
+        row: None,
+    };
     let diagnosis = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         let cache = session::facts_cache(app, &open.spec);

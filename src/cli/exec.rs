@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::app::{App, Status};
 use super::build::{self, BuildArgs};
 use super::profile;
-use super::progress::Live;
+use super::progress::LiveOutput;
 use super::session::{self, Voice};
 use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
@@ -134,11 +134,11 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         snippet: source.snippet.as_ref().map(|s| (format!("source/{}", s.name), s.text.clone())),
     };
     let live = match (app.global.json, args.run.events.as_deref()) {
-        (true, _) => Live::Hidden,
-        (false, _) if args.tty => Live::Raw,
+        (true, _) => LiveOutput::Hidden,
+        (false, _) if args.tty => LiveOutput::Raw,
         // The events have stdout: the command's own output goes beside them.
-        (false, Some("-")) => Live::Beside,
-        (false, _) => Live::Through,
+        (false, Some("-")) => LiveOutput::Beside,
+        (false, _) => LiveOutput::Through,
     };
     let voice = Voice {
         live,
@@ -333,7 +333,7 @@ fn profiled(
     })?;
     let words = RunFolder::create(scratch.path(), "build", None)?;
     let voice = Voice {
-        live: Live::Beside,
+        live: LiveOutput::Beside,
         events: None,
         accept_new: args.place.accept_new,
         run: "",
@@ -408,9 +408,9 @@ pub(super) fn attach(
     let id = record.id.clone();
     let events = args.run.events.as_deref();
     let live = match (app.global.json, events) {
-        (true, _) => Live::Hidden,
-        (false, Some("-")) => Live::Beside,
-        (false, _) => Live::Through,
+        (true, _) => LiveOutput::Hidden,
+        (false, Some("-")) => LiveOutput::Beside,
+        (false, _) => LiveOutput::Through,
     };
     let voice = Voice { live, events, accept_new: false, run: &id, row: None };
     let ended = app.block_on(async {

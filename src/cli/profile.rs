@@ -19,7 +19,7 @@ use super::app::{App, Status};
 use super::build;
 use super::disasm;
 use super::exec;
-use super::progress::{Live, Row};
+use super::progress::{LiveOutput, Row};
 use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
@@ -142,7 +142,7 @@ fn carry_out(
     let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
     let voice = Voice {
-        live: if hidden { Live::Hidden } else { Live::Beside },
+        live: if hidden { LiveOutput::Hidden } else { LiveOutput::Beside },
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
         run: &id,

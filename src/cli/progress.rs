@@ -41,7 +41,7 @@ fn is_build(step: &str) -> bool {
 
 /// What happens with the output of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Live {
+pub(super) enum LiveOutput {
     /// Through, and nothing else on the screen: what a program on a terminal of its own draws.
     Raw,
     /// stdout to stdout and stderr to stderr, byte for byte: `exec`.
@@ -55,7 +55,7 @@ pub(super) enum Live {
 /// The terminal's reporter.
 pub(super) struct Progress {
     bar: ProgressBar,
-    live: Live,
+    live: LiveOutput,
     quiet: bool,
     terminal: Terminal,
     phase: String,
@@ -111,7 +111,7 @@ impl Progress {
     /// A reporter for this terminal; `row`: for its line among several.
     pub(super) fn new(
         terminal: Terminal,
-        live: Live,
+        live: LiveOutput,
         quiet: bool,
         canceller: Canceller,
         row: Option<&Row>,
@@ -124,7 +124,7 @@ impl Progress {
         bar.set_style(spinner());
         if row.is_some() {
             bar.enable_steady_tick(Duration::from_millis(120));
-        } else if quiet || !terminal.stderr_tty || live == Live::Raw {
+        } else if quiet || !terminal.stderr_tty || live == LiveOutput::Raw {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         } else {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
@@ -138,9 +138,9 @@ impl Progress {
         }));
         let (phase, ticker, cut) = (String::new(), None, Vec::new());
         let look = match live {
-            Live::Raw => Some(OutputStyle::Raw),
-            Live::Through => Some(OutputStyle::Safe),
-            Live::Beside | Live::Hidden => None,
+            LiveOutput::Raw => Some(OutputStyle::Raw),
+            LiveOutput::Through => Some(OutputStyle::Safe),
+            LiveOutput::Beside | LiveOutput::Hidden => None,
         };
         let outlet = look.map(|look| ProgramOutput::new(terminal, look, bar.clone(), canceller));
         let compiler = None;
@@ -165,7 +165,7 @@ impl Progress {
         // The stderr of `exec` is the program's.
         if !self.quiet
             && !self.terminal.stderr_tty
-            && !matches!(self.live, Live::Through | Live::Raw)
+            && !matches!(self.live, LiveOutput::Through | LiveOutput::Raw)
         {
             talk(&format!("{}{text}\n", self.lead));
         }
@@ -214,7 +214,7 @@ impl Progress {
             Some(outlet) if step == crate::run::EXEC_STEP => {
                 outlet.take(stream, bytes, recorded);
             }
-            _ if self.live == Live::Hidden => {}
+            _ if self.live == LiveOutput::Hidden => {}
             _ => match &mut self.compiler {
                 Some(held) if is_build(step) => {
                     held.extend_from_slice(bytes);
@@ -232,7 +232,7 @@ impl Progress {
     fn beside(&self, bytes: &[u8]) {
         self.bar.suspend(|| {
             let mut err = std::io::stderr().lock();
-            let _ = match self.terminal.stderr_tty && self.live != Live::Raw {
+            let _ = match self.terminal.stderr_tty && self.live != LiveOutput::Raw {
                 true => err.write_all(safe(bytes).as_bytes()),
                 false => err.write_all(bytes),
             };
@@ -273,7 +273,7 @@ impl Progress {
                     said: false,
                 };
                 drop(silence);
-                if !matches!(self.live, Live::Through | Live::Raw) {
+                if !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) {
                     self.phase(safe(title.as_bytes()));
                 }
             }
@@ -285,7 +285,7 @@ impl Progress {
             EventBody::RungEnded(record)
                 if !record.ok
                     && record.code != "missing"
-                    && !matches!(self.live, Live::Through | Live::Raw) =>
+                    && !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) =>
             {
                 let words = if record.words.is_empty() {
                     String::new()
@@ -357,7 +357,7 @@ impl Reporter for Progress {
                 self.watch();
                 // The stderr of `exec` is the program's, but no command goes to another host
                 // unsaid.
-                let program_only = matches!(self.live, Live::Through | Live::Raw);
+                let program_only = matches!(self.live, LiveOutput::Through | LiveOutput::Raw);
                 let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
                 if !(program_only && *address == LOCAL) && named.insert((*remote).to_owned()) {
                     let more =

@@ -12,7 +12,7 @@ use rgpu_protocol::HostFacts;
 
 use super::app::App;
 use super::outlet::ProgramOutput;
-use super::progress::{Live, Progress, Row};
+use super::progress::{LiveOutput, Progress, Row};
 use super::signals;
 use super::terminal::safe;
 use crate::config::{Config, LOCAL, Origin};
@@ -208,7 +208,7 @@ impl Open {
 /// How a command wants to be heard.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Voice<'a> {
-    pub(super) live: Live,
+    pub(super) live: LiveOutput,
     pub(super) events: Option<&'a str>,
     pub(super) accept_new: bool,
     /// The run's id, empty where there is none.

@@ -10,7 +10,7 @@ use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::cli::app::{App, Status, stdout_is_taken};
 use crate::cli::build::wants_nvcc;
 use crate::cli::profile::{self, ProfileCommand};
-use crate::cli::progress::Live;
+use crate::cli::progress::LiveOutput;
 use crate::cli::session::{self, Voice};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Comparison;
@@ -149,7 +149,8 @@ fn carry_out(
 ) -> Result<(RunRecord, Result<ComparisonOutcome>)> {
     let begun = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
-    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+    let live =
+        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
     let id = record.id.clone();
     let events = args.run.events.as_deref();
     let voice = Voice { live, events, accept_new: args.place.accept_new, run: &id, row: None };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::{DisasmArgs, Tool};
 use crate::cli::app::App;
-use crate::cli::progress::Live;
+use crate::cli::progress::LiveOutput;
 use crate::cli::session::{self, Voice};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
@@ -95,7 +95,8 @@ fn ask(
         title: "disasm".to_owned(),
         ..session::record(app, spec, id.clone(), "disasm", now)
     };
-    let live = if app.global.quiet || app.global.json { Live::Hidden } else { Live::Beside };
+    let live =
+        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
     let voice = Voice { live, events: None, accept_new: args.accept_new, run: "", row: None };
     app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;

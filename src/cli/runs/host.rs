@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::app::{App, Status};
-use super::super::progress::Live;
+use super::super::progress::LiveOutput;
 use super::super::session::{self, Voice};
 use super::super::terminal::safe;
 use super::clean::{CleanArgs, Cleaned, counted};
@@ -29,7 +29,8 @@ const MAX_PLANS_PER_RUN: usize = 64;
 /// Does something over a connection to `remote`.
 fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Result<T>) -> Result<T> {
     let spec = session::spec(app, Some(remote))?;
-    let voice = Voice { live: Live::Hidden, events: None, accept_new: false, run: "", row: None };
+    let voice =
+        Voice { live: LiveOutput::Hidden, events: None, accept_new: false, run: "", row: None };
     app.block_on(async { session::open(app, spec, voice).await?.finish_with(work).await })
 }
 
