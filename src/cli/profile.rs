@@ -19,7 +19,7 @@ use super::app::{App, Status};
 use super::build;
 use super::disasm;
 use super::exec;
-use super::progress::{LiveOutput, Row};
+use super::progress::{LiveOutput, ProgressRow};
 use super::session::{self, Voice};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
@@ -132,7 +132,7 @@ fn carry_out(
     folder: &RunFolder,
     record: &mut RunRecord,
     resume: RunStart,
-    row: Option<&Row>,
+    row: Option<&ProgressRow>,
 ) -> Result<ProfileOutcome> {
     let begun = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;

@@ -73,12 +73,12 @@ pub(super) struct Progress {
 
 /// One of several runs at once: its line on the terminal.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct ProgressRow {
     bar: ProgressBar,
     lead: String,
 }
 
-impl Row {
+impl ProgressRow {
     /// A line each for runs on these remotes.
     pub(super) fn each<'a>(
         terminal: Terminal,
@@ -114,7 +114,7 @@ impl Progress {
         live: LiveOutput,
         quiet: bool,
         canceller: Canceller,
-        row: Option<&Row>,
+        row: Option<&ProgressRow>,
     ) -> Self {
         // Shown nowhere at first: it draws with all that is set of it.
         let hidden = || ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());

@@ -12,7 +12,7 @@ use rgpu_protocol::HostFacts;
 
 use super::app::App;
 use super::outlet::ProgramOutput;
-use super::progress::{LiveOutput, Progress, Row};
+use super::progress::{LiveOutput, Progress, ProgressRow};
 use super::signals;
 use super::terminal::safe;
 use crate::config::{Config, LOCAL, Origin};
@@ -214,7 +214,7 @@ pub(super) struct Voice<'a> {
     /// The run's id, empty where there is none.
     pub(super) run: &'a str,
     /// Its line, where it is one of several at once.
-    pub(super) row: Option<&'a Row>,
+    pub(super) row: Option<&'a ProgressRow>,
 }
 
 /// Connects to a remote; Ctrl-C is heard from here on.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::analysis;
 use crate::cli::app::{App, Status};
-use crate::cli::progress::Row;
+use crate::cli::progress::ProgressRow;
 use crate::cli::session;
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
@@ -270,7 +270,7 @@ type MemberResult = (RunFolder, RunRecord, Result<FinishedRun>);
 /// Carries all of them out at once.
 fn side_by_side(app: &App, each: Vec<Member>, resume: RunStart) -> Vec<MemberResult> {
     let remotes = each.iter().map(|one| one.record.remote.as_str());
-    let lines = Row::each(app.terminal, app.global.quiet, remotes);
+    let lines = ProgressRow::each(app.terminal, app.global.quiet, remotes);
     std::thread::scope(|scope| {
         let running: Vec<_> = each
             .into_iter()
