@@ -59,7 +59,7 @@ pub(super) struct Progress {
     quiet: bool,
     terminal: Terminal,
     phase: String,
-    silence: Arc<Mutex<Silence>>,
+    silence: Arc<Mutex<SilenceWatch>>,
     ticker: Option<tokio::task::JoinHandle<()>>,
     /// Streams whose loss of output was told.
     cut: Vec<(String, Stream)>,
@@ -100,7 +100,7 @@ impl ProgressRow {
 }
 
 /// What the silent-step watch knows.
-struct Silence {
+struct SilenceWatch {
     step: String,
     since: Instant,
     last_line: String,
@@ -130,7 +130,7 @@ impl Progress {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
             bar.enable_steady_tick(Duration::from_millis(120));
         }
-        let silence = Arc::new(Mutex::new(Silence {
+        let silence = Arc::new(Mutex::new(SilenceWatch {
             step: String::new(),
             since: Instant::now(),
             last_line: String::new(),
@@ -266,7 +266,7 @@ impl Progress {
             }
             EventBody::StepStarted { step, title } => {
                 let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
-                *silence = Silence {
+                *silence = SilenceWatch {
                     step: step.clone(),
                     since: Instant::now(),
                     last_line: String::new(),
