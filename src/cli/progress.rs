@@ -26,7 +26,7 @@ use crate::tool::{SIDES, side_of};
 static NAMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// How long a step may be silent before that is said.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE_NOTICE_AFTER: Duration = Duration::from_secs(60);
 
 /// Bytes of a compiler's output that are held until it has ended.
 const MAX_HELD_BYTES: usize = 64 << 10;
@@ -332,7 +332,7 @@ impl Progress {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 let mut s = silence.lock().unwrap_or_else(PoisonError::into_inner);
-                if !s.said && s.since.elapsed() >= SILENCE {
+                if !s.said && s.since.elapsed() >= SILENCE_NOTICE_AFTER {
                     s.said = true;
                     let last = if s.last_line.is_empty() {
                         String::new()
