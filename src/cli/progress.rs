@@ -32,11 +32,12 @@ const SILENCE_NOTICE_AFTER: Duration = Duration::from_secs(60);
 const MAX_HELD_BYTES: usize = 64 << 10;
 
 /// The step in which a kernel is compiled.
-const BUILD: &str = "build";
+const BUILD_STEP: &str = "build";
 
 /// Whether it is that step, of a run or of a side of a comparison.
 fn is_build(step: &str) -> bool {
-    step == BUILD || SIDES.iter().any(|side| side_of(step, side).is_some_and(|own| own == BUILD))
+    step == BUILD_STEP
+        || SIDES.iter().any(|side| side_of(step, side).is_some_and(|own| own == BUILD_STEP))
 }
 
 /// What happens with the output of programs.
