@@ -11,7 +11,7 @@ use super::app::{App, Status};
 use super::session;
 use crate::error::{Exit, Failure, Result, nearest};
 
-pub(super) use check::{Checked, host_text};
+pub(super) use check::{HostSummary, host_text};
 pub(super) use list::Remotes;
 pub(super) use rent::{Login, Stands};
 

@@ -107,7 +107,7 @@ impl SchemaName {
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Exec => schemars::schema_for!(super::exec::ExecResult),
             Self::Remotes => schemars::schema_for!(super::remote::Remotes),
-            Self::Host => schemars::schema_for!(super::remote::Checked),
+            Self::Host => schemars::schema_for!(super::remote::HostSummary),
             Self::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
             Self::Rental => schemars::schema_for!(super::remote::Stands<'_>),
             Self::Login => schemars::schema_for!(super::remote::Login),

@@ -29,7 +29,7 @@ pub(in crate::cli) struct CheckArgs {
 
 /// What `remote check --json` prints (`rgpu.host/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct Checked {
+pub(in crate::cli) struct HostSummary {
     /// `rgpu.host/1`.
     schema: &'static str,
     /// The host.
@@ -71,7 +71,7 @@ pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Sta
         facts
     })?;
     if app.global.json {
-        app.print_json(&Checked { schema: "rgpu.host/1", host: facts })?;
+        app.print_json(&HostSummary { schema: "rgpu.host/1", host: facts })?;
         return Ok(0);
     }
     app.print(&host_text(&name, &facts, begun.elapsed().as_secs_f64(), app.columns()));
