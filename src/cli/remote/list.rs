@@ -14,7 +14,7 @@ use crate::remote::{Price, RemoteSpec};
 use crate::report::{Align, Grid};
 
 /// Characters that the words of a state have beside the other columns, else they stand below.
-const WORDS: usize = 24;
+const MAX_STATE_WIDTH: usize = 24;
 
 /// What `remote list`, `add`, `default` and `remove` print under `--json` (`rgpu.remotes/1`).
 #[derive(Serialize, JsonSchema)]
@@ -77,7 +77,12 @@ pub(super) fn list(app: &App) -> Result<Status> {
             line.rental.as_ref().map(rent::Stood::words).unwrap_or_default(),
         ]);
     }
-    app.print(&grid.without_empty_columns().fitted_with_words(app.columns(), 0, "state", WORDS));
+    app.print(&grid.without_empty_columns().fitted_with_words(
+        app.columns(),
+        0,
+        "state",
+        MAX_STATE_WIDTH,
+    ));
     Ok(0)
 }
 
