@@ -12,7 +12,7 @@ use super::session;
 use crate::error::{Exit, Failure, Result, nearest};
 
 pub(super) use check::{HostSummary, host_text};
-pub(super) use list::Remotes;
+pub(super) use list::RemoteList;
 pub(super) use rent::{Login, Stands};
 
 /// Name, list and check the GPU hosts you have

@@ -106,7 +106,7 @@ impl SchemaName {
             Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
             Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
             Self::Exec => schemars::schema_for!(super::exec::ExecResult),
-            Self::Remotes => schemars::schema_for!(super::remote::Remotes),
+            Self::Remotes => schemars::schema_for!(super::remote::RemoteList),
             Self::Host => schemars::schema_for!(super::remote::HostSummary),
             Self::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
             Self::Rental => schemars::schema_for!(super::remote::Stands<'_>),

@@ -18,7 +18,7 @@ const MAX_STATE_WIDTH: usize = 24;
 
 /// What `remote list`, `add`, `default` and `remove` print under `--json` (`rgpu.remotes/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct Remotes {
+pub(in crate::cli) struct RemoteList {
     /// `rgpu.remotes/1`.
     schema: &'static str,
     /// The remote of commands without `--remote`.
@@ -106,7 +106,7 @@ fn document(
     config: &Config,
     specs: &[RemoteSpec],
     states: Vec<Option<rent::Stood>>,
-) -> Remotes {
+) -> RemoteList {
     let now = jiff::Timestamp::now().as_second();
     let default = &config.default_remote.value;
     let line = |(rental, spec): (Option<rent::Stood>, &RemoteSpec)| Line {
@@ -117,7 +117,7 @@ fn document(
         rental,
         host: session::facts_cache(app, spec).load(now),
     };
-    Remotes {
+    RemoteList {
         schema: "rgpu.remotes/1",
         default_remote: default.clone(),
         remotes: states.into_iter().zip(specs).map(line).collect(),
