@@ -24,12 +24,12 @@ pub(in crate::cli) struct RemoteList {
     /// The remote of commands without `--remote`.
     default_remote: String,
     /// All of them by name; `local`, this machine, is the last.
-    remotes: Vec<Line>,
+    remotes: Vec<RemoteLine>,
 }
 
 /// A remote.
 #[derive(Serialize, JsonSchema)]
-struct Line {
+struct RemoteLine {
     /// Its name.
     name: String,
     /// Its address.
@@ -109,7 +109,7 @@ fn document(
 ) -> RemoteList {
     let now = jiff::Timestamp::now().as_second();
     let default = &config.default_remote.value;
-    let line = |(rental, spec): (Option<rent::Stood>, &RemoteSpec)| Line {
+    let line = |(rental, spec): (Option<rent::Stood>, &RemoteSpec)| RemoteLine {
         name: spec.name.clone(),
         url: spec.url.clone(),
         default: spec.name == *default,
