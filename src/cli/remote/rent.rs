@@ -17,7 +17,7 @@ use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, Talk,
 use crate::report::usd;
 
 /// How long a platform may take to say how a remote stands in a list.
-const STATE: Duration = Duration::from_secs(10);
+const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What `remote add NAME wafer` takes besides.
 #[derive(Args, Clone, Debug, Default)]
@@ -243,14 +243,14 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Stood
                 all.push(None);
                 continue;
             };
-            all.push(Some(match tokio::time::timeout(STATE, rented.state()).await {
+            all.push(Some(match tokio::time::timeout(STATE_TIMEOUT, rented.state()).await {
                 Ok(Ok(rental)) => Stood::Known(rental),
                 Ok(Err(error)) => Stood::Unknown { error: error.failure(&spec.name, "wafer") },
                 Err(_) => Stood::Unknown {
                     error: Failure::new(
                         Exit::Host,
                         "no_answer",
-                        format!("no answer in {} s", STATE.as_secs()),
+                        format!("no answer in {} s", STATE_TIMEOUT.as_secs()),
                     ),
                 },
             }));
