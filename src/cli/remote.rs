@@ -13,7 +13,7 @@ use crate::error::{Exit, Failure, Result, nearest};
 
 pub(super) use check::{HostSummary, host_text};
 pub(super) use list::RemoteList;
-pub(super) use rent::{Login, Stands};
+pub(super) use rent::{Login, RentalStatus};
 
 /// Name, list and check the GPU hosts you have
 #[derive(Subcommand, Clone, Debug)]

@@ -109,7 +109,7 @@ impl SchemaName {
             Self::Remotes => schemars::schema_for!(super::remote::RemoteList),
             Self::Host => schemars::schema_for!(super::remote::HostSummary),
             Self::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
-            Self::Rental => schemars::schema_for!(super::remote::Stands<'_>),
+            Self::Rental => schemars::schema_for!(super::remote::RentalStatus<'_>),
             Self::Login => schemars::schema_for!(super::remote::Login),
             Self::Kernels => schemars::schema_for!(super::kernels::KernelList),
             Self::Kernel => schemars::schema_for!(super::kernels::KernelDetails),

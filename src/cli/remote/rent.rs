@@ -87,7 +87,7 @@ impl WaferArgs {
 
 /// What `remote up` and `remote down` print under `--json` (`rgpu.rental/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct Stands<'a> {
+pub(in crate::cli) struct RentalStatus<'a> {
     /// `rgpu.rental/1`.
     schema: &'static str,
     /// The remote.
@@ -96,7 +96,7 @@ pub(in crate::cli) struct Stands<'a> {
     rental: Rental,
 }
 
-impl<'a> Stands<'a> {
+impl<'a> RentalStatus<'a> {
     fn new(name: &'a str, rental: Rental) -> Self {
         Self { schema: "rgpu.rental/1", name, rental }
     }
@@ -158,7 +158,7 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
         }
     })?;
     if app.global.json {
-        app.print_json(&Stands::new(&spec.name, rental))?;
+        app.print_json(&RentalStatus::new(&spec.name, rental))?;
         return Ok(0);
     }
     if let Some(version) = &rental.version {
@@ -190,7 +190,7 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     })?;
     if app.global.json {
         let state = if gone { "destroyed" } else { "absent" }.to_owned();
-        app.print_json(&Stands::new(&spec.name, Rental { state, ..Rental::default() }))?;
+        app.print_json(&RentalStatus::new(&spec.name, Rental { state, ..Rental::default() }))?;
         return Ok(0);
     }
     app.say(&match gone {
