@@ -114,12 +114,12 @@ pub(in crate::cli) struct Login {
 }
 
 /// Says what happens, each thing once.
-struct Says<'a> {
+struct StatusPrinter<'a> {
     app: &'a App,
     last: Mutex<String>,
 }
 
-impl Talk for Says<'_> {
+impl Talk for StatusPrinter<'_> {
     fn ask_host_key(&self, _: &HostKeyQuestion) -> bool {
         false
     }
@@ -142,7 +142,7 @@ impl Talk for Says<'_> {
 /// `remote up`: makes it where it is not there, and waits until it runs.
 pub(super) fn up(app: &App, name: &str) -> Result<Status> {
     let (spec, remote) = open(app, name)?;
-    let says = Says { app, last: Mutex::default() };
+    let says = StatusPrinter { app, last: Mutex::default() };
     let rental = app.block_on(async {
         match remote.rented() {
             Some(rented) => rented.up(&says).await.on(&*remote),
