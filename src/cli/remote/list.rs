@@ -41,7 +41,7 @@ struct RemoteLine {
     price_per_hour: Option<Price>,
     /// How a rented one stands; in `remote list` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rental: Option<rent::Stood>,
+    rental: Option<rent::RentalState>,
     /// What it had when it was last seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostFacts>,
@@ -74,7 +74,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
             format!("{} {}", if line.default { "*" } else { " " }, line.name),
             line.url,
             line.host.as_ref().map(gpus).unwrap_or_default(),
-            line.rental.as_ref().map(rent::Stood::words).unwrap_or_default(),
+            line.rental.as_ref().map(rent::RentalState::words).unwrap_or_default(),
         ]);
     }
     app.print(&grid.without_empty_columns().fitted_with_words(
@@ -105,11 +105,11 @@ fn document(
     app: &App,
     config: &Config,
     specs: &[RemoteSpec],
-    states: Vec<Option<rent::Stood>>,
+    states: Vec<Option<rent::RentalState>>,
 ) -> RemoteList {
     let now = jiff::Timestamp::now().as_second();
     let default = &config.default_remote.value;
-    let line = |(rental, spec): (Option<rent::Stood>, &RemoteSpec)| RemoteLine {
+    let line = |(rental, spec): (Option<rent::RentalState>, &RemoteSpec)| RemoteLine {
         name: spec.name.clone(),
         url: spec.url.clone(),
         default: spec.name == *default,

@@ -231,7 +231,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
 }
 
 /// How each rented remote stands, or why that is not known.
-pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Stood>>> {
+pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<RentalState>>> {
     app.block_on(async {
         let mut all = Vec::new();
         for spec in specs {
@@ -244,9 +244,11 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Stood
                 continue;
             };
             all.push(Some(match tokio::time::timeout(STATE_TIMEOUT, rented.state()).await {
-                Ok(Ok(rental)) => Stood::Known(rental),
-                Ok(Err(error)) => Stood::Unknown { error: error.failure(&spec.name, "wafer") },
-                Err(_) => Stood::Unknown {
+                Ok(Ok(rental)) => RentalState::Known(rental),
+                Ok(Err(error)) => {
+                    RentalState::Unknown { error: error.failure(&spec.name, "wafer") }
+                }
+                Err(_) => RentalState::Unknown {
                     error: Failure::new(
                         Exit::Host,
                         "no_answer",
@@ -262,7 +264,7 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Stood
 /// How a rented remote stands.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum Stood {
+pub(super) enum RentalState {
     /// As its platform says.
     Known(Rental),
     /// It does not say.
@@ -272,7 +274,7 @@ pub(super) enum Stood {
     },
 }
 
-impl Stood {
+impl RentalState {
     /// In a few words.
     pub(super) fn words(&self) -> String {
         match self {
