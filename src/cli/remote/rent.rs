@@ -153,7 +153,7 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
                     version: Some(version),
                     ..Rental::default()
                 }),
-                None => Err(not_rented(&spec, Wanted::Up)),
+                None => Err(not_rented(&spec, RentalRequest::Up)),
             },
         }
     })?;
@@ -176,7 +176,7 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
 pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     let (spec, remote) = open(app, name)?;
     if remote.rented().is_none() {
-        return Err(not_rented(&spec, Wanted::Down));
+        return Err(not_rented(&spec, RentalRequest::Down));
     }
     if !yes && !agreed(&spec)? {
         app.say("nothing was done");
@@ -185,7 +185,7 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     let gone = app.block_on(async {
         match remote.rented() {
             Some(rented) => rented.down().await.on(&*remote),
-            None => Err(not_rented(&spec, Wanted::Down)),
+            None => Err(not_rented(&spec, RentalRequest::Down)),
         }
     })?;
     if app.global.json {
@@ -306,34 +306,38 @@ fn open(app: &App, name: &str) -> Result<(RemoteSpec, Box<dyn Remote>)> {
 
 /// What was asked of a remote that is no rented one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum RentalRequest {
     Up,
     Down,
 }
 
 /// The failure for a remote that rgpu neither makes nor destroys, with what is to be done instead.
-fn not_rented(spec: &RemoteSpec, wanted: Wanted) -> Failure {
+fn not_rented(spec: &RemoteSpec, wanted: RentalRequest) -> Failure {
     let RemoteSpec { name, url, .. } = spec;
     let what = format!("`{name}` is {url}: rgpu neither makes nor destroys it");
     let failure = Failure::new(Exit::Usage, "not_rented", what);
     let failure = match (wanted, spec.scheme()) {
-        (Wanted::Up, "http" | "https") => {
+        (RentalRequest::Up, "http" | "https") => {
             failure.hint("start the worker there: rgpu worker --token-file FILE")
         }
-        (Wanted::Up, "local") => failure,
-        (Wanted::Up, _) => failure.hint("a host like this is there by itself"),
-        (Wanted::Down, "modal" | "modal+http") => {
+        (RentalRequest::Up, "local") => failure,
+        (RentalRequest::Up, _) => failure.hint("a host like this is there by itself"),
+        (RentalRequest::Down, "modal" | "modal+http") => {
             failure.hint("stop its app there: modal app stop rgpu")
         }
-        (Wanted::Down, "http" | "https") => {
+        (RentalRequest::Down, "http" | "https") => {
             failure.hint("stop the worker there: Ctrl-C, or SIGTERM to `rgpu worker`")
         }
-        (Wanted::Down, _) => failure,
+        (RentalRequest::Down, _) => failure,
     };
     match wanted {
-        Wanted::Up => failure.hint(format!("see whether it answers: rgpu remote check {name}")),
-        Wanted::Down if spec.name == LOCAL || name == url => failure,
-        Wanted::Down => failure.hint(format!("take it off your list: rgpu remote remove {name}")),
+        RentalRequest::Up => {
+            failure.hint(format!("see whether it answers: rgpu remote check {name}"))
+        }
+        RentalRequest::Down if spec.name == LOCAL || name == url => failure,
+        RentalRequest::Down => {
+            failure.hint(format!("take it off your list: rgpu remote remove {name}"))
+        }
     }
 }
 
