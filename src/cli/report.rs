@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use open::open_within;
-pub(super) use open::{Opened, compared, open, saved};
+pub(super) use open::{OpenedProfile, compared, open, saved};
 
 use super::app::{App, Status};
 use super::compare;
@@ -83,7 +83,7 @@ pub(super) enum LintName {
 }
 
 /// Prints what the lints find.
-fn lint(app: &App, opened: &Opened) -> Result<Status> {
+fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
     let found = crate::analysis::lint::lint(&opened.profile, opened.beside.trace.as_ref());
     if app.global.json {
         app.print_json(&found)?;

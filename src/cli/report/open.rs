@@ -17,7 +17,7 @@ use crate::store::{RunFolder, Runs, StoreError};
 
 /// A profile with the documents beside it.
 #[derive(Debug)]
-pub(in crate::cli) struct Opened {
+pub(in crate::cli) struct OpenedProfile {
     /// The profile.
     pub(in crate::cli) profile: Profile,
     /// The documents beside it.
@@ -28,7 +28,7 @@ pub(in crate::cli) struct Opened {
     pub(in crate::cli) folder: Option<PathBuf>,
 }
 
-impl Opened {
+impl OpenedProfile {
     /// As reports take it.
     pub(in crate::cli) fn subject(&self) -> Subject<'_> {
         let comparison = self.comparison.as_ref();
@@ -37,12 +37,12 @@ impl Opened {
 }
 
 /// Opens what a user typed: a file, else a run by id, prefix, `latest` or folder.
-pub(in crate::cli) fn open(app: &App, what: &str) -> Result<Opened> {
+pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
     open_within(app, what, DEFAULT_MAX_BYTES)
 }
 
 /// The same with another limit of a file's bytes, as it lies there and unpacked.
-pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<Opened> {
+pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<OpenedProfile> {
     let path = Path::new(what);
     if path.is_file() {
         return file(app, path, what, max_bytes);
@@ -55,7 +55,11 @@ pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<Opene
 }
 
 /// A comparison that a run left, around the profile of what was held against the base.
-pub(in crate::cli) fn compared(app: &App, what: &str, comparison: Comparison) -> Result<Opened> {
+pub(in crate::cli) fn compared(
+    app: &App,
+    what: &str,
+    comparison: Comparison,
+) -> Result<OpenedProfile> {
     let folder = Runs::new(&app.config.runs_dir.value).find(what)?.path().to_owned();
     let side = comparison.b.profile.as_ref().map(|path| folder.join(path));
     let side = side.filter(|path| path.is_file());
@@ -65,15 +69,15 @@ pub(in crate::cli) fn compared(app: &App, what: &str, comparison: Comparison) ->
             let name = comparison.b.kernel.clone();
             let kernel = KernelInfo { name, ..KernelInfo::default() };
             let profile = Profile { kernel, ..Profile::default() };
-            Opened { profile, beside: Beside::default(), comparison: None, folder: None }
+            OpenedProfile { profile, beside: Beside::default(), comparison: None, folder: None }
         }
     };
-    Ok(Opened { comparison: Some(comparison), folder: Some(folder), ..opened })
+    Ok(OpenedProfile { comparison: Some(comparison), folder: Some(folder), ..opened })
 }
 
 /// What a run left.
-pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<Opened> {
-    Ok(Opened {
+pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<OpenedProfile> {
+    Ok(OpenedProfile {
         profile: saved_profile(folder)?,
         beside: Beside {
             hotspots: document(folder, "hotspots.json")?,
@@ -129,7 +133,7 @@ fn no_profile(folder: &RunFolder) -> Failure {
 }
 
 /// A profile of one file alone.
-fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<Opened> {
+fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedProfile> {
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
     };
@@ -198,5 +202,5 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<Opened> {
         disasm::operands(app, spots, &|_| path.to_owned());
     }
     crate::analysis::analyze_all(&mut profile, &beside, &app.config.thresholds.value);
-    Ok(Opened { profile, beside, comparison: None, folder: None })
+    Ok(OpenedProfile { profile, beside, comparison: None, folder: None })
 }

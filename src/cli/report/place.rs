@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Opened, ReportArgs, owned};
+use super::{OpenedProfile, ReportArgs, owned};
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
@@ -14,7 +14,7 @@ pub(super) fn place(
     app: &App,
     args: &ReportArgs,
     report: &Report,
-    opened: &Opened,
+    opened: &OpenedProfile,
     style: &Style,
 ) -> Result<()> {
     if let Some(why) = (report.lacks)(&opened.subject()) {
@@ -65,7 +65,7 @@ pub(super) fn place(
 
 /// A path for each document. One document takes the path itself, unless that is a folder; several
 /// go into it. Without a path they go into the run folder, or, of a file, into the current folder.
-fn paths(args: &ReportArgs, opened: &Opened, documents: &[Document]) -> Vec<PathBuf> {
+fn paths(args: &ReportArgs, opened: &OpenedProfile, documents: &[Document]) -> Vec<PathBuf> {
     match (&args.out, documents) {
         (Some(out), [_]) if !out.is_dir() => vec![out.clone()],
         (out, _) => {
