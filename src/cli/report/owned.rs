@@ -11,7 +11,7 @@ const HEAD: u64 = 4096;
 
 /// What a file holds, as far as its beginning tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
+enum FileContent {
     /// Nothing yet.
     Empty,
     /// A page of ours.
@@ -34,7 +34,7 @@ pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
     // What is not there is no loss; what cannot be read fails as it is written.
     let Some(old) = head(path) else { return Ok(()) };
     let head = &new[..new.len().min(HEAD as usize)];
-    if matches!(content(&old), Content::Empty) || content(&old) == content(head) {
+    if matches!(content(&old), FileContent::Empty) || content(&old) == content(head) {
         return Ok(());
     }
     Err(refused(path, "the file that is there is no such report"))
@@ -54,33 +54,33 @@ pub(in crate::cli) fn refused(path: &Path, words: &str) -> Failure {
         .hint("write elsewhere with `--out PATH`, or over it with `--force`")
 }
 
-fn content(head: &[u8]) -> Content {
+fn content(head: &[u8]) -> FileContent {
     // The cut may fall within a character.
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(e) if e.error_len().is_none() => {
             std::str::from_utf8(&head[..e.valid_up_to()]).unwrap_or_default()
         }
-        Err(_) if head.first() == Some(&0x0a) => return Content::Trace,
-        Err(_) => return Content::Foreign,
+        Err(_) if head.first() == Some(&0x0a) => return FileContent::Trace,
+        Err(_) => return FileContent::Foreign,
     };
     let begins = text.trim_start().get(..9).unwrap_or_default().to_ascii_lowercase();
     match text {
-        "" => Content::Empty,
+        "" => FileContent::Empty,
         // Protobuf of short names may pass for text; texts of ours begin with no empty line.
-        text if text.starts_with('\n') && text.contains('\0') => Content::Trace,
+        text if text.starts_with('\n') && text.contains('\0') => FileContent::Trace,
         text if begins == "<!doctype" || begins.starts_with("<html") => {
             match text.contains("name=\"generator\" content=\"rgpu ") {
-                true => Content::Page,
-                false => Content::Foreign,
+                true => FileContent::Page,
+                false => FileContent::Foreign,
             }
         }
         text if begins.starts_with(['{', '[']) => match text.contains("\"schema\": \"rgpu.") {
-            true => Content::Document,
-            false => Content::Foreign,
+            true => FileContent::Document,
+            false => FileContent::Foreign,
         },
-        text if text.contains('\0') || begins.starts_with("#!") => Content::Foreign,
-        _ => Content::Text,
+        text if text.contains('\0') || begins.starts_with("#!") => FileContent::Foreign,
+        _ => FileContent::Text,
     }
 }
 
