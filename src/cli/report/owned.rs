@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::{Exit, Failure, Result};
 
 /// Bytes of an existing file that are looked at.
-const HEAD: u64 = 4096;
+const SNIFF_BYTES: u64 = 4096;
 
 /// What a file holds, as far as its beginning tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ enum FileContent {
 pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
     // What is not there is no loss; what cannot be read fails as it is written.
     let Some(old) = head(path) else { return Ok(()) };
-    let head = &new[..new.len().min(HEAD as usize)];
+    let head = &new[..new.len().min(SNIFF_BYTES as usize)];
     if matches!(content(&old), FileContent::Empty) || content(&old) == content(head) {
         return Ok(());
     }
@@ -42,8 +42,8 @@ pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
 
 /// The beginning of a file; `None` where it cannot be read.
 pub(in crate::cli) fn head(path: &Path) -> Option<Vec<u8>> {
-    let mut head = Vec::with_capacity(HEAD as usize);
-    std::fs::File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut head)).ok()?;
+    let mut head = Vec::with_capacity(SNIFF_BYTES as usize);
+    std::fs::File::open(path).and_then(|f| f.take(SNIFF_BYTES).read_to_end(&mut head)).ok()?;
     Some(head)
 }
 
