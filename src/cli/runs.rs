@@ -317,7 +317,7 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
 }
 
 /// A job that was stopped.
-struct Stopped {
+struct StoppedJob {
     outcome: Option<rgpu_protocol::Outcome>,
     /// Whether it had made files that are to be pulled.
     made: bool,
@@ -326,12 +326,12 @@ struct Stopped {
 }
 
 /// Stops a job, and waits for its end. One that is not there need not be stopped.
-async fn stop_job(follow: &mut Follow, job: &str) -> Result<Stopped> {
+async fn stop_job(follow: &mut Follow, job: &str) -> Result<StoppedJob> {
     // Its output is of no interest.
     let limits = Limits { log_bytes: u64::MAX, ..Limits::default() };
     let attached = follow.attach(job, &limits, 1, &[]).await;
     let outcome = attached.as_ref().err().and_then(RemoteError::no_such_job);
-    let mut stopped = Stopped { gone: outcome.is_some(), made: false, outcome };
+    let mut stopped = StoppedJob { gone: outcome.is_some(), made: false, outcome };
     if stopped.gone {
         return Ok(stopped);
     }
@@ -372,7 +372,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let id = record.id.clone();
     let voice =
         Voice { live: LiveOutput::Hidden, events: None, accept_new: false, run: &id, row: None };
-    let Stopped { outcome, made, gone } = app.block_on(async {
+    let StoppedJob { outcome, made, gone } = app.block_on(async {
         let open = session::open(app, spec, voice).await?;
         open.finish_with(async |follow| stop_job(follow, &job).await).await
     })?;
