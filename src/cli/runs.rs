@@ -19,7 +19,7 @@ use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::EventBody;
 use rgpu_protocol::plan::{Limits, PULLED};
 
-pub(super) use clean::{Cleaned, prune};
+pub(super) use clean::{CleanResult, prune};
 pub(super) use export::Exported;
 pub(super) use host::JobsListed;
 pub(super) use list::RunsListed;

@@ -115,7 +115,7 @@ impl SchemaName {
             Self::Kernel => schemars::schema_for!(super::kernels::KernelDetails),
             Self::Runs => schemars::schema_for!(super::runs::RunsListed),
             Self::Jobs => schemars::schema_for!(super::runs::JobsListed),
-            Self::Cleaned => schemars::schema_for!(super::runs::Cleaned),
+            Self::Cleaned => schemars::schema_for!(super::runs::CleanResult),
             Self::Exported => schemars::schema_for!(super::runs::Exported),
             Self::Error => schemars::schema_for!(ErrorDocument),
             Self::Openapi => {

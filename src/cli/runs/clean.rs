@@ -32,7 +32,7 @@ pub(in crate::cli) struct CleanArgs {
 
 /// What `runs clean` prints under `--json` (`rgpu.cleaned/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct Cleaned {
+pub(in crate::cli) struct CleanResult {
     /// `rgpu.cleaned/1`.
     schema: &'static str,
     /// Nothing was removed: it was asked only what would be.
@@ -45,7 +45,7 @@ pub(in crate::cli) struct Cleaned {
     kept: usize,
 }
 
-impl Cleaned {
+impl CleanResult {
     /// Of things as `(id, bytes)`.
     pub(super) fn of(args: &CleanArgs, gone: Vec<(String, u64)>, kept: usize) -> Self {
         let bytes = gone.iter().map(|(_, bytes)| bytes).sum();
@@ -66,7 +66,7 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     let total: u64 = old.iter().map(|l| l.bytes).sum();
     if app.global.json {
         let gone = old.into_iter().map(|line| (line.record.id, line.bytes)).collect();
-        app.print_json(&Cleaned::of(args, gone, noted.len()))?;
+        app.print_json(&CleanResult::of(args, gone, noted.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };

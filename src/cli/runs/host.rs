@@ -16,7 +16,7 @@ use super::super::app::{App, Status};
 use super::super::progress::LiveOutput;
 use super::super::session::{self, Voice};
 use super::super::terminal::safe;
-use super::clean::{CleanArgs, Cleaned, counted};
+use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{Follow, HostJobs, OnRemote};
@@ -156,7 +156,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     })?;
     if app.global.json {
         let gone = removed.into_iter().map(|job| (job.job, job.bytes)).collect();
-        app.print_json(&Cleaned::of(args, gone, left.len()))?;
+        app.print_json(&CleanResult::of(args, gone, left.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
