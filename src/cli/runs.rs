@@ -20,7 +20,7 @@ use rgpu_protocol::EventBody;
 use rgpu_protocol::plan::{Limits, PULLED};
 
 pub(super) use clean::{CleanResult, prune};
-pub(super) use export::Exported;
+pub(super) use export::ExportResult;
 pub(super) use host::JobsListed;
 pub(super) use list::RunsListed;
 

@@ -116,7 +116,7 @@ impl SchemaName {
             Self::Runs => schemars::schema_for!(super::runs::RunsListed),
             Self::Jobs => schemars::schema_for!(super::runs::JobsListed),
             Self::Cleaned => schemars::schema_for!(super::runs::CleanResult),
-            Self::Exported => schemars::schema_for!(super::runs::Exported),
+            Self::Exported => schemars::schema_for!(super::runs::ExportResult),
             Self::Error => schemars::schema_for!(ErrorDocument),
             Self::Openapi => {
                 rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()

@@ -33,7 +33,7 @@ pub(in crate::cli) struct ExportArgs {
 
 /// What `runs export` prints under `--json` (`rgpu.exported/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct Exported {
+pub(in crate::cli) struct ExportResult {
     /// `rgpu.exported/1`.
     schema: &'static str,
     /// The run.
@@ -91,7 +91,7 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
     })?;
     let size = std::fs::metadata(&path).map_or(0, |m| m.len());
     if app.global.json {
-        app.print_json(&Exported {
+        app.print_json(&ExportResult {
             schema: "rgpu.exported/1",
             run: record.id,
             file: path,
