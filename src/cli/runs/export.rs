@@ -47,7 +47,7 @@ pub(in crate::cli) struct ExportResult {
 }
 
 /// A file of the archive that is made here.
-struct Document {
+struct ArchiveDocument {
     name: String,
     bytes: Vec<u8>,
 }
@@ -71,7 +71,7 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
         match &documents {
             None => archive.folder(&record.id, folder.path())?,
             Some(documents) => {
-                for Document { name, bytes } in documents {
+                for ArchiveDocument { name, bytes } in documents {
                     archive.document(&format!("{}/{name}", record.id), bytes, now_s)?;
                 }
             }
@@ -116,7 +116,7 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
 }
 
 /// Profile and reports, made anew from what is left after redaction.
-fn redacted(folder: &RunFolder) -> Result<Vec<Document>> {
+fn redacted(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
     if !folder.path().join("profile.json").is_file() {
         return Err(Failure::new(
             Exit::Usage,
@@ -138,18 +138,20 @@ fn redacted(folder: &RunFolder) -> Result<Vec<Document>> {
     for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
         let rendered = (report.render)(&opened.subject(), &crate::report::Style::default());
         documents.extend(
-            rendered.into_iter().map(|d| Document { name: d.name.to_owned(), bytes: d.bytes }),
+            rendered
+                .into_iter()
+                .map(|d| ArchiveDocument { name: d.name.to_owned(), bytes: d.bytes }),
         );
     }
     let regions = crate::report::regions::files(&opened.profile).into_iter();
-    documents.extend(regions.map(|f| Document { name: f.path, bytes: f.text.into_bytes() }));
+    documents.extend(regions.map(|f| ArchiveDocument { name: f.path, bytes: f.text.into_bytes() }));
     Ok(documents)
 }
 
-fn json(name: &str, document: &impl Serialize) -> Result<Document> {
+fn json(name: &str, document: &impl Serialize) -> Result<ArchiveDocument> {
     let mut bytes = serde_json::to_vec_pretty(document).map_err(|e| {
         Failure::new(Exit::Bug, "bug", "a document cannot be written as JSON").cause(e)
     })?;
     bytes.push(b'\n');
-    Ok(Document { name: name.to_owned(), bytes })
+    Ok(ArchiveDocument { name: name.to_owned(), bytes })
 }
