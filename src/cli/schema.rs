@@ -114,7 +114,7 @@ impl SchemaName {
             Self::Kernels => schemars::schema_for!(super::kernels::KernelList),
             Self::Kernel => schemars::schema_for!(super::kernels::KernelDetails),
             Self::Runs => schemars::schema_for!(super::runs::RunsListed),
-            Self::Jobs => schemars::schema_for!(super::runs::JobsListed),
+            Self::Jobs => schemars::schema_for!(super::runs::JobList),
             Self::Cleaned => schemars::schema_for!(super::runs::CleanResult),
             Self::Exported => schemars::schema_for!(super::runs::ExportResult),
             Self::Error => schemars::schema_for!(ErrorDocument),

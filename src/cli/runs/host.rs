@@ -36,7 +36,7 @@ fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Resul
 
 /// What `runs list --remote REMOTE --json` prints (`rgpu.jobs/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct JobsListed {
+pub(in crate::cli) struct JobList {
     /// `rgpu.jobs/1`.
     schema: &'static str,
     /// The remote.
@@ -69,8 +69,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     }
     if app.global.json {
         let (schema, remote) = ("rgpu.jobs/1", remote.to_owned());
-        let listed =
-            JobsListed { schema, remote, total: all, jobs, now_ms, used_bytes, quota_bytes };
+        let listed = JobList { schema, remote, total: all, jobs, now_ms, used_bytes, quota_bytes };
         app.print_json(&listed)?;
         return Ok(0);
     }
@@ -203,15 +202,7 @@ pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<
         let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } = after;
         jobs.retain(|line| line.job == job);
         let (schema, remote, total) = ("rgpu.jobs/1", remote.to_owned(), jobs.len());
-        app.print_json(&JobsListed {
-            schema,
-            remote,
-            total,
-            jobs,
-            now_ms,
-            used_bytes,
-            quota_bytes,
-        })?;
+        app.print_json(&JobList { schema, remote, total, jobs, now_ms, used_bytes, quota_bytes })?;
     }
     Ok(0)
 }
