@@ -10,7 +10,7 @@ use crate::report::{Align, Grid, bytes};
 use crate::store::{RunRecord, RunState, Runs};
 
 /// Characters that a note has beside the other columns, else it stands below.
-const NOTE: usize = 20;
+const MAX_NOTE_WIDTH: usize = 20;
 
 /// What `runs list --json` prints (`rgpu.runs/1`).
 #[derive(Serialize, JsonSchema)]
@@ -73,6 +73,11 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             super::super::terminal::safe(r.note.as_bytes()),
         ]);
     }
-    app.print(&grid.without_empty_columns().fitted_with_words(app.style().width, 0, "note", NOTE));
+    app.print(&grid.without_empty_columns().fitted_with_words(
+        app.style().width,
+        0,
+        "note",
+        MAX_NOTE_WIDTH,
+    ));
     Ok(0)
 }
