@@ -22,7 +22,7 @@ use rgpu_protocol::plan::{Limits, PULLED};
 pub(super) use clean::{CleanResult, prune};
 pub(super) use export::ExportResult;
 pub(super) use host::JobList;
-pub(super) use list::RunsListed;
+pub(super) use list::RunList;
 
 /// List, show, take up, cancel and clean runs
 ///

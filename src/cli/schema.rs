@@ -113,7 +113,7 @@ impl SchemaName {
             Self::Login => schemars::schema_for!(super::remote::Login),
             Self::Kernels => schemars::schema_for!(super::kernels::KernelList),
             Self::Kernel => schemars::schema_for!(super::kernels::KernelDetails),
-            Self::Runs => schemars::schema_for!(super::runs::RunsListed),
+            Self::Runs => schemars::schema_for!(super::runs::RunList),
             Self::Jobs => schemars::schema_for!(super::runs::JobList),
             Self::Cleaned => schemars::schema_for!(super::runs::CleanResult),
             Self::Exported => schemars::schema_for!(super::runs::ExportResult),

@@ -14,7 +14,7 @@ const MAX_NOTE_WIDTH: usize = 20;
 
 /// What `runs list --json` prints (`rgpu.runs/1`).
 #[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct RunsListed {
+pub(in crate::cli) struct RunList {
     /// `rgpu.runs/1`.
     schema: &'static str,
     /// How many runs there are; those listed are the newest.
@@ -33,7 +33,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
     }
     if app.global.json {
         let runs = lines.into_iter().map(|line| line.record).collect();
-        app.print_json(&RunsListed { schema: "rgpu.runs/1", total: all, runs })?;
+        app.print_json(&RunList { schema: "rgpu.runs/1", total: all, runs })?;
         return Ok(0);
     }
     if all == 0 {
