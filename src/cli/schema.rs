@@ -126,7 +126,7 @@ impl SchemaName {
 }
 
 /// Violations shown at most.
-const SHOWN: usize = 50;
+const MAX_SHOWN_VIOLATIONS: usize = 50;
 
 /// Prints a schema, or checks a file.
 pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
@@ -175,7 +175,8 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
         }
         return Ok(0);
     }
-    let shown: Vec<String> = broken.iter().take(SHOWN).map(|l| l.replace('\n', " ")).collect();
+    let shown: Vec<String> =
+        broken.iter().take(MAX_SHOWN_VIOLATIONS).map(|l| l.replace('\n', " ")).collect();
     let (n, s) = (broken.len(), if broken.len() == 1 { "" } else { "s" });
     let failure = Failure::new(
         Exit::Artifact,
