@@ -171,7 +171,7 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
         app.say(&format!("{} keeps to the schema", path.display()));
         if app.global.json {
             let file = path.display().to_string();
-            app.print_json(&Kept { document: id, file, unknown_keys: unknown })?;
+            app.print_json(&CheckPassed { document: id, file, unknown_keys: unknown })?;
         }
         return Ok(0);
     }
@@ -196,7 +196,7 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
 
 /// What `--json` prints of a file that keeps to its schema.
 #[derive(Debug, Serialize)]
-struct Kept {
+struct CheckPassed {
     /// The schema's name.
     document: String,
     /// The file as typed.
