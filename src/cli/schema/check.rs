@@ -23,17 +23,17 @@ pub(super) struct Violation {
 /// # Errors
 /// The keyword of the schema that is not known.
 pub(super) fn violations(schema: &Value, document: &Value) -> Result<Vec<Violation>, String> {
-    let mut check = Check { root: schema, found: Vec::new() };
+    let mut check = Validator { root: schema, found: Vec::new() };
     check.value(schema, document, "")?;
     Ok(check.found)
 }
 
-struct Check<'a> {
+struct Validator<'a> {
     root: &'a Value,
     found: Vec<Violation>,
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     fn say(&mut self, pointer: &str, text: String) {
         self.found.push(Violation { pointer: pointer.to_owned(), text });
     }
@@ -192,7 +192,7 @@ impl Check<'_> {
 }
 
 fn violations_in(root: &Value, schema: &Value, value: &Value) -> Result<Vec<Violation>, String> {
-    let mut check = Check { root, found: Vec::new() };
+    let mut check = Validator { root, found: Vec::new() };
     check.value(schema, value, "")?;
     Ok(check.found)
 }
