@@ -199,7 +199,7 @@ impl BuildTask<'_> {
             Voice { live, events: *events, accept_new: args.accept_new, run: &id, row: None };
         app.block_on(async {
             let open = session::open(app, spec.clone(), voice).await?;
-            let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+            let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
             let mut desk =
                 RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
             let run = BuildRun {

@@ -17,7 +17,7 @@ use super::kernels::places;
 use super::profile::unlooked;
 use super::progress::LiveOutput;
 use super::remote::host_text;
-use super::session::{self, Open, Voice};
+use super::session::{self, OpenRemote, Voice};
 use super::terminal::safe;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::config::Origin;
@@ -197,7 +197,7 @@ fn settings(app: &App) -> String {
 /// Runs the tiny kernel in one mode.
 async fn try_mode(
     app: &App,
-    open: &mut Open,
+    open: &mut OpenRemote,
     mode: Mode,
     scratch: &std::path::Path,
 ) -> Result<ModeLine> {

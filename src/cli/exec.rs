@@ -267,7 +267,7 @@ async fn carry(
     source: &ExecSource,
     folder: &RunFolder,
     record: &mut RunRecord,
-    open: &mut session::Open,
+    open: &mut session::OpenRemote,
     (built, mut packer): (make::CompiledProgram, Packer),
 ) -> Result<ExecOutcome> {
     let cache = session::facts_cache(app, &open.spec);
@@ -438,7 +438,7 @@ const SIGPIPE: i32 = 13;
 
 /// A program whose output nobody reads any more was stopped as a closed pipe stops one; output that
 /// could not be written is our failure.
-fn as_by_sigpipe(open: &session::Open, ended: Result<ExecOutcome>) -> Result<ExecOutcome> {
+fn as_by_sigpipe(open: &session::OpenRemote, ended: Result<ExecOutcome>) -> Result<ExecOutcome> {
     written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
     let end = Some(Ok(ProgramExit::Signal(SIGPIPE)));
@@ -468,7 +468,7 @@ fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
     }
 }
 
-fn say_end(open: &mut session::Open, ended: &Result<ExecOutcome>) {
+fn say_end(open: &mut session::OpenRemote, ended: &Result<ExecOutcome>) {
     let exit = match ended {
         Ok(ExecOutcome { end: None, .. }) => 0,
         Ok(ExecOutcome { end: Some(Ok(end)), .. }) => end.status(),

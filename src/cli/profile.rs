@@ -151,7 +151,7 @@ fn carry_out(
     let source_folder = asked.folder.clone();
     let ended = app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
-        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+        let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
         let mut desk = RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
         let run = ProfileRun {
             request: asked.request,

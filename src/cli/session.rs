@@ -137,7 +137,7 @@ pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
 }
 
 /// An open connection with who hears of it.
-pub(super) struct Open {
+pub(super) struct OpenRemote {
     pub(super) spec: RemoteSpec,
     pub(super) follow: Follow,
     pub(super) reporter: SharedReporter,
@@ -150,7 +150,7 @@ pub(super) struct Open {
 /// How long output may take to be read after the user has cancelled.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-impl Open {
+impl OpenRemote {
     /// Asks the host what it has, and keeps the answer in `cache`.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ pub(super) struct Voice<'a> {
 }
 
 /// Connects to a remote; Ctrl-C is heard from here on.
-pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<Open> {
+pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<OpenRemote> {
     let (open, ()) = connect(app, spec, voice, Greeting::Awaited, |_| async { Ok(()) }).await?;
     Ok(open)
 }
@@ -230,7 +230,7 @@ pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     spec: RemoteSpec,
     voice: Voice<'_>,
     work: impl FnOnce(SharedReporter) -> F,
-) -> Result<(Open, T)> {
+) -> Result<(OpenRemote, T)> {
     connect(app, spec, voice, Greeting::LeftToTheFirstRequest, work).await
 }
 
@@ -247,7 +247,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     voice: Voice<'_>,
     greeting: Greeting,
     work: impl FnOnce(SharedReporter) -> F,
-) -> Result<(Open, T)> {
+) -> Result<(OpenRemote, T)> {
     let programs = programs(app)?;
     let (canceller, cancel) = channel();
     signals::listen(canceller.clone())?;
@@ -290,7 +290,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         both = both => both?,
         () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
-    Ok((Open { spec, follow, reporter, cancel, programs, outlet }, done))
+    Ok((OpenRemote { spec, follow, reporter, cancel, programs, outlet }, done))
 }
 
 /// The agent for what is known of the host, where it is of another architecture than this machine.

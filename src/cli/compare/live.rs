@@ -163,7 +163,7 @@ fn carry_out(
     let look = args.mode.unwrap_or(CompareMode::Ncu);
     let ended = app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
-        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+        let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
         let mut desk = RunContext {
             folder,
             record: &mut record,

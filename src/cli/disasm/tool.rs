@@ -100,7 +100,7 @@ fn ask(
     let voice = Voice { live, events: None, accept_new: args.accept_new, run: "", row: None };
     app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
-        let session::Open { mut follow, mut reporter, cancel, programs, .. } = open;
+        let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
         let mut desk = RunContext {
             folder: &folder,
             record: &mut record,
