@@ -148,7 +148,7 @@ pub(super) struct OpenRemote {
 }
 
 /// How long output may take to be read after the user has cancelled.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const DRAIN_AFTER_CANCEL: Duration = Duration::from_secs(1);
 
 impl OpenRemote {
     /// Asks the host what it has, and keeps the answer in `cache`.
@@ -193,7 +193,7 @@ impl OpenRemote {
         let heard = self.cancel.heard();
         tokio::select! {
             () = outlet.drained() => {}
-            () = tokio::time::sleep(LAST_WORDS), if heard > 0 => {}
+            () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if heard > 0 => {}
             () = self.cancel.beyond(heard) => {
                 if !self.cancel.output_unread() {
                     let what = "cancelled while the output waited to be read";
