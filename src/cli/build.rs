@@ -14,7 +14,7 @@ pub(super) use fetch::wants_nvcc;
 use super::app::{App, Status, stdout_is_taken};
 use super::disasm;
 use super::progress::LiveOutput;
-use super::session::{self, Voice};
+use super::session::{self, OutputOptions};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::Build;
@@ -195,8 +195,13 @@ impl BuildTask<'_> {
             LiveOutput::Beside
         };
         let id = record.id.clone();
-        let voice =
-            Voice { live, events: *events, accept_new: args.accept_new, run: &id, row: None };
+        let voice = OutputOptions {
+            live,
+            events: *events,
+            accept_new: args.accept_new,
+            run: &id,
+            row: None,
+        };
         app.block_on(async {
             let open = session::open(app, spec.clone(), voice).await?;
             let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;

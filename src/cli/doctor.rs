@@ -17,7 +17,7 @@ use super::kernels::places;
 use super::profile::unlooked;
 use super::progress::LiveOutput;
 use super::remote::host_text;
-use super::session::{self, OpenRemote, Voice};
+use super::session::{self, OpenRemote, OutputOptions};
 use super::terminal::safe;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::config::Origin;
@@ -105,7 +105,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let begun = Instant::now();
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
-    let voice = Voice {
+    let voice = OutputOptions {
         live: LiveOutput::Hidden,
         events: None,
         accept_new: args.accept_new,

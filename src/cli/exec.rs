@@ -19,7 +19,7 @@ use super::app::{App, Status};
 use super::build::{self, BuildArgs};
 use super::profile;
 use super::progress::LiveOutput;
-use super::session::{self, Voice};
+use super::session::{self, OutputOptions};
 use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_LIMIT, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
@@ -140,7 +140,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         (false, Some("-")) => LiveOutput::Beside,
         (false, _) => LiveOutput::Through,
     };
-    let voice = Voice {
+    let voice = OutputOptions {
         live,
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
@@ -332,7 +332,7 @@ fn profiled(
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
     let words = RunFolder::create(scratch.path(), "build", None)?;
-    let voice = Voice {
+    let voice = OutputOptions {
         live: LiveOutput::Beside,
         events: None,
         accept_new: args.place.accept_new,
@@ -412,7 +412,7 @@ pub(super) fn attach(
         (false, Some("-")) => LiveOutput::Beside,
         (false, _) => LiveOutput::Through,
     };
-    let voice = Voice { live, events, accept_new: false, run: &id, row: None };
+    let voice = OutputOptions { live, events, accept_new: false, run: &id, row: None };
     let ended = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;
         let mut desk = RunContext {

@@ -20,7 +20,7 @@ use super::build;
 use super::disasm;
 use super::exec;
 use super::progress::{LiveOutput, ProgressRow};
-use super::session::{self, Voice};
+use super::session::{self, OutputOptions};
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
@@ -141,7 +141,7 @@ fn carry_out(
     // Of several at once each has its line, and its output in its log.
     let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
-    let voice = Voice {
+    let voice = OutputOptions {
         live: if hidden { LiveOutput::Hidden } else { LiveOutput::Beside },
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,

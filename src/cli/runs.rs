@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use super::app::{App, Status};
 use super::profile;
 use super::progress::LiveOutput;
-use super::session::{self, Voice};
+use super::session::{self, OutputOptions};
 use crate::error::{Exit, Result};
 use crate::remote::{Follow, JobMessage, OnRemote, RemoteError};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
@@ -370,8 +370,13 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     session::check_run(app, &record)?;
     let spec = session::spec(app, Some(&remote))?;
     let id = record.id.clone();
-    let voice =
-        Voice { live: LiveOutput::Hidden, events: None, accept_new: false, run: &id, row: None };
+    let voice = OutputOptions {
+        live: LiveOutput::Hidden,
+        events: None,
+        accept_new: false,
+        run: &id,
+        row: None,
+    };
     let StoppedJob { outcome, made, gone } = app.block_on(async {
         let open = session::open(app, spec, voice).await?;
         open.finish_with(async |follow| stop_job(follow, &job).await).await

@@ -207,7 +207,7 @@ impl OpenRemote {
 
 /// How a command wants to be heard.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Voice<'a> {
+pub(super) struct OutputOptions<'a> {
     pub(super) live: LiveOutput,
     pub(super) events: Option<&'a str>,
     pub(super) accept_new: bool,
@@ -218,7 +218,11 @@ pub(super) struct Voice<'a> {
 }
 
 /// Connects to a remote; Ctrl-C is heard from here on.
-pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Result<OpenRemote> {
+pub(super) async fn open(
+    app: &App,
+    spec: RemoteSpec,
+    voice: OutputOptions<'_>,
+) -> Result<OpenRemote> {
     let (open, ()) = connect(app, spec, voice, Greeting::Awaited, |_| async { Ok(()) }).await?;
     Ok(open)
 }
@@ -228,7 +232,7 @@ pub(super) async fn open(app: &App, spec: RemoteSpec, voice: Voice<'_>) -> Resul
 pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
-    voice: Voice<'_>,
+    voice: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(OpenRemote, T)> {
     connect(app, spec, voice, Greeting::LeftToTheFirstRequest, work).await
@@ -244,7 +248,7 @@ enum Greeting {
 async fn connect<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
-    voice: Voice<'_>,
+    voice: OutputOptions<'_>,
     greeting: Greeting,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(OpenRemote, T)> {
@@ -334,7 +338,7 @@ async fn reach(
 /// Does something on this machine that Ctrl-C stops.
 pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     app: &App,
-    voice: Voice<'_>,
+    voice: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<T> {
     let (canceller, mut cancel) = channel();
@@ -356,7 +360,7 @@ struct Heard {
 }
 
 /// The terminal's reporter with its bar, and the one of `--events`.
-fn reporter(app: &App, voice: Voice<'_>, canceller: Canceller) -> Result<Heard> {
+fn reporter(app: &App, voice: OutputOptions<'_>, canceller: Canceller) -> Result<Heard> {
     let mut reporters = Reporters::default();
     match voice.events {
         None => {}

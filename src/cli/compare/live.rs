@@ -11,7 +11,7 @@ use crate::cli::app::{App, Status, stdout_is_taken};
 use crate::cli::build::wants_nvcc;
 use crate::cli::profile::{self, ProfileCommand};
 use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, Voice};
+use crate::cli::session::{self, OutputOptions};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::Difference;
@@ -153,7 +153,8 @@ fn carry_out(
         if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
     let id = record.id.clone();
     let events = args.run.events.as_deref();
-    let voice = Voice { live, events, accept_new: args.place.accept_new, run: &id, row: None };
+    let voice =
+        OutputOptions { live, events, accept_new: args.place.accept_new, run: &id, row: None };
     let [mut a, mut b] = sides;
     for side in [&mut a, &mut b] {
         side.request.build.fetch |= wants_nvcc(app, &spec);

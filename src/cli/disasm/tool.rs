@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::args::{DisasmArgs, Tool};
 use crate::cli::app::App;
 use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, Voice};
+use crate::cli::session::{self, OutputOptions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::disasm::{
@@ -97,7 +97,8 @@ fn ask(
     };
     let live =
         if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
-    let voice = Voice { live, events: None, accept_new: args.accept_new, run: "", row: None };
+    let voice =
+        OutputOptions { live, events: None, accept_new: args.accept_new, run: "", row: None };
     app.block_on(async {
         let open = session::open(app, spec.clone(), voice).await?;
         let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::app::{App, Status};
 use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, Voice};
+use crate::cli::session::{self, OutputOptions};
 use crate::cli::terminal::safe;
 use crate::error::Result;
 use crate::remote::RemoteSpec;
@@ -59,7 +59,8 @@ pub(super) fn gpus(host: &HostFacts) -> String {
 /// Connects, asks and shows.
 pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
     let name = spec.name.clone();
-    let voice = Voice { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
+    let voice =
+        OutputOptions { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
     let begun = Instant::now();
     let facts = app.block_on(async {
         let mut open = session::open(app, spec, voice).await?;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::super::app::{App, Status};
 use super::super::progress::LiveOutput;
-use super::super::session::{self, Voice};
+use super::super::session::{self, OutputOptions};
 use super::super::terminal::safe;
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
@@ -29,8 +29,13 @@ const MAX_PLANS_PER_RUN: usize = 64;
 /// Does something over a connection to `remote`.
 fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Result<T>) -> Result<T> {
     let spec = session::spec(app, Some(remote))?;
-    let voice =
-        Voice { live: LiveOutput::Hidden, events: None, accept_new: false, run: "", row: None };
+    let voice = OutputOptions {
+        live: LiveOutput::Hidden,
+        events: None,
+        accept_new: false,
+        run: "",
+        row: None,
+    };
     app.block_on(async { session::open(app, spec, voice).await?.finish_with(work).await })
 }
 
