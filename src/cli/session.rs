@@ -255,7 +255,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let programs = programs(app)?;
     let (canceller, cancel) = channel();
     signals::listen(canceller.clone())?;
-    let Heard { mut reporter, bar, outlet } = reporter(app, voice, canceller)?;
+    let RunReporters { mut reporter, bar, outlet } = reporter(app, voice, canceller)?;
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
@@ -343,7 +343,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
 ) -> Result<T> {
     let (canceller, mut cancel) = channel();
     signals::listen(canceller.clone())?;
-    let Heard { mut reporter, .. } = reporter(app, voice, canceller)?;
+    let RunReporters { mut reporter, .. } = reporter(app, voice, canceller)?;
     let done = tokio::select! {
         done = work(reporter.clone()) => done,
         () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
@@ -353,14 +353,14 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
 }
 
 /// Those who hear what a run says.
-struct Heard {
+struct RunReporters {
     reporter: SharedReporter,
     bar: ProgressBar,
     outlet: Option<ProgramOutput>,
 }
 
 /// The terminal's reporter with its bar, and the one of `--events`.
-fn reporter(app: &App, voice: OutputOptions<'_>, canceller: Canceller) -> Result<Heard> {
+fn reporter(app: &App, voice: OutputOptions<'_>, canceller: Canceller) -> Result<RunReporters> {
     let mut reporters = Reporters::default();
     match voice.events {
         None => {}
@@ -375,7 +375,7 @@ fn reporter(app: &App, voice: OutputOptions<'_>, canceller: Canceller) -> Result
     let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller, voice.row);
     let (bar, outlet) = (progress.bar(), progress.outlet());
     reporters.0.push(Box::new(progress));
-    Ok(Heard { reporter: SharedReporter::new(reporters), bar, outlet })
+    Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, outlet })
 }
 
 /// A bar that is off the screen until this is dropped.
