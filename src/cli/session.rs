@@ -379,13 +379,13 @@ fn reporter(app: &App, voice: OutputOptions<'_>, canceller: Canceller) -> Result
 }
 
 /// A bar that is off the screen until this is dropped.
-struct Covered {
+struct HiddenBar {
     bar: ProgressBar,
     /// It was so before.
     hidden: bool,
 }
 
-impl Drop for Covered {
+impl Drop for HiddenBar {
     fn drop(&mut self) {
         if !self.hidden {
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(12));
@@ -440,7 +440,7 @@ impl Talk for Front {
         // A bar that is drawn anew would wipe the question away.
         let hidden = self.bar.is_hidden();
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
-        Box::new(Covered { bar: self.bar.clone(), hidden })
+        Box::new(HiddenBar { bar: self.bar.clone(), hidden })
     }
 
     fn verbose(&self, line: &str) {
