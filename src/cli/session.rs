@@ -271,7 +271,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
             (false, true) => FirstUse::Ask,
             (false, false) => FirstUse::Refuse,
         },
-        talk: Arc::new(Front {
+        talk: Arc::new(TerminalPrompt {
             verbose: app.global.verbose > 0 && !app.global.quiet,
             attended: interactive,
             reporter: Mutex::new((reporter.clone(), false)),
@@ -394,7 +394,7 @@ impl Drop for HiddenBar {
 }
 
 /// What the connection asks and tells.
-struct Front {
+struct TerminalPrompt {
     verbose: bool,
     /// Whether somebody can answer at the terminal.
     attended: bool,
@@ -404,7 +404,7 @@ struct Front {
     bar: ProgressBar,
 }
 
-impl Talk for Front {
+impl Talk for TerminalPrompt {
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
         self.bar.suspend(|| {
             let _ = write!(
