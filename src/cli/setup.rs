@@ -33,7 +33,7 @@ pub(super) struct NvdisasmArgs {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Done<'a> {
+struct SetupResult<'a> {
     schema: &'static str,
     tool: &'static str,
     version: &'a str,
@@ -69,7 +69,7 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
     let path = tool.path().map(|path| path.display().to_string()).unwrap_or_default();
     if app.global.json {
         let (schema, version) = ("rgpu.setup/1", tool.version());
-        app.print_json(&Done { schema, tool: "nvdisasm", version, path, fetched: now })?;
+        app.print_json(&SetupResult { schema, tool: "nvdisasm", version, path, fetched: now })?;
     } else {
         let how = if now { "fetched" } else { "is there" };
         app.print(&safe(format!("nvdisasm {} {how}: {path}\n", tool.version()).as_bytes()));
