@@ -12,7 +12,7 @@ use rgpu_protocol::plan::Stdin;
 use crate::error::{Exit, Failure};
 
 /// Why stdout did not take what was written, where that was no reader who went away.
-static UNWRITTEN: OnceLock<String> = OnceLock::new();
+static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
 /// Writes data to stdout. Whether all is well; a failure is kept for [`written`].
 pub(super) fn write_out(bytes: &[u8]) -> bool {
@@ -25,7 +25,7 @@ pub(super) fn write_out(bytes: &[u8]) -> bool {
 /// Keeps the first failure to write to stdout. A reader that went away (`| head`) is none.
 pub(super) fn unwritten(error: &std::io::Error) {
     if error.kind() != ErrorKind::BrokenPipe {
-        UNWRITTEN.get_or_init(|| error.to_string());
+        WRITE_ERROR.get_or_init(|| error.to_string());
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn unwritten(error: &std::io::Error) {
 /// # Errors
 /// A full disk, say: what was printed is not whole.
 pub(super) fn written() -> Result<(), Failure> {
-    match UNWRITTEN.get() {
+    match WRITE_ERROR.get() {
         None => Ok(()),
         Some(why) => {
             Err(Failure::new(Exit::Disk, "unwritten", format!("cannot write output: {why}")))
