@@ -41,7 +41,7 @@ pub(super) struct WorkerArgs {
 const TOKEN_BYTES: usize = 32;
 
 /// The server takes no shorter one.
-const LEAST_TOKEN: usize = 16;
+const MIN_TOKEN_BYTES: usize = 16;
 
 /// Becomes the server; returns only when that fails.
 pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
@@ -147,9 +147,9 @@ fn is_fit(file: &Path) -> Result<()> {
             )));
     }
     let len = std::fs::read_to_string(file).map_err(unread)?.trim().len();
-    if len < LEAST_TOKEN {
+    if len < MIN_TOKEN_BYTES {
         return Err(unfit("the token can be guessed")
-            .cause(format!("it has {len} characters; at least {LEAST_TOKEN} are needed"))
+            .cause(format!("it has {len} characters; at least {MIN_TOKEN_BYTES} are needed"))
             .hint("remove the file: `rgpu worker` makes a long one"));
     }
     Ok(())
