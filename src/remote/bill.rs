@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::foreign;
 
 /// More is no bill of a run.
-const MOST_USD: f64 = 100_000.0;
+const MAX_BILL_USD: f64 = 100_000.0;
 
 /// Bills that wait to be taken.
 const WAITING: usize = 10_000;
@@ -140,7 +140,7 @@ fn amounts(text: &str) -> Vec<f64> {
         };
         let value = number.trim_end_matches(['.', ',']).replace(',', "").parse::<f64>();
         if let (Some(scale), Ok(value)) = (scale, value)
-            && (0.0..=MOST_USD).contains(&(value * scale))
+            && (0.0..=MAX_BILL_USD).contains(&(value * scale))
         {
             found.push(value * scale);
         }
