@@ -9,7 +9,7 @@ use super::foreign;
 const MAX_BILL_USD: f64 = 100_000.0;
 
 /// Bills that wait to be taken.
-const WAITING: usize = 10_000;
+const MAX_PENDING_BILLS: usize = 10_000;
 
 /// One thing that was billed.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl Bills {
     /// Adds one.
     pub fn add(&self, bill: Bill) {
         let mut bills = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if bills.len() < WAITING {
+        if bills.len() < MAX_PENDING_BILLS {
             bills.push(bill);
         }
     }
