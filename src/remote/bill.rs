@@ -87,7 +87,7 @@ impl Drop for Meter {
 }
 
 /// Words that speak of something else than what was spent.
-const OTHER: &[&str] = &[
+const NOT_SPENT_WORDS: &[&str] = &[
     "remain",
     "left",
     "balance",
@@ -107,7 +107,7 @@ fn amount(words: &str) -> Option<f64> {
     let small = words.to_lowercase();
     let parts = small.split([';', '|', '(', ')']).flat_map(|part| part.split(", "));
     let spent: Vec<(&str, f64)> = parts
-        .filter(|part| !OTHER.iter().any(|other| part.contains(other)))
+        .filter(|part| !NOT_SPENT_WORDS.iter().any(|other| part.contains(other)))
         .flat_map(|part| amounts(part).into_iter().map(move |usd| (part, usd)))
         .collect();
     let mut total = spent.iter().filter(|(part, _)| part.contains("total"));
