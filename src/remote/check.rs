@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::{RemoteError, Wanted};
 
 /// Pieces that wait to be hashed: more than one, so that no thread rests while another is given one.
-const UNHASHED: usize = 4;
+const MAX_QUEUED_PIECES: usize = 4;
 
 /// Threads that hash pieces, where there are as many cores.
 const SIDE_BY_SIDE: usize = 4;
@@ -52,7 +52,7 @@ impl Check {
     /// # Errors
     /// There is no thread to be had.
     pub(super) fn begin<'s>(self, threads: &'s Scope<'s, '_>) -> io::Result<Checking<'s>> {
-        let (to, coming) = sync_channel::<Numbered>(UNHASHED);
+        let (to, coming) = sync_channel::<Numbered>(MAX_QUEUED_PIECES);
         Ok(match self {
             Self::Whole(mut hash) => {
                 let hashing = Builder::new().spawn_scoped(threads, move || {
