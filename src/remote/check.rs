@@ -17,7 +17,7 @@ use super::{RemoteError, Wanted};
 const MAX_QUEUED_PIECES: usize = 4;
 
 /// Threads that hash pieces, where there are as many cores.
-const SIDE_BY_SIDE: usize = 4;
+const MAX_HASH_THREADS: usize = 4;
 
 /// What was hashed so far.
 pub(super) enum Check {
@@ -68,7 +68,7 @@ impl Check {
                 let start = |_| Builder::new().spawn_scoped(threads, by_piece(coming.clone()));
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 let mut hashing = vec![start(0)?];
-                hashing.extend((1..SIDE_BY_SIDE.min(cores)).map_while(|n| start(n).ok()));
+                hashing.extend((1..MAX_HASH_THREADS.min(cores)).map_while(|n| start(n).ok()));
                 let end = move || {
                     let mut all: Vec<_> = done.into_iter().enumerate().collect();
                     for thread in hashing {
