@@ -20,7 +20,7 @@ const MAX_QUEUED_PIECES: usize = 4;
 const MAX_HASH_THREADS: usize = 4;
 
 /// What was hashed so far.
-pub(super) enum Check {
+pub(super) enum PieceDigests {
     /// All of it.
     Whole(Sha256),
     /// Its pieces, in order.
@@ -30,7 +30,7 @@ pub(super) enum Check {
 /// Bytes on their way to a hashing thread, with the number of their first piece.
 type Numbered = (usize, Arc<Vec<u8>>);
 
-impl Check {
+impl PieceDigests {
     /// Of nothing yet.
     pub(super) fn of(wanted: &Wanted) -> Self {
         match wanted.composite {
@@ -105,11 +105,11 @@ impl Check {
 pub(super) struct Checking<'s> {
     to: SyncSender<Numbered>,
     next: usize,
-    end: Box<dyn FnOnce() -> io::Result<Check> + 's>,
+    end: Box<dyn FnOnce() -> io::Result<PieceDigests> + 's>,
 }
 
 impl Checking<'_> {
-    /// As [`Check::add`]. Waits while they have enough to do.
+    /// As [`PieceDigests::add`]. Waits while they have enough to do.
     pub(super) fn add(&mut self, bytes: &Arc<Vec<u8>>) {
         // They take all that comes; one that has failed is told of at the end.
         let _ = self.to.send((self.next, bytes.clone()));
@@ -120,7 +120,7 @@ impl Checking<'_> {
     ///
     /// # Errors
     /// A thread has failed.
-    pub(super) fn end(self) -> io::Result<Check> {
+    pub(super) fn end(self) -> io::Result<PieceDigests> {
         drop(self.to);
         (self.end)()
     }
@@ -172,7 +172,7 @@ mod tests {
                 let wanted = wanted(&bytes, composite);
                 let mut came = bytes.clone();
                 came[5 * piece] ^= u8::from(damaged);
-                let mut check = Check::of(&wanted);
+                let mut check = PieceDigests::of(&wanted);
                 check.add(&came[..there]);
                 let check = std::thread::scope(|threads| {
                     let mut checking = check.begin(threads).unwrap();

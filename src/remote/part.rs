@@ -13,7 +13,7 @@ use rgpu_protocol::PIECE_BYTES;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::check::Check;
+use super::check::PieceDigests;
 use super::{Fetched, RemoteError, Wanted};
 
 /// Pieces that have come and wait to be written, and those that wait to be copied: a little more, so
@@ -49,7 +49,7 @@ pub(super) struct Written {
     file: File,
     path: PathBuf,
     dest: PathBuf,
-    check: Check,
+    check: PieceDigests,
     /// Whether the disk is to be waited for.
     sync: bool,
     copy: Option<File>,
@@ -118,9 +118,9 @@ impl Part {
 
 /// Hashes what lies in `file`, and leaves it where it goes on. Of a piece that was cut nothing is
 /// kept, nor of a file that is longer than what is wanted: not ours, or of a defect of ours.
-fn take_up(file: &mut File, wanted: &Wanted) -> io::Result<(Check, u64)> {
+fn take_up(file: &mut File, wanted: &Wanted) -> io::Result<(PieceDigests, u64)> {
     let there = file.metadata()?.len();
-    let (mut check, mut len) = (Check::of(wanted), 0);
+    let (mut check, mut len) = (PieceDigests::of(wanted), 0);
     let mut piece = Vec::new();
     while there <= wanted.size && (&mut *file).take(PIECE_BYTES).read_to_end(&mut piece)? > 0 {
         let end = len + piece.len() as u64;
