@@ -28,7 +28,7 @@ pub(super) enum PieceDigests {
 }
 
 /// Bytes on their way to a hashing thread, with the number of their first piece.
-type Numbered = (usize, Arc<Vec<u8>>);
+type NumberedBytes = (usize, Arc<Vec<u8>>);
 
 impl PieceDigests {
     /// Of nothing yet.
@@ -52,7 +52,7 @@ impl PieceDigests {
     /// # Errors
     /// There is no thread to be had.
     pub(super) fn begin<'s>(self, threads: &'s Scope<'s, '_>) -> io::Result<Checking<'s>> {
-        let (to, coming) = sync_channel::<Numbered>(MAX_QUEUED_PIECES);
+        let (to, coming) = sync_channel::<NumberedBytes>(MAX_QUEUED_PIECES);
         Ok(match self {
             Self::Whole(mut hash) => {
                 let hashing = Builder::new().spawn_scoped(threads, move || {
@@ -103,7 +103,7 @@ impl PieceDigests {
 
 /// Threads that hash.
 pub(super) struct Checking<'s> {
-    to: SyncSender<Numbered>,
+    to: SyncSender<NumberedBytes>,
     next: usize,
     end: Box<dyn FnOnce() -> io::Result<PieceDigests> + 's>,
 }
@@ -126,7 +126,9 @@ impl Checking<'_> {
     }
 }
 
-fn by_piece(coming: Arc<Mutex<Receiver<Numbered>>>) -> impl FnOnce() -> Vec<(usize, [u8; 32])> {
+fn by_piece(
+    coming: Arc<Mutex<Receiver<NumberedBytes>>>,
+) -> impl FnOnce() -> Vec<(usize, [u8; 32])> {
     move || {
         let next = || coming.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let mut hashed = Vec::new();
