@@ -51,7 +51,7 @@ impl PieceDigests {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(super) fn begin<'s>(self, threads: &'s Scope<'s, '_>) -> io::Result<Checking<'s>> {
+    pub(super) fn begin<'s>(self, threads: &'s Scope<'s, '_>) -> io::Result<HashThreads<'s>> {
         let (to, coming) = sync_channel::<NumberedBytes>(MAX_QUEUED_PIECES);
         Ok(match self {
             Self::Whole(mut hash) => {
@@ -60,7 +60,7 @@ impl PieceDigests {
                     hash
                 })?;
                 let end = move || joined(hashing).map(Self::Whole);
-                Checking { to, next: 0, end: Box::new(end) }
+                HashThreads { to, next: 0, end: Box::new(end) }
             }
             Self::Pieces(done) => {
                 let next = done.len();
@@ -77,7 +77,7 @@ impl PieceDigests {
                     all.sort_unstable_by_key(|(number, _)| *number);
                     Ok(Self::Pieces(all.into_iter().map(|(_, raw)| raw).collect()))
                 };
-                Checking { to, next, end: Box::new(end) }
+                HashThreads { to, next, end: Box::new(end) }
             }
         })
     }
@@ -102,13 +102,13 @@ impl PieceDigests {
 }
 
 /// Threads that hash.
-pub(super) struct Checking<'s> {
+pub(super) struct HashThreads<'s> {
     to: SyncSender<NumberedBytes>,
     next: usize,
     end: Box<dyn FnOnce() -> io::Result<PieceDigests> + 's>,
 }
 
-impl Checking<'_> {
+impl HashThreads<'_> {
     /// As [`PieceDigests::add`]. Waits while they have enough to do.
     pub(super) fn add(&mut self, bytes: &Arc<Vec<u8>>) {
         // They take all that comes; one that has failed is told of at the end.
