@@ -92,7 +92,7 @@ pub(super) enum Incoming {
 }
 
 /// An announcement whose bytes have not all come.
-enum Expect {
+enum ExpectedBytes {
     Output { job: String, step: String, stream: Stream, offset: u64, len: u64 },
     Piece(Piece),
 }
@@ -114,7 +114,7 @@ pub(super) struct Conversation {
     pub(super) writer: FrameWriter,
     writing: JoinHandle<()>,
     ending: Ending,
-    expect: Option<Expect>,
+    expect: Option<ExpectedBytes>,
     /// Whoever is at the other end has not spoken yet.
     coming: Option<Coming>,
     /// Whether our greeting was sent.
@@ -221,7 +221,7 @@ impl Conversation {
             // A host that never pauses must not keep a cancel from being seen.
             tokio::task::coop::consume_budget().await;
             // Bytes of a piece go where they belong at once. What is no piece's is told by its kind.
-            if let Some(Expect::Piece(piece)) = &mut self.expect {
+            if let Some(ExpectedBytes::Piece(piece)) = &mut self.expect {
                 let Some(kind) = self.reader.next_into(&mut piece.bytes).await? else {
                     return Err(self.cut(doing));
                 };
@@ -281,7 +281,7 @@ impl Conversation {
             }
             FromAgent::Output { job, step, stream, offset, len } => {
                 self.expect =
-                    (len > 0).then_some(Expect::Output { job, step, stream, offset, len });
+                    (len > 0).then_some(ExpectedBytes::Output { job, step, stream, offset, len });
                 Ok(None)
             }
             FromAgent::Data { job, path, offset, len, stored, zstd } => {
@@ -290,7 +290,7 @@ impl Conversation {
                 if stored == 0 {
                     return piece.whole().map(Some);
                 }
-                self.expect = Some(Expect::Piece(piece));
+                self.expect = Some(ExpectedBytes::Piece(piece));
                 Ok(None)
             }
             FromAgent::Ahead { job, path, len } => Ok(Some(Incoming::Ahead { job, path, len })),
@@ -302,13 +302,13 @@ impl Conversation {
     /// A frame was added to the bytes of the piece that is expected.
     fn more_of_a_piece(&mut self, kind: Kind) -> Result<Option<Incoming>, RemoteError> {
         match self.expect.take() {
-            Some(Expect::Piece(piece))
+            Some(ExpectedBytes::Piece(piece))
                 if kind == Kind::Blob && piece.bytes.len() as u64 <= piece.stored =>
             {
                 if piece.bytes.len() as u64 == piece.stored {
                     return piece.whole().map(Some);
                 }
-                self.expect = Some(Expect::Piece(piece));
+                self.expect = Some(ExpectedBytes::Piece(piece));
                 Ok(None)
             }
             _ if kind == Kind::Message => {
@@ -320,14 +320,15 @@ impl Conversation {
 
     fn bytes(&mut self, kind: Kind, body: Vec<u8>) -> Result<Option<Incoming>, RemoteError> {
         match (kind, self.expect.take()) {
-            (Kind::Output, Some(Expect::Output { job, step, stream, offset, len }))
+            (Kind::Output, Some(ExpectedBytes::Output { job, step, stream, offset, len }))
                 if body.len() as u64 <= len =>
             {
                 let left = len - body.len() as u64;
                 if left > 0 {
                     let (job, step) = (job.clone(), step.clone());
                     let offset = offset + body.len() as u64;
-                    self.expect = Some(Expect::Output { job, step, stream, offset, len: left });
+                    self.expect =
+                        Some(ExpectedBytes::Output { job, step, stream, offset, len: left });
                 }
                 let message = JobMessage::Output { step, stream, offset, bytes: body };
                 Ok(Some(Incoming::Job { job, message }))
