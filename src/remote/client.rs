@@ -116,7 +116,7 @@ pub(super) struct Conversation {
     ending: Ending,
     expect: Option<ExpectedBytes>,
     /// Whoever is at the other end has not spoken yet.
-    coming: Option<Coming>,
+    coming: Option<StartingAgent>,
     /// Whether our greeting was sent.
     spoken: bool,
     /// Whether anybody reads what was sent.
@@ -126,14 +126,14 @@ pub(super) struct Conversation {
 }
 
 /// An agent that is being brought up.
-pub(super) struct Coming {
+pub(super) struct StartingAgent {
     pub(super) start: Arc<Start>,
     pub(super) talk: Arc<dyn Talk>,
 }
 
 impl Conversation {
     /// Over `wire`; nothing is said yet. With no `coming`, the agent's magic line was read already.
-    fn over(wire: Wire, coming: Option<Coming>) -> Self {
+    fn over(wire: Wire, coming: Option<StartingAgent>) -> Self {
         let (writer, writing) = FrameWriter::spawn(wire.writer);
         let (reader, ending) = (wire.reader, wire.ending);
         let (expect, spoken, heard) = (None, false, Heard::All);
@@ -167,7 +167,7 @@ impl Conversation {
 
     /// Waits for the agent's first words; says ours then, if they were not said yet.
     async fn greeted(&mut self, setup: Option<&ToAgent>) -> Result<Hello, RemoteError> {
-        if let Some(Coming { start, talk }) = self.coming.take() {
+        if let Some(StartingAgent { start, talk }) = self.coming.take() {
             let Self { reader, writer, ending, heard, .. } = self;
             start.run_addressed(reader, writer, ending, &*talk, heard).await?;
             match self.heard {
@@ -415,7 +415,7 @@ impl Session {
     /// it has spoken, which saves a round trip, and tells how bringing it up went.
     pub(super) fn begin(
         wire: Wire,
-        coming: Coming,
+        coming: StartingAgent,
         streams: Arc<dyn Streams>,
         spec: &RemoteSpec,
     ) -> Self {

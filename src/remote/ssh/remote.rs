@@ -9,7 +9,7 @@ use super::address::Address;
 use super::connection::{Connection, Way};
 use super::openssh;
 use super::trouble::Trouble;
-use crate::remote::client::{Coming, Streams};
+use crate::remote::client::{StartingAgent, Streams};
 use crate::remote::deploy::{self, Start};
 use crate::remote::stream::Wire;
 use crate::remote::{
@@ -60,7 +60,7 @@ impl Ssh {
         let start = Arc::new(Start::of(&self.spec, &options.agent)?);
         let mut connection = Connection::open(&self.way, options).await?;
         let wire = connection.first(start.command()).await?;
-        let coming = Coming { start: start.clone(), talk: options.talk.clone() };
+        let coming = StartingAgent { start: start.clone(), talk: options.talk.clone() };
         let streams = SshStreams { start, connection, talk: options.talk.clone() };
         Ok(Session::begin(wire, coming, Arc::new(streams), &self.spec))
     }
