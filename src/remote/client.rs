@@ -599,7 +599,7 @@ impl Session {
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream ends; [`RemoteError::Refused`] when the agent
-    /// would not take what [`Input`] sent.
+    /// would not take what [`JobStdin`] sent.
     pub async fn next(&mut self) -> Result<JobMessage, RemoteError> {
         loop {
             let incoming = match self.backlog.pop() {
@@ -644,11 +644,11 @@ impl Session {
     }
 
     /// The way to the followed job's standard input; `None`: no job is followed.
-    pub fn input(&self) -> Option<Input> {
+    pub fn input(&self) -> Option<JobStdin> {
         let job = self.backlog.job()?.to_owned();
         let knows = |agent: &Hello| agent.features.iter().any(|f| f == "stdin_offset");
         let places = self.agent.as_ref().is_some_and(knows);
-        Some(Input { job, writer: self.talk.writer.clone(), places })
+        Some(JobStdin { job, writer: self.talk.writer.clone(), places })
     }
 
     /// Leaves the job to its own limits.
@@ -677,14 +677,14 @@ impl Session {
 /// The way to a job's standard input. It borrows nothing of its session, which must be read while
 /// input waits: a program may print as much as it reads.
 #[derive(Clone)]
-pub struct Input {
+pub struct JobStdin {
     job: String,
     writer: FrameWriter,
     /// Whether the agent passes over what the job has had.
     places: bool,
 }
 
-impl Input {
+impl JobStdin {
     /// Whether all that was sent may be sent once more over a new link: what the job has had of it
     /// is passed over.
     pub fn may_repeat(&self) -> bool {

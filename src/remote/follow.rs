@@ -20,8 +20,8 @@ use super::deploy::Heard;
 use super::followed::FollowedJob;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
-    Bill, ConnectOptions, Fetched, HostJobs, Input, JobMessage, Remote, RemoteError, Sent, Session,
-    Talk, Wanted, limits,
+    Bill, ConnectOptions, Fetched, HostJobs, JobMessage, JobStdin, Remote, RemoteError, Sent,
+    Session, Talk, Wanted, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -38,7 +38,7 @@ pub struct Follow {
     /// How long a cancelled job may take to end.
     confirm_within: Duration,
     /// The way to the followed job's standard input, over the link of the moment.
-    input: watch::Sender<Option<Input>>,
+    input: watch::Sender<Option<JobStdin>>,
 }
 
 /// How a cut link is tried again.
@@ -346,7 +346,7 @@ impl Follow {
 
     /// The way to the followed job's standard input; `None` while the link is cut. Each new link
     /// is a change.
-    pub fn input(&self) -> watch::Receiver<Option<Input>> {
+    pub fn input(&self) -> watch::Receiver<Option<JobStdin>> {
         self.input.subscribe()
     }
 

@@ -50,7 +50,7 @@ pub mod wafer;
 pub mod worker;
 
 pub use bill::{Bill, Bills, Meter};
-pub use client::{HostJobs, Input, JobMessage, Session, Streams};
+pub use client::{HostJobs, JobStdin, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::{Fetched, Wanted};
 pub use fit::{arch_of, unfit};

@@ -7,15 +7,15 @@
 use tokio::sync::{mpsc, watch};
 
 use crate::error::{Exit, Failure};
-use crate::remote::{Input, RemoteError};
+use crate::remote::{JobStdin, RemoteError};
 
 /// Bytes kept.
 const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// A program's standard input.
 pub(super) struct StdinFeed {
-    links: watch::Receiver<Option<Input>>,
-    way: Option<Input>,
+    links: watch::Receiver<Option<JobStdin>>,
+    way: Option<JobStdin>,
     text: Option<StdinBuffer>,
 }
 
@@ -36,7 +36,7 @@ impl StdinFeed {
     /// From `source` (`None`: there is none), over whatever link there is.
     pub(super) fn new(
         source: Option<mpsc::Receiver<Vec<u8>>>,
-        mut links: watch::Receiver<Option<Input>>,
+        mut links: watch::Receiver<Option<JobStdin>>,
     ) -> Self {
         let way = links.borrow_and_update().clone();
         let text = source.map(|source| StdinBuffer {
@@ -94,7 +94,7 @@ impl StdinBuffer {
     }
 
     /// A step further: the next bytes, or the end.
-    async fn pass(&mut self, way: Option<&Input>) -> Result<(), RemoteError> {
+    async fn pass(&mut self, way: Option<&JobStdin>) -> Result<(), RemoteError> {
         let Some(way) = way else { return std::future::pending().await };
         let rest = &self.kept[(self.next - self.start) as usize..];
         if !rest.is_empty() {
