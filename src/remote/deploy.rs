@@ -32,7 +32,7 @@ use super::{RemoteError, RemoteSpec, Talk, limits};
 /// What the start command says when no folder has the agent: system, machine, C library.
 const ABSENT: &str = "rgpu-agent-absent-1";
 /// How a line begins that the start command obeys.
-const DO: &str = "rgpu-do-1 ";
+const COMMAND_PREFIX: &str = "rgpu-do-1 ";
 /// What the install script says when it is ready for the program's bytes.
 const SEND: &str = "rgpu-agent-send-1";
 /// How often the install script may ask for them: once for each folder.
@@ -110,7 +110,7 @@ impl Start {
         }
         let command = format!("{via}/bin/sh -c '{}{OBEY}'", fill(FIND).replace("VERB", "stdio"));
         // What came before it may have been no whole line.
-        let install = format!("\n{DO}{}\n", fill(INSTALL));
+        let install = format!("\n{COMMAND_PREFIX}{}\n", fill(INSTALL));
         Ok(Self { command, install, program, needs, digest, folders, via })
     }
 
