@@ -34,7 +34,7 @@ const ABSENT: &str = "rgpu-agent-absent-1";
 /// How a line begins that the start command obeys.
 const COMMAND_PREFIX: &str = "rgpu-do-1 ";
 /// What the install script says when it is ready for the program's bytes.
-const SEND: &str = "rgpu-agent-send-1";
+const READY_TO_RECEIVE: &str = "rgpu-agent-send-1";
 /// How often the install script may ask for them: once for each folder.
 const MAX_SENDS: usize = 4;
 /// What the install script says when no folder is left, with what was wrong with each.
@@ -97,7 +97,7 @@ impl Start {
             script
                 .replace("SHA", digest.as_str())
                 .replace("ABSENT", ABSENT)
-                .replace("SEND", SEND)
+                .replace("SEND", READY_TO_RECEIVE)
                 .replace("NO_FOLDER", NO_FOLDER)
                 .replace("KILOS", &kilos.to_string())
                 .replace("BYTES", &program.len().to_string())
@@ -342,7 +342,7 @@ fn find_sign(bytes: &[u8]) -> Option<(usize, usize, Sign)> {
         .map(|at| (at, MAGIC.len(), Sign::Magic));
     let spoken = [
         (ABSENT, Sign::Absent as fn(String) -> Sign),
-        (SEND, Sign::Send),
+        (READY_TO_RECEIVE, Sign::Send),
         (NO_FOLDER, Sign::NoFolder),
     ]
     .into_iter()

@@ -7,14 +7,14 @@ use base64ct::{Base64, Encoding};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{ABSENT, FIND, NO_FOLDER, SEND, Start, any_shell_word};
+use super::{ABSENT, FIND, NO_FOLDER, READY_TO_RECEIVE, Start, any_shell_word};
 use crate::remote::RemoteError;
 
 /// Bytes of the program, compressed, that one command brings. The whole command is one argument of
 /// a shell at the other end, which holds 128 KiB at most.
 pub(in crate::remote) const PIECE: usize = 84 << 10;
 
-/// Finds the first folder that can hold the program and run it; its path stands behind `SEND`.
+/// Finds the first folder that can hold the program and run it; its path stands behind `READY_TO_RECEIVE`.
 const CHOOSE: &str = concat!(
     r#"umask 077;why=;for d in FOLDERS;do t=$d/bin/.new.$$;"#,
     r#"case $d in "$HOME"/*);;*)if [ -h "$d" ];then why="$why$d is a link; ";continue;fi;;esac;"#,
@@ -46,7 +46,7 @@ impl Said {
             let says = |word| line.strip_prefix(word).map(|rest: &str| rest.trim().to_owned());
             says(ABSENT)
                 .map(Self::Absent)
-                .or_else(|| says(SEND).map(Self::Into))
+                .or_else(|| says(READY_TO_RECEIVE).map(Self::Into))
                 .or_else(|| says(NO_FOLDER).map(Self::NoFolder))
         })
     }
@@ -70,7 +70,7 @@ impl Start {
         let script = CHOOSE
             .replace("KILOS", &(self.program.len() / 1024 * 2 + 1024).to_string())
             .replace("NO_FOLDER", NO_FOLDER)
-            .replace("SEND", SEND)
+            .replace("SEND", READY_TO_RECEIVE)
             .replace("END", end)
             .replace("FOLDERS", &self.folders);
         format!("{}/bin/sh -c '{script}'", self.via)
