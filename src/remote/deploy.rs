@@ -47,7 +47,7 @@ const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
 
 /// What the start command does where no folder has the agent: what it is told.
-const OBEY: &str =
+const RUN_COMMANDS: &str =
     r#";while IFS= read -r l;do case $l in rgpu-do-1*)eval "${l#rgpu-do-1}";;esac;done"#;
 
 /// The install script, one line, read by the start command. `$why` gathers what was wrong.
@@ -108,7 +108,8 @@ impl Start {
             via.push_str(&any_shell_word(word)?);
             via.push(' ');
         }
-        let command = format!("{via}/bin/sh -c '{}{OBEY}'", fill(FIND).replace("VERB", "stdio"));
+        let command =
+            format!("{via}/bin/sh -c '{}{RUN_COMMANDS}'", fill(FIND).replace("VERB", "stdio"));
         // What came before it may have been no whole line.
         let install = format!("\n{COMMAND_PREFIX}{}\n", fill(INSTALL));
         Ok(Self { command, install, program, needs, digest, folders, via })
