@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::announced::announced_bytes;
 use super::backlog::Backlog;
-use super::deploy::{Heard, Start};
+use super::deploy::{AgentStart, Heard};
 use super::stream::{Ending, FrameReader, FrameWriter, Wire};
 use super::upload::INLINE_BYTES;
 use super::{RemoteError, RemoteSpec, Sent, Talk, limits};
@@ -127,7 +127,7 @@ pub(super) struct Conversation {
 
 /// An agent that is being brought up.
 pub(super) struct StartingAgent {
-    pub(super) start: Arc<Start>,
+    pub(super) start: Arc<AgentStart>,
     pub(super) talk: Arc<dyn Talk>,
 }
 

@@ -67,7 +67,7 @@ const INSTALL: &str = concat!(
 );
 
 /// How the agent is started on one host.
-pub struct Start {
+pub struct AgentStart {
     command: String,
     install: String,
     program: Vec<u8>,
@@ -78,7 +78,7 @@ pub struct Start {
     via: String,
 }
 
-impl Start {
+impl AgentStart {
     /// For a remote, with the agent's program of this machine. Reads the program: blocks.
     ///
     /// # Errors
@@ -403,7 +403,7 @@ mod tests {
         let agent = std::env::current_exe().unwrap();
         let mut spec = RemoteSpec::new("x", "ssh://x");
         spec.via = vec!["docker".into(), "exec".into(), "-i".into(), "a b".into()];
-        let start = Start::of(&spec, &agent).unwrap();
+        let start = AgentStart::of(&spec, &agent).unwrap();
         let rest = start.command().strip_prefix("exec docker exec -i 'a b' /bin/sh -c '").unwrap();
         let script = rest.strip_suffix('\'').unwrap();
         assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");

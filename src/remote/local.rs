@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use super::client::Streams;
-use super::deploy::{self, Start};
+use super::deploy::{self, AgentStart};
 use super::stream::{Ending, FrameReader, Wire};
 use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, limits,
@@ -68,7 +68,7 @@ impl Streams for LocalStreams {
             return deploy::await_magic(wire(command)?, &*self.options.talk).await;
         }
         // Into a container of this machine: as onto any other host.
-        let start = Start::of(&self.spec, &self.options.agent)?;
+        let start = AgentStart::of(&self.spec, &self.options.agent)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(start.command()).process_group(0);
         start.run(child(command)?, &*self.options.talk, limits::AGENT_START).await

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::Streams;
-use super::deploy::{self, Start};
+use super::deploy::{self, AgentStart};
 use super::stream::Wire;
 use super::{
     Bill, Bills, ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Rental, Rented,
@@ -192,7 +192,7 @@ impl Remote for Wafer {
             options.talk.verbose(&format!("the workspace is {}", spec.url));
             return (ssh::KIND.open)(&spec)?.connect(options).await;
         }
-        let start = Start::of(&self.spec, &options.agent)?;
+        let start = AgentStart::of(&self.spec, &options.agent)?;
         let routing = self.option(ROUTING).map(str::to_owned);
         let talk = options.talk.clone();
         let shell = Shell::new(api, &workspace, routing, talk, self.bills.clone());

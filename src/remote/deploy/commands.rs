@@ -7,7 +7,7 @@ use base64ct::{Base64, Encoding};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{ABSENT, FIND, NO_FOLDER, READY_TO_RECEIVE, Start, any_shell_word};
+use super::{ABSENT, AgentStart, FIND, NO_FOLDER, READY_TO_RECEIVE, any_shell_word};
 use crate::remote::RemoteError;
 
 /// Bytes of the program, compressed, that one command brings. The whole command is one argument of
@@ -52,7 +52,7 @@ impl Said {
     }
 }
 
-impl Start {
+impl AgentStart {
     /// The command that becomes the agent with `words`, and gives it `input` in base64. Where no
     /// folder has the agent it says so, and then `end`. Both are words of ours.
     pub(in crate::remote) fn once(&self, words: &str, input: &[u8], end: &str) -> String {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn no_script_holds_what_would_end_its_quotes_and_none_is_too_long() {
         let start =
-            Start::of(&RemoteSpec::new("x", "wafer://x"), &std::env::current_exe().unwrap())
+            AgentStart::of(&RemoteSpec::new("x", "wafer://x"), &std::env::current_exe().unwrap())
                 .unwrap();
         let piece = vec![0xff; PIECE];
         let put = start.put("/home/u/.cache/rgpu", "ab", 7, &piece, "end-ab").unwrap();

@@ -15,7 +15,7 @@ use super::connection::Way;
 use super::resolve::can_ask_elsewhere;
 use super::trouble::{self, Trouble};
 use crate::remote::client::Streams;
-use crate::remote::deploy::Start;
+use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
 use crate::remote::stream::Wire;
 use crate::remote::{ConnectOptions, FirstUse, RemoteError, RemoteSpec, Session, Talk, limits};
@@ -31,7 +31,7 @@ pub(super) async fn connect(
     why: &str,
 ) -> Result<Session, RemoteError> {
     let streams = Processes {
-        start: Start::of(spec, &options.agent)?,
+        start: AgentStart::of(spec, &options.agent)?,
         way: way.clone(),
         first_use: options.first_use,
         talk: options.talk.clone(),
@@ -43,7 +43,7 @@ pub(super) async fn connect(
 
 /// One `ssh` process per stream.
 struct Processes {
-    start: Start,
+    start: AgentStart,
     way: Way,
     first_use: FirstUse,
     talk: Arc<dyn Talk>,

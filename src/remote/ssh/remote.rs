@@ -10,7 +10,7 @@ use super::connection::{Connection, Way};
 use super::openssh;
 use super::trouble::Trouble;
 use crate::remote::client::{StartingAgent, Streams};
-use crate::remote::deploy::{self, Start};
+use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::Wire;
 use crate::remote::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, Transport,
@@ -57,7 +57,7 @@ struct Ssh {
 
 impl Ssh {
     async fn builtin(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let start = Arc::new(Start::of(&self.spec, &options.agent)?);
+        let start = Arc::new(AgentStart::of(&self.spec, &options.agent)?);
         let mut connection = Connection::open(&self.way, options).await?;
         let wire = connection.first(start.command()).await?;
         let coming = StartingAgent { start: start.clone(), talk: options.talk.clone() };
@@ -120,7 +120,7 @@ impl Remote for Ssh {
 
 /// Further channels of one connection.
 struct SshStreams {
-    start: Arc<Start>,
+    start: Arc<AgentStart>,
     connection: Connection,
     talk: Arc<dyn Talk>,
 }

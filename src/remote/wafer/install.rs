@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::error::WaferError;
 use super::exec::{Shell, nonce};
-use crate::remote::deploy::Start;
+use crate::remote::deploy::AgentStart;
 use crate::remote::deploy::commands::Said;
 use crate::remote::{RemoteError, Talk};
 
@@ -32,7 +32,7 @@ const DOING: &str = "sending the agent's program";
 /// It cannot run there, no folder takes it, or the link.
 pub(super) async fn install(
     shell: &Shell,
-    start: &Arc<Start>,
+    start: &Arc<AgentStart>,
     host: &str,
     talk: &dyn Talk,
 ) -> Result<(), RemoteError> {

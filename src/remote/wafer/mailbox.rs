@@ -20,7 +20,7 @@ use super::error::WaferError;
 use super::exec::{Shell, nonce};
 use super::install::install;
 use crate::remote::deploy::commands::{PIECE, Said};
-use crate::remote::deploy::{self, Start};
+use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::{Ending, FrameReader, Wire};
 use crate::remote::worker::Closing;
 use crate::remote::{RemoteError, Talk};
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Clone)]
 pub(super) struct Post {
     shell: Shell,
-    start: Arc<Start>,
+    start: Arc<AgentStart>,
     talk: Arc<dyn Talk>,
     /// Milliseconds that the last short command took.
     round_trip: Arc<AtomicU64>,
@@ -76,7 +76,7 @@ enum Came {
 }
 
 impl Post {
-    pub(super) fn new(shell: Shell, start: Start, talk: Arc<dyn Talk>) -> Self {
+    pub(super) fn new(shell: Shell, start: AgentStart, talk: Arc<dyn Talk>) -> Self {
         Self { shell, start: Arc::new(start), talk, round_trip: Arc::new(AtomicU64::new(0)) }
     }
 
