@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::announced::announced_bytes;
 use super::backlog::Backlog;
-use super::deploy::{AgentStart, Heard};
+use super::deploy::{AgentStart, EarlyFrames};
 use super::stream::{Ending, FrameReader, FrameWriter, Wire};
 use super::upload::INLINE_BYTES;
 use super::{RemoteError, RemoteSpec, Sent, Talk, limits};
@@ -120,7 +120,7 @@ pub(super) struct Conversation {
     /// Whether our greeting was sent.
     spoken: bool,
     /// Whether anybody reads what was sent.
-    pub(super) heard: Heard,
+    pub(super) heard: EarlyFrames,
     /// Whether the agent had to be put there first.
     pub(super) cold: bool,
 }
@@ -136,7 +136,7 @@ impl Conversation {
     fn over(wire: Wire, coming: Option<StartingAgent>) -> Self {
         let (writer, writing) = FrameWriter::spawn(wire.writer);
         let (reader, ending) = (wire.reader, wire.ending);
-        let (expect, spoken, heard) = (None, false, Heard::All);
+        let (expect, spoken, heard) = (None, false, EarlyFrames::All);
         Self { reader, writer, writing, ending, expect, coming, spoken, heard, cold: false }
     }
 
@@ -171,13 +171,13 @@ impl Conversation {
             let Self { reader, writer, ending, heard, .. } = self;
             start.run_addressed(reader, writer, ending, &*talk, heard).await?;
             match self.heard {
-                Heard::All => self.writer.forget(),
-                Heard::Nothing => {
+                EarlyFrames::All => self.writer.forget(),
+                EarlyFrames::Nothing => {
                     self.cold = true;
                     self.writer.repeat()?;
                 }
             }
-            self.heard = Heard::All;
+            self.heard = EarlyFrames::All;
         }
         self.speak(setup)?;
         let doing = "greeting the agent";

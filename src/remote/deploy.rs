@@ -160,7 +160,7 @@ impl AgentStart {
         writer: &FrameWriter,
         ending: &Ending,
         talk: &dyn Talk,
-        heard: &mut Heard,
+        heard: &mut EarlyFrames,
     ) -> Result<(), RemoteError> {
         let first = next_sign(reader, ending, talk, limits::AGENT_START).await;
         let mut sign = first.map_err(|error| match error {
@@ -171,7 +171,7 @@ impl AgentStart {
             other => other,
         })?;
         if let Sign::Absent(host) = &sign {
-            *heard = Heard::Nothing;
+            *heard = EarlyFrames::Nothing;
             self.fits_and_says_so(host, talk)?;
             writer.raw(self.install.as_bytes())?;
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
@@ -213,7 +213,7 @@ impl AgentStart {
 
 /// What became of frames that were sent before the agent spoke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum EarlyFrames {
     /// Whoever the start command becomes reads them.
     All,
     /// There was no agent to read them.

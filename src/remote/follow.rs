@@ -16,7 +16,7 @@ use rgpu_protocol::{Hello, Plan, Probe};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::deploy::Heard;
+use super::deploy::EarlyFrames;
 use super::followed::FollowedJob;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
@@ -330,7 +330,7 @@ impl Follow {
     pub fn cancel(&mut self) {
         if let Some(mut job) = self.submitting.take() {
             // Where no agent was there to hear of it, nothing needs to be looked for.
-            job.ended = self.session.as_ref().is_some_and(|s| s.talk.heard == Heard::Nothing);
+            job.ended = self.session.as_ref().is_some_and(|s| s.talk.heard == EarlyFrames::Nothing);
             self.job = Some(job);
             self.session = None;
         }
