@@ -133,14 +133,14 @@ impl AgentStart {
     ) -> Result<Wire, RemoteError> {
         let Wire { reader, writer, ending } = &mut wire;
         let mut sign = next_sign(reader, ending, talk, login).await?;
-        if let Sign::Absent(host) = &sign {
+        if let StartReply::Absent(host) = &sign {
             self.fits_and_says_so(host, talk)?;
             send(writer, self.install.as_bytes(), limits::AGENT_START).await?;
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
         }
         // A folder that turns out to be full after all has the next one ask again.
         for _ in 0..MAX_SENDS {
-            let Sign::Send(folder) = &sign else { break };
+            let StartReply::Send(folder) = &sign else { break };
             talk.verbose(&format!("putting the agent into `{folder}` on the host"));
             send(writer, &self.program, limits::AGENT_UPLOAD).await?;
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
@@ -170,14 +170,14 @@ impl AgentStart {
             }
             other => other,
         })?;
-        if let Sign::Absent(host) = &sign {
+        if let StartReply::Absent(host) = &sign {
             *heard = EarlyFrames::Nothing;
             self.fits_and_says_so(host, talk)?;
             writer.raw(self.install.as_bytes())?;
             sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
         }
         for _ in 0..MAX_SENDS {
-            let Sign::Send(folder) = &sign else { break };
+            let StartReply::Send(folder) = &sign else { break };
             talk.verbose(&format!("putting the agent into `{folder}` on the host"));
             writer.raw(&self.program)?;
             let limit = limits::AGENT_UPLOAD + limits::AGENT_START;
@@ -193,7 +193,7 @@ impl AgentStart {
     pub async fn run_another(&self, mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
         let Wire { reader, ending, .. } = &mut wire;
         match next_sign(reader, ending, talk, limits::AGENT_START).await? {
-            Sign::Magic => Ok(wire),
+            StartReply::Magic => Ok(wire),
             _ => Err(RemoteError::AgentStart {
                 ended: "it is not there".to_owned(),
                 last: String::new(),
@@ -227,7 +227,7 @@ pub(super) enum EarlyFrames {
 pub async fn await_magic(mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
     let Wire { reader, ending, .. } = &mut wire;
     match next_sign(reader, ending, talk, limits::AGENT_START).await? {
-        Sign::Magic => Ok(wire),
+        StartReply::Magic => Ok(wire),
         _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),
     }
 }
@@ -261,14 +261,14 @@ async fn send(writer: &mut BoxWrite, bytes: &[u8], limit: Duration) -> Result<()
 
 /// What the other end says before frames begin.
 #[derive(Debug, PartialEq, Eq)]
-enum Sign {
+enum StartReply {
     Magic,
     Absent(String),
     Send(String),
     NoFolder(String),
 }
 
-impl Sign {
+impl StartReply {
     fn magic(self) -> Result<(), RemoteError> {
         match self {
             Self::Magic => Ok(()),
@@ -285,7 +285,7 @@ async fn next_sign(
     ending: &Ending,
     talk: &dyn Talk,
     limit: Duration,
-) -> Result<Sign, RemoteError> {
+) -> Result<StartReply, RemoteError> {
     let waited = timeout(limit, until_sign(reader, talk)).await;
     let ended = match waited {
         Ok(Ok(Some(sign))) => return Ok(sign),
@@ -311,7 +311,7 @@ async fn next_sign(
 async fn until_sign(
     reader: &mut FrameReader,
     talk: &dyn Talk,
-) -> Result<Option<Sign>, RemoteError> {
+) -> Result<Option<StartReply>, RemoteError> {
     loop {
         if let Some((before, len, sign)) = find_sign(reader.pending()) {
             let preamble = String::from_utf8_lossy(&reader.pending()[..before]).into_owned();
@@ -336,15 +336,15 @@ async fn until_sign(
 }
 
 /// The first sign in `bytes`: how much stands before it, its own length, and what it says.
-fn find_sign(bytes: &[u8]) -> Option<(usize, usize, Sign)> {
+fn find_sign(bytes: &[u8]) -> Option<(usize, usize, StartReply)> {
     let magic = bytes
         .windows(MAGIC.len())
         .position(|window| window == MAGIC)
-        .map(|at| (at, MAGIC.len(), Sign::Magic));
+        .map(|at| (at, MAGIC.len(), StartReply::Magic));
     let spoken = [
-        (ABSENT, Sign::Absent as fn(String) -> Sign),
-        (READY_TO_RECEIVE, Sign::Send),
-        (NO_FOLDER, Sign::NoFolder),
+        (ABSENT, StartReply::Absent as fn(String) -> StartReply),
+        (READY_TO_RECEIVE, StartReply::Send),
+        (NO_FOLDER, StartReply::NoFolder),
     ]
     .into_iter()
     .filter_map(|(word, sign)| {
@@ -425,7 +425,7 @@ mod tests {
         let bytes = b"hello\nrgpu-agent-absent-1 Linux x86_64 glibc 2.36\n";
         assert_eq!(
             find_sign(bytes),
-            Some((6, bytes.len() - 6, Sign::Absent("Linux x86_64 glibc 2.36".to_owned())))
+            Some((6, bytes.len() - 6, StartReply::Absent("Linux x86_64 glibc 2.36".to_owned())))
         );
         assert_eq!(find_sign(&bytes[..30]), None);
     }
