@@ -29,7 +29,7 @@ const CHOOSE: &str = concat!(
 
 /// What a command that found no agent, or chose a folder, said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::remote) enum Said {
+pub(in crate::remote) enum CommandReply {
     /// There is none: system, machine, C library.
     Absent(String),
     /// It goes into this folder.
@@ -38,7 +38,7 @@ pub(in crate::remote) enum Said {
     NoFolder(String),
 }
 
-impl Said {
+impl CommandReply {
     /// Of the lines of a command's output.
     pub(in crate::remote) fn find(lines: &[String]) -> Option<Self> {
         lines.iter().find_map(|line| {
@@ -168,7 +168,10 @@ mod tests {
     #[test]
     fn what_a_command_says_is_found_among_other_lines() {
         let lines = ["hello", "rgpu-agent-send-1 /home/u/.cache/rgpu"].map(str::to_owned);
-        assert_eq!(Said::find(&lines), Some(Said::Into("/home/u/.cache/rgpu".to_owned())));
-        assert_eq!(Said::find(&lines[..1]), None);
+        assert_eq!(
+            CommandReply::find(&lines),
+            Some(CommandReply::Into("/home/u/.cache/rgpu".to_owned()))
+        );
+        assert_eq!(CommandReply::find(&lines[..1]), None);
     }
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::error::WaferError;
 use super::exec::{Shell, nonce};
 use crate::remote::deploy::AgentStart;
-use crate::remote::deploy::commands::Said;
+use crate::remote::deploy::commands::CommandReply;
 use crate::remote::{RemoteError, Talk};
 
 /// Pieces under way at the same time.
@@ -39,9 +39,9 @@ pub(super) async fn install(
     start.fits(host)?;
     let end = format!("end-{}", nonce());
     let lines = again(shell, &start.choose(&end), &end).await?;
-    let folder = match Said::find(&lines) {
-        Some(Said::Into(folder)) => folder,
-        Some(Said::NoFolder(tried)) => return Err(RemoteError::NoFolder { tried }),
+    let folder = match CommandReply::find(&lines) {
+        Some(CommandReply::Into(folder)) => folder,
+        Some(CommandReply::NoFolder(tried)) => return Err(RemoteError::NoFolder { tried }),
         _ => return Err(RemoteError::Nonsense { what: format!("{lines:?}") }),
     };
     let pieces = start.pieces()?;

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::error::WaferError;
 use super::exec::{Shell, nonce};
 use super::install::install;
-use crate::remote::deploy::commands::{PIECE, Said};
+use crate::remote::deploy::commands::{CommandReply, PIECE};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::{Ending, FrameReader, Wire};
 use crate::remote::worker::Closing;
@@ -267,8 +267,8 @@ impl Mailbox {
         let lines = self.post.shell.run(&command, &end, limit, SENDING).await?;
         match read(&lines, &nonce) {
             Some(mail) => mail,
-            None => match Said::find(&lines) {
-                Some(Said::Absent(host)) => Ok(Came::Absent(host)),
+            None => match CommandReply::find(&lines) {
+                Some(CommandReply::Absent(host)) => Ok(Came::Absent(host)),
                 _ => Err(damaged("its answer has no beginning")),
             },
         }
