@@ -12,7 +12,7 @@ use crate::remote::RemoteError;
 
 /// Bytes of the program, compressed, that one command brings. The whole command is one argument of
 /// a shell at the other end, which holds 128 KiB at most.
-pub(in crate::remote) const PIECE: usize = 84 << 10;
+pub(in crate::remote) const PIECE_BYTES: usize = 84 << 10;
 
 /// Finds the first folder that can hold the program and run it; its path stands behind `READY_TO_RECEIVE`.
 const CHOOSE: &str = concat!(
@@ -85,7 +85,7 @@ impl AgentStart {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
         packed.write_all(&self.program).map_err(failed)?;
         let packed = packed.finish().map_err(failed)?;
-        Ok(packed.chunks(PIECE).map(<[u8]>::to_vec).collect())
+        Ok(packed.chunks(PIECE_BYTES).map(<[u8]>::to_vec).collect())
     }
 
     /// The command that puts one piece into `folder`, under a name of `upload`'s.
@@ -154,7 +154,7 @@ mod tests {
         let start =
             AgentStart::of(&RemoteSpec::new("x", "wafer://x"), &std::env::current_exe().unwrap())
                 .unwrap();
-        let piece = vec![0xff; PIECE];
+        let piece = vec![0xff; PIECE_BYTES];
         let put = start.put("/home/u/.cache/rgpu", "ab", 7, &piece, "end-ab").unwrap();
         let once = start.once("mail ab 0 0 0 cd", &piece, "end-ab");
         for command in [put, once, start.choose("e"), start.assemble("/r", "ab", 3, "e").unwrap()] {

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::error::WaferError;
 use super::exec::{Shell, nonce};
 use super::install::install;
-use crate::remote::deploy::commands::{CommandReply, PIECE};
+use crate::remote::deploy::commands::{CommandReply, PIECE_BYTES};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::{Ending, FrameReader, Wire};
 use crate::remote::worker::Closing;
@@ -283,13 +283,13 @@ async fn read_some(
     from: &mut ReadHalf<DuplexStream>,
     bytes: &mut Vec<u8>,
 ) -> std::io::Result<usize> {
-    let mut limited = from.take((PIECE - bytes.len()) as u64);
+    let mut limited = from.take((PIECE_BYTES - bytes.len()) as u64);
     if bytes.is_empty() && limited.read_buf(bytes).await? == 0 {
         return Ok(0);
     }
     // One turn for a writer that has more.
     let turn = Duration::from_millis(1);
-    while bytes.len() < PIECE
+    while bytes.len() < PIECE_BYTES
         && let Ok(more) = tokio::time::timeout(turn, limited.read_buf(bytes)).await
         && more? > 0
     {}
