@@ -14,7 +14,7 @@ use super::{RemoteError, limits};
 /// Bytes asked for and not yet come; on a long link, where the way of a request would else be waited
 /// for, and the stream's window keeps them from piling up here.
 const MAX_REQUESTED_BYTES: u64 = 32 << 20;
-const FAR_AHEAD_BYTES: u64 = 128 << 20;
+const MAX_REQUESTED_BYTES_LONG_LINK: u64 = 128 << 20;
 
 /// Bytes that an agent on a long link begins to send before they are asked for.
 pub(super) const UNASKED_BYTES: u64 = 32 << 20;
@@ -106,7 +106,7 @@ impl Session {
         let far = self.streams.round_trip() > WIDE_RTT;
         // Hashing begins with the first piece; on a long link requests are what counts.
         let piece = if far { BLOB_BYTES } else { PIECE_BYTES };
-        let ahead = if far { FAR_AHEAD_BYTES } else { MAX_REQUESTED_BYTES };
+        let ahead = if far { MAX_REQUESTED_BYTES_LONG_LINK } else { MAX_REQUESTED_BYTES };
         let mut asked = part.len.max(promised);
         self.unsettled = true;
         while part.len < wanted.size {
