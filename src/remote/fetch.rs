@@ -17,7 +17,7 @@ const MAX_REQUESTED_BYTES: u64 = 32 << 20;
 const MAX_REQUESTED_BYTES_LONG_LINK: u64 = 128 << 20;
 
 /// Bytes that an agent on a long link begins to send before they are asked for.
-pub(super) const UNASKED_BYTES: u64 = 32 << 20;
+pub(super) const PREFETCH_BYTES: u64 = 32 << 20;
 
 /// A file of a job, as its `artifact` event names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

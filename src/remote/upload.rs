@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::client::{Conversation, Incoming, Request, Session, unasked};
-use super::fetch::UNASKED_BYTES;
+use super::fetch::PREFETCH_BYTES;
 use super::{RemoteError, limits};
 
 /// Artifacts up to this size ride with the job's terminal event.
@@ -113,7 +113,7 @@ impl Session {
             plan: Box::new(submission.plan.clone()),
             secrets: submission.secrets.clone(),
             inline_bytes: INLINE_BYTES,
-            ahead_bytes: if self.streams.round_trip() > WIDE_RTT { UNASKED_BYTES } else { 0 },
+            ahead_bytes: if self.streams.round_trip() > WIDE_RTT { PREFETCH_BYTES } else { 0 },
             await_blobs: true,
         };
         let mut uploaded = Uploaded::default();
