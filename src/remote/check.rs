@@ -11,7 +11,7 @@ use rgpu_protocol::digest::sha256;
 use rgpu_protocol::{Digest, PIECE_BYTES};
 use sha2::{Digest as _, Sha256};
 
-use super::{RemoteError, Wanted};
+use super::{RemoteError, RemoteFile};
 
 /// Pieces that wait to be hashed: more than one, so that no thread rests while another is given one.
 const MAX_QUEUED_PIECES: usize = 4;
@@ -32,7 +32,7 @@ type NumberedBytes = (usize, Arc<Vec<u8>>);
 
 impl PieceDigests {
     /// Of nothing yet.
-    pub(super) fn of(wanted: &Wanted) -> Self {
+    pub(super) fn of(wanted: &RemoteFile) -> Self {
         match wanted.composite {
             Some(_) => Self::Pieces(Vec::new()),
             None => Self::Whole(Sha256::new()),
@@ -86,7 +86,7 @@ impl PieceDigests {
     ///
     /// # Errors
     /// [`RemoteError::Damaged`].
-    pub(super) fn end(self, wanted: &Wanted) -> Result<(), RemoteError> {
+    pub(super) fn end(self, wanted: &RemoteFile) -> Result<(), RemoteError> {
         let (want, got) = match self {
             Self::Whole(hash) => (&wanted.digest, Digest::from_bytes(&hash.finalize().into())),
             Self::Pieces(done) => {
@@ -151,9 +151,9 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> io::Result<T> {
 mod tests {
     use super::*;
 
-    fn wanted(bytes: &[u8], composite: bool) -> Wanted {
+    fn wanted(bytes: &[u8], composite: bool) -> RemoteFile {
         let pieces: Vec<_> = pieces(bytes).collect();
-        Wanted {
+        RemoteFile {
             job: "run.1".into(),
             path: "raw/x".into(),
             size: bytes.len() as u64,

@@ -21,7 +21,7 @@ pub(super) const PREFETCH_BYTES: u64 = 32 << 20;
 
 /// A file of a job, as its `artifact` event names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RemoteFile {
     /// The job.
     pub job: String,
     /// Path in the job's folder.
@@ -34,7 +34,7 @@ pub struct Wanted {
     pub composite: Option<Digest>,
 }
 
-impl Wanted {
+impl RemoteFile {
     /// What an event of `job` announces; `None`: it is about something else.
     pub fn of(job: &str, body: &EventBody) -> Option<Self> {
         let EventBody::Artifact { path, size, digest, composite, .. } = body else { return None };
@@ -64,7 +64,7 @@ impl Session {
     /// came is not what was named, and then nothing is left behind.
     pub async fn fetch(
         &mut self,
-        wanted: &Wanted,
+        wanted: &RemoteFile,
         dest: &Path,
         copy: Option<File>,
         progress: Progress<'_>,
@@ -88,7 +88,7 @@ impl Session {
     /// Fills `part`.
     async fn bring(
         &mut self,
-        wanted: &Wanted,
+        wanted: &RemoteFile,
         part: &mut Part,
         progress: Progress<'_>,
     ) -> Result<(), RemoteError> {
@@ -127,7 +127,7 @@ impl Session {
     /// Waits for the next piece of `wanted`, of which pieces of `asked` bytes were asked for.
     async fn piece(
         &mut self,
-        wanted: &Wanted,
+        wanted: &RemoteFile,
         part: &mut Part,
         asked: u64,
     ) -> Result<(), RemoteError> {
@@ -206,23 +206,23 @@ mod tests {
         Follow::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
     }
 
-    fn wanted(path: &str, size: usize, digest: Digest) -> Wanted {
+    fn wanted(path: &str, size: usize, digest: Digest) -> RemoteFile {
         let (job, path) = ("run.1".into(), path.into());
-        Wanted { job, path, size: size as u64, digest, composite: None }
+        RemoteFile { job, path, size: size as u64, digest, composite: None }
     }
 
     /// As a host announces it that names what its pieces make up, too.
-    fn by_pieces(path: &str, bytes: &[u8]) -> Wanted {
+    fn by_pieces(path: &str, bytes: &[u8]) -> RemoteFile {
         let pieces: Vec<_> = bytes.chunks(PIECE_BYTES as usize).map(sha256).collect();
         let composite = Some(Digest::composite(&pieces));
-        Wanted { composite, ..wanted(path, bytes.len(), Digest::of(bytes)) }
+        RemoteFile { composite, ..wanted(path, bytes.len(), Digest::of(bytes)) }
     }
 
     #[tokio::test]
     async fn a_file_of_many_pieces_arrives_over_links_that_are_cut() {
         let big = bytes(3 * BLOB_BYTES as usize + 17);
         let composite = by_pieces("raw/big", &big);
-        for wanted in [Wanted { composite: None, ..composite.clone() }, composite] {
+        for wanted in [RemoteFile { composite: None, ..composite.clone() }, composite] {
             let host = FakeHost::new(vec![]);
             host.artifact("raw/big", big.clone());
             host.cut_after(6 << 20);
@@ -273,7 +273,7 @@ mod tests {
         let whole = wanted("raw/x", 1000, fake::digest(b"other"));
         // What stands for the pieces counts where it is there.
         let pieces = by_pieces("raw/x", &[1; 1000]);
-        let pieces = Wanted { digest: Digest::of(&bytes(1000)), ..pieces };
+        let pieces = RemoteFile { digest: Digest::of(&bytes(1000)), ..pieces };
         for wanted in [whole, pieces] {
             let dest = folder.path().join("x");
             let mut follow = connect(&host).await;

@@ -20,8 +20,8 @@ use super::deploy::EarlyFrames;
 use super::followed::FollowedJob;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
-    Bill, ConnectOptions, Fetched, HostJobs, JobMessage, JobStdin, Remote, RemoteError, Sent,
-    Session, Talk, Wanted, limits,
+    Bill, ConnectOptions, Fetched, HostJobs, JobMessage, JobStdin, Remote, RemoteError, RemoteFile,
+    Sent, Session, Talk, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -357,7 +357,7 @@ impl Follow {
     /// As [`Session::fetch`], or the link stayed cut.
     pub async fn fetch(
         &mut self,
-        wanted: &Wanted,
+        wanted: &RemoteFile,
         dest: &Path,
         mut copy: Option<File>,
         progress: Progress<'_>,

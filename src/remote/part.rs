@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::check::PieceDigests;
-use super::{Fetched, RemoteError, Wanted};
+use super::{Fetched, RemoteError, RemoteFile};
 
 /// Pieces that have come and wait to be written, and those that wait to be copied: a little more, so
 /// that neither waits for a moment in which the other rests.
@@ -61,7 +61,7 @@ impl Part {
     /// # Errors
     /// Our disk.
     pub(super) fn open(
-        wanted: &Wanted,
+        wanted: &RemoteFile,
         dest: &Path,
         copy: Option<File>,
     ) -> Result<Self, RemoteError> {
@@ -118,7 +118,7 @@ impl Part {
 
 /// Hashes what lies in `file`, and leaves it where it goes on. Of a piece that was cut nothing is
 /// kept, nor of a file that is longer than what is wanted: not ours, or of a defect of ours.
-fn take_up(file: &mut File, wanted: &Wanted) -> io::Result<(PieceDigests, u64)> {
+fn take_up(file: &mut File, wanted: &RemoteFile) -> io::Result<(PieceDigests, u64)> {
     let there = file.metadata()?.len();
     let (mut check, mut len) = (PieceDigests::of(wanted), 0);
     let mut piece = Vec::new();
@@ -177,7 +177,7 @@ impl Written {
     ///
     /// # Errors
     /// [`RemoteError::Damaged`], our disk.
-    pub(super) fn finish(self, wanted: &Wanted) -> Result<Fetched, RemoteError> {
+    pub(super) fn finish(self, wanted: &RemoteFile) -> Result<Fetched, RemoteError> {
         let Self { file, path, dest, check, sync, copy } = self;
         if let Err(damaged) = check.end(wanted) {
             // What is wrong must not be taken up again.

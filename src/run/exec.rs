@@ -11,7 +11,7 @@ use super::{outcome, resume};
 use crate::bundle::{self, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::exec::HERE;
-use crate::remote::{Follow, OnRemote, Wanted};
+use crate::remote::{Follow, OnRemote, RemoteFile};
 use crate::store::RunRecord;
 use crate::tool::{Draft, Expectations, Program};
 use rgpu_protocol::plan::{
@@ -220,7 +220,7 @@ fn pull_specs(patterns: &[String]) -> Vec<ArtifactSpec> {
 fn choose(
     patterns: &[String],
     sent: BTreeSet<(String, rgpu_protocol::Digest)>,
-) -> impl Fn(&str, &Wanted) -> Result<bool> + Sync {
+) -> impl Fn(&str, &RemoteFile) -> Result<bool> + Sync {
     let specs = pull_specs(patterns);
     move |kind, file| {
         let asked = || specs.iter().any(|spec| glob::matches(&spec.path, &file.path));

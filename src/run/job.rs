@@ -20,7 +20,7 @@ use super::said::{Reporter, RunEvent};
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
-use crate::remote::{Follow, JobMessage, OnRemote, RemoteError, Submission, Transfer, Wanted};
+use crate::remote::{Follow, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, Transfer};
 use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, Unsynced};
 use crate::tool::Draft;
 
@@ -259,7 +259,7 @@ pub(super) async fn follow_to_end(
 
 /// Whether an announced file is fetched, by its kind and what the host says of it. An error refuses the
 /// host's files altogether.
-pub(super) type Choose<'a> = dyn Fn(&str, &Wanted) -> Result<bool> + Sync + 'a;
+pub(super) type Choose<'a> = dyn Fn(&str, &RemoteFile) -> Result<bool> + Sync + 'a;
 
 /// As [`follow_to_end`], bringing only the files that `choose` takes, with `copies` of them.
 pub(super) async fn follow_choosing(
@@ -409,7 +409,7 @@ fn unrecorded(error: StoreError, record: &RunRecord) -> Failure {
 struct AnnouncedFile {
     step: String,
     rung: String,
-    wanted: Wanted,
+    wanted: RemoteFile,
     kind: String,
 }
 
@@ -439,7 +439,7 @@ fn take(end: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event: &Event) 
             end.warnings.push(Gap { code: code.clone(), text: text.clone() });
         }
         EventBody::Artifact { step, kind, .. } => {
-            let Some(wanted) = Wanted::of(&end.job, &event.body) else { return };
+            let Some(wanted) = RemoteFile::of(&end.job, &event.body) else { return };
             let rung = end.running.get(step).cloned().unwrap_or_default();
             announced.push(AnnouncedFile { step: step.clone(), rung, wanted, kind: kind.clone() });
         }
@@ -535,7 +535,7 @@ fn apart(place: String, taken: &mut BTreeSet<String>) -> String {
 }
 
 /// Whether the very file lies there: an earlier plan may have made another of the same size.
-fn is_here(path: &Path, wanted: &Wanted) -> bool {
+fn is_here(path: &Path, wanted: &RemoteFile) -> bool {
     let same_size = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == wanted.size);
     same_size && digest_file(path).is_ok_and(|here| here.sha256 == wanted.digest)
 }
@@ -614,7 +614,7 @@ mod tests {
         let announced = |path: &str, step: &str| {
             let digest = Digest::from_bytes(&Sha256::digest(b"").into());
             let (job, path) = ("r.1".to_owned(), path.to_owned());
-            let wanted = Wanted { job, path, size: 0, digest, composite: None };
+            let wanted = RemoteFile { job, path, size: 0, digest, composite: None };
             let (step, rung, kind) = (step.to_owned(), String::new(), String::new());
             AnnouncedFile { step, rung, wanted, kind }
         };
@@ -629,7 +629,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report");
         let digest = Digest::from_bytes(&Sha256::digest(b"new").into());
-        let wanted = Wanted {
+        let wanted = RemoteFile {
             job: "r.2".into(),
             path: "raw/report".into(),
             size: 3,

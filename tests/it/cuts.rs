@@ -17,7 +17,8 @@ use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::Mute;
 use rgpu::remote::stream::{Ending, FrameReader, Wire};
 use rgpu::remote::{
-    ConnectOptions, FirstUse, Follow, Patience, Remote, RemoteError, RemoteSpec, Session, Wanted,
+    ConnectOptions, FirstUse, Follow, Patience, Remote, RemoteError, RemoteFile, RemoteSpec,
+    Session,
 };
 use rgpu_protocol::Outcome;
 use rgpu_protocol::frame::{HEADER, MAGIC};
@@ -276,7 +277,7 @@ impl Cutting {
         assert_eq!(fs::read_to_string(&runs).unwrap(), "x\n", "{cuts:?}");
         let mut brought = Vec::new();
         for event in &story.events {
-            let Some(wanted) = Wanted::of(&job.plan.job, event) else { continue };
+            let Some(wanted) = RemoteFile::of(&job.plan.job, event) else { continue };
             let dest = self.home.join(format!("fetched-{}", wanted.path));
             link.fetch(&wanted, &dest, None, &|_| ()).await?;
             brought.push(fs::read(&dest).unwrap());

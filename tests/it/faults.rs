@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rgpu::remote::{FirstUse, Wanted};
+use rgpu::remote::{FirstUse, RemoteFile};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::fake_host::FakeHost;
@@ -51,8 +51,8 @@ fn tail(text: &str) -> &str {
 }
 
 /// The first file that a job announced.
-fn announced(job: &str, story: &Story) -> Wanted {
-    story.events.iter().find_map(|event| Wanted::of(job, event)).unwrap()
+fn announced(job: &str, story: &Story) -> RemoteFile {
+    story.events.iter().find_map(|event| RemoteFile::of(job, event)).unwrap()
 }
 
 #[test]

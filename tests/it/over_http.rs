@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::model::Profile;
-use rgpu::remote::{FirstUse, RemoteError, RemoteSpec, Wanted};
+use rgpu::remote::{FirstUse, RemoteError, RemoteFile, RemoteSpec};
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -249,8 +249,8 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
 }
 
 /// The one file that a job told of.
-fn artifact(events: &[EventBody], job: &str) -> Wanted {
-    events.iter().find_map(|event| Wanted::of(job, event)).expect("a file")
+fn artifact(events: &[EventBody], job: &str) -> RemoteFile {
+    events.iter().find_map(|event| RemoteFile::of(job, event)).expect("a file")
 }
 
 #[tokio::test(flavor = "multi_thread")]

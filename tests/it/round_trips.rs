@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rgpu::remote::{
-    ConnectOptions, FirstUse, Follow, JobMessage, Patience, RemoteError, Submission, Wanted,
+    ConnectOptions, FirstUse, Follow, JobMessage, Patience, RemoteError, RemoteFile, Submission,
 };
 use rgpu_protocol::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -107,7 +107,7 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
         let mut files = Vec::new();
         while let Some(message) = job.next().await.unwrap() {
             if let JobMessage::Event(event) = message {
-                files.extend(Wanted::of(&work.plan.job, &event.body));
+                files.extend(RemoteFile::of(&work.plan.job, &event.body));
             }
         }
         let folder = tempfile::tempdir().unwrap();

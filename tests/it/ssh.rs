@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{FirstUse, Follow, Patience, RemoteError, RemoteSpec, Wanted};
+use rgpu::remote::{FirstUse, Follow, Patience, RemoteError, RemoteFile, RemoteSpec};
 use rgpu_protocol::{EventBody, Outcome};
 
 use crate::host::{self, User, connect, follow, submission};
@@ -323,13 +323,14 @@ async fn twenty_mebibytes_go_up_once_and_come_back_as_they_were() {
     let again = run();
     assert_eq!(link.submit(&again, &|_| ()).await.unwrap().bytes, 0);
     let story = follow(&mut link).await.unwrap();
-    let wanted = story.events.iter().find_map(|event| Wanted::of(&again.plan.job, event)).unwrap();
+    let wanted =
+        story.events.iter().find_map(|event| RemoteFile::of(&again.plan.job, event)).unwrap();
     let dest = sshd.path("fetched");
     link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
     assert!(fs::read(&dest).unwrap() == bytes);
 
     let wrong =
-        Wanted { digest: host::digest(b"something else"), composite: None, ..wanted.clone() };
+        RemoteFile { digest: host::digest(b"something else"), composite: None, ..wanted.clone() };
     let dest = sshd.path("damaged");
     let refused = link.fetch(&wrong, &dest, None, &|_| ()).await.unwrap_err();
     assert!(matches!(refused, RemoteError::Damaged { .. }), "{refused:?}");

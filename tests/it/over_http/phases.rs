@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rgpu::model::Profile;
-use rgpu::remote::{FirstUse, JobMessage, Patience, RemoteSpec, Submission, Transfer, Wanted};
+use rgpu::remote::{FirstUse, JobMessage, Patience, RemoteFile, RemoteSpec, Submission, Transfer};
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
 
@@ -237,7 +237,7 @@ async fn a_warm_command_is_one_connection() {
 }
 
 /// A job that left noise behind, as it was told of.
-async fn with_noise(laptop: &Laptop, port: u16) -> (Submission, Wanted) {
+async fn with_noise(laptop: &Laptop, port: u16) -> (Submission, RemoteFile) {
     let script = "head -c 40000000 /dev/urandom > out";
     let work = submission(&["/bin/sh", "-c", script], &[], &["out"]);
     let user = Arc::new(User::default());
