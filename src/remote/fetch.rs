@@ -45,7 +45,7 @@ impl RemoteFile {
 
 /// What became of a file that was brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchOutcome {
     /// Whether the copy has all of it; it has not when an earlier try brought some, or it could not be
     /// written.
     pub copied: bool,
@@ -68,7 +68,7 @@ impl Session {
         dest: &Path,
         copy: Option<File>,
         progress: Progress<'_>,
-    ) -> Result<Fetched, RemoteError> {
+    ) -> Result<FetchOutcome, RemoteError> {
         let mut part = Part::open(wanted, dest, copy)?;
         let brought = self.bring(wanted, &mut part, progress).await;
         // What is still to be written is waited for in any case: the next try goes on behind it.
@@ -231,7 +231,7 @@ mod tests {
             let mut follow = connect(&host).await;
             let fetched = follow.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
             assert!(fs::read(&dest).unwrap() == big);
-            assert_eq!(fetched, Fetched { copied: false, synced: true });
+            assert_eq!(fetched, FetchOutcome { copied: false, synced: true });
             assert_eq!(host.links(), 3);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         }

@@ -20,8 +20,8 @@ use super::deploy::EarlyFrames;
 use super::followed::FollowedJob;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
-    Bill, ConnectOptions, Fetched, HostJobs, JobMessage, JobStdin, Remote, RemoteError, RemoteFile,
-    Sent, Session, Talk, limits,
+    Bill, ConnectOptions, FetchOutcome, HostJobs, JobMessage, JobStdin, Remote, RemoteError,
+    RemoteFile, Sent, Session, Talk, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -361,7 +361,7 @@ impl Follow {
         dest: &Path,
         mut copy: Option<File>,
         progress: Progress<'_>,
-    ) -> Result<Fetched, RemoteError> {
+    ) -> Result<FetchOutcome, RemoteError> {
         loop {
             match self.linked().await?.fetch(wanted, dest, copy.take(), progress).await {
                 Err(error) if error.is_link() => self.lost(error),

@@ -52,7 +52,7 @@ pub mod worker;
 pub use bill::{Bill, Bills, Meter};
 pub use client::{HostJobs, JobStdin, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
-pub use fetch::{Fetched, RemoteFile};
+pub use fetch::{FetchOutcome, RemoteFile};
 pub use fit::{arch_of, unfit};
 pub use follow::{Follow, Patience};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};

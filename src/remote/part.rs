@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::check::PieceDigests;
-use super::{Fetched, RemoteError, RemoteFile};
+use super::{FetchOutcome, RemoteError, RemoteFile};
 
 /// Pieces that have come and wait to be written, and those that wait to be copied: a little more, so
 /// that neither waits for a moment in which the other rests.
@@ -177,7 +177,7 @@ impl Written {
     ///
     /// # Errors
     /// [`RemoteError::Damaged`], our disk.
-    pub(super) fn finish(self, wanted: &RemoteFile) -> Result<Fetched, RemoteError> {
+    pub(super) fn finish(self, wanted: &RemoteFile) -> Result<FetchOutcome, RemoteError> {
         let Self { file, path, dest, check, sync, copy } = self;
         if let Err(damaged) = check.end(wanted) {
             // What is wrong must not be taken up again.
@@ -187,7 +187,7 @@ impl Written {
         let kept = if sync { file.sync_all() } else { Ok(()) };
         kept.and_then(|()| fs::rename(&path, &dest))
             .map_err(|source| RemoteError::Disk { path, source })?;
-        Ok(Fetched { copied: copy.is_some(), synced: sync })
+        Ok(FetchOutcome { copied: copy.is_some(), synced: sync })
     }
 
     /// Removes it: what is wrong must not be taken up again.
