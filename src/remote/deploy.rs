@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use super::fit::Needs;
+use super::fit::HostNeeds;
 use super::stream::{BoxWrite, Ending, FrameReader, FrameWriter, Wire};
 use super::{RemoteError, RemoteSpec, Talk, limits};
 
@@ -71,7 +71,7 @@ pub struct AgentStart {
     command: String,
     install: String,
     program: Vec<u8>,
-    needs: Needs,
+    needs: HostNeeds,
     digest: Digest,
     folders: String,
     /// What each command is run through.
@@ -86,7 +86,7 @@ impl AgentStart {
     pub fn of(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
         let program = std::fs::read(agent)
             .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
-        let needs = Needs::read(&program).map_err(|why| RemoteError::Unfit {
+        let needs = HostNeeds::read(&program).map_err(|why| RemoteError::Unfit {
             why: format!("`{}` is no program for it: {why}", agent.display()),
             arch: None,
         })?;

@@ -9,7 +9,7 @@ use super::RemoteError;
 
 /// What a program needs of its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Needs {
+pub(super) struct HostNeeds {
     /// As `uname -m` says it.
     machine: &'static str,
     /// The newest glibc symbol version it names; `None`: it is linked without glibc.
@@ -32,7 +32,7 @@ fn machine(number: u16) -> Option<&'static str> {
 
 /// Why a program of this machine cannot run on a host; `None`: it can, as far as is known.
 pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
-    let needs = match Needs::read(program) {
+    let needs = match HostNeeds::read(program) {
         Ok(needs) => needs,
         Err(why) => return Some(why),
     };
@@ -42,7 +42,7 @@ pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
     }
 }
 
-impl Needs {
+impl HostNeeds {
     /// Of an ELF program.
     pub(super) fn read(program: &[u8]) -> Result<Self, String> {
         let elf = Elf::parse(program).map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_host_is_refused_for_what_it_lacks_and_for_nothing_else() {
-        let needs = Needs { machine: "x86_64", glibc: Some((2, 34)) };
+        let needs = HostNeeds { machine: "x86_64", glibc: Some((2, 34)) };
         for good in [
             "Linux x86_64 glibc 2.34",
             "Linux x86_64 ldd (Debian GLIBC 2.41-12) 2.41",
@@ -129,14 +129,14 @@ mod tests {
         ] {
             assert!(needs.check(bad).unwrap_err().to_string().contains(word), "{bad}");
         }
-        Needs { glibc: None, ..needs }.check("Linux x86_64 musl libc (x86_64)").unwrap();
+        HostNeeds { glibc: None, ..needs }.check("Linux x86_64 musl libc (x86_64)").unwrap();
     }
 
     #[test]
     fn this_test_program_needs_what_it_was_built_for() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let needs = Needs::read(&own).unwrap();
+        let needs = HostNeeds::read(&own).unwrap();
         assert_eq!(needs.machine, std::env::consts::ARCH);
-        assert!(Needs::read(b"no program").is_err());
+        assert!(HostNeeds::read(b"no program").is_err());
     }
 }
