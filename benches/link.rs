@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rgpu::remote::options::Mute;
-use rgpu::remote::{BlobSource, ConnectOptions, FirstUse, Follow, RemoteSpec, Submission};
+use rgpu::remote::{BlobSource, ConnectOptions, FirstUse, HostLink, RemoteSpec, Submission};
 use rgpu_protocol::plan::{Rung, Step, Success};
 use rgpu_protocol::{Digest, Plan};
 
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         first_use: FirstUse::AcceptNew,
         talk: Arc::new(Mute),
     };
-    let mut link = Follow::connect(Arc::from(spec.open()?), options).await?;
+    let mut link = HostLink::connect(Arc::from(spec.open()?), options).await?;
     let mut times = Vec::new();
     for i in 0..count {
         let submission = job(&format!("bench-{}-{i}.1", std::process::id()));

@@ -14,7 +14,7 @@ use super::profile;
 use super::progress::LiveOutput;
 use super::session::{self, OutputOptions};
 use crate::error::{Exit, Result};
-use crate::remote::{Follow, JobMessage, OnRemote, RemoteError};
+use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::EventBody;
 use rgpu_protocol::plan::{Limits, PULLED};
@@ -326,7 +326,7 @@ struct StoppedJob {
 }
 
 /// Stops a job, and waits for its end. One that is not there need not be stopped.
-async fn stop_job(follow: &mut Follow, job: &str) -> Result<StoppedJob> {
+async fn stop_job(follow: &mut HostLink, job: &str) -> Result<StoppedJob> {
     // Its output is of no interest.
     let limits = Limits { log_bytes: u64::MAX, ..Limits::default() };
     let attached = follow.attach(job, &limits, 1, &[]).await;

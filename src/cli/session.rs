@@ -18,7 +18,7 @@ use super::terminal::safe;
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
-    ConnectOptions, FirstUse, Follow, HostKeyQuestion, OnRemote, Remote, RemoteError, RemoteSpec,
+    ConnectOptions, FirstUse, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
     Sent, Talk,
 };
 use crate::run::{
@@ -139,7 +139,7 @@ pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
 /// An open connection with who hears of it.
 pub(super) struct OpenRemote {
     pub(super) spec: RemoteSpec,
-    pub(super) follow: Follow,
+    pub(super) follow: HostLink,
     pub(super) reporter: SharedReporter,
     pub(super) cancel: CancelSignal,
     pub(super) programs: Programs,
@@ -166,7 +166,7 @@ impl OpenRemote {
     /// Those of `work`, or the user stopped waiting.
     pub(super) async fn finish_with<T>(
         self,
-        work: impl AsyncFnOnce(&mut Follow) -> Result<T>,
+        work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
     ) -> Result<T> {
         let Self { mut follow, mut reporter, mut cancel, .. } = self;
         let done = tokio::select! {
@@ -312,12 +312,12 @@ async fn reach(
     programs: &Programs,
     greeting: Greeting,
     sent: &Sent,
-) -> std::result::Result<Follow, RemoteError> {
+) -> std::result::Result<HostLink, RemoteError> {
     // One that has run this very program is of its architecture.
     if matches!(greeting, Greeting::LeftToTheFirstRequest) && sent.has_run(&options.agent) {
-        return Follow::begin(Arc::clone(remote), options).await;
+        return HostLink::begin(Arc::clone(remote), options).await;
     }
-    let refused = match Follow::connect(Arc::clone(remote), options.clone()).await {
+    let refused = match HostLink::connect(Arc::clone(remote), options.clone()).await {
         Err(RemoteError::Unfit { why, arch: Some(arch) }) => (why, arch),
         connected => {
             if connected.is_ok() {
@@ -329,7 +329,7 @@ async fn reach(
     let (why, arch) = refused;
     match programs.agent_for(&arch).filter(|agent| *agent != options.agent) {
         Some(agent) => {
-            Follow::connect(Arc::clone(remote), ConnectOptions { agent, ..options }).await
+            HostLink::connect(Arc::clone(remote), ConnectOptions { agent, ..options }).await
         }
         None => Err(RemoteError::Unfit { why, arch: Some(arch) }),
     }

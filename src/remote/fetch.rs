@@ -183,7 +183,7 @@ mod tests {
     use rgpu_protocol::digest::sha256;
 
     use super::super::fake::{self, FakeHost};
-    use super::super::{Follow, Patience};
+    use super::super::{HostLink, Patience};
     use super::*;
 
     /// Bytes that hardly compress.
@@ -197,13 +197,13 @@ mod tests {
             .collect()
     }
 
-    async fn connect(host: &FakeHost) -> Follow {
+    async fn connect(host: &FakeHost) -> HostLink {
         let patience = Patience {
             first: Duration::from_millis(1),
             longest: Duration::from_millis(1),
             total: Duration::from_secs(20),
         };
-        Follow::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
+        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
     }
 
     fn wanted(path: &str, size: usize, digest: Digest) -> RemoteFile {

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// A remote, connected for as long as it takes.
-pub struct Follow {
+pub struct HostLink {
     remote: Arc<dyn Remote>,
     options: ConnectOptions,
     session: Option<Session>,
@@ -71,7 +71,7 @@ struct Outage {
 /// back only to break at the same request does not, so that trying ends.
 const GOOD_LINK: Duration = Duration::from_secs(30);
 
-impl Follow {
+impl HostLink {
     /// Connects. A host that cannot be reached at the first try is an error at once.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Follow {
     }
 
     /// Submits a plan, sends what the host lacks, and follows the job. A job followed before is
-    /// left alone. When this is dropped before it is done, [`Follow::cancel`] makes sure that
+    /// left alone. When this is dropped before it is done, [`HostLink::cancel`] makes sure that
     /// nothing runs.
     ///
     /// # Errors
@@ -325,7 +325,7 @@ impl Follow {
     }
 
     /// Asks for the followed job to be stopped, now or as soon as the link is back. Its terminal
-    /// event, which [`Follow::next`] brings, confirms. A job whose submission was dropped halfway
+    /// event, which [`HostLink::next`] brings, confirms. A job whose submission was dropped halfway
     /// is looked for, and stopped if it is there.
     pub fn cancel(&mut self) {
         if let Some(mut job) = self.submitting.take() {
@@ -509,7 +509,7 @@ mod tests {
     }
 
     /// Follows the job to its end: the numbers of its events, and both outputs.
-    async fn whole(follow: &mut Follow) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
+    async fn whole(follow: &mut HostLink) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
         let (mut seqs, mut out, mut err) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(message) = follow.next().await? {
             match message {
@@ -524,8 +524,8 @@ mod tests {
         Ok((seqs, out, err))
     }
 
-    async fn connect(host: &FakeHost) -> Follow {
-        Follow::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(QUICK)
+    async fn connect(host: &FakeHost) -> HostLink {
+        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(QUICK)
     }
 
     #[tokio::test]

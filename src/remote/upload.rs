@@ -496,7 +496,7 @@ fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
 #[cfg(test)]
 mod tests {
     use super::super::fake::{self, FakeHost};
-    use super::super::{Follow, Patience};
+    use super::super::{HostLink, Patience};
     use super::*;
 
     /// Bytes that do not compress.
@@ -512,13 +512,13 @@ mod tests {
             .collect()
     }
 
-    async fn connect(host: &FakeHost) -> Follow {
+    async fn connect(host: &FakeHost) -> HostLink {
         let patience = Patience {
             first: Duration::from_millis(1),
             longest: Duration::from_millis(1),
             total: Duration::from_secs(20),
         };
-        Follow::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
+        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
     }
 
     #[tokio::test]

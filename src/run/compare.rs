@@ -27,7 +27,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::{Entry, Mode};
 use crate::model::comparison::Part;
 use crate::model::{Beside, Profile};
-use crate::remote::{Follow, RemoteSpec};
+use crate::remote::{HostLink, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target};
 
@@ -92,7 +92,7 @@ impl CompareRun<'_> {
     /// cancel.
     pub async fn run(
         mut self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         desk: &mut RunContext<'_>,
     ) -> Result<ComparisonOutcome> {
         let mut facts = match self.cache.load(self.now_s) {
@@ -191,7 +191,7 @@ impl CompareRun<'_> {
         Ok(made)
     }
 
-    async fn ask(&self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<HostFacts> {
+    async fn ask(&self, follow: &mut HostLink, desk: &mut RunContext<'_>) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
         self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
     }
@@ -224,7 +224,7 @@ impl CompareRun<'_> {
     /// Compiles on this machine what a host without a compiler cannot.
     async fn compile_here(
         &self,
-        follow: &Follow,
+        follow: &HostLink,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
         side: &mut SideBuilder,
@@ -325,7 +325,7 @@ fn why(record: &RungRecord) -> String {
 }
 
 /// The failure that ends the comparison: a side that does not build, is wrong, or cannot be timed.
-fn ended(side: &SideBuilder, follow: &Follow, end: &JobResult) -> Option<Failure> {
+fn ended(side: &SideBuilder, follow: &HostLink, end: &JobResult) -> Option<Failure> {
     let mine = match &end.outcome {
         Some(Outcome::Failed { step, .. }) => tool::side_of(step, side.name).is_some(),
         Some(Outcome::Done) => true,

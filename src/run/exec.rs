@@ -11,7 +11,7 @@ use super::{outcome, resume};
 use crate::bundle::{self, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::exec::HERE;
-use crate::remote::{Follow, OnRemote, RemoteFile};
+use crate::remote::{HostLink, OnRemote, RemoteFile};
 use crate::store::RunRecord;
 use crate::tool::{Draft, Expectations, Program};
 use rgpu_protocol::plan::{
@@ -137,7 +137,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
 /// # Errors
 /// The link, the host's refusal, our disk, or the user cancelled and nothing has run.
 pub async fn exec(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     request: &ExecRequest,
     packer: &mut Packer,
     desk: &mut RunContext<'_>,
@@ -176,7 +176,7 @@ pub async fn exec(
 /// # Errors
 /// As [`exec`].
 pub async fn exec_again(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     pull: &[String],
     desk: &mut RunContext<'_>,
     mut copies: FileCopies,
@@ -195,7 +195,7 @@ pub async fn exec_again(
 /// A job that is over, and all of it here: its output need not lie there too, unless a power cut
 /// could still take what is here.
 fn over(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     end: JobResult,
     record: &RunRecord,
     copies: FileCopies,
@@ -248,7 +248,7 @@ fn pulled(end: JobResult) -> Vec<HostFile> {
 }
 
 /// How the program of an ended job ended.
-fn program_end(follow: &Follow, end: &JobResult) -> Result<ProgramExit> {
+fn program_end(follow: &HostLink, end: &JobResult) -> Result<ProgramExit> {
     match (&end.outcome, end.last_rung(EXEC_STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),
         (_, Some(record)) if record.code == "timeout" => Ok(ProgramExit::TimedOut),

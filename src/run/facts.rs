@@ -15,7 +15,7 @@ use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
 use super::said::{Reporter, RunEvent};
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{Follow, OnRemote, RemoteSpec};
+use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::store::atomic;
 use crate::tool;
 
@@ -81,7 +81,7 @@ impl FactsCache {
     /// The link, or the user stopped waiting.
     pub async fn ask(
         &self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         spec: &RemoteSpec,
         programs: &Programs,
         now_s: i64,

@@ -20,7 +20,9 @@ use super::said::{Reporter, RunEvent};
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
-use crate::remote::{Follow, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, Transfer};
+use crate::remote::{
+    HostLink, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, Transfer,
+};
 use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, Unsynced};
 use crate::tool::Draft;
 
@@ -96,7 +98,7 @@ pub struct RunContext<'a> {
 /// # Errors
 /// As [`Packer::pack`] and [`submit`], or those of `kept`.
 pub(super) async fn pack_and_submit(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     packer: &mut Packer,
     draft: &Draft,
     desk: &mut RunContext<'_>,
@@ -125,7 +127,7 @@ pub(super) async fn pack_and_submit(
 /// # Errors
 /// The link, the host's refusal, our disk.
 pub(super) async fn submit(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     submission: &Submission,
     desk: &mut RunContext<'_>,
 ) -> Result<()> {
@@ -214,7 +216,7 @@ fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
 /// The link, or a job that is not there: the record then says so, since nothing is left that could
 /// be waited for.
 pub(super) async fn take_up(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     job: &str,
     known: &RecordedJob,
     desk: &mut RunContext<'_>,
@@ -249,7 +251,7 @@ fn plan_limits(folder: &RunFolder, job: &str) -> Limits {
 /// # Errors
 /// The link stayed cut, our disk, or the user stopped waiting.
 pub(super) async fn follow_to_end(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     job: &str,
     before: &[Event],
     desk: &mut RunContext<'_>,
@@ -263,7 +265,7 @@ pub(super) type Choose<'a> = dyn Fn(&str, &RemoteFile) -> Result<bool> + Sync + 
 
 /// As [`follow_to_end`], bringing only the files that `choose` takes, with `copies` of them.
 pub(super) async fn follow_choosing(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     job: &str,
     before: &[Event],
     desk: &mut RunContext<'_>,
@@ -276,7 +278,7 @@ pub(super) async fn follow_choosing(
 }
 
 /// Adds what the provider has billed to the run's record.
-pub(super) fn take_bills(follow: &Follow, desk: &mut RunContext<'_>) -> Result<()> {
+pub(super) fn take_bills(follow: &HostLink, desk: &mut RunContext<'_>) -> Result<()> {
     let bills = follow.remote().take_bills();
     if bills.is_empty() {
         return Ok(());
@@ -286,13 +288,13 @@ pub(super) fn take_bills(follow: &Follow, desk: &mut RunContext<'_>) -> Result<(
 }
 
 /// Ends the conversation with a host: what was still to be said there is said. It may be billed, too.
-pub async fn close(follow: Follow, record: &mut RunRecord) {
+pub async fn close(follow: HostLink, record: &mut RunRecord) {
     let bills = follow.close().await;
     bills.into_iter().for_each(|bill| record.cost.bill(bill.words, bill.usd));
 }
 
 async fn carry_through(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     job: &str,
     before: &[Event],
     desk: &mut RunContext<'_>,
@@ -450,7 +452,7 @@ fn take(end: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event: &Event) 
 
 /// Brings the announced files into the run folder.
 async fn fetch(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     end: &mut JobResult,
     announced: Vec<AnnouncedFile>,
     desk: &mut RunContext<'_>,
@@ -541,7 +543,7 @@ fn is_here(path: &Path, wanted: &RemoteFile) -> bool {
 }
 
 /// The failure of a command that waits no longer for its job to be stopped.
-fn unconfirmed(follow: &Follow, id: &str) -> Failure {
+fn unconfirmed(follow: &HostLink, id: &str) -> Failure {
     cancelled().hint(match follow.is_linked() {
         true => format!("the cancel stands; `rgpu runs attach {id}` shows how the job ended"),
         false => format!(
@@ -586,7 +588,7 @@ mod tests {
         let script = vec![Say::Event(EventBody::Started { folder: "/tmp/job".into() })];
         let host = FakeHost::new(script);
         let remote = Arc::new(host.clone());
-        let follow = Follow::connect(remote, fake::options()).await.unwrap();
+        let follow = HostLink::connect(remote, fake::options()).await.unwrap();
         let mut follow = follow.confirm_within(Duration::from_secs(1));
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "run", None).unwrap();

@@ -17,7 +17,7 @@ use super::said::RunEvent;
 use crate::bundle::{Bundle, DEFAULT_LIMIT, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::options::Mute;
-use crate::remote::{ConnectOptions, FirstUse, Follow, OnRemote, Remote, RemoteSpec};
+use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
 use crate::tool::{self, Expectations, JobName, Part, Request, Toolbox};
 
 /// Builds; how that ended, and what was expected of it. `sequence` numbers the builds of one run.
@@ -39,7 +39,7 @@ pub(super) async fn build(
         first_use: FirstUse::Refuse,
         talk: Arc::new(Mute),
     };
-    let mut follow = Follow::connect(Arc::clone(&remote), options).await.on(&*remote)?;
+    let mut follow = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
     let answers = follow.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
     let facts = tool::facts(&spec.name, remote.transport(), answers);
     let toolbox = Toolbox { runner: programs.runner.clone(), collector: None };
@@ -66,7 +66,7 @@ pub(super) async fn build(
 
 /// Carries the build out, or takes from the run folder what it came to before.
 async fn carry(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     bundle: Bundle,
     desk: &mut RunContext<'_>,
 ) -> Result<JobResult> {

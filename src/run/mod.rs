@@ -60,6 +60,6 @@ pub use said::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use selection::first_plan;
 
 /// Whether the followed remote is this machine.
-fn is_local(follow: &crate::remote::Follow) -> bool {
+fn is_local(follow: &crate::remote::HostLink) -> bool {
     follow.remote().transport() == "local"
 }

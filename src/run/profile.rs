@@ -27,7 +27,7 @@ use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::{Beside, Profile};
-use crate::remote::{Follow, OnRemote, RemoteSpec};
+use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::tool::{self, Draft, JobName, PlanError, Request, Target};
 
 /// Plans that one run may send at most: every rung refused once, and some room.
@@ -84,7 +84,7 @@ impl ProfileRun<'_> {
     /// Whatever left nothing to profile: the link, the host, the build, our disk, a cancel.
     pub async fn run(
         mut self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         desk: &mut RunContext<'_>,
     ) -> Result<ProfileOutcome> {
         let known = self.cache.load(self.now_s);
@@ -203,7 +203,7 @@ impl ProfileRun<'_> {
     }
 
     /// Asks the host what it has.
-    async fn ask(&self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<HostFacts> {
+    async fn ask(&self, follow: &mut HostLink, desk: &mut RunContext<'_>) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
         self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
     }
@@ -211,7 +211,7 @@ impl ProfileRun<'_> {
     /// The next plan's draft, with what has to be built on this machine already built.
     async fn draft(
         &mut self,
-        follow: &Follow,
+        follow: &HostLink,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
         parts: &mut ProfileBuilder,
@@ -227,7 +227,7 @@ impl ProfileRun<'_> {
     /// either, the plan says so.
     async fn compile_here(
         &mut self,
-        follow: &Follow,
+        follow: &HostLink,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
         parts: &mut ProfileBuilder,
@@ -292,7 +292,7 @@ impl ProfileRun<'_> {
     /// Submits a plan, or takes it up, and follows it to its end.
     async fn carry(
         &mut self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         draft: Draft,
         desk: &mut RunContext<'_>,
         seq: u32,

@@ -18,7 +18,7 @@ use super::profile::ProfileRun;
 use super::said::RunEvent;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
-use crate::remote::{Follow, ServedEnd, ServedJob, ServedNcu};
+use crate::remote::{HostLink, ServedEnd, ServedJob, ServedNcu};
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, Served};
 
@@ -38,7 +38,7 @@ impl ProfileRun<'_> {
     /// Our own disk, or the user stopped waiting.
     pub(super) async fn ask_provider(
         &mut self,
-        follow: &Follow,
+        follow: &HostLink,
         facts: &HostFacts,
         desk: &mut RunContext<'_>,
         parts: &mut ProfileBuilder,
@@ -81,7 +81,7 @@ impl ProfileRun<'_> {
     }
 
     /// Whether the provider's own ncu may reach the rung that is asked for at least.
-    pub(super) fn provider_may_reach(&self, follow: &Follow, facts: &HostFacts) -> bool {
+    pub(super) fn provider_may_reach(&self, follow: &HostLink, facts: &HostFacts) -> bool {
         let Some(least) = self.at_least else { return false };
         let job = JobName { run: String::new(), sequence: 1 };
         follow.remote().served_ncu().is_some()
@@ -92,7 +92,7 @@ impl ProfileRun<'_> {
     /// One try.
     async fn ask_once(
         &mut self,
-        follow: &Follow,
+        follow: &HostLink,
         provider: &dyn ServedNcu,
         rung: &Served,
         desk: &mut RunContext<'_>,

@@ -17,7 +17,7 @@ use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::Mute;
 use rgpu::remote::stream::{Ending, FrameReader, Wire};
 use rgpu::remote::{
-    ConnectOptions, FirstUse, Follow, Patience, Remote, RemoteError, RemoteFile, RemoteSpec,
+    ConnectOptions, FirstUse, HostLink, Patience, Remote, RemoteError, RemoteFile, RemoteSpec,
     Session,
 };
 use rgpu_protocol::Outcome;
@@ -244,7 +244,7 @@ impl Cutting {
         Self { home, cuts: Arc::default(), links: counter(), up: counter(), down: counter() }
     }
 
-    async fn connect(&self, cuts: &[Cut]) -> Result<Follow, RemoteError> {
+    async fn connect(&self, cuts: &[Cut]) -> Result<HostLink, RemoteError> {
         *self.cuts.lock().unwrap() = cuts.to_vec();
         self.links.store(0, Ordering::Relaxed);
         let options =
@@ -254,7 +254,7 @@ impl Cutting {
             longest: Duration::from_millis(2),
             total: Duration::from_secs(20),
         };
-        Ok(Follow::connect(Arc::new(self.clone()), options).await?.patience(quick))
+        Ok(HostLink::connect(Arc::new(self.clone()), options).await?.patience(quick))
     }
 
     /// A job over links with these cuts, and all that it must have come to.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rgpu::remote::{
-    BlobSource, ConnectOptions, FirstUse, Follow, HostKeyQuestion, JobMessage, RemoteError,
+    BlobSource, ConnectOptions, FirstUse, HostKeyQuestion, HostLink, JobMessage, RemoteError,
     RemoteSpec, Submission, Talk,
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
@@ -65,9 +65,9 @@ pub(crate) async fn connect(
     spec: &RemoteSpec,
     first_use: FirstUse,
     user: &Arc<User>,
-) -> Result<Follow, RemoteError> {
+) -> Result<HostLink, RemoteError> {
     let options = ConnectOptions { agent: agent(), first_use, talk: user.clone() };
-    Follow::connect(Arc::from(spec.open()?), options).await
+    HostLink::connect(Arc::from(spec.open()?), options).await
 }
 
 /// Blobs in memory.
@@ -166,7 +166,7 @@ impl Story {
 }
 
 /// Follows the job to its terminal event.
-pub(crate) async fn follow(follow: &mut Follow) -> Result<Story, RemoteError> {
+pub(crate) async fn follow(follow: &mut HostLink) -> Result<Story, RemoteError> {
     let mut story = Story::default();
     while let Some(message) = follow.next().await? {
         match message {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rgpu::remote::{
-    ConnectOptions, FirstUse, Follow, JobMessage, Patience, RemoteError, RemoteFile, Submission,
+    ConnectOptions, FirstUse, HostLink, JobMessage, Patience, RemoteError, RemoteFile, Submission,
 };
 use rgpu_protocol::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -102,7 +102,7 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
             ConnectOptions { agent: agent(), first_use: FirstUse::AcceptNew, talk: user() };
         let work = work(attempt);
         let remote = Arc::from(sshd.remote_at(link.port).open().unwrap());
-        let mut job = Follow::begin(remote, options).await.unwrap();
+        let mut job = HostLink::begin(remote, options).await.unwrap();
         job.submit(&work, &|_| ()).await.unwrap();
         let mut files = Vec::new();
         while let Some(message) = job.next().await.unwrap() {
@@ -160,11 +160,11 @@ fn script(sshd: &Sshd) -> Submission {
     submission(&["/bin/sh", "-c", &text], &[("in", input.as_bytes())], &[])
 }
 
-async fn begin(sshd: &Sshd, port: u16) -> Result<(Follow, Arc<User>), RemoteError> {
+async fn begin(sshd: &Sshd, port: u16) -> Result<(HostLink, Arc<User>), RemoteError> {
     let user = user();
     let options =
         ConnectOptions { agent: agent(), first_use: FirstUse::AcceptNew, talk: user.clone() };
-    let follow = Follow::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;
+    let follow = HostLink::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;
     let quick = Patience { first: Duration::from_millis(5), ..Patience::default() };
     Ok((follow.patience(quick), user))
 }

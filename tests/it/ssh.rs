@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{FirstUse, Follow, Patience, RemoteError, RemoteFile, RemoteSpec};
+use rgpu::remote::{FirstUse, HostLink, Patience, RemoteError, RemoteFile, RemoteSpec};
 use rgpu_protocol::{EventBody, Outcome};
 
 use crate::host::{self, User, connect, follow, submission};
@@ -25,7 +25,7 @@ impl Sshd {
         spec
     }
 
-    async fn connect(&self) -> Follow {
+    async fn connect(&self) -> HostLink {
         connect(&self.remote(), FirstUse::AcceptNew, &user()).await.unwrap()
     }
 }
@@ -34,7 +34,7 @@ pub(crate) fn user() -> Arc<User> {
     Arc::new(User::default())
 }
 
-pub(crate) fn error(result: Result<Follow, RemoteError>) -> RemoteError {
+pub(crate) fn error(result: Result<HostLink, RemoteError>) -> RemoteError {
     match result {
         Ok(_) => panic!("this should not have connected"),
         Err(error) => error,
@@ -461,7 +461,7 @@ async fn an_agent_for_another_machine_is_not_sent() {
     let options =
         rgpu::remote::ConnectOptions { agent, first_use: FirstUse::AcceptNew, talk: user() };
     let remote = Arc::from(sshd.remote().open().unwrap());
-    let error = error(Follow::connect(remote, options).await);
+    let error = error(HostLink::connect(remote, options).await);
     assert!(matches!(error, RemoteError::Unfit { .. }), "{error:?}");
     assert!(host::files_in(&sshd.path("home")).is_empty());
 }

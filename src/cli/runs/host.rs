@@ -19,7 +19,7 @@ use super::super::terminal::safe;
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{Follow, HostJobs, OnRemote};
+use crate::remote::{HostJobs, HostLink, OnRemote};
 use crate::report::{Align, Grid, bytes};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
@@ -27,7 +27,11 @@ use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 const MAX_PLANS_PER_RUN: usize = 64;
 
 /// Does something over a connection to `remote`.
-fn over<T>(app: &App, remote: &str, work: impl AsyncFnOnce(&mut Follow) -> Result<T>) -> Result<T> {
+fn over<T>(
+    app: &App,
+    remote: &str,
+    work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
+) -> Result<T> {
     let spec = session::spec(app, Some(remote))?;
     let voice = OutputOptions {
         live: LiveOutput::Hidden,

@@ -24,7 +24,7 @@ use crate::bundle::{self, Bundle, DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
-use crate::remote::{Follow, OnRemote, Remote, RemoteSpec};
+use crate::remote::{HostLink, OnRemote, Remote, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
 use dsl_record::DslRecord;
@@ -101,7 +101,7 @@ impl BuildRun<'_> {
     /// # Errors
     /// Whatever left nothing to tell: the link, the host, no compiler, our disk, a cancel. Code that
     /// does not compile is told in the document.
-    pub async fn run(self, follow: &mut Follow, desk: &mut RunContext<'_>) -> Result<BuildOutcome> {
+    pub async fn run(self, follow: &mut HostLink, desk: &mut RunContext<'_>) -> Result<BuildOutcome> {
         let (mut draft, facts) = self.draft(follow, desk).await?;
         let mut again = true;
         let (end, expect) = loop {
@@ -139,7 +139,7 @@ impl BuildRun<'_> {
     /// The plan, and the facts of the host it is for; a DSL asks for none.
     async fn draft(
         &self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         desk: &mut RunContext<'_>,
     ) -> Result<(Draft, Option<HostFacts>)> {
         let job = JobName { run: desk.record.id.clone(), sequence: 1 };
@@ -174,7 +174,7 @@ impl BuildRun<'_> {
     /// `None`: it goes on alone.
     async fn carry(
         &self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         draft: Draft,
         desk: &mut RunContext<'_>,
     ) -> Result<Option<JobResult>> {
@@ -308,7 +308,7 @@ impl BuildRun<'_> {
     /// What the compiled files hold, and their listings.
     async fn look(
         &self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         desk: &mut RunContext<'_>,
         facts: Option<&HostFacts>,
         build: &mut Build,
@@ -348,7 +348,7 @@ impl BuildRun<'_> {
     /// one there since the host was asked.
     async fn facts_to_list_by(
         &self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         desk: &mut RunContext<'_>,
         facts: Option<&HostFacts>,
         here: &[PathBuf],

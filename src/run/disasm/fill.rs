@@ -15,7 +15,7 @@ use super::what::ImageTask;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;
-use crate::remote::Follow;
+use crate::remote::HostLink;
 use crate::run::job::RunContext;
 use crate::run::provenance::digest_file;
 use crate::run::said::{Reporter, RunEvent};
@@ -137,7 +137,7 @@ pub fn listings(
 /// places where this machine may have nvdisasm. Returns what was written for each, as artifacts of
 /// its run.
 pub async fn fill(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     desk: &mut RunContext<'_>,
     facts: &HostFacts,
     here: &[PathBuf],
@@ -155,7 +155,7 @@ pub async fn fill(
 
 /// The host's nvdisasm, asked.
 async fn on_host(
-    follow: &mut Follow,
+    follow: &mut HostLink,
     desk: &mut RunContext<'_>,
     facts: &HostFacts,
     built: &[CompiledFiles<'_>],

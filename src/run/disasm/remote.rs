@@ -16,7 +16,7 @@ use super::shards;
 use super::what::ImageTask;
 use crate::bundle::{DEFAULT_LIMIT, Packer};
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{Follow, RemoteSpec};
+use crate::remote::{HostLink, RemoteSpec};
 use crate::run::blobs::submission;
 use crate::run::job::{self, RunContext};
 use crate::run::{FactsCache, Programs, Reporter, RunEvent, outcome};
@@ -136,7 +136,7 @@ impl HostListings {
 /// A host that is asked for listings.
 pub struct ListingHost<'a> {
     /// The connection.
-    pub follow: &'a mut Follow,
+    pub follow: &'a mut HostLink,
     /// What is known of it; where that is stale the failure's code is `facts_changed`.
     pub facts: &'a HostFacts,
     /// The job's name.
@@ -240,7 +240,7 @@ impl CommandHost<'_> {
     /// As [`ListingHost::all`].
     pub async fn ask(
         &self,
-        follow: &mut Follow,
+        follow: &mut HostLink,
         questions: &[ListingRequest],
         desk: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
