@@ -183,7 +183,7 @@ mod tests {
     use rgpu_protocol::digest::sha256;
 
     use super::super::fake::{self, FakeHost};
-    use super::super::{HostLink, Patience};
+    use super::super::{HostLink, ReconnectPolicy};
     use super::*;
 
     /// Bytes that hardly compress.
@@ -198,7 +198,7 @@ mod tests {
     }
 
     async fn connect(host: &FakeHost) -> HostLink {
-        let patience = Patience {
+        let patience = ReconnectPolicy {
             first: Duration::from_millis(1),
             longest: Duration::from_millis(1),
             total: Duration::from_secs(20),

@@ -34,7 +34,7 @@ pub struct HostLink {
     job: Option<FollowedJob>,
     submitting: Option<FollowedJob>,
     outage: Option<Outage>,
-    patience: Patience,
+    patience: ReconnectPolicy,
     /// How long a cancelled job may take to end.
     confirm_within: Duration,
     /// The way to the followed job's standard input, over the link of the moment.
@@ -43,7 +43,7 @@ pub struct HostLink {
 
 /// How a cut link is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ReconnectPolicy {
     /// The first pause; each further one is twice as long.
     pub first: Duration,
     /// The longest pause.
@@ -52,7 +52,7 @@ pub struct Patience {
     pub total: Duration,
 }
 
-impl Default for Patience {
+impl Default for ReconnectPolicy {
     fn default() -> Self {
         Self { first: Duration::from_secs(1), longest: limits::BACK_OFF, total: limits::RECONNECT }
     }
@@ -97,7 +97,7 @@ impl HostLink {
         options: ConnectOptions,
     ) -> Result<Self, RemoteError> {
         let session = Some(remote.connect(&options).await?);
-        let patience = Patience::default();
+        let patience = ReconnectPolicy::default();
         let linked_at = Instant::now();
         let (sent, job, submitting, outage) = (None, None, None, None);
         let input = watch::Sender::new(None);
@@ -117,7 +117,7 @@ impl HostLink {
     }
 
     /// With other limits on how a cut link is tried again.
-    pub fn patience(mut self, patience: Patience) -> Self {
+    pub fn patience(mut self, patience: ReconnectPolicy) -> Self {
         self.patience = patience;
         self
     }
@@ -492,7 +492,7 @@ mod tests {
     use super::super::fake::{self, FakeHost, Say};
     use super::*;
 
-    const QUICK: Patience = Patience {
+    const QUICK: ReconnectPolicy = ReconnectPolicy {
         first: Duration::from_millis(1),
         longest: Duration::from_millis(1),
         total: Duration::from_secs(2),
@@ -552,8 +552,9 @@ mod tests {
     #[tokio::test]
     async fn a_link_that_never_comes_back_is_given_up_in_time() {
         let host = FakeHost::new(vec![]);
-        let mut follow =
-            connect(&host).await.patience(Patience { total: Duration::from_millis(50), ..QUICK });
+        let mut follow = connect(&host)
+            .await
+            .patience(ReconnectPolicy { total: Duration::from_millis(50), ..QUICK });
         host.cut_after(1);
         follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
         let error = follow.facts(&[]).await.unwrap_err();

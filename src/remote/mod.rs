@@ -54,7 +54,7 @@ pub use client::{HostJobs, JobStdin, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use fit::{arch_of, unfit};
-pub use follow::{HostLink, Patience};
+pub use follow::{HostLink, ReconnectPolicy};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
 pub use price::Price;
 pub use rented::{Credits, Rental, Rented};

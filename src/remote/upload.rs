@@ -496,7 +496,7 @@ fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
 #[cfg(test)]
 mod tests {
     use super::super::fake::{self, FakeHost};
-    use super::super::{HostLink, Patience};
+    use super::super::{HostLink, ReconnectPolicy};
     use super::*;
 
     /// Bytes that do not compress.
@@ -513,7 +513,7 @@ mod tests {
     }
 
     async fn connect(host: &FakeHost) -> HostLink {
-        let patience = Patience {
+        let patience = ReconnectPolicy {
             first: Duration::from_millis(1),
             longest: Duration::from_millis(1),
             total: Duration::from_secs(20),

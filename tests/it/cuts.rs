@@ -17,8 +17,8 @@ use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::Mute;
 use rgpu::remote::stream::{Ending, FrameReader, Wire};
 use rgpu::remote::{
-    ConnectOptions, FirstUse, HostLink, Patience, Remote, RemoteError, RemoteFile, RemoteSpec,
-    Session,
+    ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
+    RemoteSpec, Session,
 };
 use rgpu_protocol::Outcome;
 use rgpu_protocol::frame::{HEADER, MAGIC};
@@ -249,7 +249,7 @@ impl Cutting {
         self.links.store(0, Ordering::Relaxed);
         let options =
             ConnectOptions { agent: agent(), first_use: FirstUse::Refuse, talk: Arc::new(Mute) };
-        let quick = Patience {
+        let quick = ReconnectPolicy {
             first: Duration::from_millis(2),
             longest: Duration::from_millis(2),
             total: Duration::from_secs(20),

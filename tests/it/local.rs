@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu::remote::{FirstUse, Patience, RemoteSpec};
+use rgpu::remote::{FirstUse, ReconnectPolicy, RemoteSpec};
 use rgpu_protocol::Outcome;
 
 use crate::host::{User, connect, files_in, follow, submission};
@@ -25,7 +25,7 @@ fn agents() -> Vec<i32> {
 #[tokio::test]
 async fn a_local_agent_that_is_killed_is_started_again_and_nothing_is_lost() {
     let user = Arc::new(User::default());
-    let quick = Patience { first: Duration::from_millis(20), ..Patience::default() };
+    let quick = ReconnectPolicy { first: Duration::from_millis(20), ..ReconnectPolicy::default() };
     let spec = RemoteSpec::local();
     let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap().patience(quick);
     let script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.2; done";

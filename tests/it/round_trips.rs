@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rgpu::remote::{
-    ConnectOptions, FirstUse, HostLink, JobMessage, Patience, RemoteError, RemoteFile, Submission,
+    ConnectOptions, FirstUse, HostLink, JobMessage, ReconnectPolicy, RemoteError, RemoteFile,
+    Submission,
 };
 use rgpu_protocol::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -165,7 +166,7 @@ async fn begin(sshd: &Sshd, port: u16) -> Result<(HostLink, Arc<User>), RemoteEr
     let options =
         ConnectOptions { agent: agent(), first_use: FirstUse::AcceptNew, talk: user.clone() };
     let follow = HostLink::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;
-    let quick = Patience { first: Duration::from_millis(5), ..Patience::default() };
+    let quick = ReconnectPolicy { first: Duration::from_millis(5), ..ReconnectPolicy::default() };
     Ok((follow.patience(quick), user))
 }
 

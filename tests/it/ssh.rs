@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{FirstUse, HostLink, Patience, RemoteError, RemoteFile, RemoteSpec};
+use rgpu::remote::{FirstUse, HostLink, ReconnectPolicy, RemoteError, RemoteFile, RemoteSpec};
 use rgpu_protocol::{EventBody, Outcome};
 
 use crate::host::{self, User, connect, follow, submission};
@@ -267,7 +267,7 @@ async fn an_output_cut_in_the_middle_arrives_whole() {
     let sshd = Sshd::start();
     let cutter = Cutter::before(sshd.port).await;
     let user = user();
-    let quick = Patience { first: Duration::from_millis(50), ..Patience::default() };
+    let quick = ReconnectPolicy { first: Duration::from_millis(50), ..ReconnectPolicy::default() };
     let mut link = connect(&sshd.remote_at(cutter.port), FirstUse::AcceptNew, &user)
         .await
         .unwrap()
@@ -342,7 +342,7 @@ async fn an_upload_cut_in_the_middle_goes_on_with_what_is_missing() {
     let sshd = Sshd::start();
     let cutter = Cutter::before(sshd.port).await;
     let bytes = noise(12 << 20);
-    let quick = Patience { first: Duration::from_millis(50), ..Patience::default() };
+    let quick = ReconnectPolicy { first: Duration::from_millis(50), ..ReconnectPolicy::default() };
     let mut link = connect(&sshd.remote_at(cutter.port), FirstUse::AcceptNew, &user())
         .await
         .unwrap()

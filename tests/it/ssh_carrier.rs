@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{FirstUse, Patience, RemoteSpec, Transport};
+use rgpu::remote::{FirstUse, ReconnectPolicy, RemoteSpec, Transport};
 use rgpu_protocol::Outcome;
 
 use crate::host::{User, connect, follow, submission};
@@ -35,7 +35,7 @@ async fn its_link_may_be_cut_too_and_nothing_is_lost() {
     let sshd = Sshd::start();
     let cutter = Cutter::before(sshd.port).await;
     let spec = RemoteSpec { transport: Transport::Openssh, ..sshd.remote_at(cutter.port) };
-    let quick = Patience { first: Duration::from_millis(50), ..Patience::default() };
+    let quick = ReconnectPolicy { first: Duration::from_millis(50), ..ReconnectPolicy::default() };
     let mut link = connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap().patience(quick);
     let command = submission(&["/bin/sh", "-c", "seq 1 100000"], &[], &[]);
     cutter.cut_after(300_000);

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rgpu::model::Profile;
-use rgpu::remote::{FirstUse, JobMessage, Patience, RemoteFile, RemoteSpec, Submission, Transfer};
+use rgpu::remote::{
+    FirstUse, JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, Transfer,
+};
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
 
@@ -72,7 +74,7 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
     );
     let work = submission(&["/bin/sh", "-c", &script], &[("in/big", &big)], &["out"]);
     let user = Arc::new(User::default());
-    let patience = Patience {
+    let patience = ReconnectPolicy {
         first: Duration::from_millis(50),
         longest: Duration::from_millis(200),
         total: Duration::from_secs(60),
@@ -260,7 +262,7 @@ async fn an_artifact_that_changes_under_a_resume_is_never_put_together_of_two() 
     let dest = folder.join("out");
     let cutter = Cutter::before(worker.port).await;
     let user = Arc::new(User::default());
-    let patience = Patience {
+    let patience = ReconnectPolicy {
         first: Duration::from_millis(50),
         longest: Duration::from_millis(50),
         total: Duration::from_millis(300),
