@@ -69,7 +69,7 @@ struct Outage {
 
 /// A link that held this long was a good one: the next cut begins a new outage. A link that comes
 /// back only to break at the same request does not, so that trying ends.
-const GOOD_LINK: Duration = Duration::from_secs(30);
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 impl HostLink {
     /// Connects. A host that cannot be reached at the first try is an error at once.
@@ -407,7 +407,7 @@ impl HostLink {
         self.session = None;
         self.tell_input();
         let now = Instant::now();
-        if self.linked_at.elapsed() > GOOD_LINK && self.outage.as_ref().is_some_and(|o| o.back) {
+        if self.linked_at.elapsed() > STABLE_AFTER && self.outage.as_ref().is_some_and(|o| o.back) {
             self.outage = None;
         }
         let outage = self.outage.get_or_insert(Outage {
