@@ -1,16 +1,16 @@
 //! Words of others: servers, platforms, programs. They may be of any length and hold anything.
 
 /// Characters of them that are shown.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// The beginning of foreign words, on one line and without control characters; of a page in HTML
 /// its first words.
 pub(super) fn shown(words: &str) -> String {
     // No more is looked at than could be shown of it.
-    let words: String = words.chars().take(16 * SHOWN).collect();
+    let words: String = words.chars().take(16 * MAX_SHOWN_CHARS).collect();
     let words = if is_page(&words) { first_words(&words) } else { words };
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+    line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
 }
 
 fn is_page(words: &str) -> bool {
@@ -48,7 +48,7 @@ mod tests {
     fn they_are_bounded_and_stand_on_one_line() {
         let text = shown(&format!(" a\u{1b}[31m\n\tb {}", "é".repeat(10_000)));
         assert!(text.starts_with("a[31m b é"), "{text}");
-        assert_eq!(text.chars().count(), SHOWN);
+        assert_eq!(text.chars().count(), MAX_SHOWN_CHARS);
         assert_eq!(shown(""), "");
     }
 
