@@ -9,7 +9,7 @@ use super::worker::Lack;
 use super::{foreign, limits};
 
 /// How often it is looked whether the keychain has answered.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Bytes of a secret at most.
 const MOST: u64 = 64 << 10;
@@ -60,7 +60,7 @@ fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<Str
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < limit => std::thread::sleep(LOOK),
+            Ok(None) if begun.elapsed() < limit => std::thread::sleep(POLL_INTERVAL),
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
