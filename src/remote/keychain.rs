@@ -12,7 +12,7 @@ use super::{foreign, limits};
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Bytes of a secret at most.
-const MOST: u64 = 64 << 10;
+const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 /// What the keychain has for an account of a service. Blocks: it may ask its user.
 ///
@@ -74,7 +74,7 @@ fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<Str
     let read = |from: Option<&mut dyn Read>| {
         let mut bytes = Vec::new();
         // What cannot be read is not there.
-        let _ = from.map(|from| from.take(MOST).read_to_end(&mut bytes));
+        let _ = from.map(|from| from.take(MAX_SECRET_BYTES).read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).trim().to_owned()
     };
     let value = read(child.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
