@@ -25,7 +25,7 @@ pub const AGENT_UPLOAD: Duration = Duration::from_secs(300);
 pub const ANSWER: Duration = Duration::from_secs(60);
 
 /// An answer of a platform that starts a container for it and ends what it holds at 150 s.
-pub const HELD: Duration = Duration::from_secs(170);
+pub const HELD_ANSWER: Duration = Duration::from_secs(170);
 
 /// The result of a request that such a platform put off.
 pub const RESULT: Duration = Duration::from_secs(900);

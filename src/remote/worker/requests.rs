@@ -275,7 +275,7 @@ impl Requests {
         // A container may have to be started for it.
         let limit = match self.site {
             Site::Worker => ask.limit,
-            Site::Modal => ask.limit.max(limits::HELD),
+            Site::Modal => ask.limit.max(limits::HELD_ANSWER),
         };
         let url = match &ask.result {
             Some(url) => url.to_string(),
