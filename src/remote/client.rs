@@ -477,7 +477,7 @@ impl Session {
         self.talk.writer.message(message)?;
         self.greeted().await?;
         if early {
-            if let Ok(answer) = timeout(limits::HEARD, self.answered(&request)).await {
+            if let Ok(answer) = timeout(limits::EARLY_ANSWER, self.answered(&request)).await {
                 return answer;
             }
             // An agent that is only slow answers this one, too. One whose host's start-up files have

@@ -32,7 +32,7 @@ pub const RESULT: Duration = Duration::from_secs(900);
 
 /// How long the answer to what was said before the agent had spoken may take before it is asked
 /// whether it has heard.
-pub const HEARD: Duration = Duration::from_secs(2);
+pub const EARLY_ANSWER: Duration = Duration::from_secs(2);
 
 /// The answers to probes: each has a limit of its own, the agent runs them one after another.
 pub const FACTS: Duration = Duration::from_secs(300);
