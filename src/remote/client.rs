@@ -586,7 +586,7 @@ impl Session {
         self.backlog.follow(job);
         self.lease = Some(Lease(tokio::spawn(async move {
             loop {
-                tokio::time::sleep(limits::RENEW).await;
+                tokio::time::sleep(limits::LEASE_RENEWAL).await;
                 if writer.message(&renew).is_err() {
                     return;
                 }

@@ -41,7 +41,7 @@ pub const FACTS: Duration = Duration::from_secs(300);
 pub const STALL: Duration = Duration::from_secs(120);
 
 /// How often a followed job's lease is renewed (it lasts ten minutes).
-pub const RENEW: Duration = Duration::from_secs(15);
+pub const LEASE_RENEWAL: Duration = Duration::from_secs(15);
 
 /// The longest pause between two tries to reach a host again; the first is a second long.
 pub const BACK_OFF: Duration = Duration::from_secs(15);
