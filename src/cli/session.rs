@@ -19,7 +19,7 @@ use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
     ConnectOptions, FirstUse, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
-    Sent, Talk,
+    Sent, UserPrompt,
 };
 use crate::run::{
     CancelSignal, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
@@ -404,7 +404,7 @@ struct TerminalPrompt {
     bar: ProgressBar,
 }
 
-impl Talk for TerminalPrompt {
+impl UserPrompt for TerminalPrompt {
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
         self.bar.suspend(|| {
             let _ = write!(

@@ -19,7 +19,7 @@ use super::backlog::Backlog;
 use super::deploy::{AgentStart, EarlyFrames};
 use super::stream::{Ending, FrameReader, FrameWriter, Wire};
 use super::upload::INLINE_BYTES;
-use super::{RemoteError, RemoteSpec, Sent, Talk, limits};
+use super::{RemoteError, RemoteSpec, Sent, UserPrompt, limits};
 
 /// Opens further streams to agents on the host of a session.
 #[async_trait::async_trait]
@@ -128,7 +128,7 @@ pub(super) struct Conversation {
 /// An agent that is being brought up.
 pub(super) struct StartingAgent {
     pub(super) start: Arc<AgentStart>,
-    pub(super) talk: Arc<dyn Talk>,
+    pub(super) talk: Arc<dyn UserPrompt>,
 }
 
 impl Conversation {

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 use super::fit::HostNeeds;
 use super::stream::{BoxWrite, Ending, FrameReader, FrameWriter, Wire};
-use super::{RemoteError, RemoteSpec, Talk, limits};
+use super::{RemoteError, RemoteSpec, UserPrompt, limits};
 
 /// What the start command says when no folder has the agent: system, machine, C library.
 const ABSENT: &str = "rgpu-agent-absent-1";
@@ -128,7 +128,7 @@ impl AgentStart {
     pub async fn run(
         &self,
         mut wire: Wire,
-        talk: &dyn Talk,
+        talk: &dyn UserPrompt,
         login: Duration,
     ) -> Result<Wire, RemoteError> {
         let Wire { reader, writer, ending } = &mut wire;
@@ -159,7 +159,7 @@ impl AgentStart {
         reader: &mut FrameReader,
         writer: &FrameWriter,
         ending: &Ending,
-        talk: &dyn Talk,
+        talk: &dyn UserPrompt,
         heard: &mut EarlyFrames,
     ) -> Result<(), RemoteError> {
         let first = next_sign(reader, ending, talk, limits::AGENT_START).await;
@@ -190,7 +190,11 @@ impl AgentStart {
     ///
     /// # Errors
     /// There is none any more, or it does not start.
-    pub async fn run_another(&self, mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
+    pub async fn run_another(
+        &self,
+        mut wire: Wire,
+        talk: &dyn UserPrompt,
+    ) -> Result<Wire, RemoteError> {
         let Wire { reader, ending, .. } = &mut wire;
         match next_sign(reader, ending, talk, limits::AGENT_START).await? {
             StartReply::Magic => Ok(wire),
@@ -201,7 +205,7 @@ impl AgentStart {
         }
     }
 
-    fn fits_and_says_so(&self, host: &str, talk: &dyn Talk) -> Result<(), RemoteError> {
+    fn fits_and_says_so(&self, host: &str, talk: &dyn UserPrompt) -> Result<(), RemoteError> {
         self.needs.check(host)?;
         talk.verbose(&format!(
             "the host has no agent of this version: sending {} bytes",
@@ -224,7 +228,7 @@ pub(super) enum EarlyFrames {
 ///
 /// # Errors
 /// It does not start.
-pub async fn await_magic(mut wire: Wire, talk: &dyn Talk) -> Result<Wire, RemoteError> {
+pub async fn await_magic(mut wire: Wire, talk: &dyn UserPrompt) -> Result<Wire, RemoteError> {
     let Wire { reader, ending, .. } = &mut wire;
     match next_sign(reader, ending, talk, limits::AGENT_START).await? {
         StartReply::Magic => Ok(wire),
@@ -283,7 +287,7 @@ impl StartReply {
 async fn next_sign(
     reader: &mut FrameReader,
     ending: &Ending,
-    talk: &dyn Talk,
+    talk: &dyn UserPrompt,
     limit: Duration,
 ) -> Result<StartReply, RemoteError> {
     let waited = timeout(limit, until_sign(reader, talk)).await;
@@ -310,7 +314,7 @@ async fn next_sign(
 /// Reads until a sign; what stands before it is shown and forgotten. `None`: the stream ended.
 async fn until_sign(
     reader: &mut FrameReader,
-    talk: &dyn Talk,
+    talk: &dyn UserPrompt,
 ) -> Result<Option<StartReply>, RemoteError> {
     loop {
         if let Some((before, len, sign)) = find_sign(reader.pending()) {

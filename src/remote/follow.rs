@@ -21,7 +21,7 @@ use super::followed::FollowedJob;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
     Bill, ConnectOptions, FetchOutcome, HostJobs, JobMessage, JobStdin, Remote, RemoteError,
-    RemoteFile, Sent, Session, Talk, limits,
+    RemoteFile, Sent, Session, UserPrompt, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -142,7 +142,7 @@ impl HostLink {
     }
 
     /// The front end of its connection.
-    pub fn talk(&self) -> Arc<dyn Talk> {
+    pub fn talk(&self) -> Arc<dyn UserPrompt> {
         Arc::clone(&self.options.talk)
     }
 

@@ -55,7 +55,7 @@ pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use fit::{arch_of, unfit};
 pub use follow::{HostLink, ReconnectPolicy};
-pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, Talk};
+pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
 pub use rented::{Credits, Rental, Rented};
 pub use sent::Sent;
@@ -89,7 +89,7 @@ pub trait Remote: Send + Sync {
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
-    async fn deployed(&self, _: &dyn Talk) -> Result<Option<String>, RemoteError> {
+    async fn deployed(&self, _: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
         Ok(None)
     }
 

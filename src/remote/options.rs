@@ -14,14 +14,14 @@ pub struct ConnectOptions {
     /// What to do about a host that was never seen before.
     pub first_use: FirstUse,
     /// The front end.
-    pub talk: Arc<dyn Talk>,
+    pub talk: Arc<dyn UserPrompt>,
 }
 
 /// What to do when no known_hosts file names the host. A key that differs from a known one is
 /// always refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstUse {
-    /// Show the fingerprint and ask ([`Talk::ask_host_key`]).
+    /// Show the fingerprint and ask ([`UserPrompt::ask_host_key`]).
     Ask,
     /// Take the key and remember it (`--accept-new`).
     AcceptNew,
@@ -43,7 +43,7 @@ pub struct HostKeyQuestion {
 }
 
 /// The front end of a connection: the only way in which it speaks to a user.
-pub trait Talk: Send + Sync {
+pub trait UserPrompt: Send + Sync {
     /// Asks the user whether a new host's key is right. Called off the event loop: it may block.
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool;
 
@@ -83,7 +83,7 @@ pub trait Talk: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mute;
 
-impl Talk for Mute {
+impl UserPrompt for Mute {
     fn ask_host_key(&self, _: &HostKeyQuestion) -> bool {
         false
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{RemoteError, Talk};
+use super::{RemoteError, UserPrompt};
 
 /// How a rented remote stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -50,7 +50,7 @@ pub trait Rented: Send + Sync {
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
-    async fn up(&self, talk: &dyn Talk) -> Result<Rental, RemoteError>;
+    async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError>;
 
     /// How it stands.
     ///

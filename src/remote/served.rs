@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{RemoteError, Submission, Talk};
+use super::{RemoteError, Submission, UserPrompt};
 
 /// Bytes of its output that are kept, from the end.
 pub const OUTPUT: usize = 1 << 20;
@@ -54,6 +54,6 @@ pub trait ServedNcu: Send + Sync {
         &self,
         job: &ServedJob,
         report: &Path,
-        talk: &dyn Talk,
+        talk: &dyn UserPrompt,
     ) -> Result<ServedEnd, RemoteError>;
 }

@@ -38,7 +38,7 @@ use super::deploy::{self, AgentStart};
 use super::stream::Wire;
 use super::{
     Bill, Bills, ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Rental, Rented,
-    ServedEnd, ServedJob, ServedNcu, Session, Talk, ssh,
+    ServedEnd, ServedJob, ServedNcu, Session, UserPrompt, ssh,
 };
 use api::Api;
 use exec::Shell;
@@ -204,7 +204,7 @@ impl Remote for Wafer {
 
 #[async_trait::async_trait]
 impl Rented for Wafer {
-    async fn up(&self, talk: &dyn Talk) -> Result<Rental, RemoteError> {
+    async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError> {
         let or = |name, usual: &str| self.option(name).unwrap_or(usual).to_owned();
         let wanted = Wanted {
             name: self.workspace.clone(),
@@ -244,7 +244,7 @@ impl ServedNcu for Wafer {
         &self,
         job: &ServedJob,
         report: &Path,
-        talk: &dyn Talk,
+        talk: &dyn UserPrompt,
     ) -> Result<ServedEnd, RemoteError> {
         profiler::profile(&self.api().await?, job, report, &self.bills, talk).await
     }

@@ -32,7 +32,9 @@ use tokio::time::timeout;
 
 use super::client::Streams;
 use super::stream::Wire;
-use super::{ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, limits};
+use super::{
+    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, UserPrompt, limits,
+};
 use requests::{Ask, Requests};
 
 pub(super) use address::{Address, no_ssh_settings};
@@ -88,7 +90,11 @@ impl Worker {
     }
 
     /// The agent's greeting. Where a platform starts the host first, its user is told.
-    async fn greet(&self, requests: &Requests, talk: &dyn Talk) -> Result<Vec<u8>, HttpError> {
+    async fn greet(
+        &self,
+        requests: &Requests,
+        talk: &dyn UserPrompt,
+    ) -> Result<Vec<u8>, HttpError> {
         let ask = Ask::get("/v1/health", error::GREETING).within(limits::CONNECT);
         let mut greeting = std::pin::pin!(async {
             match requests.message(ask).await {
@@ -137,7 +143,7 @@ impl Remote for Worker {
         }
     }
 
-    async fn deployed(&self, talk: &dyn Talk) -> Result<Option<String>, RemoteError> {
+    async fn deployed(&self, talk: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
         if self.site != Site::Modal {
             return Ok(None);
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use rgpu::remote::{
     BlobSource, ConnectOptions, FirstUse, HostKeyQuestion, HostLink, JobMessage, RemoteError,
-    RemoteSpec, Submission, Talk,
+    RemoteSpec, Submission, UserPrompt,
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
 use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};
@@ -45,7 +45,7 @@ impl User {
     }
 }
 
-impl Talk for User {
+impl UserPrompt for User {
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
         self.asked.lock().unwrap().push(question.clone());
         self.says_yes

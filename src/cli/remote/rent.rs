@@ -13,7 +13,7 @@ use super::super::session;
 use super::super::terminal::safe;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, Talk, wafer};
+use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, UserPrompt, wafer};
 use crate::report::usd;
 
 /// How long a platform may take to say how a remote stands in a list.
@@ -119,7 +119,7 @@ struct StatusPrinter<'a> {
     last: Mutex<String>,
 }
 
-impl Talk for StatusPrinter<'_> {
+impl UserPrompt for StatusPrinter<'_> {
     fn ask_host_key(&self, _: &HostKeyQuestion) -> bool {
         false
     }

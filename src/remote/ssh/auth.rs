@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::SshError;
 use super::host_key::Doorman;
 use super::resolve::Resolved;
-use crate::remote::{Talk, limits};
+use crate::remote::{UserPrompt, limits};
 
 /// The agent behind SSH_AUTH_SOCK, or whatever IdentityAgent names.
 type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
@@ -25,7 +25,7 @@ pub(super) struct Login<'a> {
     pub(super) resolved: &'a Resolved,
     /// The remote's own key file.
     pub(super) identity: Option<&'a Path>,
-    pub(super) talk: &'a dyn Talk,
+    pub(super) talk: &'a dyn UserPrompt,
 }
 
 /// What a try came to.

@@ -12,7 +12,7 @@ use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertifi
 use super::SshError;
 use super::known_hosts::{self, HostName, KnownHosts, Verdict, Written, fingerprint};
 use super::resolve::Resolved;
-use crate::remote::{FirstUse, HostKeyQuestion, Talk};
+use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
 
 /// russh's view of the user: answers for the host's key, and shows banners.
 pub(super) struct Doorman {
@@ -27,7 +27,7 @@ pub(super) struct Door {
     file: Option<PathBuf>,
     written: Written,
     first_use: FirstUse,
-    talk: Arc<dyn Talk>,
+    talk: Arc<dyn UserPrompt>,
     asking: AtomicBool,
     refused: Mutex<Option<SshError>>,
     /// What the user, or `--accept-new`, took: shown again when the connection renews its keys.
@@ -36,7 +36,11 @@ pub(super) struct Door {
 
 impl Door {
     /// For one connection.
-    pub(super) fn new(resolved: &Resolved, first_use: FirstUse, talk: Arc<dyn Talk>) -> Arc<Self> {
+    pub(super) fn new(
+        resolved: &Resolved,
+        first_use: FirstUse,
+        talk: Arc<dyn UserPrompt>,
+    ) -> Arc<Self> {
         let known = KnownHosts::read(&resolved.known_hosts);
         for place in &known.skipped {
             talk.verbose(&format!("{place}: this line makes no sense and is skipped"));

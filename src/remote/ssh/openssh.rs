@@ -18,7 +18,9 @@ use crate::remote::client::Streams;
 use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
 use crate::remote::stream::Wire;
-use crate::remote::{ConnectOptions, FirstUse, RemoteError, RemoteSpec, Session, Talk, limits};
+use crate::remote::{
+    ConnectOptions, FirstUse, RemoteError, RemoteSpec, Session, UserPrompt, limits,
+};
 
 /// How `ssh` ends when it is the one that fails.
 const OWN_FAILURE: i32 = 255;
@@ -46,7 +48,7 @@ struct Processes {
     start: AgentStart,
     way: Way,
     first_use: FirstUse,
-    talk: Arc<dyn Talk>,
+    talk: Arc<dyn UserPrompt>,
     why: String,
 }
 

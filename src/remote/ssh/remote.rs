@@ -13,7 +13,7 @@ use crate::remote::client::{StartingAgent, Streams};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::Wire;
 use crate::remote::{
-    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Talk, Transport,
+    ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, UserPrompt,
 };
 
 /// `ssh`.
@@ -122,7 +122,7 @@ impl Remote for Ssh {
 struct SshStreams {
     start: Arc<AgentStart>,
     connection: Connection,
-    talk: Arc<dyn Talk>,
+    talk: Arc<dyn UserPrompt>,
 }
 
 #[async_trait::async_trait]

@@ -20,7 +20,7 @@ use super::refusal::Refusal;
 use super::sse::Line;
 use super::workspace::{Workspace, exec_path};
 use crate::remote::foreign::shown;
-use crate::remote::{Bills, Meter, Talk};
+use crate::remote::{Bills, Meter, UserPrompt};
 
 /// How long the service may take to say that a command has ended which has said so itself.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ pub(super) struct Shell {
     path: String,
     /// Which of its containers: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's own way.
     routing: Option<String>,
-    talk: Arc<dyn Talk>,
+    talk: Arc<dyn UserPrompt>,
     bills: Bills,
 }
 
@@ -75,7 +75,7 @@ impl Shell {
         api: Api,
         workspace: &Workspace,
         routing: Option<String>,
-        talk: Arc<dyn Talk>,
+        talk: Arc<dyn UserPrompt>,
         bills: Bills,
     ) -> Self {
         Self { api, path: exec_path(workspace), routing, talk, bills }

@@ -10,7 +10,7 @@ use super::error::WaferError;
 use super::exec::{Shell, nonce};
 use crate::remote::deploy::AgentStart;
 use crate::remote::deploy::commands::CommandReply;
-use crate::remote::{RemoteError, Talk};
+use crate::remote::{RemoteError, UserPrompt};
 
 /// Pieces under way at the same time.
 const AT_ONCE: usize = 4;
@@ -34,7 +34,7 @@ pub(super) async fn install(
     shell: &Shell,
     start: &Arc<AgentStart>,
     host: &str,
-    talk: &dyn Talk,
+    talk: &dyn UserPrompt,
 ) -> Result<(), RemoteError> {
     start.fits(host)?;
     let end = format!("end-{}", nonce());

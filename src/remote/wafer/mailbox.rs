@@ -23,7 +23,7 @@ use crate::remote::deploy::commands::{CommandReply, PIECE_BYTES};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::{Ending, FrameReader, Wire};
 use crate::remote::worker::Closing;
-use crate::remote::{RemoteError, Talk};
+use crate::remote::{RemoteError, UserPrompt};
 
 /// Bytes between a session and its mailbox.
 const PIPE: usize = 1 << 20;
@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Post {
     shell: Shell,
     start: Arc<AgentStart>,
-    talk: Arc<dyn Talk>,
+    talk: Arc<dyn UserPrompt>,
     /// Milliseconds that the last short command took.
     round_trip: Arc<AtomicU64>,
 }
@@ -76,7 +76,7 @@ enum Came {
 }
 
 impl Post {
-    pub(super) fn new(shell: Shell, start: AgentStart, talk: Arc<dyn Talk>) -> Self {
+    pub(super) fn new(shell: Shell, start: AgentStart, talk: Arc<dyn UserPrompt>) -> Self {
         Self { shell, start: Arc::new(start), talk, round_trip: Arc::new(AtomicU64::new(0)) }
     }
 

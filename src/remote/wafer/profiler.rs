@@ -30,7 +30,7 @@ use super::sse::{Line, Stream};
 use super::workspace::PART;
 use crate::remote::foreign::shown;
 use crate::remote::served::{OUTPUT, ServedEnd, ServedJob};
-use crate::remote::{Bills, Meter, RemoteError, Talk};
+use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
 /// The most bytes of files that are sent: the archive is held in memory, here and there.
 const MOST_BYTES: u64 = 512 << 20;
@@ -62,7 +62,7 @@ pub(super) async fn profile(
     job: &ServedJob,
     report: &Path,
     bills: &Bills,
-    talk: &dyn Talk,
+    talk: &dyn UserPrompt,
 ) -> Result<ServedEnd, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
     let limit = job.limit + job.queue.min(QUEUE) + SPARE;
@@ -106,7 +106,7 @@ async fn listen(
     stream: &mut Stream,
     heard: &mut Heard,
     meter: &mut Meter,
-    talk: &dyn Talk,
+    talk: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
     while let Some(line) = stream.next().await? {
         match line {

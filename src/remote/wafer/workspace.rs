@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::api::{Api, json};
 use super::error::WaferError;
 use super::sse::Line;
-use crate::remote::{Credits, Talk};
+use crate::remote::{Credits, UserPrompt};
 
 /// The longest silence while a workspace is made.
 const QUIET: Duration = Duration::from_secs(120);
@@ -102,7 +102,7 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, Waf
 pub(super) async fn bring_up(
     api: &Api,
     wanted: &Wanted,
-    talk: &dyn Talk,
+    talk: &dyn UserPrompt,
 ) -> Result<Workspace, WaferError> {
     let workspace = match find(api, &wanted.name).await? {
         Some(workspace) => workspace,
@@ -131,7 +131,11 @@ pub(super) async fn bring_up(
     }
 }
 
-async fn provision(api: &Api, workspace: &Workspace, talk: &dyn Talk) -> Result<(), WaferError> {
+async fn provision(
+    api: &Api,
+    workspace: &Workspace,
+    talk: &dyn UserPrompt,
+) -> Result<(), WaferError> {
     let path = format!("{}/provision-stream", path(&workspace.id));
     let mut stream = api.stream(&path, None, "waiting for the workspace", QUIET).await?;
     let name = || workspace.name.clone();
