@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rgpu::remote::options::Mute;
+use rgpu::remote::options::NoPrompt;
 use rgpu::remote::{BlobSource, ConnectOptions, FirstUse, HostLink, RemoteSpec, Submission};
 use rgpu_protocol::plan::{Rung, Step, Success};
 use rgpu_protocol::{Digest, Plan};
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let options = ConnectOptions {
         agent: PathBuf::from(agent),
         first_use: FirstUse::AcceptNew,
-        talk: Arc::new(Mute),
+        talk: Arc::new(NoPrompt),
     };
     let mut link = HostLink::connect(Arc::from(spec.open()?), options).await?;
     let mut times = Vec::new();

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::client::Streams;
-use super::options::Mute;
+use super::options::NoPrompt;
 use super::stream::{Ending, FrameReader, Wire};
 use super::{
     BlobSource, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
@@ -306,7 +306,7 @@ pub(crate) fn digest(bytes: &[u8]) -> Digest {
 
 /// Options without a user.
 pub(crate) fn options() -> ConnectOptions {
-    ConnectOptions { agent: "unused".into(), first_use: FirstUse::Refuse, talk: Arc::new(Mute) }
+    ConnectOptions { agent: "unused".into(), first_use: FirstUse::Refuse, talk: Arc::new(NoPrompt) }
 }
 
 /// Blobs in memory.

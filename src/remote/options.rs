@@ -81,9 +81,9 @@ pub trait UserPrompt: Send + Sync {
 
 /// A front end without a user: questions are answered no, words are dropped.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Mute;
+pub struct NoPrompt;
 
-impl UserPrompt for Mute {
+impl UserPrompt for NoPrompt {
     fn ask_host_key(&self, _: &HostKeyQuestion) -> bool {
         false
     }

@@ -16,7 +16,7 @@ use super::resume;
 use super::said::RunEvent;
 use crate::bundle::{Bundle, DEFAULT_LIMIT, Packer};
 use crate::error::{Failure, Result};
-use crate::remote::options::Mute;
+use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
 use crate::tool::{self, Expectations, JobName, Part, Request, Toolbox};
 
@@ -37,7 +37,7 @@ pub(super) async fn build(
     let options = ConnectOptions {
         agent: programs.agent.clone(),
         first_use: FirstUse::Refuse,
-        talk: Arc::new(Mute),
+        talk: Arc::new(NoPrompt),
     };
     let mut follow = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
     let answers = follow.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;

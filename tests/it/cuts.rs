@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rgpu::remote::client::Streams;
 use rgpu::remote::deploy::await_magic;
-use rgpu::remote::options::Mute;
+use rgpu::remote::options::NoPrompt;
 use rgpu::remote::stream::{Ending, FrameReader, Wire};
 use rgpu::remote::{
     ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
@@ -228,7 +228,7 @@ impl Streams for Cutting {
             ending: Ending::default(),
         };
         tokio::spawn(async move { child.wait().await });
-        await_magic(wire, &Mute).await
+        await_magic(wire, &NoPrompt).await
     }
 
     fn round_trip(&self) -> Duration {
@@ -247,8 +247,11 @@ impl Cutting {
     async fn connect(&self, cuts: &[Cut]) -> Result<HostLink, RemoteError> {
         *self.cuts.lock().unwrap() = cuts.to_vec();
         self.links.store(0, Ordering::Relaxed);
-        let options =
-            ConnectOptions { agent: agent(), first_use: FirstUse::Refuse, talk: Arc::new(Mute) };
+        let options = ConnectOptions {
+            agent: agent(),
+            first_use: FirstUse::Refuse,
+            talk: Arc::new(NoPrompt),
+        };
         let quick = ReconnectPolicy {
             first: Duration::from_millis(2),
             longest: Duration::from_millis(2),
