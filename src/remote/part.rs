@@ -18,7 +18,7 @@ use super::{FetchOutcome, RemoteError, RemoteFile};
 
 /// Pieces that have come and wait to be written, and those that wait to be copied: a little more, so
 /// that neither waits for a moment in which the other rests.
-const UNWRITTEN: usize = 1;
+const MAX_QUEUED_WRITES: usize = 1;
 const UNCOPIED: usize = 4;
 
 /// Bytes after which the disk begins to take what was written, so that little is left to wait for
@@ -79,7 +79,7 @@ impl Part {
         let copy = copy.filter(|_| len == 0);
         let (dest, sync) = (dest.to_owned(), wanted.size <= SYNCED_BYTES);
         let written = Written { file, path, dest, check, sync, copy };
-        let (to_writer, pieces) = mpsc::channel(UNWRITTEN);
+        let (to_writer, pieces) = mpsc::channel(MAX_QUEUED_WRITES);
         let writer = tokio::task::spawn_blocking(move || written.take(pieces));
         Ok(Self { to_writer, writer: Some(writer), len })
     }
