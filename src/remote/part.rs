@@ -19,7 +19,7 @@ use super::{FetchOutcome, RemoteError, RemoteFile};
 /// Pieces that have come and wait to be written, and those that wait to be copied: a little more, so
 /// that neither waits for a moment in which the other rests.
 const MAX_QUEUED_WRITES: usize = 1;
-const UNCOPIED: usize = 4;
+const MAX_QUEUED_COPIES: usize = 4;
 
 /// Bytes after which the disk begins to take what was written, so that little is left to wait for
 /// at the end.
@@ -149,7 +149,7 @@ impl Written {
         let start = file.stream_position().map_err(disk)?;
         let mut out = Out::at(start, sync);
         let (check, copy) = std::thread::scope(|threads| {
-            let (to_copy, copied) = sync_channel::<Arc<Vec<u8>>>(UNCOPIED);
+            let (to_copy, copied) = sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_COPIES);
             // Where no thread is to be had nothing is copied.
             let copying = copy.and_then(|copy| {
                 let fill = move || filled(copy, &copied, sync);
