@@ -23,7 +23,7 @@ const MAX_QUEUED_COPIES: usize = 4;
 
 /// Bytes after which the disk begins to take what was written, so that little is left to wait for
 /// at the end.
-const WRITE_OUT_EVERY: u64 = 4 << 20;
+const WRITE_OUT_BYTES: u64 = 4 << 20;
 
 /// A file up to this size is waited for until the disk has it, however it came.
 const SYNCED_BYTES: u64 = 16 << 20;
@@ -215,7 +215,7 @@ impl Out {
         file.write_all(bytes)?;
         self.written += bytes.len() as u64;
         let len = self.written - self.out;
-        if len >= WRITE_OUT_EVERY {
+        if len >= WRITE_OUT_BYTES {
             if self.sync || kept_pace(len, self.since) {
                 write_out(file, self.out, len);
             }
