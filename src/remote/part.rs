@@ -26,7 +26,7 @@ const MAX_QUEUED_COPIES: usize = 4;
 const WRITE_OUT_BYTES: u64 = 4 << 20;
 
 /// A file up to this size is waited for until the disk has it, however it came.
-const SYNCED_BYTES: u64 = 16 << 20;
+const ALWAYS_SYNCED_BYTES: u64 = 16 << 20;
 
 /// Bytes a second that any disk keeps up with. What comes faster is not waited for, which would take
 /// longer than it took to come: its host keeps it.
@@ -77,7 +77,7 @@ impl Part {
             .map_err(disk)?;
         let (check, len) = take_up(&mut file, wanted).map_err(disk)?;
         let copy = copy.filter(|_| len == 0);
-        let (dest, sync) = (dest.to_owned(), wanted.size <= SYNCED_BYTES);
+        let (dest, sync) = (dest.to_owned(), wanted.size <= ALWAYS_SYNCED_BYTES);
         let written = Written { file, path, dest, check, sync, copy };
         let (to_writer, pieces) = mpsc::channel(MAX_QUEUED_WRITES);
         let writer = tokio::task::spawn_blocking(move || written.take(pieces));
