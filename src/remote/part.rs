@@ -30,11 +30,11 @@ const ALWAYS_SYNCED_BYTES: u64 = 16 << 20;
 
 /// Bytes a second that any disk keeps up with. What comes faster is not waited for, which would take
 /// longer than it took to come: its host keeps it.
-const DISK_SPEED: u64 = 256 << 20;
+const SLOWEST_DISK_BYTES_PER_S: u64 = 256 << 20;
 
 /// Whether so many bytes came no faster than a disk takes them.
 fn kept_pace(bytes: u64, begun: Instant) -> bool {
-    begun.elapsed().as_secs_f64() * DISK_SPEED as f64 >= bytes as f64
+    begun.elapsed().as_secs_f64() * SLOWEST_DISK_BYTES_PER_S as f64 >= bytes as f64
 }
 
 /// A file that is not whole yet: what comes is handed to a thread.
