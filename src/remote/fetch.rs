@@ -7,7 +7,7 @@ use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, FromAgent, PIECE_BYTES, ToAge
 use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unasked};
-use super::part::Part;
+use super::part::PartialFile;
 use super::upload::{Progress, Transfer, WIDE_RTT};
 use super::{RemoteError, limits};
 
@@ -69,7 +69,7 @@ impl Session {
         copy: Option<File>,
         progress: Progress<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
-        let mut part = Part::open(wanted, dest, copy)?;
+        let mut part = PartialFile::open(wanted, dest, copy)?;
         let brought = self.bring(wanted, &mut part, progress).await;
         // What is still to be written is waited for in any case: the next try goes on behind it.
         let written = part.written().await;
@@ -89,7 +89,7 @@ impl Session {
     async fn bring(
         &mut self,
         wanted: &RemoteFile,
-        part: &mut Part,
+        part: &mut PartialFile,
         progress: Progress<'_>,
     ) -> Result<(), RemoteError> {
         self.greeted().await?;
@@ -128,7 +128,7 @@ impl Session {
     async fn piece(
         &mut self,
         wanted: &RemoteFile,
-        part: &mut Part,
+        part: &mut PartialFile,
         asked: u64,
     ) -> Result<(), RemoteError> {
         let doing = "fetching a file";

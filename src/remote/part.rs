@@ -38,7 +38,7 @@ fn kept_pace(bytes: u64, begun: Instant) -> bool {
 }
 
 /// A file that is not whole yet: what comes is handed to a thread.
-pub(super) struct Part {
+pub(super) struct PartialFile {
     to_writer: mpsc::Sender<Vec<u8>>,
     writer: Option<JoinHandle<Result<Written, RemoteError>>>,
     pub(super) len: u64,
@@ -55,7 +55,7 @@ pub(super) struct Written {
     copy: Option<File>,
 }
 
-impl Part {
+impl PartialFile {
     /// Takes up what an earlier try has left.
     ///
     /// # Errors
