@@ -40,12 +40,12 @@ fn kept_pace(bytes: u64, begun: Instant) -> bool {
 /// A file that is not whole yet: what comes is handed to a thread.
 pub(super) struct PartialFile {
     to_writer: mpsc::Sender<Vec<u8>>,
-    writer: Option<JoinHandle<Result<Written, RemoteError>>>,
+    writer: Option<JoinHandle<Result<WrittenFile, RemoteError>>>,
     pub(super) len: u64,
 }
 
 /// What the thread has made of it.
-pub(super) struct Written {
+pub(super) struct WrittenFile {
     file: File,
     path: PathBuf,
     dest: PathBuf,
@@ -78,7 +78,7 @@ impl PartialFile {
         let (check, len) = take_up(&mut file, wanted).map_err(disk)?;
         let copy = copy.filter(|_| len == 0);
         let (dest, sync) = (dest.to_owned(), wanted.size <= ALWAYS_SYNCED_BYTES);
-        let written = Written { file, path, dest, check, sync, copy };
+        let written = WrittenFile { file, path, dest, check, sync, copy };
         let (to_writer, pieces) = mpsc::channel(MAX_QUEUED_WRITES);
         let writer = tokio::task::spawn_blocking(move || written.take(pieces));
         Ok(Self { to_writer, writer: Some(writer), len })
@@ -101,13 +101,13 @@ impl PartialFile {
     ///
     /// # Errors
     /// Our disk.
-    pub(super) async fn written(mut self) -> Result<Written, RemoteError> {
+    pub(super) async fn written(mut self) -> Result<WrittenFile, RemoteError> {
         // Dropping the way there tells the thread that nothing more comes.
         self.to_writer = mpsc::channel(1).0;
         self.ended().await
     }
 
-    async fn ended(&mut self) -> Result<Written, RemoteError> {
+    async fn ended(&mut self) -> Result<WrittenFile, RemoteError> {
         let failed = |why: String| RemoteError::Nonsense { what: format!("the writer: {why}") };
         match self.writer.take() {
             Some(writer) => writer.await.map_err(|error| failed(error.to_string()))?,
@@ -140,7 +140,7 @@ fn take_up(file: &mut File, wanted: &RemoteFile) -> io::Result<(PieceDigests, u6
     Ok((check, len))
 }
 
-impl Written {
+impl WrittenFile {
     /// Writes, copies and hashes what comes, side by side. Blocks.
     fn take(self, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<Self, RemoteError> {
         let Self { mut file, path, dest, check, sync, copy } = self;
