@@ -147,7 +147,7 @@ impl WrittenFile {
         let disk = |source| RemoteError::Disk { path: path.clone(), source };
         let begun = Instant::now();
         let start = file.stream_position().map_err(disk)?;
-        let mut out = Out::at(start, sync);
+        let mut out = WriteProgress::at(start, sync);
         let (check, copy) = std::thread::scope(|threads| {
             let (to_copy, copied) = sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_COPIES);
             // Where no thread is to be had nothing is copied.
@@ -197,7 +197,7 @@ impl WrittenFile {
 }
 
 /// How far a file was written, and how much of that the disk has begun to take.
-struct Out {
+struct WriteProgress {
     written: u64,
     out: u64,
     since: Instant,
@@ -205,7 +205,7 @@ struct Out {
     sync: bool,
 }
 
-impl Out {
+impl WriteProgress {
     fn at(position: u64, sync: bool) -> Self {
         Self { written: position, out: position, since: Instant::now(), sync }
     }
@@ -227,7 +227,7 @@ impl Out {
 
 /// The empty file `copy`, filled with all that comes; `None` when it takes not all of it.
 fn filled(copy: File, pieces: &Receiver<Arc<Vec<u8>>>, sync: bool) -> Option<File> {
-    let mut out = Out::at(0, sync);
+    let mut out = WriteProgress::at(0, sync);
     pieces.iter().try_for_each(|bytes| out.write(&copy, &bytes)).ok().map(|()| copy)
 }
 
