@@ -13,12 +13,12 @@ pub struct Price {
 }
 
 /// More an hour is a slip of the pen.
-const MOST_USD: f64 = 1e6;
+const MAX_USD_PER_HOUR: f64 = 1e6;
 
 impl Price {
     /// Of so many US dollars an hour; `None`: no price is like that.
     pub fn per_hour(usd: f64) -> Option<Self> {
-        let fits = (0.0..=MOST_USD).contains(&usd);
+        let fits = (0.0..=MAX_USD_PER_HOUR).contains(&usd);
         fits.then(|| Self { micro_usd: (usd * 1e6).round() as u64 })
     }
 
