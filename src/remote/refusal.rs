@@ -4,7 +4,7 @@
 //! fits names what happened, and what to do about it.
 
 /// How an answer is known, and what it means.
-pub(super) struct Row {
+pub(super) struct RefusalRow {
     /// Its status; 0: any.
     status: u16,
     /// What its body holds; empty: anything.
@@ -26,8 +26,8 @@ pub(super) const fn row(
     code: &'static str,
     what: &'static str,
     hint: &'static str,
-) -> Row {
-    Row { status, holds, code, what, hint, passes: false }
+) -> RefusalRow {
+    RefusalRow { status, holds, code, what, hint, passes: false }
 }
 
 /// What may pass by itself.
@@ -37,12 +37,17 @@ pub(super) const fn passing(
     code: &'static str,
     what: &'static str,
     hint: &'static str,
-) -> Row {
-    Row { passes: true, ..row(status, holds, code, what, hint) }
+) -> RefusalRow {
+    RefusalRow { passes: true, ..row(status, holds, code, what, hint) }
 }
 
 /// The first row that fits an answer of this status (0: words that came without one) and text.
-pub(super) fn find<'a>(tables: &[&'a [Row]], status: u16, text: &str) -> Option<&'a Row> {
-    let fits = |row: &&Row| (row.status == 0 || row.status == status) && text.contains(row.holds);
+pub(super) fn find<'a>(
+    tables: &[&'a [RefusalRow]],
+    status: u16,
+    text: &str,
+) -> Option<&'a RefusalRow> {
+    let fits =
+        |row: &&RefusalRow| (row.status == 0 || row.status == status) && text.contains(row.holds);
     tables.iter().copied().flatten().find(fits)
 }

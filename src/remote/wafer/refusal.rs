@@ -5,7 +5,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::remote::foreign::shown;
-use crate::remote::refusal::{self, Row, passing, row};
+use crate::remote::refusal::{self, RefusalRow, passing, row};
 
 /// A refusal with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const TIME: &str =
     "the platform ended it, not rgpu; the job itself goes on while its workspace does";
 
 /// What Wafer answers, in small letters.
-static ROWS: &[Row] = &[
+static ROWS: &[RefusalRow] = &[
     // `invalid or expired` tells neither apart.
     row(401, "or expired", "refused_token", REFUSED, LOGIN),
     row(401, "expired or", "refused_token", REFUSED, LOGIN),
@@ -90,7 +90,7 @@ impl Refusal {
 
     fn known(status: u16, words: &str) -> Option<Self> {
         let row = refusal::find(&[ROWS], status, &words.to_lowercase())?;
-        let Row { code, what, hint, passes, .. } = *row;
+        let RefusalRow { code, what, hint, passes, .. } = *row;
         Some(Self { status, code, what: what.to_owned(), body: words.to_owned(), hint, passes })
     }
 }

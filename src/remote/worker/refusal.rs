@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
 use crate::remote::foreign;
-use crate::remote::refusal::{self, Row, passing, row};
+use crate::remote::refusal::{self, RefusalRow, passing, row};
 
 /// What should stand behind an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const LOGS: &str =
     "`modal app logs rgpu` shows what the app said; jobs go on: `rgpu runs attach latest`";
 
 /// What Modal itself answers, in plain text, where the app does not.
-static MODALS: &[Row] = &[
+static MODALS: &[RefusalRow] = &[
     row(
         401,
         "missing credentials for proxy",
@@ -103,7 +103,7 @@ static MODALS: &[Row] = &[
 ];
 
 /// What else an address on Modal may answer.
-static ON_MODAL: &[Row] = &[
+static ON_MODAL: &[RefusalRow] = &[
     row(401, "", "wrong_token", "the token is not taken", PROXY_TOKEN),
     row(402, "", "no_credit", "the platform asks to be paid", "add credit with the platform"),
     row(403, "", "forbidden", "the platform forbids it", PROXY_TOKEN),
@@ -124,7 +124,7 @@ static ON_MODAL: &[Row] = &[
 ];
 
 /// What a worker, or a proxy before one, answers.
-static ROWS: &[Row] = &[
+static ROWS: &[RefusalRow] = &[
     row(400, "HTTPS", "wants_tls", "what answers speaks TLS alone", "write https:// before it"),
     row(
         400,
