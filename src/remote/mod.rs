@@ -57,7 +57,7 @@ pub use fit::{arch_of, unfit};
 pub use follow::{HostLink, ReconnectPolicy};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
-pub use rented::{Credits, Rental, Rented};
+pub use rented::{Credits, Rental, RentedRemote};
 pub use sent::Sent;
 pub use served::{ServedEnd, ServedJob, ServedNcu};
 pub use spec::{RemoteSpec, Transport, without_secret};
@@ -99,7 +99,7 @@ pub trait Remote: Send + Sync {
     }
 
     /// What can be done with it besides, where it is rented.
-    fn rented(&self) -> Option<&dyn Rented> {
+    fn rented(&self) -> Option<&dyn RentedRemote> {
         None
     }
 }

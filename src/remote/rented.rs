@@ -45,7 +45,7 @@ pub struct Credits {
 
 /// What can be done with a rented remote besides connecting to it.
 #[async_trait::async_trait]
-pub trait Rented: Send + Sync {
+pub trait RentedRemote: Send + Sync {
     /// Makes it where it is not there, and waits until it runs.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ use super::client::Streams;
 use super::deploy::{self, AgentStart};
 use super::stream::Wire;
 use super::{
-    Bill, Bills, ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Rental, Rented,
+    Bill, Bills, ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Rental, RentedRemote,
     ServedEnd, ServedJob, ServedNcu, Session, UserPrompt, ssh,
 };
 use api::Api;
@@ -172,7 +172,7 @@ impl Remote for Wafer {
         "wafer"
     }
 
-    fn rented(&self) -> Option<&dyn Rented> {
+    fn rented(&self) -> Option<&dyn RentedRemote> {
         Some(self)
     }
 
@@ -203,7 +203,7 @@ impl Remote for Wafer {
 }
 
 #[async_trait::async_trait]
-impl Rented for Wafer {
+impl RentedRemote for Wafer {
     async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError> {
         let or = |name, usual: &str| self.option(name).unwrap_or(usual).to_owned();
         let wanted = Wanted {
