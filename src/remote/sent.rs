@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::RemoteSpec;
 
 /// Bytes of the record; it begins anew when it has more.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_RECORD_BYTES: u64 = 1 << 20;
 
 /// What was sent to one remote: digests, and files that ran there as the agent; a line each.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Sent {
             fs::create_dir_all(folder)?;
         }
         let mut options = OpenOptions::new();
-        let mut file = match known_bytes > MOST_BYTES {
+        let mut file = match known_bytes > MAX_RECORD_BYTES {
             true => options.write(true).create(true).truncate(true).open(&self.0)?,
             false => options.append(true).create(true).open(&self.0)?,
         };
