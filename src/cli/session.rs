@@ -19,7 +19,7 @@ use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
     ConnectOptions, FirstUse, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
-    Sent, UserPrompt,
+    SentRecord, UserPrompt,
 };
 use crate::run::{
     CancelSignal, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
@@ -58,7 +58,7 @@ pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
     for name in std::iter::once(&record.remote).chain(jobs) {
         let named = remotes.contains_key(name) || remotes.values().any(|own| own.url == *name);
         let address = name.contains("://") || ssh_alias(name);
-        let used = || Sent::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
+        let used = || SentRecord::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
         if address && !named && !used() {
             let what = format!("run `{}` is on `{name}`, which you never used", record.id);
             return Err(Failure::new(Exit::Config, "remote_of_run", what).hint(format!(
@@ -280,7 +280,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     };
     let begun = Instant::now();
     let mut stop = cancel.clone();
-    let sent = Sent::of(&app.cache, &spec);
+    let sent = SentRecord::of(&app.cache, &spec);
     let connect = async {
         let follow = reach(&remote, options, &programs, greeting, &sent).await;
         let follow = follow.on(&*remote)?.remembering(sent);
@@ -311,7 +311,7 @@ async fn reach(
     options: ConnectOptions,
     programs: &Programs,
     greeting: Greeting,
-    sent: &Sent,
+    sent: &SentRecord,
 ) -> std::result::Result<HostLink, RemoteError> {
     // One that has run this very program is of its architecture.
     if matches!(greeting, Greeting::LeftToTheFirstRequest) && sent.has_run(&options.agent) {

@@ -19,7 +19,7 @@ use super::backlog::Backlog;
 use super::deploy::{AgentStart, EarlyFrames};
 use super::stream::{Ending, FrameReader, FrameWriter, Wire};
 use super::upload::INLINE_BYTES;
-use super::{RemoteError, RemoteSpec, Sent, UserPrompt, limits};
+use super::{RemoteError, RemoteSpec, SentRecord, UserPrompt, limits};
 
 /// Opens further streams to agents on the host of a session.
 #[async_trait::async_trait]
@@ -376,7 +376,7 @@ pub struct Session {
     pub(super) talk: Conversation,
     pub(super) streams: Arc<dyn Streams>,
     /// What was sent there before, where that is remembered.
-    pub(super) sent: Option<Arc<Sent>>,
+    pub(super) sent: Option<Arc<SentRecord>>,
     /// The agent's greeting, once it came.
     agent: Option<Hello>,
     /// The user's settings, which go with ours.

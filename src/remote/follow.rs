@@ -21,7 +21,7 @@ use super::followed::FollowedJob;
 use super::upload::{Progress, Submission, Uploaded};
 use super::{
     Bill, ConnectOptions, FetchOutcome, HostJobs, JobMessage, JobStdin, Remote, RemoteError,
-    RemoteFile, Sent, Session, UserPrompt, limits,
+    RemoteFile, SentRecord, Session, UserPrompt, limits,
 };
 
 /// A remote, connected for as long as it takes.
@@ -29,7 +29,7 @@ pub struct HostLink {
     remote: Arc<dyn Remote>,
     options: ConnectOptions,
     session: Option<Session>,
-    sent: Option<Arc<Sent>>,
+    sent: Option<Arc<SentRecord>>,
     linked_at: Instant,
     job: Option<FollowedJob>,
     submitting: Option<FollowedJob>,
@@ -131,7 +131,7 @@ impl HostLink {
 
     /// Remembering what was sent there: on a long link large bundles that are new then begin to go
     /// over before the host has said what it lacks.
-    pub fn remembering(mut self, sent: Sent) -> Self {
+    pub fn remembering(mut self, sent: SentRecord) -> Self {
         self.sent = Some(Arc::new(sent));
         self
     }

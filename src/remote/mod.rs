@@ -58,7 +58,7 @@ pub use follow::{HostLink, ReconnectPolicy};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
 pub use rented::{Credits, Rental, RentedRemote};
-pub use sent::Sent;
+pub use sent::SentRecord;
 pub use served::{ServedEnd, ServedJob, ServedNcu};
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobSource, Submission, Transfer};

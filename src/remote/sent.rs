@@ -19,9 +19,9 @@ const MAX_RECORD_BYTES: u64 = 1 << 20;
 
 /// What was sent to one remote: digests, and files that ran there as the agent; a line each.
 #[derive(Debug)]
-pub struct Sent(PathBuf);
+pub struct SentRecord(PathBuf);
 
-impl Sent {
+impl SentRecord {
     /// What is remembered of a remote in the folder `cache`.
     pub fn of(cache: &Path, spec: &RemoteSpec) -> Self {
         let definition =
@@ -104,7 +104,7 @@ mod tests {
         let (a, b) = (digest(b"a"), digest(b"b"));
         let spec = RemoteSpec::new("x", "ssh://x");
         let never = |spec: &RemoteSpec, digests: &[&Digest]| {
-            Sent::of(cache.path(), spec).never(&digests.iter().copied().collect())
+            SentRecord::of(cache.path(), spec).never(&digests.iter().copied().collect())
         };
         assert!(never(&spec, &[&a]));
         assert!(!never(&spec, &[&a]));
@@ -117,7 +117,7 @@ mod tests {
     fn where_nothing_can_be_remembered_all_counts_as_sent() {
         let cache = tempfile::tempdir().unwrap();
         fs::write(cache.path().join("sent"), "in the way").unwrap();
-        let sent = Sent::of(cache.path(), &RemoteSpec::new("x", "ssh://x"));
+        let sent = SentRecord::of(cache.path(), &RemoteSpec::new("x", "ssh://x"));
         assert!(!sent.never(&[&digest(b"a")].into_iter().collect()));
     }
 }

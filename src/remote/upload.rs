@@ -549,7 +549,8 @@ mod tests {
         let submission = fake::submission(&[("big", &big)]);
         let (cache, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let remembering = |folder: &tempfile::TempDir| {
-            let sent = super::super::Sent::of(folder.path(), &super::super::RemoteSpec::local());
+            let sent =
+                super::super::SentRecord::of(folder.path(), &super::super::RemoteSpec::local());
             let host = host.clone();
             async move { connect(&host).await.remembering(sent) }
         };
