@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{RemoteError, Submission, UserPrompt};
 
 /// Bytes of its output that are kept, from the end.
-pub const OUTPUT: usize = 1 << 20;
+pub const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// A program to be run under a profiler elsewhere.
 #[derive(Clone)]

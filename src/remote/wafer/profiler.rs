@@ -29,7 +29,7 @@ use super::refusal::Refusal;
 use super::sse::{Line, Stream};
 use super::workspace::PART;
 use crate::remote::foreign::shown;
-use crate::remote::served::{OUTPUT, ServedEnd, ServedJob};
+use crate::remote::served::{MAX_OUTPUT_BYTES, ServedEnd, ServedJob};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
 /// The most bytes of files that are sent: the archive is held in memory, here and there.
@@ -136,8 +136,8 @@ async fn listen(
                 let output = &mut heard.end.output;
                 output.push_str(&text);
                 output.push('\n');
-                if output.len() > 2 * OUTPUT {
-                    let mut from = output.len() - OUTPUT..output.len();
+                if output.len() > 2 * MAX_OUTPUT_BYTES {
+                    let mut from = output.len() - MAX_OUTPUT_BYTES..output.len();
                     let from = from.find(|at| output.is_char_boundary(*at)).unwrap_or(0);
                     output.drain(..from);
                 }
