@@ -11,7 +11,7 @@ pub const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// A program to be run under a profiler elsewhere.
 #[derive(Clone)]
-pub struct ServedJob {
+pub struct ProviderJob {
     /// The files that must lie in its folder: those of this plan.
     pub files: Submission,
     /// Folders that must be there besides.
@@ -52,7 +52,7 @@ pub trait ServedNcu: Send + Sync {
     /// The link, or a refusal: then nothing lies at `report`.
     async fn profile(
         &self,
-        job: &ServedJob,
+        job: &ProviderJob,
         report: &Path,
         talk: &dyn UserPrompt,
     ) -> Result<ServedEnd, RemoteError>;

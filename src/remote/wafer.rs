@@ -37,8 +37,8 @@ use super::client::Streams;
 use super::deploy::{self, AgentStart};
 use super::stream::Wire;
 use super::{
-    Bill, Bills, ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Rental, RentedRemote,
-    ServedEnd, ServedJob, ServedNcu, Session, UserPrompt, ssh,
+    Bill, Bills, ConnectOptions, ProviderJob, Remote, RemoteError, RemoteKind, RemoteSpec, Rental,
+    RentedRemote, ServedEnd, ServedNcu, Session, UserPrompt, ssh,
 };
 use api::Api;
 use exec::Shell;
@@ -242,7 +242,7 @@ impl ServedNcu for Wafer {
 
     async fn profile(
         &self,
-        job: &ServedJob,
+        job: &ProviderJob,
         report: &Path,
         talk: &dyn UserPrompt,
     ) -> Result<ServedEnd, RemoteError> {

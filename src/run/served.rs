@@ -18,7 +18,7 @@ use super::profile::ProfileRun;
 use super::said::RunEvent;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
-use crate::remote::{HostLink, ServedEnd, ServedJob, ServedNcu};
+use crate::remote::{HostLink, ProviderJob, ServedEnd, ServedNcu};
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, Served};
 
@@ -109,7 +109,7 @@ impl ProfileRun<'_> {
         let bundle = self.packer.pack(rung.draft.clone())?;
         let mut blobs = bundle.blobs;
         blobs.extend(self.built.clone());
-        let job = ServedJob {
+        let job = ProviderJob {
             files: submission(bundle.plan, blobs),
             folders: rung.folders.clone(),
             program: rung.program.clone(),

@@ -29,7 +29,7 @@ use super::refusal::Refusal;
 use super::sse::{Line, Stream};
 use super::workspace::PART;
 use crate::remote::foreign::shown;
-use crate::remote::served::{MAX_OUTPUT_BYTES, ServedEnd, ServedJob};
+use crate::remote::served::{MAX_OUTPUT_BYTES, ProviderJob, ServedEnd};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
 /// The most bytes of files that are sent: the archive is held in memory, here and there.
@@ -59,7 +59,7 @@ const FETCHING: &str = "fetching the report of Wafer's own ncu";
 /// The link, a refusal, or our own disk.
 pub(super) async fn profile(
     api: &Api,
-    job: &ServedJob,
+    job: &ProviderJob,
     report: &Path,
     bills: &Bills,
     talk: &dyn UserPrompt,
@@ -173,7 +173,7 @@ async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
 }
 
 /// The job's folder as the service takes it. Names of files were checked when they were packed.
-fn archive(job: &ServedJob) -> Result<Vec<u8>, RemoteError> {
+fn archive(job: &ProviderJob) -> Result<Vec<u8>, RemoteError> {
     let local = |why: String| WaferError::Local {
         what: "the folder for Wafer's own ncu cannot be packed".to_owned(),
         why,
@@ -208,7 +208,7 @@ fn archive(job: &ServedJob) -> Result<Vec<u8>, RemoteError> {
 }
 
 /// The body of the request, with its type.
-fn form(job: &ServedJob, archive: Vec<u8>) -> Result<(String, Vec<u8>), RemoteError> {
+fn form(job: &ProviderJob, archive: Vec<u8>) -> Result<(String, Vec<u8>), RemoteError> {
     let boundary = format!("rgpu-{}", nonce());
     let joined = |words: &[String]| {
         shlex::try_join(words.iter().map(String::as_str)).map_err(|e| WaferError::Local {
