@@ -59,7 +59,7 @@ pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
 pub use rented::{Credits, Rental, RentedRemote};
 pub use sent::SentRecord;
-pub use served::{ServedEnd, ProviderJob, ServedNcu};
+pub use served::{ProviderResult, ProviderJob, ServedNcu};
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobSource, Submission, Transfer};
 pub use worker::{Lack, read_private};

@@ -28,7 +28,7 @@ pub struct ProviderJob {
 
 /// What became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServedEnd {
+pub struct ProviderResult {
     /// The profiler's exit status, where it was told.
     pub exit: Option<i32>,
     /// What profiler and program printed, its end.
@@ -55,5 +55,5 @@ pub trait ServedNcu: Send + Sync {
         job: &ProviderJob,
         report: &Path,
         talk: &dyn UserPrompt,
-    ) -> Result<ServedEnd, RemoteError>;
+    ) -> Result<ProviderResult, RemoteError>;
 }

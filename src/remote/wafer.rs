@@ -37,8 +37,8 @@ use super::client::Streams;
 use super::deploy::{self, AgentStart};
 use super::stream::Wire;
 use super::{
-    Bill, Bills, ConnectOptions, ProviderJob, Remote, RemoteError, RemoteKind, RemoteSpec, Rental,
-    RentedRemote, ServedEnd, ServedNcu, Session, UserPrompt, ssh,
+    Bill, Bills, ConnectOptions, ProviderJob, ProviderResult, Remote, RemoteError, RemoteKind,
+    RemoteSpec, Rental, RentedRemote, ServedNcu, Session, UserPrompt, ssh,
 };
 use api::Api;
 use exec::Shell;
@@ -245,7 +245,7 @@ impl ServedNcu for Wafer {
         job: &ProviderJob,
         report: &Path,
         talk: &dyn UserPrompt,
-    ) -> Result<ServedEnd, RemoteError> {
+    ) -> Result<ProviderResult, RemoteError> {
         profiler::profile(&self.api().await?, job, report, &self.bills, talk).await
     }
 }

@@ -18,7 +18,7 @@ use super::profile::ProfileRun;
 use super::said::RunEvent;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
-use crate::remote::{HostLink, ProviderJob, ServedEnd, ServedNcu};
+use crate::remote::{HostLink, ProviderJob, ProviderResult, ServedNcu};
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, Served};
 
@@ -165,7 +165,7 @@ impl ProfileRun<'_> {
 
 /// Takes what came back into the rung's record, by the same signs as the agent: its words before
 /// its status, and a report that is there.
-fn judge(record: &mut RungRecord, rung: &Served, end: &ServedEnd) {
+fn judge(record: &mut RungRecord, rung: &Served, end: &ProviderResult) {
     let output = strip_ansi(&end.output);
     record.exit = end.exit;
     let mut from = output.len().saturating_sub(TAIL)..output.len();

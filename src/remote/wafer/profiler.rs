@@ -29,7 +29,7 @@ use super::refusal::Refusal;
 use super::sse::{Line, Stream};
 use super::workspace::PART;
 use crate::remote::foreign::shown;
-use crate::remote::served::{MAX_OUTPUT_BYTES, ProviderJob, ServedEnd};
+use crate::remote::served::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
 /// The most bytes of files that are sent: the archive is held in memory, here and there.
@@ -63,7 +63,7 @@ pub(super) async fn profile(
     report: &Path,
     bills: &Bills,
     talk: &dyn UserPrompt,
-) -> Result<ServedEnd, RemoteError> {
+) -> Result<ProviderResult, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
     let limit = job.limit + job.queue.min(QUEUE) + SPARE;
     let sent = api.send_form("/v1/ncu/run", &kind, body, DOING, limit).await;
@@ -97,7 +97,7 @@ pub(super) async fn profile(
 /// What a stream has said.
 #[derive(Default)]
 struct Heard {
-    end: ServedEnd,
+    end: ProviderResult,
     /// The name under which the report can be fetched.
     report: Option<String>,
 }
