@@ -59,7 +59,7 @@ pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
 pub use rented::{Credits, Rental, RentedRemote};
 pub use sent::SentRecord;
-pub use served::{ProviderResult, ProviderJob, ServedNcu};
+pub use served::{ProviderResult, ProviderJob, ProviderNcu};
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobSource, Submission, Transfer};
 pub use worker::{Lack, read_private};
@@ -94,7 +94,7 @@ pub trait Remote: Send + Sync {
     }
 
     /// Its provider's own ncu, for counters that a job there may not read.
-    fn served_ncu(&self) -> Option<&dyn ServedNcu> {
+    fn served_ncu(&self) -> Option<&dyn ProviderNcu> {
         None
     }
 

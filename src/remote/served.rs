@@ -41,7 +41,7 @@ pub struct ProviderResult {
 
 /// A platform's own Nsight Compute.
 #[async_trait::async_trait]
-pub trait ServedNcu: Send + Sync {
+pub trait ProviderNcu: Send + Sync {
     /// Whose it is, in words: "Wafer's own ncu".
     fn called(&self) -> &'static str;
 

@@ -37,8 +37,8 @@ use super::client::Streams;
 use super::deploy::{self, AgentStart};
 use super::stream::Wire;
 use super::{
-    Bill, Bills, ConnectOptions, ProviderJob, ProviderResult, Remote, RemoteError, RemoteKind,
-    RemoteSpec, Rental, RentedRemote, ServedNcu, Session, UserPrompt, ssh,
+    Bill, Bills, ConnectOptions, ProviderJob, ProviderNcu, ProviderResult, Remote, RemoteError,
+    RemoteKind, RemoteSpec, Rental, RentedRemote, Session, UserPrompt, ssh,
 };
 use api::Api;
 use exec::Shell;
@@ -176,9 +176,9 @@ impl Remote for Wafer {
         Some(self)
     }
 
-    fn served_ncu(&self) -> Option<&dyn ServedNcu> {
+    fn served_ncu(&self) -> Option<&dyn ProviderNcu> {
         // Nobody asks a service that its user does not want asked.
-        (self.option(NCU) != Some("workspace")).then_some(self as &dyn ServedNcu)
+        (self.option(NCU) != Some("workspace")).then_some(self as &dyn ProviderNcu)
     }
 
     fn take_bills(&self) -> Vec<Bill> {
@@ -235,7 +235,7 @@ impl RentedRemote for Wafer {
 }
 
 #[async_trait::async_trait]
-impl ServedNcu for Wafer {
+impl ProviderNcu for Wafer {
     fn called(&self) -> &'static str {
         "Wafer's own ncu"
     }

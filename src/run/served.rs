@@ -18,7 +18,7 @@ use super::profile::ProfileRun;
 use super::said::RunEvent;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
-use crate::remote::{HostLink, ProviderJob, ProviderResult, ServedNcu};
+use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, Served};
 
@@ -93,7 +93,7 @@ impl ProfileRun<'_> {
     async fn ask_once(
         &mut self,
         follow: &HostLink,
-        provider: &dyn ServedNcu,
+        provider: &dyn ProviderNcu,
         rung: &Served,
         desk: &mut RunContext<'_>,
     ) -> Result<(RungRecord, Option<Artifact>)> {
