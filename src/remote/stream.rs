@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::RemoteError;
 
 /// Bytes asked of the transport at once.
-const READ: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 
 /// Bytes given to the transport at once.
 const WRITE: usize = 256 << 10;
@@ -182,7 +182,7 @@ impl FrameReader {
         }
         let groups = match &mut self.from {
             Source::Stream(stream) => {
-                self.buffer.reserve(READ);
+                self.buffer.reserve(READ_BYTES);
                 return stream.read_buf(&mut self.buffer).await;
             }
             Source::Groups(groups) => groups,
