@@ -21,7 +21,7 @@ use super::RemoteError;
 const READ_BYTES: usize = 256 << 10;
 
 /// Bytes given to the transport at once.
-const WRITE: usize = 256 << 10;
+const WRITE_BYTES: usize = 256 << 10;
 
 /// Groups of frames that may wait for the writing task, each a blob long at most.
 const QUEUE: usize = 2;
@@ -279,7 +279,7 @@ impl FrameWriter {
                         Some(group) = groups.recv() => group,
                         else => break,
                     };
-                    for piece in group.chunks(WRITE) {
+                    for piece in group.chunks(WRITE_BYTES) {
                         to.write_all(piece).await?;
                         seen.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
                         seen.moved.notify_one();
