@@ -24,7 +24,7 @@ const READ_BYTES: usize = 256 << 10;
 const WRITE_BYTES: usize = 256 << 10;
 
 /// Groups of frames that may wait for the writing task, each a blob long at most.
-const QUEUE: usize = 2;
+const MAX_QUEUED_FRAME_GROUPS: usize = 2;
 
 /// The reading side of a transport.
 pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
@@ -266,7 +266,7 @@ impl FrameWriter {
     /// Over `to`; must be called within a tokio runtime. The handle ends when all is written and
     /// closed.
     pub fn spawn(mut to: BoxWrite) -> (Self, JoinHandle<()>) {
-        let (queue, mut groups) = mpsc::channel::<Vec<u8>>(QUEUE);
+        let (queue, mut groups) = mpsc::channel::<Vec<u8>>(MAX_QUEUED_FRAME_GROUPS);
         let (words, mut first) = mpsc::unbounded_channel::<Vec<u8>>();
         let shared = Arc::new(Shared::default());
         let seen = shared.clone();
