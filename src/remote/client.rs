@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::announced::announced_bytes;
 use super::backlog::Backlog;
 use super::deploy::{AgentStart, EarlyFrames};
-use super::stream::{Ending, FrameReader, FrameWriter, Wire};
+use super::stream::{AgentStream, Ending, FrameReader, FrameWriter};
 use super::upload::INLINE_BYTES;
 use super::{RemoteError, RemoteSpec, SentRecord, UserPrompt, limits};
 
@@ -28,7 +28,7 @@ pub trait Streams: Send + Sync {
     ///
     /// # Errors
     /// The host would not, or the link is gone.
-    async fn open(&self) -> Result<Wire, RemoteError>;
+    async fn open(&self) -> Result<AgentStream, RemoteError>;
 
     /// One round trip to the host.
     fn round_trip(&self) -> Duration {
@@ -133,7 +133,7 @@ pub(super) struct StartingAgent {
 
 impl Conversation {
     /// Over `wire`; nothing is said yet. With no `coming`, the agent's magic line was read already.
-    fn over(wire: Wire, coming: Option<StartingAgent>) -> Self {
+    fn over(wire: AgentStream, coming: Option<StartingAgent>) -> Self {
         let (writer, writing) = FrameWriter::spawn(wire.writer);
         let (reader, ending) = (wire.reader, wire.ending);
         let (expect, spoken, heard) = (None, false, EarlyFrames::All);
@@ -141,7 +141,7 @@ impl Conversation {
     }
 
     /// Greets the agent at the other end of `wire`, whose magic line was read already.
-    pub(super) async fn greet(wire: Wire) -> Result<(Self, Hello), RemoteError> {
+    pub(super) async fn greet(wire: AgentStream) -> Result<(Self, Hello), RemoteError> {
         let mut this = Self::over(wire, None);
         this.speak(None)?;
         let theirs = this.greeted(None).await?;
@@ -401,7 +401,7 @@ impl Session {
     /// # Errors
     /// The agent does not answer, or is of another generation.
     pub async fn start(
-        wire: Wire,
+        wire: AgentStream,
         streams: Arc<dyn Streams>,
         spec: &RemoteSpec,
     ) -> Result<Self, RemoteError> {
@@ -414,7 +414,7 @@ impl Session {
     /// Over a stream on which an agent is being brought up: whatever is asked first is sent before
     /// it has spoken, which saves a round trip, and tells how bringing it up went.
     pub(super) fn begin(
-        wire: Wire,
+        wire: AgentStream,
         coming: StartingAgent,
         streams: Arc<dyn Streams>,
         spec: &RemoteSpec,

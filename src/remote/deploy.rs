@@ -26,7 +26,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::fit::HostNeeds;
-use super::stream::{BoxWrite, Ending, FrameReader, FrameWriter, Wire};
+use super::stream::{AgentStream, BoxWrite, Ending, FrameReader, FrameWriter};
 use super::{RemoteError, RemoteSpec, UserPrompt, limits};
 
 /// What the start command says when no folder has the agent: system, machine, C library.
@@ -127,11 +127,11 @@ impl AgentStart {
     /// The agent is not there and cannot be put there, or does not start.
     pub async fn run(
         &self,
-        mut wire: Wire,
+        mut wire: AgentStream,
         talk: &dyn UserPrompt,
         login: Duration,
-    ) -> Result<Wire, RemoteError> {
-        let Wire { reader, writer, ending } = &mut wire;
+    ) -> Result<AgentStream, RemoteError> {
+        let AgentStream { reader, writer, ending } = &mut wire;
         let mut sign = next_sign(reader, ending, talk, login).await?;
         if let StartReply::Absent(host) = &sign {
             self.fits_and_says_so(host, talk)?;
@@ -192,10 +192,10 @@ impl AgentStart {
     /// There is none any more, or it does not start.
     pub async fn run_another(
         &self,
-        mut wire: Wire,
+        mut wire: AgentStream,
         talk: &dyn UserPrompt,
-    ) -> Result<Wire, RemoteError> {
-        let Wire { reader, ending, .. } = &mut wire;
+    ) -> Result<AgentStream, RemoteError> {
+        let AgentStream { reader, ending, .. } = &mut wire;
         match next_sign(reader, ending, talk, limits::AGENT_START).await? {
             StartReply::Magic => Ok(wire),
             _ => Err(RemoteError::AgentStart {
@@ -228,8 +228,11 @@ pub(super) enum EarlyFrames {
 ///
 /// # Errors
 /// It does not start.
-pub async fn await_magic(mut wire: Wire, talk: &dyn UserPrompt) -> Result<Wire, RemoteError> {
-    let Wire { reader, ending, .. } = &mut wire;
+pub async fn await_magic(
+    mut wire: AgentStream,
+    talk: &dyn UserPrompt,
+) -> Result<AgentStream, RemoteError> {
+    let AgentStream { reader, ending, .. } = &mut wire;
     match next_sign(reader, ending, talk, limits::AGENT_START).await? {
         StartReply::Magic => Ok(wire),
         _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::client::Streams;
 use super::options::NoPrompt;
-use super::stream::{Ending, FrameReader, Wire};
+use super::stream::{AgentStream, Ending, FrameReader};
 use super::{
     BlobSource, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
 };
@@ -90,7 +90,7 @@ impl FakeHost {
         self.0.cancels.load(Ordering::SeqCst)
     }
 
-    fn link(&self) -> Wire {
+    fn link(&self) -> AgentStream {
         self.0.links.fetch_add(1, Ordering::SeqCst);
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (read, write) = tokio::io::split(ours);
@@ -99,7 +99,7 @@ impl FakeHost {
             cut => cut,
         };
         tokio::spawn(Agent { host: self.0.clone(), io: theirs, left: cut }.serve());
-        Wire {
+        AgentStream {
             reader: FrameReader::new(Box::new(read)),
             writer: Box::new(write),
             ending: Ending::default(),
@@ -124,7 +124,7 @@ impl Remote for FakeHost {
 
 #[async_trait::async_trait]
 impl Streams for FakeHost {
-    async fn open(&self) -> Result<Wire, RemoteError> {
+    async fn open(&self) -> Result<AgentStream, RemoteError> {
         Ok(self.link())
     }
 

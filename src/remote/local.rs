@@ -9,7 +9,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use super::client::Streams;
 use super::deploy::{self, AgentStart};
-use super::stream::{Ending, FrameReader, Wire};
+use super::stream::{AgentStream, Ending, FrameReader};
 use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, limits,
 };
@@ -59,7 +59,7 @@ struct LocalStreams {
 
 #[async_trait::async_trait]
 impl Streams for LocalStreams {
-    async fn open(&self) -> Result<Wire, RemoteError> {
+    async fn open(&self) -> Result<AgentStream, RemoteError> {
         if self.spec.via.is_empty() {
             let mut command = Command::new(&self.options.agent);
             // Ctrl-C at the terminal is for us: the agent is told to cancel, and must live to do so.
@@ -76,15 +76,15 @@ impl Streams for LocalStreams {
 }
 
 /// Starts a program as the other end of a wire; it is killed with this process's runtime.
-pub(super) fn child(mut command: Command) -> Result<Wire, RemoteError> {
+pub(super) fn child(mut command: Command) -> Result<AgentStream, RemoteError> {
     command.kill_on_drop(true);
     wire(command)
 }
 
-fn wire(command: Command) -> Result<Wire, RemoteError> {
+fn wire(command: Command) -> Result<AgentStream, RemoteError> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     let pipes = pipes(command).map_err(|source| RemoteError::Spawn { program, source })?;
-    Ok(Wire {
+    Ok(AgentStream {
         reader: FrameReader::new(Box::new(pipes.stdout)),
         writer: Box::new(pipes.stdin),
         ending: pipes.ending,

@@ -33,7 +33,7 @@ pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A byte stream to a program on a host (or here).
-pub struct Wire {
+pub struct AgentStream {
     /// What it prints.
     pub reader: FrameReader,
     /// What it reads.

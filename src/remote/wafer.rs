@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use super::client::Streams;
 use super::deploy::{self, AgentStart};
-use super::stream::Wire;
+use super::stream::AgentStream;
 use super::{
     Bill, Bills, ConnectOptions, ProviderJob, ProviderNcu, ProviderResult, Remote, RemoteError,
     RemoteKind, RemoteSpec, Rental, RentedRemote, Session, UserPrompt, ssh,
@@ -255,7 +255,7 @@ struct Posts(Post);
 
 #[async_trait::async_trait]
 impl Streams for Posts {
-    async fn open(&self) -> Result<Wire, RemoteError> {
+    async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.0.open().await
     }
 

@@ -31,7 +31,7 @@ use rgpu_protocol::Hello;
 use tokio::time::timeout;
 
 use super::client::Streams;
-use super::stream::Wire;
+use super::stream::AgentStream;
 use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, UserPrompt, limits,
 };
@@ -173,7 +173,7 @@ struct Bridges {
 
 #[async_trait::async_trait]
 impl Streams for Bridges {
-    async fn open(&self) -> Result<Wire, RemoteError> {
+    async fn open(&self) -> Result<AgentStream, RemoteError> {
         Ok(bridge::open(self.requests.clone(), &self.greeting))
     }
 

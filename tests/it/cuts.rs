@@ -15,7 +15,7 @@ use std::time::Duration;
 use rgpu::remote::client::Streams;
 use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::stream::{Ending, FrameReader, Wire};
+use rgpu::remote::stream::{AgentStream, Ending, FrameReader};
 use rgpu::remote::{
     ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
     RemoteSpec, Session,
@@ -206,7 +206,7 @@ impl Remote for Cutting {
 
 #[async_trait::async_trait]
 impl Streams for Cutting {
-    async fn open(&self) -> Result<Wire, RemoteError> {
+    async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.links.fetch_add(1, Ordering::Relaxed);
         let cut = {
             let mut cuts = self.cuts.lock().unwrap();
@@ -217,7 +217,7 @@ impl Streams for Cutting {
         let mut child = command.spawn().unwrap();
         let down = Meter::new(Way::Down, cut, MAGIC.len(), &self.down);
         let up = Meter::new(Way::Up, cut, 0, &self.up);
-        let wire = Wire {
+        let wire = AgentStream {
             reader: FrameReader::new(Box::new(Down { from: child.stdout.take(), meter: down })),
             writer: Box::new(Up {
                 to: child.stdin.take(),

@@ -9,7 +9,7 @@ use russh::{Channel, ChannelMsg};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-use crate::remote::stream::{Ending, FrameReader, Wire};
+use crate::remote::stream::{AgentStream, Ending, FrameReader};
 
 /// An open channel.
 pub(super) type Open = Channel<Msg>;
@@ -19,7 +19,7 @@ const QUEUE: usize = 64;
 
 /// A channel on which a command was started. It is read until it is closed: its end of file often
 /// comes before its exit status.
-pub(super) fn wire(channel: Open) -> Wire {
+pub(super) fn wire(channel: Open) -> AgentStream {
     let ending = Ending::default();
     let (mut reader, writer) = channel.split();
     let to_program = writer.make_writer();
@@ -54,7 +54,7 @@ pub(super) fn wire(channel: Open) -> Wire {
             false => seen.lost(),
         }
     });
-    Wire {
+    AgentStream {
         reader: FrameReader::new(Box::new(Packets { queue: packets, current: None })),
         writer: Box::new(to_program),
         ending,

@@ -24,7 +24,7 @@ use super::host_key::{Door, Doorman};
 use super::resolve::{Resolved, resolve, tokens};
 use super::socket::Prompt;
 use crate::remote::local::child_pipes;
-use crate::remote::stream::{Ending, Wire};
+use crate::remote::stream::{AgentStream, Ending};
 use crate::remote::{ConnectOptions, limits};
 
 /// Beyond this round trip channels are opened ahead of their use.
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// Runs `command` on the first channel, and measures how far the host is.
-    pub(super) async fn first(&mut self, command: &str) -> Result<Wire, SshError> {
+    pub(super) async fn first(&mut self, command: &str) -> Result<AgentStream, SshError> {
         let began = Instant::now();
         // The first channel is asked for first: a host may grant no more than that.
         let (open, ()) = tokio::join!(self.channel(), async {
@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// Runs `command` on one more channel.
-    pub(super) async fn run(&self, command: &str) -> Result<Wire, SshError> {
+    pub(super) async fn run(&self, command: &str) -> Result<AgentStream, SshError> {
         // A host may grant some of them only, and would grant no other then.
         loop {
             let Some(spare) = self.spares.lock().await.pop() else { break };
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    async fn exec(&self, open: channel::Open, command: &str) -> Result<Wire, SshError> {
+    async fn exec(&self, open: channel::Open, command: &str) -> Result<AgentStream, SshError> {
         let doing = "starting the agent";
         match timeout(limits::CONNECT, open.exec(false, command)).await {
             Ok(result) => result.map_err(|source| self.broken(doing, source))?,

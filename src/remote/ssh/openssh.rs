@@ -17,7 +17,7 @@ use super::trouble::{self, Trouble};
 use crate::remote::client::Streams;
 use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
-use crate::remote::stream::Wire;
+use crate::remote::stream::AgentStream;
 use crate::remote::{
     ConnectOptions, FirstUse, RemoteError, RemoteSpec, Session, UserPrompt, limits,
 };
@@ -54,7 +54,7 @@ struct Processes {
 
 #[async_trait::async_trait]
 impl Streams for Processes {
-    async fn open(&self) -> Result<Wire, RemoteError> {
+    async fn open(&self) -> Result<AgentStream, RemoteError> {
         let asks =
             if self.talk.is_attended() || can_ask_elsewhere() { Asks::Yes } else { Asks::No };
         let words = arguments(&self.way, self.first_use, asks, self.start.command());

@@ -11,7 +11,7 @@ use super::openssh;
 use super::trouble::Trouble;
 use crate::remote::client::{StartingAgent, Streams};
 use crate::remote::deploy::{self, AgentStart};
-use crate::remote::stream::Wire;
+use crate::remote::stream::AgentStream;
 use crate::remote::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, UserPrompt,
 };
@@ -127,7 +127,7 @@ struct SshStreams {
 
 #[async_trait::async_trait]
 impl Streams for SshStreams {
-    async fn open(&self) -> Result<Wire, RemoteError> {
+    async fn open(&self) -> Result<AgentStream, RemoteError> {
         let wire = self.connection.run(self.start.command()).await?;
         self.start.run_another(wire, &*self.talk).await
     }

@@ -21,7 +21,7 @@ use super::exec::{Shell, nonce};
 use super::install::install;
 use crate::remote::deploy::commands::{CommandReply, PIECE_BYTES};
 use crate::remote::deploy::{self, AgentStart};
-use crate::remote::stream::{Ending, FrameReader, Wire};
+use crate::remote::stream::{AgentStream, Ending, FrameReader};
 use crate::remote::worker::Closing;
 use crate::remote::{RemoteError, UserPrompt};
 
@@ -89,7 +89,7 @@ impl Post {
     ///
     /// # Errors
     /// The link, or a workspace that cannot run it.
-    pub(super) async fn open(&self) -> Result<Wire, RemoteError> {
+    pub(super) async fn open(&self) -> Result<AgentStream, RemoteError> {
         let begun = Instant::now();
         let mut begun_twice = false;
         let (mailbox, head, bytes) = loop {
@@ -108,7 +108,7 @@ impl Post {
         let ending = Ending::default();
         let (ended, all_sent) = oneshot::channel();
         tokio::spawn(carry(mailbox, theirs, (head, bytes), ending.clone(), ended));
-        let wire = Wire {
+        let wire = AgentStream {
             reader: FrameReader::new(Box::new(read)),
             writer: Box::new(Closing::new(write, all_sent)),
             ending,

@@ -28,7 +28,7 @@ use super::following::{self, Begin};
 use super::requests::{Ask, Requests};
 use crate::remote::RemoteError;
 use crate::remote::limits;
-use crate::remote::stream::{Ending, FrameReader, Wire};
+use crate::remote::stream::{AgentStream, Ending, FrameReader};
 
 /// Bytes between a session and its stand-in.
 const PIPE: usize = 1 << 20;
@@ -47,14 +47,14 @@ const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A stream to the worker, on which it has just greeted.
-pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> Wire {
+pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> AgentStream {
     let (ours, theirs) = tokio::io::duplex(PIPE);
     let (_, write) = tokio::io::split(ours);
     let (out, groups) = mpsc::channel(GROUPS);
     let ending = Ending::default();
     let (ended, all_sent) = oneshot::channel();
     tokio::spawn(run(theirs, out, requests, greeting.to_vec(), ending.clone(), ended));
-    Wire {
+    AgentStream {
         reader: FrameReader::of_groups(groups),
         writer: Box::new(Closing::new(write, all_sent)),
         ending,
