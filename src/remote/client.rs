@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::announced::announced_bytes;
 use super::backlog::Backlog;
 use super::deploy::{AgentStart, EarlyFrames};
-use super::stream::{AgentStream, Ending, FrameReader, FrameWriter};
+use super::stream::{AgentStream, FrameReader, FrameWriter, StreamEnd};
 use super::upload::INLINE_BYTES;
 use super::{RemoteError, RemoteSpec, SentRecord, UserPrompt, limits};
 
@@ -113,7 +113,7 @@ pub(super) struct Conversation {
     reader: FrameReader,
     pub(super) writer: FrameWriter,
     writing: JoinHandle<()>,
-    ending: Ending,
+    ending: StreamEnd,
     expect: Option<ExpectedBytes>,
     /// Whoever is at the other end has not spoken yet.
     coming: Option<StartingAgent>,

@@ -26,7 +26,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::fit::HostNeeds;
-use super::stream::{AgentStream, BoxWrite, Ending, FrameReader, FrameWriter};
+use super::stream::{AgentStream, BoxWrite, FrameReader, FrameWriter, StreamEnd};
 use super::{RemoteError, RemoteSpec, UserPrompt, limits};
 
 /// What the start command says when no folder has the agent: system, machine, C library.
@@ -158,7 +158,7 @@ impl AgentStart {
         &self,
         reader: &mut FrameReader,
         writer: &FrameWriter,
-        ending: &Ending,
+        ending: &StreamEnd,
         talk: &dyn UserPrompt,
         heard: &mut EarlyFrames,
     ) -> Result<(), RemoteError> {
@@ -289,7 +289,7 @@ impl StartReply {
 
 async fn next_sign(
     reader: &mut FrameReader,
-    ending: &Ending,
+    ending: &StreamEnd,
     talk: &dyn UserPrompt,
     limit: Duration,
 ) -> Result<StartReply, RemoteError> {

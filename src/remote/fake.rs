@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::client::Streams;
 use super::options::NoPrompt;
-use super::stream::{AgentStream, Ending, FrameReader};
+use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
     BlobSource, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
 };
@@ -102,7 +102,7 @@ impl FakeHost {
         AgentStream {
             reader: FrameReader::new(Box::new(read)),
             writer: Box::new(write),
-            ending: Ending::default(),
+            ending: StreamEnd::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use super::client::Streams;
 use super::deploy::{self, AgentStart};
-use super::stream::{AgentStream, Ending, FrameReader};
+use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, limits,
 };
@@ -95,7 +95,7 @@ fn wire(command: Command) -> Result<AgentStream, RemoteError> {
 pub(super) struct ChildPipes {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
-    pub(super) ending: Ending,
+    pub(super) ending: StreamEnd,
 }
 
 /// Starts a program on pipes. It ends by itself when its standard input does, and is killed with
@@ -112,7 +112,7 @@ fn pipes(mut command: Command) -> io::Result<ChildPipes> {
     let (Some(stdin), Some(stdout), Some(mut stderr)) = pipes else {
         return Err(io::Error::other("it has no pipes"));
     };
-    let ending = Ending::default();
+    let ending = StreamEnd::default();
     let seen = ending.clone();
     tokio::spawn(async move {
         let mut buffer = [0; 4096];

@@ -39,13 +39,13 @@ pub struct AgentStream {
     /// What it reads.
     pub writer: BoxWrite,
     /// How it ended, once it has.
-    pub ending: Ending,
+    pub ending: StreamEnd,
 }
 
 /// What is known of a program at the other end beyond its standard output. Filled in by the
 /// transport as it learns it.
 #[derive(Clone, Debug, Default)]
-pub struct Ending(Arc<Mutex<EndingParts>>);
+pub struct StreamEnd(Arc<Mutex<EndingParts>>);
 
 #[derive(Debug, Default)]
 struct EndingParts {
@@ -58,7 +58,7 @@ struct EndingParts {
 /// Bytes of standard error that are kept.
 const STDERR_KEPT: usize = 4 << 10;
 
-impl Ending {
+impl StreamEnd {
     fn parts(&self) -> std::sync::MutexGuard<'_, EndingParts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

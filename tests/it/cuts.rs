@@ -15,7 +15,7 @@ use std::time::Duration;
 use rgpu::remote::client::Streams;
 use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::stream::{AgentStream, Ending, FrameReader};
+use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{
     ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
     RemoteSpec, Session,
@@ -225,7 +225,7 @@ impl Streams for Cutting {
                 passed: Vec::new(),
                 ends: false,
             }),
-            ending: Ending::default(),
+            ending: StreamEnd::default(),
         };
         tokio::spawn(async move { child.wait().await });
         await_magic(wire, &NoPrompt).await

@@ -9,7 +9,7 @@ use russh::{Channel, ChannelMsg};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-use crate::remote::stream::{AgentStream, Ending, FrameReader};
+use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 
 /// An open channel.
 pub(super) type Open = Channel<Msg>;
@@ -20,7 +20,7 @@ const QUEUE: usize = 64;
 /// A channel on which a command was started. It is read until it is closed: its end of file often
 /// comes before its exit status.
 pub(super) fn wire(channel: Open) -> AgentStream {
-    let ending = Ending::default();
+    let ending = StreamEnd::default();
     let (mut reader, writer) = channel.split();
     let to_program = writer.make_writer();
     let (queue, packets) = mpsc::channel(QUEUE);

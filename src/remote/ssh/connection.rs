@@ -24,7 +24,7 @@ use super::host_key::{Door, Doorman};
 use super::resolve::{Resolved, resolve, tokens};
 use super::socket::Prompt;
 use crate::remote::local::child_pipes;
-use crate::remote::stream::{AgentStream, Ending};
+use crate::remote::stream::{AgentStream, StreamEnd};
 use crate::remote::{ConnectOptions, limits};
 
 /// Beyond this round trip channels are opened ahead of their use.
@@ -313,7 +313,7 @@ async fn dial(resolved: &Resolved) -> Result<TcpStream, SshError> {
 }
 
 /// The user's ProxyCommand as the byte stream, run by a shell as ssh does.
-fn proxy(command: &str, resolved: &Resolved) -> Result<(Box<dyn Duplex>, Ending), SshError> {
+fn proxy(command: &str, resolved: &Resolved) -> Result<(Box<dyn Duplex>, StreamEnd), SshError> {
     let line = tokens(command, |token| match token {
         'h' => Some(resolved.host.clone()),
         'n' => Some(resolved.alias.clone()),

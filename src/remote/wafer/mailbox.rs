@@ -21,7 +21,7 @@ use super::exec::{Shell, nonce};
 use super::install::install;
 use crate::remote::deploy::commands::{CommandReply, PIECE_BYTES};
 use crate::remote::deploy::{self, AgentStart};
-use crate::remote::stream::{AgentStream, Ending, FrameReader};
+use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use crate::remote::worker::Closing;
 use crate::remote::{RemoteError, UserPrompt};
 
@@ -105,7 +105,7 @@ impl Post {
         self.round_trip.store(ms, Ordering::Relaxed);
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let (read, write) = tokio::io::split(ours);
-        let ending = Ending::default();
+        let ending = StreamEnd::default();
         let (ended, all_sent) = oneshot::channel();
         tokio::spawn(carry(mailbox, theirs, (head, bytes), ending.clone(), ended));
         let wire = AgentStream {
@@ -137,7 +137,7 @@ async fn carry(
     mailbox: Mailbox,
     pipe: DuplexStream,
     first: (MailHead, Vec<u8>),
-    ending: Ending,
+    ending: StreamEnd,
     ended: oneshot::Sender<()>,
 ) {
     let (read, write) = tokio::io::split(pipe);

@@ -28,7 +28,7 @@ use super::following::{self, Begin};
 use super::requests::{Ask, Requests};
 use crate::remote::RemoteError;
 use crate::remote::limits;
-use crate::remote::stream::{AgentStream, Ending, FrameReader};
+use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 
 /// Bytes between a session and its stand-in.
 const PIPE: usize = 1 << 20;
@@ -51,7 +51,7 @@ pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> AgentStream {
     let (ours, theirs) = tokio::io::duplex(PIPE);
     let (_, write) = tokio::io::split(ours);
     let (out, groups) = mpsc::channel(GROUPS);
-    let ending = Ending::default();
+    let ending = StreamEnd::default();
     let (ended, all_sent) = oneshot::channel();
     tokio::spawn(run(theirs, out, requests, greeting.to_vec(), ending.clone(), ended));
     AgentStream {
@@ -103,7 +103,7 @@ async fn run(
     out: mpsc::Sender<Vec<u8>>,
     requests: Arc<Requests>,
     greeting: Vec<u8>,
-    ending: Ending,
+    ending: StreamEnd,
     ended: oneshot::Sender<()>,
 ) {
     let (cut, mut cuts) = mpsc::channel(1);
