@@ -45,10 +45,10 @@ pub struct AgentStream {
 /// What is known of a program at the other end beyond its standard output. Filled in by the
 /// transport as it learns it.
 #[derive(Clone, Debug, Default)]
-pub struct StreamEnd(Arc<Mutex<EndingParts>>);
+pub struct StreamEnd(Arc<Mutex<StreamEndParts>>);
 
 #[derive(Debug, Default)]
-struct EndingParts {
+struct StreamEndParts {
     how: Option<String>,
     exit: Option<i32>,
     lost: bool,
@@ -59,7 +59,7 @@ struct EndingParts {
 const STDERR_KEPT: usize = 4 << 10;
 
 impl StreamEnd {
-    fn parts(&self) -> std::sync::MutexGuard<'_, EndingParts> {
+    fn parts(&self) -> std::sync::MutexGuard<'_, StreamEndParts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
