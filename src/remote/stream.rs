@@ -134,7 +134,7 @@ pub struct OwnedFrame {
 }
 
 /// Where frames come from.
-enum Source {
+enum FrameSource {
     /// Out of a stream of bytes.
     Stream(BoxRead),
     /// From a task of ours, whole; an empty group is the end.
@@ -143,7 +143,7 @@ enum Source {
 
 /// Cuts a byte stream into frames.
 pub struct FrameReader {
-    from: Source,
+    from: FrameSource,
     buffer: Vec<u8>,
     /// Bytes of `buffer` already given out.
     used: usize,
@@ -152,13 +152,13 @@ pub struct FrameReader {
 impl FrameReader {
     /// Over `from`.
     pub fn new(from: BoxRead) -> Self {
-        Self { from: Source::Stream(from), buffer: Vec::new(), used: 0 }
+        Self { from: FrameSource::Stream(from), buffer: Vec::new(), used: 0 }
     }
 
     /// Over frames that a task of ours hands on: they are not copied on their way. The end is an
     /// empty group, or that nobody is left to send one.
     pub fn of_groups(groups: mpsc::Receiver<Vec<u8>>) -> Self {
-        Self { from: Source::Groups(groups), buffer: Vec::new(), used: 0 }
+        Self { from: FrameSource::Groups(groups), buffer: Vec::new(), used: 0 }
     }
 
     /// What has arrived and is not yet given out.
@@ -181,11 +181,11 @@ impl FrameReader {
             self.used = 0;
         }
         let groups = match &mut self.from {
-            Source::Stream(stream) => {
+            FrameSource::Stream(stream) => {
                 self.buffer.reserve(READ_BYTES);
                 return stream.read_buf(&mut self.buffer).await;
             }
-            Source::Groups(groups) => groups,
+            FrameSource::Groups(groups) => groups,
         };
         let Some(mut group) = groups.recv().await else { return Ok(0) };
         let len = group.len();
