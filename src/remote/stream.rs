@@ -247,11 +247,11 @@ pub struct FrameWriter {
     /// Messages alone; they are few and small, and go first: a cancellation must not stand behind
     /// input that nobody takes.
     words: mpsc::UnboundedSender<Vec<u8>>,
-    shared: Arc<Shared>,
+    shared: Arc<WriterQueue>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WriterQueue {
     /// Bytes given to the writing task, and those of them that the transport has taken.
     queued: AtomicU64,
     written: AtomicU64,
@@ -268,7 +268,7 @@ impl FrameWriter {
     pub fn spawn(mut to: BoxWrite) -> (Self, JoinHandle<()>) {
         let (queue, mut groups) = mpsc::channel::<Vec<u8>>(MAX_QUEUED_FRAME_GROUPS);
         let (words, mut first) = mpsc::unbounded_channel::<Vec<u8>>();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WriterQueue::default());
         let seen = shared.clone();
         let task = tokio::spawn(async move {
             let result: std::io::Result<()> = async {
