@@ -26,7 +26,7 @@ use super::{RemoteError, limits};
 pub const INLINE_BYTES: u64 = 256 << 10;
 
 /// Beyond these, more streams are opened for an upload.
-const WIDE_BYTES: u64 = 4 << 20;
+const PARALLEL_MIN_BYTES: u64 = 4 << 20;
 pub(super) const WIDE_RTT: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
 const WIDE_STREAMS: usize = 10;
@@ -181,7 +181,7 @@ impl Session {
     /// Begins to open up to `most` streams besides the session's own, where so many `bytes` over so
     /// long a link are worth it.
     fn open_streams(&self, bytes: u64, most: usize) -> Vec<Opening> {
-        if bytes <= WIDE_BYTES || self.streams.round_trip() <= WIDE_RTT {
+        if bytes <= PARALLEL_MIN_BYTES || self.streams.round_trip() <= WIDE_RTT {
             return Vec::new();
         }
         let open = |_| {
