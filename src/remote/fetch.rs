@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unasked};
 use super::part::PartialFile;
-use super::upload::{Progress, Transfer, WIDE_RTT};
+use super::upload::{PARALLEL_MIN_ROUND_TRIP, Progress, Transfer};
 use super::{RemoteError, limits};
 
 /// Bytes asked for and not yet come; on a long link, where the way of a request would else be waited
@@ -103,7 +103,7 @@ impl Session {
         {
             part.add(bytes).await?;
         }
-        let far = self.streams.round_trip() > WIDE_RTT;
+        let far = self.streams.round_trip() > PARALLEL_MIN_ROUND_TRIP;
         // Hashing begins with the first piece; on a long link requests are what counts.
         let piece = if far { BLOB_BYTES } else { PIECE_BYTES };
         let ahead = if far { MAX_REQUESTED_BYTES_LONG_LINK } else { MAX_REQUESTED_BYTES };

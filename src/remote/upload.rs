@@ -27,7 +27,7 @@ pub const INLINE_BYTES: u64 = 256 << 10;
 
 /// Beyond these, more streams are opened for an upload.
 const PARALLEL_MIN_BYTES: u64 = 4 << 20;
-pub(super) const WIDE_RTT: Duration = Duration::from_millis(20);
+pub(super) const PARALLEL_MIN_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
 const WIDE_STREAMS: usize = 10;
 
@@ -113,7 +113,11 @@ impl Session {
             plan: Box::new(submission.plan.clone()),
             secrets: submission.secrets.clone(),
             inline_bytes: INLINE_BYTES,
-            ahead_bytes: if self.streams.round_trip() > WIDE_RTT { PREFETCH_BYTES } else { 0 },
+            ahead_bytes: if self.streams.round_trip() > PARALLEL_MIN_ROUND_TRIP {
+                PREFETCH_BYTES
+            } else {
+                0
+            },
             await_blobs: true,
         };
         let mut uploaded = Uploaded::default();
@@ -181,7 +185,7 @@ impl Session {
     /// Begins to open up to `most` streams besides the session's own, where so many `bytes` over so
     /// long a link are worth it.
     fn open_streams(&self, bytes: u64, most: usize) -> Vec<Opening> {
-        if bytes <= PARALLEL_MIN_BYTES || self.streams.round_trip() <= WIDE_RTT {
+        if bytes <= PARALLEL_MIN_BYTES || self.streams.round_trip() <= PARALLEL_MIN_ROUND_TRIP {
             return Vec::new();
         }
         let open = |_| {
