@@ -29,7 +29,7 @@ pub const INLINE_BYTES: u64 = 256 << 10;
 const PARALLEL_MIN_BYTES: u64 = 4 << 20;
 pub(super) const PARALLEL_MIN_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
-const WIDE_STREAMS: usize = 10;
+const MAX_UPLOAD_STREAMS: usize = 10;
 
 /// With a bundle of more bytes than these the streams are opened while the host is still asked what
 /// it lacks: most likely that is the large file, and each stream takes a round trip to begin.
@@ -124,7 +124,7 @@ impl Session {
         let size = submission.plan.files.iter().map(|file| file.size).sum();
         let met = self.agent().is_some();
         let mut opening = match size > EAGER_BYTES {
-            true => self.open_streams(size, WIDE_STREAMS),
+            true => self.open_streams(size, MAX_UPLOAD_STREAMS),
             false => Vec::new(),
         };
         let mut guessed = self.guess(submission, &mut opening);
@@ -226,7 +226,7 @@ impl Session {
             }
             Ahead::Opening(mut opening) => {
                 if opening.is_empty() {
-                    opening = self.open_streams(total, WIDE_STREAMS.min(blobs));
+                    opening = self.open_streams(total, MAX_UPLOAD_STREAMS.min(blobs));
                 }
                 opening.truncate(blobs - 1);
                 Lanes::begin(digests, submission, opening)
