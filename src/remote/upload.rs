@@ -33,7 +33,7 @@ const MAX_UPLOAD_STREAMS: usize = 10;
 
 /// With a bundle of more bytes than these the streams are opened while the host is still asked what
 /// it lacks: most likely that is the large file, and each stream takes a round trip to begin.
-const EAGER_BYTES: u64 = 32 << 20;
+const EARLY_OPEN_MIN_BYTES: u64 = 32 << 20;
 
 /// Bytes on which packing is tried before it is done.
 const SAMPLE_BYTES: usize = 32 << 10;
@@ -123,7 +123,7 @@ impl Session {
         let mut uploaded = Uploaded::default();
         let size = submission.plan.files.iter().map(|file| file.size).sum();
         let met = self.agent().is_some();
-        let mut opening = match size > EAGER_BYTES {
+        let mut opening = match size > EARLY_OPEN_MIN_BYTES {
             true => self.open_streams(size, MAX_UPLOAD_STREAMS),
             false => Vec::new(),
         };
