@@ -39,7 +39,7 @@ const EARLY_OPEN_MIN_BYTES: u64 = 32 << 20;
 const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Blobs that one stream may have sent without their being confirmed.
-const AHEAD: usize = 8;
+const MAX_UNCONFIRMED_BLOBS: usize = 8;
 
 /// One of several streams takes another blob when its window has let through all but so many bytes:
 /// earlier, the first to come would take them all.
@@ -445,7 +445,7 @@ async fn lane(
             return Ok(None);
         }
         let kept = any && used && work.is_kept();
-        let more = any && !kept && unconfirmed < AHEAD;
+        let more = any && !kept && unconfirmed < MAX_UNCONFIRMED_BLOBS;
         let before = writer.written();
         tokio::select! {
             biased;
