@@ -43,7 +43,7 @@ const MAX_UNCONFIRMED_BLOBS: usize = 8;
 
 /// One of several streams takes another blob when its window has let through all but so many bytes:
 /// earlier, the first to come would take them all.
-const SHARED_BYTES: u64 = 1 << 20;
+const MAX_UNSENT_WINDOW_BYTES: u64 = 1 << 20;
 
 /// How often a host may lack what it is sent: one that was put in the place of another has nothing
 /// of what that one confirmed.
@@ -328,7 +328,7 @@ impl Lanes {
         let work = Arc::new(Work {
             left: Mutex::new(digests.into()),
             blobs: submission.blobs.clone(),
-            unsent: if opening.is_empty() { u64::MAX } else { SHARED_BYTES },
+            unsent: if opening.is_empty() { u64::MAX } else { MAX_UNSENT_WINDOW_BYTES },
             lanes: AtomicUsize::new(0),
             coming: AtomicUsize::new(opening.len()),
             begun: Instant::now(),
