@@ -47,7 +47,7 @@ const MAX_UNSENT_WINDOW_BYTES: u64 = 1 << 20;
 
 /// How often a host may lack what it is sent: one that was put in the place of another has nothing
 /// of what that one confirmed.
-const ROUNDS: u32 = 3;
+const MAX_UPLOAD_ROUNDS: u32 = 3;
 
 /// So long a blob is kept for each stream that is still being opened, and how often that is looked at.
 const KEPT_FOR: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ impl Session {
                     self.follows(job);
                     return Ok(uploaded);
                 }
-                FromAgent::Missing { digests, awaited, .. } if rounds < ROUNDS => {
+                FromAgent::Missing { digests, awaited, .. } if rounds < MAX_UPLOAD_ROUNDS => {
                     rounds += 1;
                     self.unsettled = true;
                     if !met && self.talk.cold {
