@@ -50,7 +50,7 @@ const MAX_UNSENT_WINDOW_BYTES: u64 = 1 << 20;
 const MAX_UPLOAD_ROUNDS: u32 = 3;
 
 /// So long a blob is kept for each stream that is still being opened, and how often that is looked at.
-const KEPT_FOR: Duration = Duration::from_secs(1);
+const STREAM_OPEN_WAIT: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Where the bytes of a bundle come from.
@@ -388,7 +388,8 @@ impl Work {
 
     /// Whether what is left is for streams that are still being opened.
     fn is_kept(&self) -> bool {
-        self.left().len() <= self.coming.load(Ordering::Relaxed) && self.begun.elapsed() < KEPT_FOR
+        self.left().len() <= self.coming.load(Ordering::Relaxed)
+            && self.begun.elapsed() < STREAM_OPEN_WAIT
     }
 }
 
