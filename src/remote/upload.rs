@@ -51,7 +51,7 @@ const MAX_UPLOAD_ROUNDS: u32 = 3;
 
 /// So long a blob is kept for each stream that is still being opened, and how often that is looked at.
 const STREAM_OPEN_WAIT: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const STREAM_OPEN_POLL: Duration = Duration::from_millis(5);
 
 /// Where the bytes of a bundle come from.
 pub trait BlobSource: Send + Sync {
@@ -462,7 +462,7 @@ async fn lane(
                 writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
                 unconfirmed += 1;
             }
-            () = tokio::time::sleep(LOOK_EVERY), if kept => {}
+            () = tokio::time::sleep(STREAM_OPEN_POLL), if kept => {}
             incoming = timeout(limits::STALL, talk.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
                     Incoming::Answer(FromAgent::Stored { digest }) => {
