@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{BlobSource, ConnectOptions, FirstUse, HostLink, RemoteSpec, Submission};
+use rgpu::remote::{BlobReader, ConnectOptions, FirstUse, HostLink, RemoteSpec, Submission};
 use rgpu_protocol::plan::{Rung, Step, Success};
 use rgpu_protocol::{Digest, Plan};
 
 /// A job without files.
 struct NoBlobs;
 
-impl BlobSource for NoBlobs {
+impl BlobReader for NoBlobs {
     fn open(&self, _: &Digest) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }

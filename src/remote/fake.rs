@@ -18,7 +18,7 @@ use super::client::Streams;
 use super::options::NoPrompt;
 use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
-    BlobSource, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
+    BlobReader, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
 };
 
 /// A host with one agent, which any number of links may reach.
@@ -313,7 +313,7 @@ pub(crate) fn options() -> ConnectOptions {
 #[derive(Default)]
 pub(crate) struct Blobs(BTreeMap<Digest, Vec<u8>>);
 
-impl BlobSource for Blobs {
+impl BlobReader for Blobs {
     fn open(&self, digest: &Digest) -> std::io::Result<Vec<u8>> {
         self.0.get(digest).cloned().ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }

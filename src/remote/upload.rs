@@ -54,7 +54,7 @@ const STREAM_OPEN_WAIT: Duration = Duration::from_secs(1);
 const STREAM_OPEN_POLL: Duration = Duration::from_millis(5);
 
 /// Where the bytes of a bundle come from.
-pub trait BlobSource: Send + Sync {
+pub trait BlobReader: Send + Sync {
     /// The plain bytes of a blob, at most [`BLOB_BYTES`].
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub struct Submission {
     /// The plan.
     pub plan: Plan,
     /// Its files.
-    pub blobs: Arc<dyn BlobSource>,
+    pub blobs: Arc<dyn BlobReader>,
     /// Values of its secrets.
     pub secrets: BTreeMap<String, String>,
 }
@@ -370,7 +370,7 @@ type Opening = JoinHandle<Result<Option<Conversation>, RemoteError>>;
 /// The blobs that are still to be sent.
 struct Work {
     left: Mutex<VecDeque<Digest>>,
-    blobs: Arc<dyn BlobSource>,
+    blobs: Arc<dyn BlobReader>,
     /// Bytes that may wait in a stream when it takes another blob.
     unsent: u64,
     /// Streams that have taken any.
@@ -400,7 +400,7 @@ struct Packed {
 }
 
 /// Reads a blob, and compresses it when that shrinks it by a tenth or more. Blocks.
-fn pack(blobs: &dyn BlobSource, digest: Digest) -> Result<Packed, RemoteError> {
+fn pack(blobs: &dyn BlobReader, digest: Digest) -> Result<Packed, RemoteError> {
     let plain = blobs
         .open(&digest)
         .map_err(|source| RemoteError::Blob { digest: digest.clone(), source })?;

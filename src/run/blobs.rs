@@ -12,7 +12,7 @@ use crate::remote::{self, Submission};
 /// Where the bytes of a bundle are.
 struct BundleReader(BTreeMap<Digest, bundle::BlobSource>);
 
-impl remote::BlobSource for BundleReader {
+impl remote::BlobReader for BundleReader {
     fn open(&self, digest: &Digest) -> io::Result<Vec<u8>> {
         match self.0.get(digest) {
             Some(source) => source.read(digest).map_err(io::Error::other),

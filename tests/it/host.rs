@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rgpu::remote::{
-    BlobSource, ConnectOptions, FirstUse, HostKeyQuestion, HostLink, JobMessage, RemoteError,
+    BlobReader, ConnectOptions, FirstUse, HostKeyQuestion, HostLink, JobMessage, RemoteError,
     RemoteSpec, Submission, UserPrompt,
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
@@ -74,7 +74,7 @@ pub(crate) async fn connect(
 #[derive(Default)]
 struct Blobs(BTreeMap<Digest, Vec<u8>>);
 
-impl BlobSource for Blobs {
+impl BlobReader for Blobs {
     fn open(&self, digest: &Digest) -> io::Result<Vec<u8>> {
         self.0.get(digest).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
