@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unasked};
 use super::part::PartialFile;
-use super::upload::{PARALLEL_MIN_ROUND_TRIP, Progress, Transfer};
+use super::upload::{PARALLEL_MIN_ROUND_TRIP, Progress, TransferProgress};
 use super::{RemoteError, limits};
 
 /// Bytes asked for and not yet come; on a long link, where the way of a request would else be waited
@@ -81,7 +81,7 @@ impl Session {
             }
             (Err(error), _) => return Err(error),
         };
-        progress(Transfer { done: wanted.size, total: wanted.size });
+        progress(TransferProgress { done: wanted.size, total: wanted.size });
         Ok(fetched)
     }
 
@@ -110,7 +110,7 @@ impl Session {
         let mut asked = part.len.max(promised);
         self.unsettled = true;
         while part.len < wanted.size {
-            progress(Transfer { done: part.len, total: wanted.size });
+            progress(TransferProgress { done: part.len, total: wanted.size });
             while asked < wanted.size && asked < part.len + ahead {
                 let len = piece.min(wanted.size - asked);
                 let (job, path) = (wanted.job.clone(), wanted.path.clone());
@@ -251,7 +251,7 @@ mod tests {
             fs::write(folder.path().join(part), left).unwrap();
             let dest = folder.path().join("big");
             let begun = std::sync::Mutex::new(None);
-            let progress = |t: Transfer| {
+            let progress = |t: TransferProgress| {
                 begun.lock().unwrap().get_or_insert(t.done);
             };
             connect(&host).await.fetch(&wanted, &dest, None, &progress).await.unwrap();

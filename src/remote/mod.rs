@@ -61,7 +61,7 @@ pub use rented::{Credits, Rental, RentedRemote};
 pub use sent::SentRecord;
 pub use served::{ProviderResult, ProviderJob, ProviderNcu};
 pub use spec::{RemoteSpec, Transport, without_secret};
-pub use upload::{BlobReader, Submission, Transfer};
+pub use upload::{BlobReader, Submission, TransferProgress};
 pub use worker::{Lack, read_private};
 
 /// A way to one host.

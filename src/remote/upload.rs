@@ -64,7 +64,7 @@ pub trait BlobReader: Send + Sync {
 
 /// How far an upload or a fetch is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transfer {
+pub struct TransferProgress {
     /// Plain bytes moved.
     pub done: u64,
     /// Plain bytes to move.
@@ -72,7 +72,7 @@ pub struct Transfer {
 }
 
 /// What hears of progress.
-pub type Progress<'a> = &'a (dyn Fn(Transfer) + Send + Sync);
+pub type Progress<'a> = &'a (dyn Fn(TransferProgress) + Send + Sync);
 
 /// A plan with all that carrying it out needs.
 #[derive(Clone)]
@@ -217,7 +217,7 @@ impl Session {
         }
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();
         let blobs = digests.len();
-        progress(Transfer { done: 0, total });
+        progress(TransferProgress { done: 0, total });
         let Lanes { work, stored, mut confirmed, mut running } = match streams {
             Ahead::Sending(lanes) => {
                 let wanted: HashSet<Digest> = digests.into_iter().collect();
@@ -237,7 +237,7 @@ impl Session {
         let mut told = |digest: &Digest| {
             // What was sent on a guess may not have been lacking.
             done = total.min(done + sizes.get(digest).copied().unwrap_or(0));
-            progress(Transfer { done, total });
+            progress(TransferProgress { done, total });
         };
         let mut begun = None;
         {
@@ -275,7 +275,7 @@ impl Session {
         if begun.is_none() && then == Then::Begins {
             begun = Some(self.awaited().await?);
         }
-        progress(Transfer { done: total, total });
+        progress(TransferProgress { done: total, total });
         let streams = work.lanes.load(Ordering::Relaxed);
         Ok((Uploaded { blobs, bytes: total, streams }, begun))
     }
@@ -532,15 +532,15 @@ mod tests {
         let (big, small) = (noise(9 << 20), vec![7; 1 << 20]);
         let submission = fake::submission(&[("big", &big), ("small", &small)]);
         let seen = Mutex::new(Vec::new());
-        let note = |transfer: Transfer| seen.lock().unwrap().push(transfer);
+        let note = |transfer: TransferProgress| seen.lock().unwrap().push(transfer);
         let first = connect(&host).await.submit(&submission, &note).await.unwrap();
         assert_eq!((first.blobs, first.bytes), (10, 10 << 20));
         assert!(first.streams > 1, "{first:?}");
         // The second file is one byte over and over.
         assert!((9 << 20..(9 << 20) + 1000).contains(&host.blob_bytes()));
         let seen = seen.into_inner().unwrap();
-        assert_eq!(seen.first(), Some(&Transfer { done: 0, total: 10 << 20 }));
-        assert_eq!(seen.last(), Some(&Transfer { done: 10 << 20, total: 10 << 20 }));
+        assert_eq!(seen.first(), Some(&TransferProgress { done: 0, total: 10 << 20 }));
+        assert_eq!(seen.last(), Some(&TransferProgress { done: 10 << 20, total: 10 << 20 }));
 
         let second = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         assert_eq!(second, Uploaded::default());

@@ -21,7 +21,7 @@ use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
 use crate::remote::{
-    HostLink, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, Transfer,
+    HostLink, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, TransferProgress,
 };
 use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, Unsynced};
 use crate::tool::Draft;
@@ -147,7 +147,7 @@ pub(super) async fn submit(
     });
     desk.folder.save(desk.record)?;
     let reporter = Mutex::new(&mut *desk.reporter);
-    let progress = |t: Transfer| {
+    let progress = |t: TransferProgress| {
         if let Ok(mut reporter) = reporter.lock() {
             reporter.say(&RunEvent::Uploading { sent: t.done, total: t.total });
         }
@@ -475,7 +475,7 @@ async fn fetch(
         }
         if !is_here(&dest, &wanted) {
             let reporter = Mutex::new(&mut *desk.reporter);
-            let progress = |t: Transfer| {
+            let progress = |t: TransferProgress| {
                 if let Ok(mut reporter) = reporter.lock() {
                     reporter.say(&RunEvent::Fetching {
                         path: &wanted.path,

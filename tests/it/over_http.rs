@@ -266,7 +266,7 @@ async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
     let wanted = artifact(&story.events, &work.plan.job);
     let file = laptop.path("agent/jobs").join(&work.plan.job).join("work/out");
     let written = std::sync::Once::new();
-    let rewrite = |transfer: rgpu::remote::Transfer| {
+    let rewrite = |transfer: rgpu::remote::TransferProgress| {
         if transfer.done > 0 {
             // In place: one that is cut short meanwhile is another error.
             written.call_once(|| {

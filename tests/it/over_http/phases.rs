@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rgpu::model::Profile;
 use rgpu::remote::{
-    FirstUse, JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, Transfer,
+    FirstUse, JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, TransferProgress,
 };
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
@@ -83,7 +83,7 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
     mortal.die("greeted");
     link.facts(&[]).await.unwrap();
     mortal.die("asked");
-    let upload = |transfer: Transfer| {
+    let upload = |transfer: TransferProgress| {
         if transfer.done > transfer.total / 3 {
             mortal.die("uploading");
         }
@@ -124,7 +124,7 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
     mortal.die("ended");
     let wanted = artifact(&events, &work.plan.job);
     let dest = laptop.path("fetched");
-    let fetch = |transfer: Transfer| {
+    let fetch = |transfer: TransferProgress| {
         if transfer.done > transfer.total / 3 {
             mortal.die("fetching");
         }
@@ -272,7 +272,7 @@ async fn an_artifact_that_changes_under_a_resume_is_never_put_together_of_two() 
     // Each connection brings some of it, until the patience is over.
     cutter.cut_after(9 << 20);
     let arrived = Mutex::new(0);
-    let stop = |transfer: Transfer| {
+    let stop = |transfer: TransferProgress| {
         *arrived.lock().unwrap() = transfer.done;
         if transfer.done > 8 << 20 {
             cutter.cut_after(100);
