@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unasked};
 use super::part::PartialFile;
-use super::upload::{PARALLEL_MIN_ROUND_TRIP, Progress, TransferProgress};
+use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
 
 /// Bytes asked for and not yet come; on a long link, where the way of a request would else be waited
@@ -67,7 +67,7 @@ impl Session {
         wanted: &RemoteFile,
         dest: &Path,
         copy: Option<File>,
-        progress: Progress<'_>,
+        progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
         let mut part = PartialFile::open(wanted, dest, copy)?;
         let brought = self.bring(wanted, &mut part, progress).await;
@@ -90,7 +90,7 @@ impl Session {
         &mut self,
         wanted: &RemoteFile,
         part: &mut PartialFile,
-        progress: Progress<'_>,
+        progress: ProgressSink<'_>,
     ) -> Result<(), RemoteError> {
         self.greeted().await?;
         let following = self.backlog.job() == Some(&*wanted.job);

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::deploy::EarlyFrames;
 use super::followed::FollowedJob;
-use super::upload::{Progress, Submission, Uploaded};
+use super::upload::{ProgressSink, Submission, Uploaded};
 use super::{
     Bill, ConnectOptions, FetchOutcome, HostJobs, JobMessage, JobStdin, Remote, RemoteError,
     RemoteFile, SentRecord, Session, UserPrompt, limits,
@@ -227,7 +227,7 @@ impl HostLink {
     pub async fn submit(
         &mut self,
         submission: &Submission,
-        progress: Progress<'_>,
+        progress: ProgressSink<'_>,
     ) -> Result<Uploaded, RemoteError> {
         self.job = None;
         let job = FollowedJob::new(&submission.plan.job, &submission.plan.limits);
@@ -360,7 +360,7 @@ impl HostLink {
         wanted: &RemoteFile,
         dest: &Path,
         mut copy: Option<File>,
-        progress: Progress<'_>,
+        progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
         loop {
             match self.linked().await?.fetch(wanted, dest, copy.take(), progress).await {

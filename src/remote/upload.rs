@@ -72,7 +72,7 @@ pub struct TransferProgress {
 }
 
 /// What hears of progress.
-pub type Progress<'a> = &'a (dyn Fn(TransferProgress) + Send + Sync);
+pub type ProgressSink<'a> = &'a (dyn Fn(TransferProgress) + Send + Sync);
 
 /// A plan with all that carrying it out needs.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ impl Session {
     pub async fn submit(
         &mut self,
         submission: &Submission,
-        progress: Progress<'_>,
+        progress: ProgressSink<'_>,
     ) -> Result<Uploaded, RemoteError> {
         let message = ToAgent::Submit {
             plan: Box::new(submission.plan.clone()),
@@ -204,7 +204,7 @@ impl Session {
         submission: &Submission,
         missing: Missing,
         streams: Ahead,
-        progress: Progress<'_>,
+        progress: ProgressSink<'_>,
     ) -> Result<(Uploaded, Option<String>), RemoteError> {
         let sizes = blob_sizes(&submission.plan);
         let Missing { mut digests, then } = missing;
