@@ -145,7 +145,7 @@ impl Session {
                         opening.clear();
                         guessed = None;
                     }
-                    let then = if awaited { Then::Begins } else { Then::Asked };
+                    let then = if awaited { AfterLastBlob::Begins } else { AfterLastBlob::Asked };
                     let missing = Missing { digests, then };
                     let streams = guessed.take().map_or(Ahead::Opening(opening), Ahead::Sending);
                     opening = Vec::new();
@@ -266,13 +266,13 @@ impl Session {
                         why: error.to_string(),
                     }),
                 },
-                incoming = self.talk.incoming("uploading"), if then == Then::Begins => {
+                incoming = self.talk.incoming("uploading"), if then == AfterLastBlob::Begins => {
                     begun = beginning(incoming?)?;
                 }
                 else => break,
             }
         }
-        if begun.is_none() && then == Then::Begins {
+        if begun.is_none() && then == AfterLastBlob::Begins {
             begun = Some(self.awaited().await?);
         }
         progress(TransferProgress { done: total, total });
@@ -293,7 +293,7 @@ impl Session {
 
 /// What follows the last blob.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterLastBlob {
     /// The plan begins by itself.
     Begins,
     /// The host must be asked again.
@@ -303,7 +303,7 @@ enum Then {
 /// What a host lacks.
 struct Missing {
     digests: Vec<Digest>,
-    then: Then,
+    then: AfterLastBlob,
 }
 
 /// What was done before it said so.
