@@ -146,7 +146,7 @@ impl Session {
                         guessed = None;
                     }
                     let then = if awaited { AfterLastBlob::Begins } else { AfterLastBlob::Asked };
-                    let missing = Missing { digests, then };
+                    let missing = MissingOnHost { digests, then };
                     let streams = guessed.take().map_or(Ahead::Opening(opening), Ahead::Sending);
                     opening = Vec::new();
                     let (sent, begun) = self.upload(submission, missing, streams, progress).await?;
@@ -202,12 +202,12 @@ impl Session {
     async fn upload(
         &mut self,
         submission: &Submission,
-        missing: Missing,
+        missing: MissingOnHost,
         streams: Ahead,
         progress: ProgressSink<'_>,
     ) -> Result<(Uploaded, Option<String>), RemoteError> {
         let sizes = blob_sizes(&submission.plan);
-        let Missing { mut digests, then } = missing;
+        let MissingOnHost { mut digests, then } = missing;
         digests.sort();
         digests.dedup();
         if let Some(foreign) = digests.iter().find(|digest| !sizes.contains_key(digest)) {
@@ -301,7 +301,7 @@ enum AfterLastBlob {
 }
 
 /// What a host lacks.
-struct Missing {
+struct MissingOnHost {
     digests: Vec<Digest>,
     then: AfterLastBlob,
 }
