@@ -147,7 +147,8 @@ impl Session {
                     }
                     let then = if awaited { AfterLastBlob::Begins } else { AfterLastBlob::Asked };
                     let missing = MissingOnHost { digests, then };
-                    let streams = guessed.take().map_or(Ahead::Opening(opening), Ahead::Sending);
+                    let streams =
+                        guessed.take().map_or(EarlyWork::Opening(opening), EarlyWork::Sending);
                     opening = Vec::new();
                     let (sent, begun) = self.upload(submission, missing, streams, progress).await?;
                     uploaded.blobs += sent.blobs;
@@ -203,7 +204,7 @@ impl Session {
         &mut self,
         submission: &Submission,
         missing: MissingOnHost,
-        streams: Ahead,
+        streams: EarlyWork,
         progress: ProgressSink<'_>,
     ) -> Result<(Uploaded, Option<String>), RemoteError> {
         let sizes = blob_sizes(&submission.plan);
@@ -219,12 +220,12 @@ impl Session {
         let blobs = digests.len();
         progress(TransferProgress { done: 0, total });
         let Lanes { work, stored, mut confirmed, mut running } = match streams {
-            Ahead::Sending(lanes) => {
+            EarlyWork::Sending(lanes) => {
                 let wanted: HashSet<Digest> = digests.into_iter().collect();
                 lanes.work.left().retain(|digest| wanted.contains(digest));
                 lanes
             }
-            Ahead::Opening(mut opening) => {
+            EarlyWork::Opening(mut opening) => {
                 if opening.is_empty() {
                     opening = self.open_streams(total, MAX_UPLOAD_STREAMS.min(blobs));
                 }
@@ -307,7 +308,7 @@ struct MissingOnHost {
 }
 
 /// What was done before it said so.
-enum Ahead {
+enum EarlyWork {
     /// Streams are being opened.
     Opening(Vec<Opening>),
     /// They carry blobs that it will most likely lack.
