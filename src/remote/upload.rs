@@ -172,14 +172,14 @@ impl Session {
 
     /// Begins to send a bundle of which nothing was ever sent there, over the streams that are being
     /// opened.
-    fn guess(&self, submission: &Submission, opening: &mut Vec<Opening>) -> Option<Lanes> {
+    fn guess(&self, submission: &Submission, opening: &mut Vec<Opening>) -> Option<UploadStreams> {
         let sent = self.sent.as_ref().filter(|_| !opening.is_empty())?;
         let files = &submission.plan.files;
         let digests: HashSet<&Digest> = files.iter().flat_map(|file| &file.blobs).collect();
         sent.never(&digests).then(|| {
             let mut digests: Vec<Digest> = digests.into_iter().cloned().collect();
             digests.sort();
-            Lanes::begin(digests, submission, std::mem::take(opening))
+            UploadStreams::begin(digests, submission, std::mem::take(opening))
         })
     }
 
@@ -219,7 +219,7 @@ impl Session {
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();
         let blobs = digests.len();
         progress(TransferProgress { done: 0, total });
-        let Lanes { work, stored, mut confirmed, mut running } = match streams {
+        let UploadStreams { work, stored, mut confirmed, mut running } = match streams {
             EarlyWork::Sending(lanes) => {
                 let wanted: HashSet<Digest> = digests.into_iter().collect();
                 lanes.work.left().retain(|digest| wanted.contains(digest));
@@ -230,7 +230,7 @@ impl Session {
                     opening = self.open_streams(total, MAX_UPLOAD_STREAMS.min(blobs));
                 }
                 opening.truncate(blobs - 1);
-                Lanes::begin(digests, submission, opening)
+                UploadStreams::begin(digests, submission, opening)
             }
         };
 
@@ -312,18 +312,18 @@ enum EarlyWork {
     /// Streams are being opened.
     Opening(Vec<Opening>),
     /// They carry blobs that it will most likely lack.
-    Sending(Lanes),
+    Sending(UploadStreams),
 }
 
 /// Streams besides the session's own, and what they share with it. Dropped, they stop.
-struct Lanes {
+struct UploadStreams {
     work: Arc<Work>,
     stored: mpsc::UnboundedSender<Digest>,
     confirmed: mpsc::UnboundedReceiver<Digest>,
     running: JoinSet<Result<(), RemoteError>>,
 }
 
-impl Lanes {
+impl UploadStreams {
     /// Sends `digests` over the streams that are being opened, as soon as they are.
     fn begin(digests: Vec<Digest>, submission: &Submission, opening: Vec<Opening>) -> Self {
         let work = Arc::new(Work {
