@@ -172,7 +172,11 @@ impl Session {
 
     /// Begins to send a bundle of which nothing was ever sent there, over the streams that are being
     /// opened.
-    fn guess(&self, submission: &Submission, opening: &mut Vec<Opening>) -> Option<UploadStreams> {
+    fn guess(
+        &self,
+        submission: &Submission,
+        opening: &mut Vec<OpeningStream>,
+    ) -> Option<UploadStreams> {
         let sent = self.sent.as_ref().filter(|_| !opening.is_empty())?;
         let files = &submission.plan.files;
         let digests: HashSet<&Digest> = files.iter().flat_map(|file| &file.blobs).collect();
@@ -185,7 +189,7 @@ impl Session {
 
     /// Begins to open up to `most` streams besides the session's own, where so many `bytes` over so
     /// long a link are worth it.
-    fn open_streams(&self, bytes: u64, most: usize) -> Vec<Opening> {
+    fn open_streams(&self, bytes: u64, most: usize) -> Vec<OpeningStream> {
         if bytes <= PARALLEL_MIN_BYTES || self.streams.round_trip() <= PARALLEL_MIN_ROUND_TRIP {
             return Vec::new();
         }
@@ -310,7 +314,7 @@ struct MissingOnHost {
 /// What was done before it said so.
 enum EarlyWork {
     /// Streams are being opened.
-    Opening(Vec<Opening>),
+    Opening(Vec<OpeningStream>),
     /// They carry blobs that it will most likely lack.
     Sending(UploadStreams),
 }
@@ -325,7 +329,7 @@ struct UploadStreams {
 
 impl UploadStreams {
     /// Sends `digests` over the streams that are being opened, as soon as they are.
-    fn begin(digests: Vec<Digest>, submission: &Submission, opening: Vec<Opening>) -> Self {
+    fn begin(digests: Vec<Digest>, submission: &Submission, opening: Vec<OpeningStream>) -> Self {
         let work = Arc::new(Work {
             left: Mutex::new(digests.into()),
             blobs: submission.blobs.clone(),
@@ -366,7 +370,7 @@ fn beginning(incoming: Incoming) -> Result<Option<String>, RemoteError> {
 }
 
 /// A stream that is being opened; `None`: the host grants no more.
-type Opening = JoinHandle<Result<Option<Conversation>, RemoteError>>;
+type OpeningStream = JoinHandle<Result<Option<Conversation>, RemoteError>>;
 
 /// The blobs that are still to be sent.
 struct Work {
