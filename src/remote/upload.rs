@@ -321,7 +321,7 @@ enum EarlyWork {
 
 /// Streams besides the session's own, and what they share with it. Dropped, they stop.
 struct UploadStreams {
-    work: Arc<Work>,
+    work: Arc<PendingBlobs>,
     stored: mpsc::UnboundedSender<Digest>,
     confirmed: mpsc::UnboundedReceiver<Digest>,
     running: JoinSet<Result<(), RemoteError>>,
@@ -330,7 +330,7 @@ struct UploadStreams {
 impl UploadStreams {
     /// Sends `digests` over the streams that are being opened, as soon as they are.
     fn begin(digests: Vec<Digest>, submission: &Submission, opening: Vec<OpeningStream>) -> Self {
-        let work = Arc::new(Work {
+        let work = Arc::new(PendingBlobs {
             left: Mutex::new(digests.into()),
             blobs: submission.blobs.clone(),
             unsent: if opening.is_empty() { u64::MAX } else { MAX_UNSENT_WINDOW_BYTES },
@@ -373,7 +373,7 @@ fn beginning(incoming: Incoming) -> Result<Option<String>, RemoteError> {
 type OpeningStream = JoinHandle<Result<Option<Conversation>, RemoteError>>;
 
 /// The blobs that are still to be sent.
-struct Work {
+struct PendingBlobs {
     left: Mutex<VecDeque<Digest>>,
     blobs: Arc<dyn BlobReader>,
     /// Bytes that may wait in a stream when it takes another blob.
@@ -386,7 +386,7 @@ struct Work {
     begun: Instant,
 }
 
-impl Work {
+impl PendingBlobs {
     fn left(&self) -> std::sync::MutexGuard<'_, VecDeque<Digest>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -439,7 +439,7 @@ fn might_shrink(plain: &[u8]) -> bool {
 /// Sends blobs over one stream until none is left and all are confirmed, or the job has begun.
 async fn lane(
     talk: &mut Conversation,
-    work: &Arc<Work>,
+    work: &Arc<PendingBlobs>,
     stored: &mpsc::UnboundedSender<Digest>,
 ) -> Result<Option<String>, RemoteError> {
     let writer = talk.writer.clone();
