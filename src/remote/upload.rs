@@ -399,13 +399,13 @@ impl PendingBlobs {
 }
 
 /// A blob ready for the wire.
-struct Packed {
+struct PackedBlob {
     message: ToAgent,
     bytes: Vec<u8>,
 }
 
 /// Reads a blob, and compresses it when that shrinks it by a tenth or more. Blocks.
-fn pack(blobs: &dyn BlobReader, digest: Digest) -> Result<Packed, RemoteError> {
+fn pack(blobs: &dyn BlobReader, digest: Digest) -> Result<PackedBlob, RemoteError> {
     let plain = blobs
         .open(&digest)
         .map_err(|source| RemoteError::Blob { digest: digest.clone(), source })?;
@@ -420,7 +420,10 @@ fn pack(blobs: &dyn BlobReader, digest: Digest) -> Result<Packed, RemoteError> {
     };
     let zstd = packed.is_some();
     let bytes = packed.unwrap_or(plain);
-    Ok(Packed { message: ToAgent::Blob { digest, size, stored: bytes.len() as u64, zstd }, bytes })
+    Ok(PackedBlob {
+        message: ToAgent::Blob { digest, size, stored: bytes.len() as u64, zstd },
+        bytes,
+    })
 }
 
 fn shrinks(packed: &[u8], plain: &[u8]) -> bool {
