@@ -198,7 +198,7 @@ impl Remote for Wafer {
         let shell = Shell::new(api, &workspace, routing, talk, self.bills.clone());
         let post = Post::new(shell, start, options.talk.clone());
         let wire = post.open().await?;
-        Session::start(wire, Arc::new(Posts(post)), &self.spec).await
+        Session::start(wire, Arc::new(MailboxStreams(post)), &self.spec).await
     }
 }
 
@@ -251,10 +251,10 @@ impl ProviderNcu for Wafer {
 }
 
 /// Further streams are further conversations.
-struct Posts(Post);
+struct MailboxStreams(Post);
 
 #[async_trait::async_trait]
-impl Streams for Posts {
+impl Streams for MailboxStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.0.open().await
     }
