@@ -40,7 +40,7 @@ pub(super) struct Api {
 }
 
 /// A status and a body.
-pub(super) struct Answer {
+pub(super) struct ApiAnswer {
     pub(super) status: StatusCode,
     pub(super) body: Vec<u8>,
 }
@@ -122,7 +122,11 @@ impl Api {
     ///
     /// # Errors
     /// The link.
-    pub(super) async fn look(&self, path: &str, doing: &'static str) -> Result<Answer, WaferError> {
+    pub(super) async fn look(
+        &self,
+        path: &str,
+        doing: &'static str,
+    ) -> Result<ApiAnswer, WaferError> {
         let mut pause = PAUSE;
         let mut tries = 1;
         loop {
@@ -152,14 +156,14 @@ impl Api {
         path: &str,
         body: Option<Vec<u8>>,
         doing: &'static str,
-    ) -> Result<Answer, WaferError> {
+    ) -> Result<ApiAnswer, WaferError> {
         let body = body.map(|body| (JSON, body));
         let response = self.send(method, path, body, doing, limits::ANSWER).await?;
         let status = response.status();
         let body = timeout(limits::ANSWER, read(response, doing))
             .await
             .map_err(|_| WaferError::Silent { doing, limit: limits::ANSWER })??;
-        Ok(Answer { status, body })
+        Ok(ApiAnswer { status, body })
     }
 
     /// Sends a document, and reads the stream that answers it; nothing may be silent in it for
@@ -264,7 +268,7 @@ impl Api {
     ///
     /// # Errors
     /// A refusal, or something else than a document.
-    pub(super) fn document<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, WaferError> {
+    pub(super) fn document<T: DeserializeOwned>(&self, answer: ApiAnswer) -> Result<T, WaferError> {
         // The service's own words are a document; a 404 of anything else is another address.
         let ours = serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
         if answer.status == StatusCode::NOT_FOUND && !ours {
