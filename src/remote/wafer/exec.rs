@@ -23,7 +23,7 @@ use crate::remote::foreign::shown;
 use crate::remote::{Bills, Meter, UserPrompt};
 
 /// How long the service may take to say that a command has ended which has said so itself.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const END_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Silence beyond a command's own limit before its stream is given up: a GPU may have to be waited
 /// for first.
@@ -115,7 +115,7 @@ impl Shell {
                             }
                         }
                     };
-                    let _ = timeout(LAST_WORDS, rest).await;
+                    let _ = timeout(END_REPORT_TIMEOUT, rest).await;
                     return Ok(lines);
                 }
                 Some(Line::Text(line)) => {
