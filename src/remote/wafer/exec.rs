@@ -27,7 +27,7 @@ const END_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Silence beyond a command's own limit before its stream is given up: a GPU may have to be waited
 /// for first.
-const QUEUE: Duration = Duration::from_secs(300);
+const MAX_SILENCE: Duration = Duration::from_secs(300);
 
 /// Bytes that a command of ours may print: the agent's answer is 1 MiB, and is written in letters.
 /// A line counts for what it takes in memory beside its text, too.
@@ -100,7 +100,8 @@ impl Shell {
             timeout_seconds: limit.as_secs().max(1),
             requirements: routing.map(|routing| Requirements { routing }),
         })?;
-        let mut stream = self.api.stream(&self.path, Some(body), doing, limit + QUEUE).await?;
+        let mut stream =
+            self.api.stream(&self.path, Some(body), doing, limit + MAX_SILENCE).await?;
         let mut meter = Meter::new(&self.bills);
         let mut lines: Vec<String> = Vec::new();
         let mut printed = 0;
