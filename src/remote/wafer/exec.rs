@@ -35,7 +35,7 @@ const MAX_OUTPUT_BYTES: usize = 8 << 20;
 const LINE_BYTES: usize = 64;
 
 /// Lines of output that are kept of a command that failed.
-const KEPT: usize = 20;
+const MAX_KEPT_LINES: usize = 20;
 
 /// Runs commands in one workspace.
 #[derive(Clone)]
@@ -165,7 +165,7 @@ impl Shell {
 
 /// The last lines of an output, shortened.
 fn last(lines: &[String]) -> String {
-    match shown(&lines[lines.len().saturating_sub(KEPT)..].join(" ")) {
+    match shown(&lines[lines.len().saturating_sub(MAX_KEPT_LINES)..].join(" ")) {
         said if said.is_empty() => "it printed nothing".to_owned(),
         said => said,
     }
