@@ -41,7 +41,7 @@ use super::{
     RemoteKind, RemoteSpec, Rental, RentedRemote, Session, UserPrompt, ssh,
 };
 use api::Api;
-use exec::Shell;
+use exec::WorkspaceShell;
 use mailbox::Post;
 use place::Place;
 use workspace::{Wanted, Workspace};
@@ -195,7 +195,7 @@ impl Remote for Wafer {
         let start = AgentStart::of(&self.spec, &options.agent)?;
         let routing = self.option(ROUTING).map(str::to_owned);
         let talk = options.talk.clone();
-        let shell = Shell::new(api, &workspace, routing, talk, self.bills.clone());
+        let shell = WorkspaceShell::new(api, &workspace, routing, talk, self.bills.clone());
         let post = Post::new(shell, start, options.talk.clone());
         let wire = post.open().await?;
         Session::start(wire, Arc::new(MailboxStreams(post)), &self.spec).await

@@ -39,7 +39,7 @@ const MAX_KEPT_LINES: usize = 20;
 
 /// Runs commands in one workspace.
 #[derive(Clone)]
-pub(super) struct Shell {
+pub(super) struct WorkspaceShell {
     api: Api,
     path: String,
     /// Which of its containers: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's own way.
@@ -70,7 +70,7 @@ pub(super) fn nonce() -> String {
     format!("{:016x}{:016x}", word(), word())
 }
 
-impl Shell {
+impl WorkspaceShell {
     pub(super) fn new(
         api: Api,
         workspace: &Workspace,
@@ -155,7 +155,7 @@ impl Shell {
     }
 }
 
-impl Shell {
+impl WorkspaceShell {
     fn billed(&self, meter: &mut Meter, words: &str) {
         if let Some(words) = meter.read(words) {
             self.talk.starting(words);

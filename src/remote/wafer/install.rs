@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::error::WaferError;
-use super::exec::{Shell, nonce};
+use super::exec::{WorkspaceShell, nonce};
 use crate::remote::deploy::AgentStart;
 use crate::remote::deploy::commands::CommandReply;
 use crate::remote::{RemoteError, UserPrompt};
@@ -31,7 +31,7 @@ const DOING: &str = "sending the agent's program";
 /// # Errors
 /// It cannot run there, no folder takes it, or the link.
 pub(super) async fn install(
-    shell: &Shell,
+    shell: &WorkspaceShell,
     start: &Arc<AgentStart>,
     host: &str,
     talk: &dyn UserPrompt,
@@ -70,7 +70,11 @@ pub(super) async fn install(
 }
 
 /// Runs a command that may be run twice, again where that may help.
-async fn again(shell: &Shell, command: &str, end: &str) -> Result<Vec<String>, WaferError> {
+async fn again(
+    shell: &WorkspaceShell,
+    command: &str,
+    end: &str,
+) -> Result<Vec<String>, WaferError> {
     let (mut tries, mut pause) = (1, PAUSE);
     loop {
         match shell.run(command, end, LIMIT, DOING).await {

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use super::error::WaferError;
-use super::exec::{Shell, nonce};
+use super::exec::{WorkspaceShell, nonce};
 use super::install::install;
 use crate::remote::deploy::commands::{CommandReply, PIECE_BYTES};
 use crate::remote::deploy::{self, AgentStart};
@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A way to the agents of one workspace.
 #[derive(Clone)]
 pub(super) struct Post {
-    shell: Shell,
+    shell: WorkspaceShell,
     start: Arc<AgentStart>,
     talk: Arc<dyn UserPrompt>,
     /// Milliseconds that the last short command took.
@@ -76,7 +76,7 @@ enum Came {
 }
 
 impl Post {
-    pub(super) fn new(shell: Shell, start: AgentStart, talk: Arc<dyn UserPrompt>) -> Self {
+    pub(super) fn new(shell: WorkspaceShell, start: AgentStart, talk: Arc<dyn UserPrompt>) -> Self {
         Self { shell, start: Arc::new(start), talk, round_trip: Arc::new(AtomicU64::new(0)) }
     }
 
