@@ -50,7 +50,7 @@ pub(super) struct WorkspaceShell {
 
 /// The body of an exec.
 #[derive(Serialize)]
-struct Body<'a> {
+struct ExecBody<'a> {
     command_b64: String,
     pull_image: bool,
     timeout_seconds: u64,
@@ -94,7 +94,7 @@ impl WorkspaceShell {
         doing: &'static str,
     ) -> Result<Vec<String>, WaferError> {
         let routing = self.routing.as_deref();
-        let body = json(&Body {
+        let body = json(&ExecBody {
             command_b64: Base64::encode_string(command.as_bytes()),
             pull_image: false,
             timeout_seconds: limit.as_secs().max(1),
