@@ -13,7 +13,7 @@ use crate::remote::deploy::commands::CommandReply;
 use crate::remote::{RemoteError, UserPrompt};
 
 /// Pieces under way at the same time.
-const AT_ONCE: usize = 4;
+const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// Tries of a piece, and the pauses before the second and before the last.
 const TRIES: u32 = 8;
@@ -48,7 +48,7 @@ pub(super) async fn install(
     let (count, upload) = (pieces.len(), nonce());
     talk.verbose(&format!("putting the agent into `{folder}` there"));
     talk.starting(&format!("sending the agent's program in {count} pieces"));
-    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let room = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
     let mut sending = JoinSet::new();
     for (at, piece) in pieces.into_iter().enumerate() {
         let end = format!("end-{}", nonce());
