@@ -16,7 +16,7 @@ use crate::remote::{RemoteError, UserPrompt};
 const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// Tries of a piece, and the pauses before the second and before the last.
-const TRIES: u32 = 8;
+const MAX_TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 
@@ -78,7 +78,7 @@ async fn again(
     let (mut tries, mut pause) = (1, PAUSE);
     loop {
         match shell.run(command, end, LIMIT, DOING).await {
-            Err(error) if error.is_link() && tries < TRIES => {
+            Err(error) if error.is_link() && tries < MAX_TRIES => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST);
                 tries += 1;
