@@ -18,7 +18,7 @@ const MAX_PIECES_IN_FLIGHT: usize = 4;
 /// Tries of a piece, and the pauses before the second and before the last.
 const MAX_TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(2);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long one of these commands may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -80,7 +80,7 @@ async fn again(
         match shell.run(command, end, LIMIT, DOING).await {
             Err(error) if error.is_link() && tries < MAX_TRIES => {
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST);
+                pause = (pause * 2).min(LAST_PAUSE);
                 tries += 1;
             }
             done => return done,
