@@ -13,7 +13,7 @@ use super::token::{self, Login};
 use super::workspace::whose;
 
 /// How often it is asked, as Wafer's own program does.
-const EVERY: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest that a page is waited for, whatever the service says.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -70,9 +70,9 @@ async fn wait(api: &Api, state: &str, limit: Duration) -> Result<Login, WaferErr
             Err(error) if error.is_link() => {}
             Err(error) => return Err(error),
         }
-        if begun.elapsed() + EVERY > limit {
+        if begun.elapsed() + POLL_INTERVAL > limit {
             return Err(WaferError::LoginTimeout { limit });
         }
-        tokio::time::sleep_until(asked + EVERY).await;
+        tokio::time::sleep_until(asked + POLL_INTERVAL).await;
     }
 }
