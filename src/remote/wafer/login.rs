@@ -16,7 +16,7 @@ use super::workspace::whose;
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest that a page is waited for, whatever the service says.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 #[derive(Deserialize)]
 struct Started {
@@ -45,7 +45,7 @@ pub async fn login(show: &(dyn Fn(&str) + Sync)) -> Result<LoggedIn, WaferError>
     let started: Started =
         api.post("/v1/auth/cli-auth/start", &empty, "beginning to log in").await?;
     show(&started.auth_url);
-    let limit = Duration::try_from_secs_f64(started.expires_in).unwrap_or(LONGEST).min(LONGEST);
+    let limit = Duration::try_from_secs_f64(started.expires_in).unwrap_or(MAX_WAIT).min(MAX_WAIT);
     let login = wait(&api, &started.state, limit).await?;
     let who = whose(&api, login.access_token.secret()).await?;
     let email = who.contains('@').then_some(who.as_str());
