@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 #[derive(Deserialize)]
-struct Started {
+struct StartedLogin {
     state: String,
     auth_url: String,
     expires_in: f64,
@@ -42,7 +42,7 @@ pub async fn login(show: &(dyn Fn(&str) + Sync)) -> Result<LoggedIn, WaferError>
     let place = Place::find()?;
     let api = Api::new(&place.api, None)?;
     let empty = serde_json::Map::new();
-    let started: Started =
+    let started: StartedLogin =
         api.post("/v1/auth/cli-auth/start", &empty, "beginning to log in").await?;
     show(&started.auth_url);
     let limit = Duration::try_from_secs_f64(started.expires_in).unwrap_or(MAX_WAIT).min(MAX_WAIT);
