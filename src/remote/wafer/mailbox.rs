@@ -29,7 +29,7 @@ use crate::remote::{RemoteError, UserPrompt};
 const PIPE: usize = 1 << 20;
 
 /// Pieces under way to the agent.
-const AHEAD: usize = 4;
+const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// How long a command waits for the agent's bytes.
 const WAIT: Duration = Duration::from_secs(5);
@@ -153,7 +153,7 @@ async fn carry(
 impl Mailbox {
     /// Takes what the session writes to the agent, until it closes; then ends the conversation.
     async fn give(self, mut from: ReadHalf<DuplexStream>) -> String {
-        let room = Arc::new(Semaphore::new(AHEAD));
+        let room = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
         let mut sending: JoinSet<Result<(), WaferError>> = JoinSet::new();
         let mut at = 0;
         // What was read when a piece came home waits for the next turn.
