@@ -32,7 +32,7 @@ const PIPE: usize = 1 << 20;
 const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// How long a command waits for the agent's bytes.
-const WAIT: Duration = Duration::from_secs(5);
+const COMMAND_WAIT: Duration = Duration::from_secs(5);
 
 /// What a command may take beyond its wait.
 const SPARE: Duration = Duration::from_secs(45);
@@ -118,7 +118,7 @@ impl Post {
 
     /// The first words of a conversation.
     async fn begin(&self, mailbox: &Mailbox) -> Result<(MailHead, Vec<u8>), RemoteError> {
-        let begin = Mail { take: 0, bytes: &[], from: 0, wait: WAIT, word: "begin" };
+        let begin = Mail { take: 0, bytes: &[], from: 0, wait: COMMAND_WAIT, word: "begin" };
         match mailbox.send(&begin).await? {
             Came::Mail(head, bytes) => return Ok((head, bytes)),
             Came::Absent(host) => install(&self.shell, &self.start, &host, &*self.talk).await?,
@@ -231,7 +231,7 @@ impl Mailbox {
             if head.ended {
                 return "the agent in the workspace has ended".to_owned();
             }
-            let ask = Mail { take: 0, bytes: &[], from, wait: WAIT, word: "" };
+            let ask = Mail { take: 0, bytes: &[], from, wait: COMMAND_WAIT, word: "" };
             came = match self.send(&ask).await {
                 Ok(Came::Mail(head, bytes)) if head.from == from => (head, bytes),
                 Ok(Came::Mail(..)) => return "the agent's bytes are in no order".to_owned(),
