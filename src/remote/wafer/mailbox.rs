@@ -35,7 +35,7 @@ const MAX_PIECES_IN_FLIGHT: usize = 4;
 const COMMAND_WAIT: Duration = Duration::from_secs(5);
 
 /// What a command may take beyond its wait.
-const SPARE: Duration = Duration::from_secs(45);
+const COMMAND_MARGIN: Duration = Duration::from_secs(45);
 
 /// Tries of a command, and the pause before the second.
 const TRIES: u32 = 5;
@@ -263,7 +263,7 @@ impl Mailbox {
         let end = format!("{END} {nonce}");
         let verb = format!("mail {} {take} {from} {} {nonce} {word}", self.name, wait.as_millis());
         let command = self.post.start.once(verb.trim_end(), bytes, &end);
-        let limit = *wait + SPARE;
+        let limit = *wait + COMMAND_MARGIN;
         let lines = self.post.shell.run(&command, &end, limit, SENDING).await?;
         match read(&lines, &nonce) {
             Some(mail) => mail,
