@@ -38,7 +38,7 @@ const COMMAND_WAIT: Duration = Duration::from_secs(5);
 const COMMAND_MARGIN: Duration = Duration::from_secs(45);
 
 /// Tries of a command, and the pause before the second.
-const TRIES: u32 = 5;
+const MAX_TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A way to the agents of one workspace.
@@ -207,7 +207,7 @@ impl Mailbox {
                 return Ok(());
             }
             // What belongs before it has not come yet.
-            if tries == TRIES {
+            if tries == MAX_TRIES {
                 let why = format!("the agent has {taken} bytes of {want}");
                 return Err(WaferError::Cut { doing: SENDING, why });
             }
@@ -247,7 +247,7 @@ impl Mailbox {
         let mut tries = 1;
         loop {
             match self.once(mail).await {
-                Err(error) if error.is_link() && tries < TRIES => {
+                Err(error) if error.is_link() && tries < MAX_TRIES => {
                     self.post.talk.verbose(&format!("{}; again", words(&error)));
                     tokio::time::sleep(pause).await;
                     pause *= 2;
