@@ -42,7 +42,7 @@ use super::{
 };
 use api::Api;
 use exec::WorkspaceShell;
-use mailbox::Post;
+use mailbox::MailboxClient;
 use place::Place;
 use workspace::{Wanted, Workspace};
 
@@ -196,7 +196,7 @@ impl Remote for Wafer {
         let routing = self.option(ROUTING).map(str::to_owned);
         let talk = options.talk.clone();
         let shell = WorkspaceShell::new(api, &workspace, routing, talk, self.bills.clone());
-        let post = Post::new(shell, start, options.talk.clone());
+        let post = MailboxClient::new(shell, start, options.talk.clone());
         let wire = post.open().await?;
         Session::start(wire, Arc::new(MailboxStreams(post)), &self.spec).await
     }
@@ -251,7 +251,7 @@ impl ProviderNcu for Wafer {
 }
 
 /// Further streams are further conversations.
-struct MailboxStreams(Post);
+struct MailboxStreams(MailboxClient);
 
 #[async_trait::async_trait]
 impl Streams for MailboxStreams {

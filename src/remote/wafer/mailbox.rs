@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// A way to the agents of one workspace.
 #[derive(Clone)]
-pub(super) struct Post {
+pub(super) struct MailboxClient {
     shell: WorkspaceShell,
     start: Arc<AgentStart>,
     talk: Arc<dyn UserPrompt>,
@@ -54,7 +54,7 @@ pub(super) struct Post {
 /// One conversation.
 #[derive(Clone)]
 struct Mailbox {
-    post: Post,
+    post: MailboxClient,
     name: Arc<str>,
 }
 
@@ -75,7 +75,7 @@ enum Came {
     Absent(String),
 }
 
-impl Post {
+impl MailboxClient {
     pub(super) fn new(shell: WorkspaceShell, start: AgentStart, talk: Arc<dyn UserPrompt>) -> Self {
         Self { shell, start: Arc::new(start), talk, round_trip: Arc::new(AtomicU64::new(0)) }
     }
