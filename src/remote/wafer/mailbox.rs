@@ -59,7 +59,7 @@ struct Mailbox {
 }
 
 /// What a command is to do.
-struct Mail<'a> {
+struct MailCommand<'a> {
     take: u64,
     bytes: &'a [u8],
     from: u64,
@@ -118,7 +118,7 @@ impl MailboxClient {
 
     /// The first words of a conversation.
     async fn begin(&self, mailbox: &Mailbox) -> Result<(MailHead, Vec<u8>), RemoteError> {
-        let begin = Mail { take: 0, bytes: &[], from: 0, wait: COMMAND_WAIT, word: "begin" };
+        let begin = MailCommand { take: 0, bytes: &[], from: 0, wait: COMMAND_WAIT, word: "begin" };
         match mailbox.send(&begin).await? {
             Came::Mail(head, bytes) => return Ok((head, bytes)),
             Came::Absent(host) => install(&self.shell, &self.start, &host, &*self.talk).await?,
@@ -185,14 +185,14 @@ impl Mailbox {
                 return words(&error);
             }
         }
-        let eof = Mail { take: at, bytes: &[], from: 0, wait: Duration::ZERO, word: "eof" };
+        let eof = MailCommand { take: at, bytes: &[], from: 0, wait: Duration::ZERO, word: "eof" };
         // Where it fails the agent's own patience ends it.
         let _ = self.once(&eof).await;
         "the session is closed".to_owned()
     }
 
     async fn deliver(&self, take: u64, bytes: &[u8]) -> Result<(), WaferError> {
-        let mail = Mail { take, bytes, from: 0, wait: Duration::ZERO, word: "" };
+        let mail = MailCommand { take, bytes, from: 0, wait: Duration::ZERO, word: "" };
         let begun = Instant::now();
         let (mut tries, want) = (1, take + bytes.len() as u64);
         loop {
@@ -231,7 +231,7 @@ impl Mailbox {
             if head.ended {
                 return "the agent in the workspace has ended".to_owned();
             }
-            let ask = Mail { take: 0, bytes: &[], from, wait: COMMAND_WAIT, word: "" };
+            let ask = MailCommand { take: 0, bytes: &[], from, wait: COMMAND_WAIT, word: "" };
             came = match self.send(&ask).await {
                 Ok(Came::Mail(head, bytes)) if head.from == from => (head, bytes),
                 Ok(Came::Mail(..)) => return "the agent's bytes are in no order".to_owned(),
@@ -242,7 +242,7 @@ impl Mailbox {
     }
 
     /// Runs one command, again where that may help.
-    async fn send(&self, mail: &Mail<'_>) -> Result<Came, WaferError> {
+    async fn send(&self, mail: &MailCommand<'_>) -> Result<Came, WaferError> {
         let mut pause = PAUSE;
         let mut tries = 1;
         loop {
@@ -258,8 +258,8 @@ impl Mailbox {
         }
     }
 
-    async fn once(&self, mail: &Mail<'_>) -> Result<Came, WaferError> {
-        let (nonce, Mail { take, bytes, from, wait, word }) = (nonce(), mail);
+    async fn once(&self, mail: &MailCommand<'_>) -> Result<Came, WaferError> {
+        let (nonce, MailCommand { take, bytes, from, wait, word }) = (nonce(), mail);
         let end = format!("{END} {nonce}");
         let verb = format!("mail {} {take} {from} {} {nonce} {word}", self.name, wait.as_millis());
         let command = self.post.start.once(verb.trim_end(), bytes, &end);
