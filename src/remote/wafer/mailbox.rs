@@ -69,7 +69,7 @@ struct MailCommand<'a> {
 }
 
 /// What came of it.
-enum Came {
+enum MailOutcome {
     Mail(MailHead, Vec<u8>),
     /// The workspace has no agent; what it says of itself.
     Absent(String),
@@ -120,12 +120,14 @@ impl MailboxClient {
     async fn begin(&self, mailbox: &Mailbox) -> Result<(MailHead, Vec<u8>), RemoteError> {
         let begin = MailCommand { take: 0, bytes: &[], from: 0, wait: COMMAND_WAIT, word: "begin" };
         match mailbox.send(&begin).await? {
-            Came::Mail(head, bytes) => return Ok((head, bytes)),
-            Came::Absent(host) => install(&self.shell, &self.start, &host, &*self.talk).await?,
+            MailOutcome::Mail(head, bytes) => return Ok((head, bytes)),
+            MailOutcome::Absent(host) => {
+                install(&self.shell, &self.start, &host, &*self.talk).await?
+            }
         }
         match mailbox.send(&begin).await? {
-            Came::Mail(head, bytes) => Ok((head, bytes)),
-            Came::Absent(_) => {
+            MailOutcome::Mail(head, bytes) => Ok((head, bytes)),
+            MailOutcome::Absent(_) => {
                 let what = "the agent was put there, and is not there".to_owned();
                 Err(RemoteError::Nonsense { what })
             }
@@ -197,9 +199,9 @@ impl Mailbox {
         let (mut tries, want) = (1, take + bytes.len() as u64);
         loop {
             let taken = match self.send(&mail).await? {
-                Came::Mail(head, _) if head.ended && head.taken < want => return Err(gone()),
-                Came::Mail(head, _) => head.taken,
-                Came::Absent(_) => return Err(gone()),
+                MailOutcome::Mail(head, _) if head.ended && head.taken < want => return Err(gone()),
+                MailOutcome::Mail(head, _) => head.taken,
+                MailOutcome::Absent(_) => return Err(gone()),
             };
             if taken >= want {
                 let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -233,16 +235,16 @@ impl Mailbox {
             }
             let ask = MailCommand { take: 0, bytes: &[], from, wait: COMMAND_WAIT, word: "" };
             came = match self.send(&ask).await {
-                Ok(Came::Mail(head, bytes)) if head.from == from => (head, bytes),
-                Ok(Came::Mail(..)) => return "the agent's bytes are in no order".to_owned(),
-                Ok(Came::Absent(_)) => return words(&gone()),
+                Ok(MailOutcome::Mail(head, bytes)) if head.from == from => (head, bytes),
+                Ok(MailOutcome::Mail(..)) => return "the agent's bytes are in no order".to_owned(),
+                Ok(MailOutcome::Absent(_)) => return words(&gone()),
                 Err(error) => return words(&error),
             };
         }
     }
 
     /// Runs one command, again where that may help.
-    async fn send(&self, mail: &MailCommand<'_>) -> Result<Came, WaferError> {
+    async fn send(&self, mail: &MailCommand<'_>) -> Result<MailOutcome, WaferError> {
         let mut pause = PAUSE;
         let mut tries = 1;
         loop {
@@ -258,7 +260,7 @@ impl Mailbox {
         }
     }
 
-    async fn once(&self, mail: &MailCommand<'_>) -> Result<Came, WaferError> {
+    async fn once(&self, mail: &MailCommand<'_>) -> Result<MailOutcome, WaferError> {
         let (nonce, MailCommand { take, bytes, from, wait, word }) = (nonce(), mail);
         let end = format!("{END} {nonce}");
         let verb = format!("mail {} {take} {from} {} {nonce} {word}", self.name, wait.as_millis());
@@ -268,7 +270,7 @@ impl Mailbox {
         match read(&lines, &nonce) {
             Some(mail) => mail,
             None => match CommandReply::find(&lines) {
-                Some(CommandReply::Absent(host)) => Ok(Came::Absent(host)),
+                Some(CommandReply::Absent(host)) => Ok(MailOutcome::Absent(host)),
                 _ => Err(damaged("its answer has no beginning")),
             },
         }
@@ -297,7 +299,7 @@ async fn read_some(
 }
 
 /// The answer among the lines of a command; `None`: it does not begin.
-fn read(lines: &[String], nonce: &str) -> Option<Result<Came, WaferError>> {
+fn read(lines: &[String], nonce: &str) -> Option<Result<MailOutcome, WaferError>> {
     let begin = format!("{BEGIN} {nonce} ");
     let (at, head) = lines
         .iter()
@@ -306,7 +308,7 @@ fn read(lines: &[String], nonce: &str) -> Option<Result<Came, WaferError>> {
     Some(body(head, &lines[at + 1..]))
 }
 
-fn body(head: &str, lines: &[String]) -> Result<Came, WaferError> {
+fn body(head: &str, lines: &[String]) -> Result<MailOutcome, WaferError> {
     let head: MailHead = serde_json::from_str(head).map_err(|e| damaged(&e.to_string()))?;
     let text: String = lines.iter().map(|line| line.trim()).collect();
     let bytes = Base64::decode_vec(&text).map_err(|e| damaged(&e.to_string()))?;
@@ -314,7 +316,7 @@ fn body(head: &str, lines: &[String]) -> Result<Came, WaferError> {
     if bytes.len() as u64 != head.len || sha256 != head.sha256 {
         return Err(damaged("its bytes are not those that were sent"));
     }
-    Ok(Came::Mail(head, bytes))
+    Ok(MailOutcome::Mail(head, bytes))
 }
 
 fn damaged(why: &str) -> WaferError {
@@ -359,7 +361,7 @@ mod tests {
     fn an_answer_is_taken_only_when_every_byte_of_it_is_there() {
         let lines = answer("ab", b"some bytes of a frame");
         match read(&lines, "ab") {
-            Some(Ok(Came::Mail(head, bytes))) => {
+            Some(Ok(MailOutcome::Mail(head, bytes))) => {
                 assert_eq!((head.from, &*bytes), (9, &b"some bytes of a frame"[..]));
             }
             _ => panic!("it is whole"),
