@@ -14,11 +14,11 @@ use serde::Deserialize;
 use super::error::WaferError;
 
 /// The service, and who gives out its tokens.
-const LIVE: (&str, &str) = ("https://www.api.wafer.ai", "https://auth.wafer.ai");
+const LIVE_SERVICE: (&str, &str) = ("https://www.api.wafer.ai", "https://auth.wafer.ai");
 
 /// The other places that the program knows by name.
 const NAMED: &[(&str, &str, &str)] = &[
-    ("prod", LIVE.0, LIVE.1),
+    ("prod", LIVE_SERVICE.0, LIVE_SERVICE.1),
     ("staging", "https://wafer-api-staging.onrender.com", ""),
     ("local", "http://localhost:8000", "http://localhost:54321"),
 ];
@@ -87,7 +87,7 @@ impl Place {
             "" => "prod",
             name => name,
         };
-        let (mut api, mut auth) = LIVE;
+        let (mut api, mut auth) = LIVE_SERVICE;
         if let Some((_, a, b)) = NAMED.iter().find(|(known, ..)| *known == name) {
             (api, auth) = (a, b);
         }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_environment_wins_over_the_file_and_the_file_over_what_is_built_in() {
         let built_in = place("", "", &[]).unwrap();
-        assert_eq!((built_in.api.as_str(), built_in.auth.as_str()), LIVE);
+        assert_eq!((built_in.api.as_str(), built_in.auth.as_str()), LIVE_SERVICE);
         let config = "[api]\nenvironment = \"mine\"\n[api.environments.mine]\n\
              url = \"https://wafer.example/\"\nsupabase_url = \"https://auth.example\"\n\
              supabase_anon_key = \"k\"\n[defaults]\ngpu = \"B200\"\n";
