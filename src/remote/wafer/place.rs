@@ -17,7 +17,7 @@ use super::error::WaferError;
 const LIVE_SERVICE: (&str, &str) = ("https://www.api.wafer.ai", "https://auth.wafer.ai");
 
 /// The other places that the program knows by name.
-const NAMED: &[(&str, &str, &str)] = &[
+const NAMED_SERVICES: &[(&str, &str, &str)] = &[
     ("prod", LIVE_SERVICE.0, LIVE_SERVICE.1),
     ("staging", "https://wafer-api-staging.onrender.com", ""),
     ("local", "http://localhost:8000", "http://localhost:54321"),
@@ -88,7 +88,7 @@ impl Place {
             name => name,
         };
         let (mut api, mut auth) = LIVE_SERVICE;
-        if let Some((_, a, b)) = NAMED.iter().find(|(known, ..)| *known == name) {
+        if let Some((_, a, b)) = NAMED_SERVICES.iter().find(|(known, ..)| *known == name) {
             (api, auth) = (a, b);
         }
         let own = file.api.environments.get(name);
@@ -179,7 +179,10 @@ mod tests {
         let from_env = place(config, dotenv, &vars).unwrap();
         assert_eq!(from_env.api, "http://127.0.0.1:1");
         assert_eq!(from_env.token.as_deref(), Some("t"));
-        assert_eq!(place("[api]\nenvironment = \"local\"", "", &[]).unwrap().auth, NAMED[2].2);
+        assert_eq!(
+            place("[api]\nenvironment = \"local\"", "", &[]).unwrap().auth,
+            NAMED_SERVICES[2].2
+        );
     }
 
     #[test]
