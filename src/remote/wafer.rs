@@ -43,7 +43,7 @@ use super::{
 use api::Api;
 use exec::WorkspaceShell;
 use mailbox::MailboxClient;
-use place::Place;
+use place::WaferService;
 use workspace::{Wanted, Workspace};
 
 pub use error::WaferError;
@@ -122,7 +122,7 @@ impl Wafer {
     }
 
     async fn api(&self) -> Result<Api, WaferError> {
-        let place = Place::find()?;
+        let place = WaferService::find()?;
         let token = token::find(&place).await?;
         Api::new(&place.api, Some(&token))
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::api::{Api, json};
 use super::error::WaferError;
-use super::place::Place;
+use super::place::WaferService;
 use super::token::{self, Login};
 use super::workspace::whose;
 
@@ -39,7 +39,7 @@ pub struct LoggedIn {
 /// # Errors
 /// The link, a refusal, or a user who did not come.
 pub async fn login(show: &(dyn Fn(&str) + Sync)) -> Result<LoggedIn, WaferError> {
-    let place = Place::find()?;
+    let place = WaferService::find()?;
     let api = Api::new(&place.api, None)?;
     let empty = serde_json::Map::new();
     let started: StartedLogin =

@@ -25,7 +25,7 @@ const NAMED_SERVICES: &[(&str, &str, &str)] = &[
 
 /// What is known of the service.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct WaferService {
     /// Without a slash at its end.
     pub(super) api: String,
     /// Gives out tokens; empty: not known.
@@ -60,7 +60,7 @@ struct FileEnvironment {
     supabase_anon_key: String,
 }
 
-impl Place {
+impl WaferService {
     /// From this user's environment and files.
     ///
     /// # Errors
@@ -156,11 +156,15 @@ fn dotenv(text: &str) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    fn place(config: &str, dotenv: &str, vars: &[(&str, &str)]) -> Result<Place, WaferError> {
+    fn place(
+        config: &str,
+        dotenv: &str,
+        vars: &[(&str, &str)],
+    ) -> Result<WaferService, WaferError> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("config.toml"), config).unwrap();
         std::fs::write(dir.path().join(".env"), dotenv).unwrap();
-        Place::from(dir.path().to_owned(), |name| {
+        WaferService::from(dir.path().to_owned(), |name| {
             vars.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
         })
     }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::api::Api;
 use super::error::WaferError;
-use super::place::Place;
+use super::place::WaferService;
 
 /// Seconds before its end from which on a token is no longer shown.
 const MARGIN_S: i64 = 30;
@@ -77,7 +77,7 @@ fn some_token<'de, D: serde::Deserializer<'de>>(
 ///
 /// # Errors
 /// There is none, or it has expired and cannot be renewed.
-pub(super) async fn find(place: &Place) -> Result<Token, WaferError> {
+pub(super) async fn find(place: &WaferService) -> Result<Token, WaferError> {
     let now = jiff::Timestamp::now().as_second();
     let of_environment = place.token.as_ref().map(|token| (token, age(token, now)));
     if let Some((token, Age::Good)) = of_environment {
@@ -102,7 +102,7 @@ pub(super) async fn find(place: &Place) -> Result<Token, WaferError> {
     Ok(renewed.access_token)
 }
 
-async fn renew(place: &Place, refresh: &Token) -> Result<Login, WaferError> {
+async fn renew(place: &WaferService, refresh: &Token) -> Result<Login, WaferError> {
     let missing = |what: &str| WaferError::Expired {
         why: format!("it cannot be renewed: {what} is not in ~/.wafer/config.toml"),
     };
