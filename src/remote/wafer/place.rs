@@ -41,7 +41,7 @@ pub(super) struct WaferService {
 /// `~/.wafer/config.toml`, as far as it matters here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct File {
+struct WaferConfigFile {
     api: FileApi,
 }
 
@@ -79,10 +79,11 @@ impl WaferService {
         let dotenv = dotenv(&text(&folder.join(".env"))?);
         let var = |name: &str| var(name).or_else(|| dotenv.get(name).cloned());
         let path = folder.join("config.toml");
-        let file: File = toml::from_str(&text(&path)?).map_err(|e| WaferError::Local {
-            what: format!("`{}` cannot be read", path.display()),
-            why: e.to_string(),
-        })?;
+        let file: WaferConfigFile =
+            toml::from_str(&text(&path)?).map_err(|e| WaferError::Local {
+                what: format!("`{}` cannot be read", path.display()),
+                why: e.to_string(),
+            })?;
         let name = match file.api.environment.as_str() {
             "" => "prod",
             name => name,
