@@ -33,7 +33,7 @@ use crate::remote::served::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
 /// The most bytes of files that are sent: the archive is held in memory, here and there.
-const MOST_BYTES: u64 = 512 << 20;
+const MAX_UPLOAD_BYTES: u64 = 512 << 20;
 
 /// What the service may take beyond the limits that it was given: the archive is unpacked, an
 /// environment may be made for it.
@@ -180,8 +180,10 @@ fn archive(job: &ProviderJob) -> Result<Vec<u8>, RemoteError> {
     };
     let files = &job.files.plan.files;
     let bytes: u64 = files.iter().map(|file| file.size).fold(0, u64::saturating_add);
-    if bytes > MOST_BYTES {
-        return Err(local(format!("it is {bytes} bytes, and {MOST_BYTES} are sent at most")).into());
+    if bytes > MAX_UPLOAD_BYTES {
+        return Err(
+            local(format!("it is {bytes} bytes, and {MAX_UPLOAD_BYTES} are sent at most")).into()
+        );
     }
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let packed = |e: std::io::Error| RemoteError::Wafer(local(e.to_string()));
