@@ -37,7 +37,7 @@ const MAX_UPLOAD_BYTES: u64 = 512 << 20;
 
 /// What the service may take beyond the limits that it was given: the archive is unpacked, an
 /// environment may be made for it.
-const SPARE: Duration = Duration::from_secs(120);
+const SERVICE_MARGIN: Duration = Duration::from_secs(120);
 
 /// The longest that a GPU is waited for, as the published client has it: what longer times the
 /// service takes is not known.
@@ -65,7 +65,7 @@ pub(super) async fn profile(
     talk: &dyn UserPrompt,
 ) -> Result<ProviderResult, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
-    let limit = job.limit + job.queue.min(QUEUE) + SPARE;
+    let limit = job.limit + job.queue.min(QUEUE) + SERVICE_MARGIN;
     let sent = api.send_form("/v1/ncu/run", &kind, body, DOING, limit).await;
     let mut stream = sent.map_err(|error| match error {
         // A service that never had it, or no longer has.
