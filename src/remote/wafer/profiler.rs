@@ -41,7 +41,7 @@ const SERVICE_MARGIN: Duration = Duration::from_secs(120);
 
 /// The longest that a GPU is waited for, as the published client has it: what longer times the
 /// service takes is not known.
-const QUEUE: Duration = Duration::from_secs(300);
+const MAX_GPU_WAIT: Duration = Duration::from_secs(300);
 
 /// The longest report, in bytes.
 const MOST_REPORT: u64 = 2 << 30;
@@ -65,7 +65,7 @@ pub(super) async fn profile(
     talk: &dyn UserPrompt,
 ) -> Result<ProviderResult, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
-    let limit = job.limit + job.queue.min(QUEUE) + SERVICE_MARGIN;
+    let limit = job.limit + job.queue.min(MAX_GPU_WAIT) + SERVICE_MARGIN;
     let sent = api.send_form("/v1/ncu/run", &kind, body, DOING, limit).await;
     let mut stream = sent.map_err(|error| match error {
         // A service that never had it, or no longer has.
@@ -222,7 +222,7 @@ fn form(job: &ProviderJob, archive: Vec<u8>) -> Result<(String, Vec<u8>), Remote
         ("command", joined(&job.program)?),
         ("ncu_args", joined(&job.arguments)?),
         ("timeout_seconds", job.limit.as_secs().to_string()),
-        ("queue_timeout_seconds", job.queue.min(QUEUE).as_secs().to_string()),
+        ("queue_timeout_seconds", job.queue.min(MAX_GPU_WAIT).as_secs().to_string()),
     ];
     let part =
         |name: &str| format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"");
