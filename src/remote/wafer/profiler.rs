@@ -44,7 +44,7 @@ const SERVICE_MARGIN: Duration = Duration::from_secs(120);
 const MAX_GPU_WAIT: Duration = Duration::from_secs(300);
 
 /// The longest report, in bytes.
-const MOST_REPORT: u64 = 2 << 30;
+const MAX_REPORT_BYTES: u64 = 2 << 30;
 
 /// Tries of the report, and the pause before the second.
 const TRIES: u32 = 4;
@@ -158,7 +158,7 @@ async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
     let path = format!("/v1/ncu/run/{}/report", utf8_percent_encode(id, PART));
     let (mut tries, mut pause) = (1, PAUSE);
     loop {
-        match api.download(&path, to, MOST_REPORT, FETCHING).await {
+        match api.download(&path, to, MAX_REPORT_BYTES, FETCHING).await {
             Err(RemoteError::Wafer(WaferError::Refused(refusal))) if refusal.status == 404 => {
                 return Ok(false);
             }
