@@ -47,7 +47,7 @@ const MAX_GPU_WAIT: Duration = Duration::from_secs(300);
 const MAX_REPORT_BYTES: u64 = 2 << 30;
 
 /// Tries of the report, and the pause before the second.
-const TRIES: u32 = 4;
+const MAX_TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 
 const DOING: &str = "running Wafer's own ncu";
@@ -162,7 +162,7 @@ async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
             Err(RemoteError::Wafer(WaferError::Refused(refusal))) if refusal.status == 404 => {
                 return Ok(false);
             }
-            Err(error) if error.is_link() && tries < TRIES => {
+            Err(error) if error.is_link() && tries < MAX_TRIES => {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
                 tries += 1;
