@@ -75,7 +75,7 @@ pub(super) async fn profile(
         }
         other => other,
     })?;
-    let mut heard = Heard::default();
+    let mut heard = StreamResult::default();
     let mut meter = Meter::new(bills);
     let told =
         timeout_at(Instant::now() + limit, listen(&mut stream, &mut heard, &mut meter, talk));
@@ -96,7 +96,7 @@ pub(super) async fn profile(
 
 /// What a stream has said.
 #[derive(Default)]
-struct Heard {
+struct StreamResult {
     end: ProviderResult,
     /// The name under which the report can be fetched.
     report: Option<String>,
@@ -104,7 +104,7 @@ struct Heard {
 
 async fn listen(
     stream: &mut Stream,
-    heard: &mut Heard,
+    heard: &mut StreamResult,
     meter: &mut Meter,
     talk: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
