@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::api::{Api, json};
 use super::error::WaferError;
 use super::refusal::Refusal;
-use super::sse::Line;
+use super::sse::SseLine;
 use super::workspace::{Workspace, exec_path};
 use crate::remote::foreign::shown;
 use crate::remote::{Bills, Meter, UserPrompt};
@@ -107,11 +107,11 @@ impl WorkspaceShell {
         let mut printed = 0;
         loop {
             match stream.next().await? {
-                Some(Line::Text(line)) if line.trim() == end => {
+                Some(SseLine::Text(line)) if line.trim() == end => {
                     // Read to its end, so that the connection can be used again.
                     let rest = async {
                         while let Ok(Some(line)) = stream.next().await {
-                            if let Line::Billing(words) = line {
+                            if let SseLine::Billing(words) = line {
                                 self.billed(&mut meter, &words);
                             }
                         }
@@ -119,7 +119,7 @@ impl WorkspaceShell {
                     let _ = timeout(END_REPORT_TIMEOUT, rest).await;
                     return Ok(lines);
                 }
-                Some(Line::Text(line)) => {
+                Some(SseLine::Text(line)) => {
                     printed += line.len() + LINE_BYTES;
                     if printed > MAX_OUTPUT_BYTES {
                         let why = format!("it printed more than {MAX_OUTPUT_BYTES} bytes");
@@ -127,22 +127,22 @@ impl WorkspaceShell {
                     }
                     lines.push(line);
                 }
-                Some(Line::Phase(words)) => self.talk.starting(&words),
-                Some(Line::Billing(words)) => self.billed(&mut meter, &words),
-                Some(Line::Status(words)) if words != "running" => self.talk.starting(&words),
-                Some(Line::Status(_) | Line::Ssh | Line::Notice | Line::Report(_)) => {}
-                Some(Line::Error(words)) => {
+                Some(SseLine::Phase(words)) => self.talk.starting(&words),
+                Some(SseLine::Billing(words)) => self.billed(&mut meter, &words),
+                Some(SseLine::Status(words)) if words != "running" => self.talk.starting(&words),
+                Some(SseLine::Status(_) | SseLine::Ssh | SseLine::Notice | SseLine::Report(_)) => {}
+                Some(SseLine::Error(words)) => {
                     return Err(match Refusal::said(&words) {
                         Some(refusal) => WaferError::Refused(Box::new(refusal)),
                         None => WaferError::Command { doing, words: shown(&words) },
                     });
                 }
-                Some(Line::Exit(Some(status))) if status != 0 => {
+                Some(SseLine::Exit(Some(status))) if status != 0 => {
                     let said = last(&lines);
                     let words = format!("it ended with status {status}: {said}");
                     return Err(WaferError::Command { doing, words });
                 }
-                Some(Line::Exit(_) | Line::Done) => {
+                Some(SseLine::Exit(_) | SseLine::Done) => {
                     let why = format!("the service calls it ended too early: {}", last(&lines));
                     return Err(WaferError::Cut { doing, why });
                 }

@@ -26,7 +26,7 @@ use super::api::Api;
 use super::error::WaferError;
 use super::exec::nonce;
 use super::refusal::Refusal;
-use super::sse::{Line, Stream};
+use super::sse::{SseLine, Stream};
 use super::workspace::PART;
 use crate::remote::foreign::shown;
 use crate::remote::served::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
@@ -110,29 +110,29 @@ async fn listen(
 ) -> Result<(), WaferError> {
     while let Some(line) = stream.next().await? {
         match line {
-            Line::Phase(words) => {
+            SseLine::Phase(words) => {
                 talk.starting(&words);
                 if words.starts_with("GPU ") && heard.end.notes.len() < 8 {
                     heard.end.notes.push(shown(&words));
                 }
             }
-            Line::Billing(words) => {
+            SseLine::Billing(words) => {
                 if let Some(words) = meter.read(&words) {
                     talk.starting(words);
                 }
             }
-            Line::Status(status) => talk.starting(&status.replace('_', " ")),
-            Line::Report(id) => heard.report = Some(id),
-            Line::Error(words) => {
+            SseLine::Status(status) => talk.starting(&status.replace('_', " ")),
+            SseLine::Report(id) => heard.report = Some(id),
+            SseLine::Error(words) => {
                 return Err(match Refusal::said(&words) {
                     Some(refusal) => WaferError::Refused(Box::new(refusal)),
                     None => WaferError::Command { doing: DOING, words: shown(&words) },
                 });
             }
-            Line::Exit(status) => heard.end.exit = status.or(Some(1)),
-            Line::Done => return Ok(()),
-            Line::Ssh | Line::Notice => {}
-            Line::Text(text) => {
+            SseLine::Exit(status) => heard.end.exit = status.or(Some(1)),
+            SseLine::Done => return Ok(()),
+            SseLine::Ssh | SseLine::Notice => {}
+            SseLine::Text(text) => {
                 let output = &mut heard.end.output;
                 output.push_str(&text);
                 output.push('\n');

@@ -30,7 +30,7 @@ const MAX_LINE: usize = 4 << 20;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum SseLine {
     /// A phase, a place in the queue: in words for the user.
     Phase(String),
     /// What it costs, in the service's words.
@@ -53,7 +53,7 @@ pub(super) enum Line {
     Text(String),
 }
 
-impl Line {
+impl SseLine {
     fn parse(content: &str) -> Self {
         let within = |name: &str| {
             content.strip_prefix('[')?.strip_prefix(name)?.strip_prefix(':')?.strip_suffix(']')
@@ -105,7 +105,7 @@ impl Stream {
     ///
     /// # Errors
     /// The link.
-    pub(super) async fn next(&mut self) -> Result<Option<Line>, WaferError> {
+    pub(super) async fn next(&mut self) -> Result<Option<SseLine>, WaferError> {
         let (doing, limit) = (self.doing, self.quiet);
         let cut = |why: String| WaferError::Cut { doing, why };
         let mut searched = 0;
@@ -115,7 +115,7 @@ impl Stream {
                 searched = 0;
                 let line = String::from_utf8_lossy(&line);
                 match line.trim_end_matches(['\r', '\n']).strip_prefix("data: ") {
-                    Some(content) => return Ok(Some(Line::parse(content))),
+                    Some(content) => return Ok(Some(SseLine::parse(content))),
                     None => continue,
                 }
             }
@@ -141,23 +141,23 @@ mod tests {
     #[test]
     fn words_in_brackets_are_told_from_what_is_printed() {
         for (content, line) in [
-            ("[DONE]", Line::Done),
-            ("[EXIT:3]", Line::Exit(Some(3))),
-            ("[EXIT:x]", Line::Exit(None)),
-            ("[ERROR] no such container", Line::Error("no such container".into())),
-            ("[STATUS:CREATING]", Line::Status("creating".into())),
-            ("[STATUS:GPU_ALLOCATED:2]", Line::Phase("GPU 2 is yours".into())),
-            ("[QUEUE_POSITION:3:90]", Line::Phase("place 3 in the queue, about 90 s".into())),
-            ("[BILLING:$0.02 used]", Line::Billing("$0.02 used".into())),
-            ("[REPORT_READY:j-1]", Line::Report("j-1".into())),
-            ("[SSH:10.0.0.1:22:root]", Line::Ssh),
-            ("[SYNC:FORWARD:DONE:5]", Line::Notice),
-            ("[CONTEXT:gpu]", Line::Notice),
-            ("[EXIT:0", Line::Text("[EXIT:0".into())),
-            (" [DONE]", Line::Text(" [DONE]".into())),
-            ("hello", Line::Text("hello".into())),
+            ("[DONE]", SseLine::Done),
+            ("[EXIT:3]", SseLine::Exit(Some(3))),
+            ("[EXIT:x]", SseLine::Exit(None)),
+            ("[ERROR] no such container", SseLine::Error("no such container".into())),
+            ("[STATUS:CREATING]", SseLine::Status("creating".into())),
+            ("[STATUS:GPU_ALLOCATED:2]", SseLine::Phase("GPU 2 is yours".into())),
+            ("[QUEUE_POSITION:3:90]", SseLine::Phase("place 3 in the queue, about 90 s".into())),
+            ("[BILLING:$0.02 used]", SseLine::Billing("$0.02 used".into())),
+            ("[REPORT_READY:j-1]", SseLine::Report("j-1".into())),
+            ("[SSH:10.0.0.1:22:root]", SseLine::Ssh),
+            ("[SYNC:FORWARD:DONE:5]", SseLine::Notice),
+            ("[CONTEXT:gpu]", SseLine::Notice),
+            ("[EXIT:0", SseLine::Text("[EXIT:0".into())),
+            (" [DONE]", SseLine::Text(" [DONE]".into())),
+            ("hello", SseLine::Text("hello".into())),
         ] {
-            assert_eq!(Line::parse(content), line, "{content}");
+            assert_eq!(SseLine::parse(content), line, "{content}");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{Api, json};
 use super::error::WaferError;
-use super::sse::Line;
+use super::sse::SseLine;
 use crate::remote::{Credits, UserPrompt};
 
 /// The longest silence while a workspace is made.
@@ -141,16 +141,16 @@ async fn provision(
     let name = || workspace.name.clone();
     while let Some(line) = stream.next().await? {
         match line {
-            Line::Status(status) if status == "error" => {
+            SseLine::Status(status) if status == "error" => {
                 let why = "Wafer says `error`, and no more".to_owned();
                 return Err(WaferError::NotUp { name: name(), why });
             }
-            Line::Error(why) => return Err(WaferError::NotUp { name: name(), why }),
-            Line::Status(words) | Line::Phase(words) | Line::Billing(words) => {
+            SseLine::Error(why) => return Err(WaferError::NotUp { name: name(), why }),
+            SseLine::Status(words) | SseLine::Phase(words) | SseLine::Billing(words) => {
                 talk.starting(&words)
             }
-            Line::Ssh | Line::Exit(_) | Line::Done => return Ok(()),
-            Line::Notice | Line::Report(_) | Line::Text(_) => {}
+            SseLine::Ssh | SseLine::Exit(_) | SseLine::Done => return Ok(()),
+            SseLine::Notice | SseLine::Report(_) | SseLine::Text(_) => {}
         }
     }
     Ok(())
