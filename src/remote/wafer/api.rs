@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::error::WaferError;
 use super::place::is_loopback;
 use super::refusal::Refusal;
-use super::sse::Stream;
+use super::sse::SseStream;
 use super::token::Token;
 use crate::remote::foreign::shown;
 use crate::remote::worker::chain;
@@ -177,7 +177,7 @@ impl Api {
         body: Option<Vec<u8>>,
         doing: &'static str,
         quiet: Duration,
-    ) -> Result<Stream, WaferError> {
+    ) -> Result<SseStream, WaferError> {
         self.answered(path, body.map(|body| (JSON, body)), doing, quiet).await
     }
 
@@ -192,7 +192,7 @@ impl Api {
         body: Vec<u8>,
         doing: &'static str,
         quiet: Duration,
-    ) -> Result<Stream, WaferError> {
+    ) -> Result<SseStream, WaferError> {
         self.answered(path, Some((kind, body)), doing, quiet).await
     }
 
@@ -202,12 +202,12 @@ impl Api {
         body: Option<(&str, Vec<u8>)>,
         doing: &'static str,
         quiet: Duration,
-    ) -> Result<Stream, WaferError> {
+    ) -> Result<SseStream, WaferError> {
         let response = self.send(Method::POST, path, body, doing, quiet).await?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if status.is_success() && kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-            return Ok(Stream::new(response, doing, quiet));
+            return Ok(SseStream::new(response, doing, quiet));
         }
         let body = timeout(limits::CONNECT, read(response, doing)).await;
         let body = body.unwrap_or(Ok(Vec::new())).unwrap_or_default();

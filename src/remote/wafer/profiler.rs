@@ -26,7 +26,7 @@ use super::api::Api;
 use super::error::WaferError;
 use super::exec::nonce;
 use super::refusal::Refusal;
-use super::sse::{SseLine, Stream};
+use super::sse::{SseLine, SseStream};
 use super::workspace::PART;
 use crate::remote::foreign::shown;
 use crate::remote::served::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
@@ -103,7 +103,7 @@ struct StreamResult {
 }
 
 async fn listen(
-    stream: &mut Stream,
+    stream: &mut SseStream,
     heard: &mut StreamResult,
     meter: &mut Meter,
     talk: &dyn UserPrompt,

@@ -88,14 +88,14 @@ impl SseLine {
 }
 
 /// A stream that is being read.
-pub(super) struct Stream {
+pub(super) struct SseStream {
     response: Response,
     buffer: Vec<u8>,
     doing: &'static str,
     quiet: Duration,
 }
 
-impl Stream {
+impl SseStream {
     /// Of an answer; nothing may be silent in it for longer than `quiet`.
     pub(super) fn new(response: Response, doing: &'static str, quiet: Duration) -> Self {
         Self { response, buffer: Vec::new(), doing, quiet }
