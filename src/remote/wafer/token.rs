@@ -80,7 +80,7 @@ fn some_token<'de, D: serde::Deserializer<'de>>(
 pub(super) async fn find(place: &WaferService) -> Result<Token, WaferError> {
     let now = jiff::Timestamp::now().as_second();
     let of_environment = place.token.as_ref().map(|token| (token, age(token, now)));
-    if let Some((token, Age::Good)) = of_environment {
+    if let Some((token, TokenAge::Good)) = of_environment {
         return Ok(Token(token.clone()));
     }
     let path = place.credentials();
@@ -91,7 +91,7 @@ pub(super) async fn find(place: &WaferService) -> Result<Token, WaferError> {
         });
     };
     let kept = age(&login.access_token.0, now);
-    if kept == Age::Good {
+    if kept == TokenAge::Good {
         return Ok(login.access_token);
     }
     let Some(refresh) = &login.refresh_token else {
@@ -127,7 +127,7 @@ async fn renew(place: &WaferService, refresh: &Token) -> Result<Login, WaferErro
 
 /// What can be said of a token without asking anyone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Age {
+enum TokenAge {
     /// It can be shown.
     Good,
     /// It is too old.
@@ -136,7 +136,7 @@ enum Age {
     Unknown,
 }
 
-impl Age {
+impl TokenAge {
     /// Why a token that lies `there` is not shown.
     fn error(self, there: &str) -> WaferError {
         match self {
@@ -146,11 +146,11 @@ impl Age {
     }
 }
 
-fn age(token: &str, now: i64) -> Age {
+fn age(token: &str, now: i64) -> TokenAge {
     match end(token) {
-        Some(end) if end - now > MARGIN_S => Age::Good,
-        Some(_) => Age::Over,
-        None => Age::Unknown,
+        Some(end) if end - now > MARGIN_S => TokenAge::Good,
+        Some(_) => TokenAge::Over,
+        None => TokenAge::Unknown,
     }
 }
 
@@ -247,12 +247,12 @@ mod tests {
 
     #[test]
     fn a_token_expires_half_a_minute_early_and_one_that_cannot_be_read_is_called_so() {
-        assert_eq!(age(&jwt(1_031), 1_000), Age::Good);
-        assert_eq!(age(&jwt(1_030), 1_000), Age::Over);
-        assert_eq!(age("wfr_cloud_abc_2000_x", 1_000), Age::Good);
-        assert_eq!(age("wfr_cloud_abc_900_x", 1_000), Age::Over);
+        assert_eq!(age(&jwt(1_031), 1_000), TokenAge::Good);
+        assert_eq!(age(&jwt(1_030), 1_000), TokenAge::Over);
+        assert_eq!(age("wfr_cloud_abc_2000_x", 1_000), TokenAge::Good);
+        assert_eq!(age("wfr_cloud_abc_900_x", 1_000), TokenAge::Over);
         for bad in ["", "x", "a.b.c", "wfr_cloud_abc", "e30.e30.x"] {
-            assert_eq!(age(bad, 0), Age::Unknown, "{bad}");
+            assert_eq!(age(bad, 0), TokenAge::Unknown, "{bad}");
         }
     }
 
