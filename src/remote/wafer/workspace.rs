@@ -12,7 +12,7 @@ use super::sse::SseLine;
 use crate::remote::{Credits, UserPrompt};
 
 /// The longest silence while a workspace is made.
-const QUIET: Duration = Duration::from_secs(120);
+const MAX_SILENCE: Duration = Duration::from_secs(120);
 
 /// How long a workspace may take to come up in all.
 const COME_UP: Duration = Duration::from_secs(900);
@@ -137,7 +137,7 @@ async fn provision(
     talk: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
     let path = format!("{}/provision-stream", path(&workspace.id));
-    let mut stream = api.stream(&path, None, "waiting for the workspace", QUIET).await?;
+    let mut stream = api.stream(&path, None, "waiting for the workspace", MAX_SILENCE).await?;
     let name = || workspace.name.clone();
     while let Some(line) = stream.next().await? {
         match line {
