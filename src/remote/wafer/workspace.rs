@@ -15,7 +15,7 @@ use crate::remote::{Credits, UserPrompt};
 const MAX_SILENCE: Duration = Duration::from_secs(120);
 
 /// How long a workspace may take to come up in all.
-const COME_UP: Duration = Duration::from_secs(900);
+const START_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// What a new workspace is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -115,7 +115,7 @@ pub(super) async fn bring_up(
         return Ok(workspace);
     }
     let up = provision(api, &workspace, talk);
-    let limit = COME_UP;
+    let limit = START_TIMEOUT;
     let doing = "waiting for the workspace";
     tokio::time::timeout(limit, up).await.map_err(|_| WaferError::Silent { doing, limit })??;
     // The stream tells of ssh at most; a workspace without may run as well.
