@@ -44,7 +44,7 @@ use api::Api;
 use exec::WorkspaceShell;
 use mailbox::MailboxClient;
 use place::WaferService;
-use workspace::{Wanted, Workspace};
+use workspace::{NewWorkspace, Workspace};
 
 pub use error::WaferError;
 pub use login::{LoggedIn, login};
@@ -206,7 +206,7 @@ impl Remote for Wafer {
 impl RentedRemote for Wafer {
     async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError> {
         let or = |name, usual: &str| self.option(name).unwrap_or(usual).to_owned();
-        let wanted = Wanted {
+        let wanted = NewWorkspace {
             name: self.workspace.clone(),
             gpu_type: or(GPU, "B200"),
             environment_type: or(ENVIRONMENT, "baremetal"),

@@ -19,7 +19,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// What a new workspace is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Wanted {
+pub(super) struct NewWorkspace {
     pub(super) name: String,
     pub(super) gpu_type: String,
     pub(super) environment_type: String,
@@ -101,7 +101,7 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, Waf
 /// The link, a refusal, or a workspace that does not come up.
 pub(super) async fn bring_up(
     api: &Api,
-    wanted: &Wanted,
+    wanted: &NewWorkspace,
     talk: &dyn UserPrompt,
 ) -> Result<Workspace, WaferError> {
     let workspace = match find(api, &wanted.name).await? {
