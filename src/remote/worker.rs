@@ -62,7 +62,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
 }
 
 /// The time after which a user is told that a host is being started.
-const SLOW: Duration = Duration::from_secs(3);
+const SLOW_START: Duration = Duration::from_secs(3);
 
 /// How a remote's credentials are found. It may block.
 type Find = fn(&RemoteSpec) -> Result<Credentials, HttpError>;
@@ -106,7 +106,7 @@ impl Worker {
             }
         });
         if self.site == Site::Modal {
-            if let Ok(done) = timeout(SLOW, greeting.as_mut()).await {
+            if let Ok(done) = timeout(SLOW_START, greeting.as_mut()).await {
                 return done;
             }
             talk.starting("a container of the app is being started");
