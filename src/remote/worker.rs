@@ -65,19 +65,24 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
 const SLOW_START: Duration = Duration::from_secs(3);
 
 /// How a remote's credentials are found. It may block.
-type Find = fn(&RemoteSpec) -> Result<Credentials, HttpError>;
+type CredentialLookup = fn(&RemoteSpec) -> Result<Credentials, HttpError>;
 
 /// A host behind an HTTP address.
 pub(super) struct Worker {
     spec: RemoteSpec,
     address: Address,
     site: Site,
-    find: Find,
+    find: CredentialLookup,
 }
 
 impl Worker {
     /// The host of `spec` at `address`.
-    pub(super) fn at(spec: &RemoteSpec, address: Address, site: Site, find: Find) -> Self {
+    pub(super) fn at(
+        spec: &RemoteSpec,
+        address: Address,
+        site: Site,
+        find: CredentialLookup,
+    ) -> Self {
         Self { spec: spec.clone(), address, site, find }
     }
 
