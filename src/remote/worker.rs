@@ -163,21 +163,21 @@ impl Remote for Worker {
         // A fresh connection costs as many round trips more.
         let round_trip = begun.elapsed() / if self.address.is_tls() { 4 } else { 2 };
         self.check(&greeting)?;
-        let streams = Bridges { requests: Arc::new(requests), greeting, round_trip };
+        let streams = BridgeStreams { requests: Arc::new(requests), greeting, round_trip };
         let wire = streams.open().await?;
         Session::start(wire, Arc::new(streams), &self.spec).await
     }
 }
 
 /// Further streams cost nothing: requests share their connections.
-struct Bridges {
+struct BridgeStreams {
     requests: Arc<Requests>,
     greeting: Vec<u8>,
     round_trip: Duration,
 }
 
 #[async_trait::async_trait]
-impl Streams for Bridges {
+impl Streams for BridgeStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         Ok(bridge::open(self.requests.clone(), &self.greeting))
     }
