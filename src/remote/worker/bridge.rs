@@ -31,7 +31,7 @@ use crate::remote::limits;
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 
 /// Bytes between a session and its stand-in.
-const PIPE: usize = 1 << 20;
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Groups of frames that may wait for the session.
 const GROUPS: usize = 4;
@@ -48,7 +48,7 @@ const PATH: &AsciiSet =
 
 /// A stream to the worker, on which it has just greeted.
 pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> AgentStream {
-    let (ours, theirs) = tokio::io::duplex(PIPE);
+    let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (_, write) = tokio::io::split(ours);
     let (out, groups) = mpsc::channel(GROUPS);
     let ending = StreamEnd::default();
