@@ -34,7 +34,7 @@ use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Groups of frames that may wait for the session.
-const GROUPS: usize = 4;
+const MAX_QUEUED_GROUPS: usize = 4;
 
 /// How long requests that are under way may take to end once the session is closed.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -50,7 +50,7 @@ const PATH: &AsciiSet =
 pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> AgentStream {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (_, write) = tokio::io::split(ours);
-    let (out, groups) = mpsc::channel(GROUPS);
+    let (out, groups) = mpsc::channel(MAX_QUEUED_GROUPS);
     let ending = StreamEnd::default();
     let (ended, all_sent) = oneshot::channel();
     tokio::spawn(run(theirs, out, requests, greeting.to_vec(), ending.clone(), ended));
