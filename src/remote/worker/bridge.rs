@@ -37,7 +37,7 @@ const PIPE_BYTES: usize = 1 << 20;
 const MAX_QUEUED_GROUPS: usize = 4;
 
 /// How long requests that are under way may take to end once the session is closed.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes of input that one request carries at most.
 const INPUT: usize = 4 * MAX_BODY;
@@ -227,7 +227,7 @@ impl Bridge {
             Err(error) => error.to_string(),
         };
         let ended = async { while self.words.join_next().await.is_some() {} };
-        let _ = timeout(LAST_WORDS, ended).await;
+        let _ = timeout(CLOSE_TIMEOUT, ended).await;
         why
     }
 
