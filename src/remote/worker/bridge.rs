@@ -40,7 +40,7 @@ const MAX_QUEUED_GROUPS: usize = 4;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes of input that one request carries at most.
-const INPUT: usize = 4 * MAX_BODY;
+const MAX_STDIN_BYTES: usize = 4 * MAX_BODY;
 
 /// What a path may hold as it is.
 const PATH: &AsciiSet =
@@ -355,7 +355,7 @@ impl Bridge {
 async fn send_input(link: Link, mut queue: mpsc::Receiver<Bytes>) {
     while let Some(mut next) = queue.recv().await {
         // What waits for the same job goes along.
-        while !next.last && next.bytes.len() + MAX_BODY <= INPUT {
+        while !next.last && next.bytes.len() + MAX_BODY <= MAX_STDIN_BYTES {
             match queue.try_recv() {
                 Ok(more) if more.job == next.job => {
                     next.bytes.extend_from_slice(&more.bytes);
