@@ -43,7 +43,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_STDIN_BYTES: usize = 4 * MAX_BODY;
 
 /// What a path may hold as it is.
-const PATH: &AsciiSet =
+const PATH_CHARACTERS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A stream to the worker, on which it has just greeted.
@@ -388,7 +388,7 @@ pub(super) fn job_path(job: &str) -> String {
 
 /// Text as a part of a path.
 pub(super) fn in_path(text: &str) -> String {
-    utf8_percent_encode(text, PATH).to_string()
+    utf8_percent_encode(text, PATH_CHARACTERS).to_string()
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, RemoteError> {
