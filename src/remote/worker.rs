@@ -38,7 +38,7 @@ use super::{
 use requests::{Ask, Requests};
 
 pub(super) use address::{Address, no_ssh_settings};
-pub(super) use bridge::Closing;
+pub(super) use bridge::ClosingWriter;
 pub use error::HttpError;
 pub use refusal::Site;
 pub(super) use requests::chain;

@@ -22,7 +22,7 @@ use super::install::install;
 use crate::remote::deploy::commands::{CommandReply, PIECE_BYTES};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
-use crate::remote::worker::Closing;
+use crate::remote::worker::ClosingWriter;
 use crate::remote::{RemoteError, UserPrompt};
 
 /// Bytes between a session and its mailbox.
@@ -110,7 +110,7 @@ impl MailboxClient {
         tokio::spawn(carry(mailbox, theirs, (head, bytes), ending.clone(), ended));
         let wire = AgentStream {
             reader: FrameReader::new(Box::new(read)),
-            writer: Box::new(Closing::new(write, all_sent)),
+            writer: Box::new(ClosingWriter::new(write, all_sent)),
             ending,
         };
         deploy::await_magic(wire, &*self.talk).await

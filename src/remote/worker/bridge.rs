@@ -56,18 +56,18 @@ pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> AgentStream {
     tokio::spawn(run(theirs, out, requests, greeting.to_vec(), ending.clone(), ended));
     AgentStream {
         reader: FrameReader::of_groups(groups),
-        writer: Box::new(Closing::new(write, all_sent)),
+        writer: Box::new(ClosingWriter::new(write, all_sent)),
         ending,
     }
 }
 
 /// The writing side of a session. It is closed once all that was written has been sent on.
-pub(in crate::remote) struct Closing {
+pub(in crate::remote) struct ClosingWriter {
     inner: WriteHalf<DuplexStream>,
     all_sent: oneshot::Receiver<()>,
 }
 
-impl Closing {
+impl ClosingWriter {
     /// Over `inner`; the sender of `all_sent` speaks, or goes, when all was sent.
     pub(in crate::remote) fn new(
         inner: WriteHalf<DuplexStream>,
@@ -77,7 +77,7 @@ impl Closing {
     }
 }
 
-impl AsyncWrite for Closing {
+impl AsyncWrite for ClosingWriter {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
