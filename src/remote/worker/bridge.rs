@@ -107,7 +107,7 @@ async fn run(
     ended: oneshot::Sender<()>,
 ) {
     let (cut, mut cuts) = mpsc::channel(1);
-    let link = Link { requests, out: out.clone(), cut };
+    let link = RequestContext { requests, out: out.clone(), cut };
     let why = tokio::select! {
         why = Bridge::new(link).listen(FrameReader::new(Box::new(pipe)), greeting) => why,
         Some(why) = cuts.recv() => why,
@@ -121,7 +121,7 @@ async fn run(
 
 /// What every request under way needs.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(super) struct RequestContext {
     pub(super) requests: Arc<Requests>,
     out: mpsc::Sender<Vec<u8>>,
     cut: mpsc::Sender<String>,
@@ -130,7 +130,7 @@ pub(super) struct Link {
 /// Nobody listens any more.
 pub(super) struct Gone;
 
-impl Link {
+impl RequestContext {
     /// Hands whole frames to the session.
     pub(super) async fn pass(&self, frames: Vec<u8>) -> Result<(), Gone> {
         // An empty group would be the end.
@@ -182,7 +182,7 @@ impl Link {
 
 /// The reading side.
 struct Bridge {
-    link: Link,
+    link: RequestContext,
     settings: HostSettings,
     /// Requests whose answers are one message.
     words: JoinSet<()>,
@@ -210,7 +210,7 @@ impl Drop for Aborts {
 }
 
 impl Bridge {
-    fn new(link: Link) -> Self {
+    fn new(link: RequestContext) -> Self {
         let (input, queue) = mpsc::channel(2);
         let task = tokio::spawn(send_input(link.clone(), queue));
         let fetcher = Fetcher::new(link.clone());
@@ -352,7 +352,7 @@ impl Bridge {
 
 /// Sends input in its order. What cannot be sent ends the stream: nobody can tell how much of it
 /// arrived, and the next stream sends it once more.
-async fn send_input(link: Link, mut queue: mpsc::Receiver<Bytes>) {
+async fn send_input(link: RequestContext, mut queue: mpsc::Receiver<Bytes>) {
     while let Some(mut next) = queue.recv().await {
         // What waits for the same job goes along.
         while !next.last && next.bytes.len() + MAX_BODY <= MAX_STDIN_BYTES {

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::bridge::{Aborts, Link, in_path, job_path};
+use super::bridge::{Aborts, RequestContext, in_path, job_path};
 use super::error::HttpError;
 use super::pace::Pace;
 use super::requests::{Answer, Ask, chain};
@@ -37,7 +37,7 @@ pub(super) struct Piece {
 
 /// Fetches pieces.
 pub(super) struct Fetcher {
-    link: Link,
+    link: RequestContext,
     room: Arc<Semaphore>,
     queue: mpsc::UnboundedSender<(Piece, Coming)>,
     _task: Aborts,
@@ -61,7 +61,7 @@ enum Came {
 }
 
 impl Fetcher {
-    pub(super) fn new(link: Link) -> Self {
+    pub(super) fn new(link: RequestContext) -> Self {
         let (queue, coming) = mpsc::unbounded_channel();
         let task = tokio::spawn(hand_on(link.clone(), coming));
         let room = Arc::new(Semaphore::new(AT_ONCE));
@@ -94,7 +94,7 @@ impl Fetcher {
 const FETCHING: &str = "fetching a file";
 
 /// Asks for a piece, whose answer has at most `most` bytes.
-async fn fetch(link: &Link, ask: Ask, most: u64) -> Result<Came, HttpError> {
+async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<Came, HttpError> {
     let mut response = match link.requests.send(ask).await? {
         Answer::Said(body) => return Ok(Came::Said(body)),
         Answer::Good(response) => response,
@@ -130,7 +130,7 @@ async fn fetch(link: &Link, ask: Ask, most: u64) -> Result<Came, HttpError> {
 
 /// Hands pieces on. A file that is another one since its first piece ends the stream: the next one
 /// goes on with what it is by then.
-async fn hand_on(link: Link, mut queue: mpsc::UnboundedReceiver<(Piece, Coming)>) {
+async fn hand_on(link: RequestContext, mut queue: mpsc::UnboundedReceiver<(Piece, Coming)>) {
     let mut states: HashMap<(String, String), String> = HashMap::new();
     while let Some((piece, mut coming)) = queue.recv().await {
         let came = match (&mut coming.0).await {

@@ -12,7 +12,7 @@ use rgpu_protocol::message::Had;
 use rgpu_protocol::{BLOB_BYTES, EventBody, FromAgent, Stream};
 use tokio::time::timeout;
 
-use super::bridge::{Link, in_path, job_path};
+use super::bridge::{RequestContext, in_path, job_path};
 use super::error::HttpError;
 use super::pace::Pace;
 use super::requests::{Answer, Ask, chain};
@@ -55,7 +55,7 @@ enum Stretch {
 }
 
 /// Follows a job to its end.
-pub(super) async fn run(link: Link, begin: Begin) {
+pub(super) async fn run(link: RequestContext, begin: Begin) {
     let (request, mut ask, mut at) = begin.first();
     loop {
         let begun = Instant::now();
@@ -134,7 +134,11 @@ impl At {
     }
 
     /// Hands a stretch on, group by group: a message and the bytes that it announces.
-    async fn pass(&mut self, mut response: Response, link: &Link) -> Result<Stretch, HttpError> {
+    async fn pass(
+        &mut self,
+        mut response: Response,
+        link: &RequestContext,
+    ) -> Result<Stretch, HttpError> {
         if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != FRAMES) {
             return Err(odd("it is no stream of frames"));
         }
