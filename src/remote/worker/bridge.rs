@@ -128,29 +128,29 @@ pub(super) struct RequestContext {
 }
 
 /// Nobody listens any more.
-pub(super) struct Gone;
+pub(super) struct SessionGone;
 
 impl RequestContext {
     /// Hands whole frames to the session.
-    pub(super) async fn pass(&self, frames: Vec<u8>) -> Result<(), Gone> {
+    pub(super) async fn pass(&self, frames: Vec<u8>) -> Result<(), SessionGone> {
         // An empty group would be the end.
         if frames.is_empty() {
             return Ok(());
         }
-        self.out.send(frames).await.map_err(|_| Gone)
+        self.out.send(frames).await.map_err(|_| SessionGone)
     }
 
     /// Hands a JSON message to the session.
-    pub(super) async fn say(&self, json: &[u8]) -> Result<(), Gone> {
+    pub(super) async fn say(&self, json: &[u8]) -> Result<(), SessionGone> {
         let mut group = frame::header(Kind::Message, json.len()).to_vec();
         group.extend_from_slice(json);
         self.pass(group).await
     }
 
-    async fn tell(&self, message: &FromAgent) -> Result<(), Gone> {
+    async fn tell(&self, message: &FromAgent) -> Result<(), SessionGone> {
         match serde_json::to_vec(message) {
             Ok(json) => self.say(&json).await,
-            Err(_) => Err(Gone),
+            Err(_) => Err(SessionGone),
         }
     }
 
