@@ -187,13 +187,13 @@ struct Bridge {
     /// Requests whose answers are one message.
     words: JoinSet<()>,
     following: Option<Aborts>,
-    input: mpsc::Sender<Bytes>,
+    input: mpsc::Sender<StdinBytes>,
     fetcher: Fetcher,
     _input: Aborts,
 }
 
 /// Bytes for a job's standard input.
-struct Bytes {
+struct StdinBytes {
     job: String,
     bytes: Vec<u8>,
     offset: Option<u64>,
@@ -290,7 +290,7 @@ impl Bridge {
             ToAgent::Stdin { job, len, eof, offset } => {
                 let bytes = announced(reader, Kind::Output, len).await?;
                 // The queue is as long as the link.
-                let _ = self.input.send(Bytes { job, bytes, offset, last: eof }).await;
+                let _ = self.input.send(StdinBytes { job, bytes, offset, last: eof }).await;
             }
             ToAgent::Renew { job } => self.unanswered("renew", &job, "renewing the lease"),
             ToAgent::Cancel { job } => self.unanswered("cancel", &job, "cancelling the job"),
@@ -352,7 +352,7 @@ impl Bridge {
 
 /// Sends input in its order. What cannot be sent ends the stream: nobody can tell how much of it
 /// arrived, and the next stream sends it once more.
-async fn send_input(link: RequestContext, mut queue: mpsc::Receiver<Bytes>) {
+async fn send_input(link: RequestContext, mut queue: mpsc::Receiver<StdinBytes>) {
     while let Some(mut next) = queue.recv().await {
         // What waits for the same job goes along.
         while !next.last && next.bytes.len() + MAX_BODY <= MAX_STDIN_BYTES {
