@@ -186,10 +186,10 @@ struct Bridge {
     settings: HostSettings,
     /// Requests whose answers are one message.
     words: JoinSet<()>,
-    following: Option<Aborts>,
+    following: Option<AbortOnDrop>,
     input: mpsc::Sender<StdinBytes>,
     fetcher: Fetcher,
-    _input: Aborts,
+    _input: AbortOnDrop,
 }
 
 /// Bytes for a job's standard input.
@@ -201,9 +201,9 @@ struct StdinBytes {
 }
 
 /// A task that ends with its owner.
-pub(super) struct Aborts(pub(super) AbortHandle);
+pub(super) struct AbortOnDrop(pub(super) AbortHandle);
 
-impl Drop for Aborts {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -215,7 +215,7 @@ impl Bridge {
         let task = tokio::spawn(send_input(link.clone(), queue));
         let fetcher = Fetcher::new(link.clone());
         let (settings, words) = (HostSettings::default(), JoinSet::new());
-        let _input = Aborts(task.abort_handle());
+        let _input = AbortOnDrop(task.abort_handle());
         Self { link, settings, words, following: None, input, fetcher, _input }
     }
 
@@ -346,7 +346,7 @@ impl Bridge {
     /// A session follows one job at a time.
     fn follow(&mut self, begin: Begin) {
         let task = tokio::spawn(following::run(self.link.clone(), begin));
-        self.following = Some(Aborts(task.abort_handle()));
+        self.following = Some(AbortOnDrop(task.abort_handle()));
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::bridge::{Aborts, RequestContext, in_path, job_path};
+use super::bridge::{AbortOnDrop, RequestContext, in_path, job_path};
 use super::error::HttpError;
 use super::pace::Pace;
 use super::requests::{Answer, Ask, chain};
@@ -40,7 +40,7 @@ pub(super) struct Fetcher {
     link: RequestContext,
     room: Arc<Semaphore>,
     queue: mpsc::UnboundedSender<(Piece, Coming)>,
-    _task: Aborts,
+    _task: AbortOnDrop,
 }
 
 /// A piece that is under way. It is not fetched for nobody.
@@ -65,7 +65,7 @@ impl Fetcher {
         let (queue, coming) = mpsc::unbounded_channel();
         let task = tokio::spawn(hand_on(link.clone(), coming));
         let room = Arc::new(Semaphore::new(AT_ONCE));
-        Self { link, room, queue, _task: Aborts(task.abort_handle()) }
+        Self { link, room, queue, _task: AbortOnDrop(task.abort_handle()) }
     }
 
     /// Asks for a piece.
