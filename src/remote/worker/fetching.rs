@@ -18,7 +18,7 @@ use super::requests::{Answer, Ask, chain};
 use crate::remote::limits;
 
 /// Pieces under way at the same time.
-const AT_ONCE: usize = 4;
+const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// Tries of a piece whose answer was cut.
 const TRIES: u32 = 3;
@@ -64,7 +64,7 @@ impl Fetcher {
     pub(super) fn new(link: RequestContext) -> Self {
         let (queue, coming) = mpsc::unbounded_channel();
         let task = tokio::spawn(hand_on(link.clone(), coming));
-        let room = Arc::new(Semaphore::new(AT_ONCE));
+        let room = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
         Self { link, room, queue, _task: AbortOnDrop(task.abort_handle()) }
     }
 
