@@ -21,7 +21,7 @@ use crate::remote::limits;
 const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// Tries of a piece whose answer was cut.
-const TRIES: u32 = 3;
+const MAX_TRIES: u32 = 3;
 
 /// Bytes that the answer with a piece may be longer than the piece: its frames, its path, and what
 /// does not compress.
@@ -81,7 +81,7 @@ impl Fetcher {
             let mut tries = 1;
             loop {
                 match fetch(&link, ask.clone(), most).await {
-                    Err(HttpError::Cut { .. }) if tries < TRIES => tries += 1,
+                    Err(HttpError::Cut { .. }) if tries < MAX_TRIES => tries += 1,
                     done => return done,
                 }
             }
