@@ -23,7 +23,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::error::HttpError;
-use super::fetching::{Fetcher, Piece};
+use super::fetching::{Fetcher, FilePiece};
 use super::following::{self, Begin};
 use super::requests::{Ask, Requests};
 use crate::remote::RemoteError;
@@ -298,7 +298,7 @@ impl Bridge {
                 self.word("detach", control("detach", &job, "leaving the job"));
             }
             ToAgent::Fetch { job, path, offset, len } => {
-                self.fetcher.ask(Piece { job, path, offset, len: len.min(BLOB_BYTES) });
+                self.fetcher.ask(FilePiece { job, path, offset, len: len.min(BLOB_BYTES) });
             }
             ToAgent::Jobs {} => self.word("jobs", Ask::get("/v1/jobs", "listing jobs")),
             ToAgent::Plan { job } => {

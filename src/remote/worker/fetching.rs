@@ -28,7 +28,7 @@ const MAX_TRIES: u32 = 3;
 const MAX_EXTRA_BYTES: u64 = 128 << 10;
 
 /// A piece of a file.
-pub(super) struct Piece {
+pub(super) struct FilePiece {
     pub(super) job: String,
     pub(super) path: String,
     pub(super) offset: u64,
@@ -39,7 +39,7 @@ pub(super) struct Piece {
 pub(super) struct Fetcher {
     link: RequestContext,
     room: Arc<Semaphore>,
-    queue: mpsc::UnboundedSender<(Piece, Coming)>,
+    queue: mpsc::UnboundedSender<(FilePiece, Coming)>,
     _task: AbortOnDrop,
 }
 
@@ -69,8 +69,8 @@ impl Fetcher {
     }
 
     /// Asks for a piece.
-    pub(super) fn ask(&self, piece: Piece) {
-        let Piece { job, path, offset, len } = &piece;
+    pub(super) fn ask(&self, piece: FilePiece) {
+        let FilePiece { job, path, offset, len } = &piece;
         let url = format!("{}/artifacts/{}", job_path(job), in_path(path));
         let last = (offset + len).saturating_sub(1);
         let ask =
@@ -130,7 +130,7 @@ async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<Came, HttpE
 
 /// Hands pieces on. A file that is another one since its first piece ends the stream: the next one
 /// goes on with what it is by then.
-async fn hand_on(link: RequestContext, mut queue: mpsc::UnboundedReceiver<(Piece, Coming)>) {
+async fn hand_on(link: RequestContext, mut queue: mpsc::UnboundedReceiver<(FilePiece, Coming)>) {
     let mut states: HashMap<(String, String), String> = HashMap::new();
     while let Some((piece, mut coming)) = queue.recv().await {
         let came = match (&mut coming.0).await {
