@@ -39,14 +39,14 @@ pub(super) struct FilePiece {
 pub(super) struct Fetcher {
     link: RequestContext,
     room: Arc<Semaphore>,
-    queue: mpsc::UnboundedSender<(FilePiece, Coming)>,
+    queue: mpsc::UnboundedSender<(FilePiece, PendingPiece)>,
     _task: AbortOnDrop,
 }
 
 /// A piece that is under way. It is not fetched for nobody.
-struct Coming(JoinHandle<Result<Came, HttpError>>);
+struct PendingPiece(JoinHandle<Result<Came, HttpError>>);
 
-impl Drop for Coming {
+impl Drop for PendingPiece {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -87,7 +87,7 @@ impl Fetcher {
             }
         });
         // The other end lives as long as we do.
-        let _ = self.queue.send((piece, Coming(task)));
+        let _ = self.queue.send((piece, PendingPiece(task)));
     }
 }
 
@@ -130,7 +130,10 @@ async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<Came, HttpE
 
 /// Hands pieces on. A file that is another one since its first piece ends the stream: the next one
 /// goes on with what it is by then.
-async fn hand_on(link: RequestContext, mut queue: mpsc::UnboundedReceiver<(FilePiece, Coming)>) {
+async fn hand_on(
+    link: RequestContext,
+    mut queue: mpsc::UnboundedReceiver<(FilePiece, PendingPiece)>,
+) {
     let mut states: HashMap<(String, String), String> = HashMap::new();
     while let Some((piece, mut coming)) = queue.recv().await {
         let came = match (&mut coming.0).await {
