@@ -44,7 +44,7 @@ pub(super) struct Fetcher {
 }
 
 /// A piece that is under way. It is not fetched for nobody.
-struct PendingPiece(JoinHandle<Result<Came, HttpError>>);
+struct PendingPiece(JoinHandle<Result<PieceOutcome, HttpError>>);
 
 impl Drop for PendingPiece {
     fn drop(&mut self) {
@@ -53,7 +53,7 @@ impl Drop for PendingPiece {
 }
 
 /// What came.
-enum Came {
+enum PieceOutcome {
     /// Frames, and the state of the file they are of.
     Frames(Vec<u8>, Option<String>),
     /// A message that says why not.
@@ -94,9 +94,9 @@ impl Fetcher {
 const FETCHING: &str = "fetching a file";
 
 /// Asks for a piece, whose answer has at most `most` bytes.
-async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<Came, HttpError> {
+async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<PieceOutcome, HttpError> {
     let mut response = match link.requests.send(ask).await? {
-        Answer::Said(body) => return Ok(Came::Said(body)),
+        Answer::Said(body) => return Ok(PieceOutcome::Said(body)),
         Answer::Good(response) => response,
     };
     let cut = |why: String| HttpError::Cut { doing: FETCHING, why };
@@ -122,7 +122,7 @@ async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<Came, HttpE
                 frames.extend_from_slice(&bytes);
                 pace.came(bytes.len(), Instant::now()).map_err(cut)?;
             }
-            Ok(None) => return Ok(Came::Frames(frames, tag)),
+            Ok(None) => return Ok(PieceOutcome::Frames(frames, tag)),
             Err(error) => return Err(cut(chain(&error))),
         }
     }
@@ -145,8 +145,8 @@ async fn hand_on(
             Err(_) => return,
         };
         let (frames, tag) = match came {
-            Came::Frames(frames, tag) => (frames, tag),
-            Came::Said(body) => {
+            PieceOutcome::Frames(frames, tag) => (frames, tag),
+            PieceOutcome::Said(body) => {
                 let _ = link.say(&body).await;
                 continue;
             }
