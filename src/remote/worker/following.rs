@@ -19,7 +19,7 @@ use super::requests::{Answer, Ask, chain};
 use crate::remote::announced::announced_bytes;
 
 /// A stream on which not even a beat came is dead.
-const QUIET: Duration = BEAT.saturating_mul(4);
+const MAX_SILENCE: Duration = BEAT.saturating_mul(4);
 
 /// Bytes of a message with all that it announces, headers of frames included: a piece of an artifact
 /// is the longest.
@@ -172,9 +172,9 @@ impl At {
             if buffer.is_empty() && group.frames.is_empty() {
                 pace = Pace::new(Instant::now());
             }
-            let chunk = timeout(QUIET, response.chunk())
+            let chunk = timeout(MAX_SILENCE, response.chunk())
                 .await
-                .map_err(|_| HttpError::Silent { doing: FOLLOWING, limit: QUIET })?;
+                .map_err(|_| HttpError::Silent { doing: FOLLOWING, limit: MAX_SILENCE })?;
             match chunk {
                 Ok(Some(bytes)) => {
                     buffer.extend_from_slice(&bytes);
