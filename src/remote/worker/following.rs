@@ -26,7 +26,7 @@ const MAX_SILENCE: Duration = BEAT.saturating_mul(4);
 const MAX_GROUP_BYTES: usize = BLOB_BYTES as usize + MAX_BODY + (128 << 10);
 
 /// Two requests for the same stretch are at least so far apart.
-const APART: Duration = Duration::from_millis(200);
+const MIN_REQUEST_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How following begins.
 pub(super) enum Begin {
@@ -78,7 +78,7 @@ pub(super) async fn run(link: RequestContext, begin: Begin) {
             Ok(Stretch::Pause) => {}
             Err(error) => return link.cut_off(&error),
         }
-        tokio::time::sleep(APART.saturating_sub(begun.elapsed())).await;
+        tokio::time::sleep(MIN_REQUEST_INTERVAL.saturating_sub(begun.elapsed())).await;
         ask = at.ask();
     }
 }
