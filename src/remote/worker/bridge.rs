@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::error::HttpError;
 use super::fetching::{Fetcher, FilePiece};
-use super::following::{self, Begin};
+use super::following::{self, FollowStart};
 use super::requests::{Ask, Requests};
 use crate::remote::RemoteError;
 use crate::remote::limits;
@@ -268,10 +268,10 @@ impl Bridge {
                 let job = plan.job.clone();
                 let settings = self.settings.clone();
                 let body = json(&SubmitRequest { plan, secrets, settings })?;
-                self.follow(Begin::Submit { job, body, inline_bytes });
+                self.follow(FollowStart::Submit { job, body, inline_bytes });
             }
             ToAgent::Attach { job, from_seq, had, inline_bytes } => {
-                self.follow(Begin::Attach { job, from_seq, had, inline_bytes });
+                self.follow(FollowStart::Attach { job, from_seq, had, inline_bytes });
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
                 let bytes = announced(reader, Kind::Blob, stored).await?;
@@ -344,7 +344,7 @@ impl Bridge {
     }
 
     /// A session follows one job at a time.
-    fn follow(&mut self, begin: Begin) {
+    fn follow(&mut self, begin: FollowStart) {
         let task = tokio::spawn(following::run(self.link.clone(), begin));
         self.following = Some(AbortOnDrop(task.abort_handle()));
     }

@@ -29,7 +29,7 @@ const MAX_GROUP_BYTES: usize = BLOB_BYTES as usize + MAX_BODY + (128 << 10);
 const MIN_REQUEST_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How following begins.
-pub(super) enum Begin {
+pub(super) enum FollowStart {
     /// By submitting: `body` is the request's.
     Submit { job: String, body: Vec<u8>, inline_bytes: u64 },
     /// By attaching.
@@ -55,7 +55,7 @@ enum Stretch {
 }
 
 /// Follows a job to its end.
-pub(super) async fn run(link: RequestContext, begin: Begin) {
+pub(super) async fn run(link: RequestContext, begin: FollowStart) {
     let (request, mut ask, mut at) = begin.first();
     loop {
         let begun = Instant::now();
@@ -97,7 +97,7 @@ fn answer_to(request: &str, body: Vec<u8>) -> Vec<u8> {
     }
 }
 
-impl Begin {
+impl FollowStart {
     fn first(self) -> (&'static str, Ask, At) {
         match self {
             Self::Submit { job, body, inline_bytes } => {
