@@ -37,7 +37,7 @@ pub(super) enum FollowStart {
 }
 
 /// How far a job was followed.
-struct At {
+struct FollowPosition {
     job: String,
     seq: u64,
     had: BTreeMap<(String, Stream), u64>,
@@ -98,7 +98,7 @@ fn answer_to(request: &str, body: Vec<u8>) -> Vec<u8> {
 }
 
 impl FollowStart {
-    fn first(self) -> (&'static str, Ask, At) {
+    fn first(self) -> (&'static str, Ask, FollowPosition) {
         match self {
             Self::Submit { job, body, inline_bytes } => {
                 let path = format!("/v1/jobs?wait={LONGEST_WAIT_S}&inline={inline_bytes}");
@@ -106,19 +106,19 @@ impl FollowStart {
                     .accept(FRAMES)
                     .header(HeaderName::from_static(IDEMPOTENCY_KEY), &job);
                 let had = BTreeMap::new();
-                ("submit", ask, At { job, seq: 0, had, inline_bytes, told: false })
+                ("submit", ask, FollowPosition { job, seq: 0, had, inline_bytes, told: false })
             }
             Self::Attach { job, from_seq, had, inline_bytes } => {
                 let had = had.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
                 let seq = from_seq.saturating_sub(1);
-                let at = At { job, seq, had, inline_bytes, told: false };
+                let at = FollowPosition { job, seq, had, inline_bytes, told: false };
                 ("attach", at.ask(), at)
             }
         }
     }
 }
 
-impl At {
+impl FollowPosition {
     /// Asks for what comes next.
     fn ask(&self) -> Ask {
         let Self { job, seq, had, inline_bytes, .. } = self;
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn what_another_job_says_is_dropped_and_not_remembered() {
         let (job, had) = ("run.1".to_owned(), BTreeMap::new());
-        let mut at = At { job, seq: 0, had, inline_bytes: 0, told: true };
+        let mut at = FollowPosition { job, seq: 0, had, inline_bytes: 0, told: true };
         assert!(matches!(at.note(Some(output("other.1", 5))), Ok(Note::Drop)));
         assert!(at.had.is_empty());
         assert!(matches!(at.note(Some(output("run.1", 5))), Ok(Note::Pass)));
