@@ -47,7 +47,7 @@ struct FollowPosition {
 }
 
 /// How a stretch ended.
-enum Stretch {
+enum StreamOutcome {
     /// With the terminal event, or nobody listens any more.
     Over,
     /// There is more, later.
@@ -74,8 +74,8 @@ pub(super) async fn run(link: RequestContext, begin: FollowStart) {
             Err(error) => return link.failed(request, &error).await,
         };
         match at.pass(response, &link).await {
-            Ok(Stretch::Over) => return,
-            Ok(Stretch::Pause) => {}
+            Ok(StreamOutcome::Over) => return,
+            Ok(StreamOutcome::Pause) => {}
             Err(error) => return link.cut_off(&error),
         }
         tokio::time::sleep(MIN_REQUEST_INTERVAL.saturating_sub(begun.elapsed())).await;
@@ -138,7 +138,7 @@ impl FollowPosition {
         &mut self,
         mut response: Response,
         link: &RequestContext,
-    ) -> Result<Stretch, HttpError> {
+    ) -> Result<StreamOutcome, HttpError> {
         if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != FRAMES) {
             return Err(odd("it is no stream of frames"));
         }
@@ -162,7 +162,7 @@ impl FollowPosition {
                     Note::Last => true,
                 };
                 if link.pass(frames).await.is_err() || ended {
-                    return Ok(Stretch::Over);
+                    return Ok(StreamOutcome::Over);
                 }
             }
             if used > 0 {
@@ -181,7 +181,7 @@ impl FollowPosition {
                     pace.came(bytes.len(), Instant::now()).map_err(|why| odd(&why))?;
                 }
                 Ok(None) if buffer.is_empty() && group.frames.is_empty() => {
-                    return Ok(Stretch::Pause);
+                    return Ok(StreamOutcome::Pause);
                 }
                 Ok(None) => return Err(odd("it ended within a frame")),
                 Err(error) => return Err(odd(&chain(&error))),
