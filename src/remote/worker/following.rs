@@ -157,9 +157,9 @@ impl FollowPosition {
                 }
                 let Group { frames, message, .. } = std::mem::take(&mut group);
                 let ended = match self.note(message)? {
-                    Note::Drop => continue,
-                    Note::Pass => false,
-                    Note::Last => true,
+                    GroupAction::Drop => continue,
+                    GroupAction::Pass => false,
+                    GroupAction::Last => true,
                 };
                 if link.pass(frames).await.is_err() || ended {
                     return Ok(StreamOutcome::Over);
@@ -190,37 +190,37 @@ impl FollowPosition {
     }
 
     /// Takes note of what is handed on. What another job says is dropped.
-    fn note(&mut self, message: Option<FromAgent>) -> Result<Note, HttpError> {
+    fn note(&mut self, message: Option<FromAgent>) -> Result<GroupAction, HttpError> {
         match message {
             Some(
                 FromAgent::Event { job, .. }
                 | FromAgent::Output { job, .. }
                 | FromAgent::Data { job, .. }
                 | FromAgent::Ahead { job, .. },
-            ) if job != self.job => return Ok(Note::Drop),
+            ) if job != self.job => return Ok(GroupAction::Drop),
             Some(FromAgent::Event { event, .. }) => {
                 self.seq = self.seq.max(event.seq);
                 if matches!(event.body, EventBody::Ended { .. }) {
-                    return Ok(Note::Last);
+                    return Ok(GroupAction::Last);
                 }
             }
             Some(FromAgent::Output { step, stream, offset, len, .. }) => {
                 self.had.insert((step, stream), offset + len);
             }
-            Some(FromAgent::Following { .. }) if self.told => return Ok(Note::Drop),
+            Some(FromAgent::Following { .. }) if self.told => return Ok(GroupAction::Drop),
             Some(FromAgent::Following { .. }) => self.told = true,
-            Some(FromAgent::Pong {}) => return Ok(Note::Drop),
+            Some(FromAgent::Pong {}) => return Ok(GroupAction::Drop),
             Some(FromAgent::Refused { request, text, .. }) if request == "follow" => {
                 return Err(odd(&text));
             }
             _ => {}
         }
-        Ok(Note::Pass)
+        Ok(GroupAction::Pass)
     }
 }
 
 /// What becomes of a group.
-enum Note {
+enum GroupAction {
     Pass,
     Drop,
     Last,
@@ -307,9 +307,9 @@ mod tests {
     fn what_another_job_says_is_dropped_and_not_remembered() {
         let (job, had) = ("run.1".to_owned(), BTreeMap::new());
         let mut at = FollowPosition { job, seq: 0, had, inline_bytes: 0, told: true };
-        assert!(matches!(at.note(Some(output("other.1", 5))), Ok(Note::Drop)));
+        assert!(matches!(at.note(Some(output("other.1", 5))), Ok(GroupAction::Drop)));
         assert!(at.had.is_empty());
-        assert!(matches!(at.note(Some(output("run.1", 5))), Ok(Note::Pass)));
+        assert!(matches!(at.note(Some(output("run.1", 5))), Ok(GroupAction::Pass)));
         assert_eq!(at.had.len(), 1);
     }
 }
