@@ -143,7 +143,7 @@ impl FollowPosition {
             return Err(odd("it is no stream of frames"));
         }
         let mut buffer: Vec<u8> = Vec::new();
-        let mut group = Group::default();
+        let mut group = MessageGroup::default();
         let mut pace = Pace::new(Instant::now());
         loop {
             let mut used = 0;
@@ -155,7 +155,7 @@ impl FollowPosition {
                 if !whole {
                     continue;
                 }
-                let Group { frames, message, .. } = std::mem::take(&mut group);
+                let MessageGroup { frames, message, .. } = std::mem::take(&mut group);
                 let ended = match self.note(message)? {
                     GroupAction::Drop => continue,
                     GroupAction::Pass => false,
@@ -228,13 +228,13 @@ enum GroupAction {
 
 /// A message and the bytes that it announces, as they came.
 #[derive(Default)]
-struct Group {
+struct MessageGroup {
     frames: Vec<u8>,
     message: Option<FromAgent>,
     due: u64,
 }
 
-impl Group {
+impl MessageGroup {
     /// Adds a frame; true when nothing lacks.
     fn add(&mut self, frame: Frame<'_>, raw: &[u8]) -> Result<bool, HttpError> {
         match (frame.kind, self.due) {
@@ -266,7 +266,7 @@ fn odd(why: &str) -> HttpError {
 mod tests {
     use super::*;
 
-    fn add(group: &mut Group, kind: Kind, body: &[u8]) -> Result<bool, HttpError> {
+    fn add(group: &mut MessageGroup, kind: Kind, body: &[u8]) -> Result<bool, HttpError> {
         let mut raw = frame::header(kind, body.len()).to_vec();
         raw.extend_from_slice(body);
         group.add(Frame { kind, body }, &raw)
@@ -283,11 +283,11 @@ mod tests {
 
     #[test]
     fn a_group_of_frames_is_bounded() {
-        let mut group = Group::default();
+        let mut group = MessageGroup::default();
         assert!(add(&mut group, Kind::Message, &message(&output("run.1", u64::MAX))).is_err());
         // As many frames as the host likes, of no bytes or of one.
         for body in [&b""[..], b"x"] {
-            let mut group = Group::default();
+            let mut group = MessageGroup::default();
             let stored = BLOB_BYTES;
             let data = FromAgent::Data {
                 job: "run.1".to_owned(),
