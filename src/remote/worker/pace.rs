@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::remote::limits;
 
 /// Bytes that must come within [`limits::STALL`]: a hundredth of what a modem brings.
-const LEAST: usize = 16 << 10;
+const MIN_BYTES: usize = 16 << 10;
 
 /// What has come of something that is under way.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Pace {
         if past < limits::STALL {
             return Ok(());
         }
-        if self.bytes < LEAST {
+        if self.bytes < MIN_BYTES {
             return Err(format!("only {} bytes came in {} s", self.bytes, past.as_secs()));
         }
         *self = Self::new(now);
