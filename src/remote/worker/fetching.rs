@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::bridge::{AbortOnDrop, RequestContext, in_path, job_path};
 use super::error::HttpError;
-use super::pace::Pace;
+use super::pace::TransferRate;
 use super::requests::{Answer, Ask, chain};
 use crate::remote::limits;
 
@@ -109,7 +109,7 @@ async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<PieceOutcom
     let tag = header(&response, ETAG);
     let announced = response.content_length().unwrap_or(0).min(most);
     let mut frames = Vec::with_capacity(announced as usize);
-    let mut pace = Pace::new(Instant::now());
+    let mut pace = TransferRate::new(Instant::now());
     loop {
         let chunk = timeout(limits::STALL, response.chunk())
             .await

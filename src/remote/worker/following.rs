@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::bridge::{RequestContext, in_path, job_path};
 use super::error::HttpError;
-use super::pace::Pace;
+use super::pace::TransferRate;
 use super::requests::{Answer, Ask, chain};
 use crate::remote::announced::announced_bytes;
 
@@ -144,7 +144,7 @@ impl FollowPosition {
         }
         let mut buffer: Vec<u8> = Vec::new();
         let mut group = MessageGroup::default();
-        let mut pace = Pace::new(Instant::now());
+        let mut pace = TransferRate::new(Instant::now());
         loop {
             let mut used = 0;
             while let Some((frame, len)) =
@@ -170,7 +170,7 @@ impl FollowPosition {
             }
             // A job may be silent for as long as it likes, but not within a word.
             if buffer.is_empty() && group.frames.is_empty() {
-                pace = Pace::new(Instant::now());
+                pace = TransferRate::new(Instant::now());
             }
             let chunk = timeout(MAX_SILENCE, response.chunk())
                 .await

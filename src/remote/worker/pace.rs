@@ -11,12 +11,12 @@ const MIN_BYTES: usize = 16 << 10;
 
 /// What has come of something that is under way.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct TransferRate {
     since: Instant,
     bytes: usize,
 }
 
-impl Pace {
+impl TransferRate {
     /// It begins now.
     pub(super) fn new(now: Instant) -> Self {
         Self { since: now, bytes: 0 }
@@ -48,10 +48,10 @@ mod tests {
     fn a_byte_a_second_is_too_little_and_a_modem_is_enough() {
         let begun = Instant::now();
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
-        let mut pace = Pace::new(begun);
+        let mut pace = TransferRate::new(begun);
         let slow = (1..=limits::STALL.as_secs()).find_map(|s| pace.came(1, at(s)).err());
         assert_eq!(slow.as_deref(), Some("only 120 bytes came in 120 s"));
-        let mut pace = Pace::new(begun);
+        let mut pace = TransferRate::new(begun);
         assert!((1..=1000).all(|s| pace.came(200, at(s)).is_ok()));
     }
 }
