@@ -8,7 +8,7 @@
 
 mod credentials;
 
-use super::worker::{Address, HttpError, Site, Worker, no_ssh_settings};
+use super::worker::{Address, HttpError, ServerKind, Worker, no_ssh_settings};
 use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
 
 /// `modal`.
@@ -56,7 +56,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
         }
         error => error,
     })?;
-    Ok(Box::new(Worker::at(spec, address, Site::Modal, credentials::find)))
+    Ok(Box::new(Worker::at(spec, address, ServerKind::Modal, credentials::find)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! An agent behind an HTTP address: `rgpu worker` on any host. A platform that puts a door of its
-//! own before the agent's ([`super::modal`]) is another [`Site`] of the same.
+//! own before the agent's ([`super::modal`]) is another [`ServerKind`] of the same.
 //!
 //! A session speaks frames, and here a task of ours stands in for the agent at the other end of
 //! them: it turns each message into a request ([`rgpu_protocol::http`]) and hands the answers back,
@@ -40,7 +40,7 @@ use requests::{Ask, Requests};
 pub(super) use address::{Address, no_ssh_settings};
 pub(super) use bridge::ClosingWriter;
 pub use error::HttpError;
-pub use refusal::Site;
+pub use refusal::ServerKind;
 pub(super) use requests::chain;
 pub(super) use token::Credentials;
 pub use token::{Lack, read_private};
@@ -58,7 +58,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     no_ssh_settings(spec)?;
     let address = Address::of(spec)?;
     token::is_named(spec)?;
-    Ok(Box::new(Worker::at(spec, address, Site::Worker, token::find)))
+    Ok(Box::new(Worker::at(spec, address, ServerKind::Worker, token::find)))
 }
 
 /// The time after which a user is told that a host is being started.
@@ -71,7 +71,7 @@ type CredentialLookup = fn(&RemoteSpec) -> Result<Credentials, HttpError>;
 pub(super) struct Worker {
     spec: RemoteSpec,
     address: Address,
-    site: Site,
+    site: ServerKind,
     find: CredentialLookup,
 }
 
@@ -80,7 +80,7 @@ impl Worker {
     pub(super) fn at(
         spec: &RemoteSpec,
         address: Address,
-        site: Site,
+        site: ServerKind,
         find: CredentialLookup,
     ) -> Self {
         Self { spec: spec.clone(), address, site, find }
@@ -110,7 +110,7 @@ impl Worker {
                 done => done,
             }
         });
-        if self.site == Site::Modal {
+        if self.site == ServerKind::Modal {
             if let Ok(done) = timeout(SLOW_START, greeting.as_mut()).await {
                 return done;
             }
@@ -125,7 +125,7 @@ impl Worker {
             return Err(HttpError::not_a_worker(self.site, self.address.as_str(), greeting));
         };
         let ours = env!("CARGO_PKG_VERSION");
-        if self.site == Site::Modal && hello.version != ours {
+        if self.site == ServerKind::Modal && hello.version != ours {
             return Err(HttpError::OtherVersion { theirs: hello.version, ours });
         }
         if !hello.features.iter().any(|feature| feature == "pieces") {
@@ -143,13 +143,13 @@ impl Remote for Worker {
 
     fn transport(&self) -> &'static str {
         match self.site {
-            Site::Worker => "worker",
-            Site::Modal => "modal",
+            ServerKind::Worker => "worker",
+            ServerKind::Modal => "modal",
         }
     }
 
     async fn deployed(&self, talk: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
-        if self.site != Site::Modal {
+        if self.site != ServerKind::Modal {
             return Ok(None);
         }
         let greeting = self.greet(&self.requests().await?, talk).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::refusal::{Named, Site};
+use super::refusal::{Named, ServerKind};
 use crate::error::{Exit, Failure, Side};
 
 /// A failure between this machine and a worker.
@@ -63,7 +63,7 @@ pub enum HttpError {
         /// Why.
         why: String,
         /// What should be there.
-        site: Site,
+        site: ServerKind,
     },
     /// The server's certificate is not to be trusted.
     #[error("the certificate of `{url}` is not trusted")]
@@ -115,7 +115,7 @@ const NOT_HTTP: &str =
 
 impl HttpError {
     /// What answers there is no worker of ours.
-    pub(super) fn not_a_worker(site: Site, url: &str, body: &[u8]) -> Self {
+    pub(super) fn not_a_worker(site: ServerKind, url: &str, body: &[u8]) -> Self {
         Self::Refused(Box::new(Named::not_ours(site, url, body)))
     }
 
@@ -209,10 +209,10 @@ impl HttpError {
             Self::Plain { .. } => failure
                 .hint("reach it through ssh: `ssh -L 8790:127.0.0.1:8790 HOST`, and http://127.0.0.1:8790")
                 .hint("or put a server with TLS in front of it; or add it with `--allow-plain-http`"),
-            Self::Unreachable { why, site: Site::Worker, .. } => {
+            Self::Unreachable { why, site: ServerKind::Worker, .. } => {
                 failure.cause(why).hint("is `rgpu worker` running there, and the port open?")
             }
-            Self::Unreachable { why, site: Site::Modal, .. } => failure
+            Self::Unreachable { why, site: ServerKind::Modal, .. } => failure
                 .cause(why)
                 .hint("check the address against what `modal deploy` printed, and this machine's network"),
             Self::Untrusted { why, .. } => failure.cause(why).hint(

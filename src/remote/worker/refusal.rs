@@ -11,7 +11,7 @@ use crate::remote::refusal::{self, RefusalRow, passing, row};
 
 /// What should stand behind an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum ServerKind {
     /// `rgpu worker`.
     Worker,
     /// An app on Modal.
@@ -201,7 +201,7 @@ static ROWS: &[RefusalRow] = &[
     ),
 ];
 
-impl Site {
+impl ServerKind {
     fn called(self) -> &'static str {
         match self {
             Self::Worker => "a worker",
@@ -220,7 +220,7 @@ impl Site {
 impl Named {
     /// Of an answer with this status and body; `to` is where a redirect leads.
     pub(super) fn of(
-        site: Site,
+        site: ServerKind,
         url: &str,
         status: StatusCode,
         body: &[u8],
@@ -240,8 +240,8 @@ impl Named {
         let text = String::from_utf8_lossy(body);
         let body = words(status, body);
         let tables = match site {
-            Site::Worker => [MODALS, ROWS],
-            Site::Modal => [MODALS, ON_MODAL],
+            ServerKind::Worker => [MODALS, ROWS],
+            ServerKind::Modal => [MODALS, ON_MODAL],
         };
         match refusal::find(&tables, status.as_u16(), &text) {
             Some(row) => Self {
@@ -262,10 +262,10 @@ impl Named {
     }
 
     /// Of an answer that looks well and is not ours.
-    pub(super) fn not_ours(site: Site, url: &str, body: &[u8]) -> Self {
+    pub(super) fn not_ours(site: ServerKind, url: &str, body: &[u8]) -> Self {
         let (code, what) = match site {
-            Site::Worker => ("not_a_worker", "no worker of rgpu's"),
-            Site::Modal => ("not_our_app", "not rgpu's app"),
+            ServerKind::Worker => ("not_a_worker", "no worker of rgpu's"),
+            ServerKind::Modal => ("not_our_app", "not rgpu's app"),
         };
         Self {
             code,
@@ -308,7 +308,7 @@ mod tests {
 
     fn of(status: u16, body: &str) -> Named {
         Named::of(
-            Site::Worker,
+            ServerKind::Worker,
             "https://box",
             StatusCode::from_u16(status).unwrap(),
             body.as_bytes(),

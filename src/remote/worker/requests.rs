@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::address::Address;
 use super::error::HttpError;
-use super::refusal::{Named, Site};
+use super::refusal::{Named, ServerKind};
 use super::token::Credentials;
 use crate::remote::limits;
 
@@ -48,7 +48,7 @@ pub(super) struct Requests {
     client: Client,
     base: String,
     credentials: Credentials,
-    site: Site,
+    site: ServerKind,
 }
 
 /// A request.
@@ -159,7 +159,7 @@ impl Requests {
     pub(super) fn new(
         address: &Address,
         credentials: Credentials,
-        site: Site,
+        site: ServerKind,
     ) -> Result<Self, HttpError> {
         let tls = |why: String| HttpError::Tls { why };
         let mut client = Client::builder()
@@ -274,8 +274,8 @@ impl Requests {
         let doing = ask.doing;
         // A container may have to be started for it.
         let limit = match self.site {
-            Site::Worker => ask.limit,
-            Site::Modal => ask.limit.max(limits::HELD_ANSWER),
+            ServerKind::Worker => ask.limit,
+            ServerKind::Modal => ask.limit.max(limits::HELD_ANSWER),
         };
         let url = match &ask.result {
             Some(url) => url.to_string(),
@@ -305,7 +305,7 @@ impl Requests {
             Some(value.to_owned())
         };
         let (to, pause) = (header(LOCATION), header(RETRY_AFTER));
-        if self.site == Site::Modal
+        if self.site == ServerKind::Modal
             && status == StatusCode::SEE_OTHER
             && let Some(result) = to.as_deref().and_then(|to| result_at(response.url(), to))
         {
