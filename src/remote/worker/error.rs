@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::refusal::{Named, ServerKind};
+use super::refusal::{NamedRefusal, ServerKind};
 use crate::error::{Exit, Failure, Side};
 
 /// A failure between this machine and a worker.
@@ -103,7 +103,7 @@ pub enum HttpError {
     },
     /// The server answered, and not what was hoped for.
     #[error("{}", .0.what)]
-    Refused(Box<Named>),
+    Refused(Box<NamedRefusal>),
 }
 
 /// What is done first.
@@ -116,7 +116,7 @@ const NOT_HTTP: &str =
 impl HttpError {
     /// What answers there is no worker of ours.
     pub(super) fn not_a_worker(site: ServerKind, url: &str, body: &[u8]) -> Self {
-        Self::Refused(Box::new(Named::not_ours(site, url, body)))
+        Self::Refused(Box::new(NamedRefusal::not_ours(site, url, body)))
     }
 
     /// Whether trying again may help.

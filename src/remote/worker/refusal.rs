@@ -20,7 +20,7 @@ pub enum ServerKind {
 
 /// An answer that is none, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedRefusal {
     /// The code under which `--json` names it.
     pub code: &'static str,
     /// What happened.
@@ -217,7 +217,7 @@ impl ServerKind {
     }
 }
 
-impl Named {
+impl NamedRefusal {
     /// Of an answer with this status and body; `to` is where a redirect leads.
     pub(super) fn of(
         site: ServerKind,
@@ -306,8 +306,8 @@ fn shown(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn of(status: u16, body: &str) -> Named {
-        Named::of(
+    fn of(status: u16, body: &str) -> NamedRefusal {
+        NamedRefusal::of(
             ServerKind::Worker,
             "https://box",
             StatusCode::from_u16(status).unwrap(),

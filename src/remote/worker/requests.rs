@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::address::Address;
 use super::error::HttpError;
-use super::refusal::{Named, ServerKind};
+use super::refusal::{NamedRefusal, ServerKind};
 use super::token::Credentials;
 use crate::remote::limits;
 
@@ -211,7 +211,7 @@ impl Requests {
                     if sent.elapsed() > AT_ONCE {
                         rounds = 0;
                     } else if rounds == ROUNDS {
-                        let named = Named::going_round(&self.base, rounds);
+                        let named = NamedRefusal::going_round(&self.base, rounds);
                         return Err(HttpError::Refused(Box::new(named)));
                     } else {
                         let pause = PAUSE.saturating_mul(1 << rounds).min(LONGEST_PAUSE);
@@ -320,7 +320,7 @@ impl Requests {
         if is_said(&body) {
             return Ok(Tried::Answer(Answer::Said(body)));
         }
-        let named = Named::of(self.site, &self.base, status, &body, to.as_deref());
+        let named = NamedRefusal::of(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::Refused(Box::new(named)), pause))
     }
 
