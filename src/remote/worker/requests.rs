@@ -21,7 +21,7 @@ use crate::remote::limits;
 
 /// Tries of a request that may be repeated. What takes longer is a cut link, which its own
 /// patience is for.
-const TRIES: u32 = 4;
+const MAX_TRIES: u32 = 4;
 
 /// The pause before the second try; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -225,12 +225,12 @@ impl Requests {
             };
             // Silence has taken long enough: it is a cut link.
             let silent = matches!(error, HttpError::Silent { .. });
-            let over = tries == TRIES && ask.result.is_some();
+            let over = tries == MAX_TRIES && ask.result.is_some();
             if let Some(first) = first.take_if(|_| over && !silent && error.is_link()) {
                 (ask, pause, tries) = (first, PAUSE, 1);
                 continue;
             }
-            if tries == TRIES || ask.again == Again::Never || silent || !error.is_link() {
+            if tries == MAX_TRIES || ask.again == Again::Never || silent || !error.is_link() {
                 return Err(error);
             }
             tokio::time::sleep(asked.unwrap_or(pause).min(LONGEST_PAUSE).mul_f64(jitter())).await;
