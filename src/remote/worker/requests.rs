@@ -24,7 +24,7 @@ use crate::remote::limits;
 const MAX_TRIES: u32 = 4;
 
 /// The pause before the second try; each further one is twice as long.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause that a server may ask for here.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -193,7 +193,7 @@ impl Requests {
     /// # Errors
     /// The link, or an answer that is not the agent's.
     pub(super) async fn send(&self, mut ask: Ask) -> Result<Answer, HttpError> {
-        let mut pause = PAUSE;
+        let mut pause = RETRY_PAUSE;
         let mut tries = 1;
         let (begun, mut rounds) = (Instant::now(), 0);
         // What is asked once more where its result is lost.
@@ -214,12 +214,12 @@ impl Requests {
                         let named = NamedRefusal::going_round(&self.base, rounds);
                         return Err(HttpError::Refused(Box::new(named)));
                     } else {
-                        let pause = PAUSE.saturating_mul(1 << rounds).min(LONGEST_PAUSE);
+                        let pause = RETRY_PAUSE.saturating_mul(1 << rounds).min(LONGEST_PAUSE);
                         tokio::time::sleep(pause.mul_f64(jitter())).await;
                         rounds += 1;
                     }
                     ask = ask.result(url);
-                    (pause, tries) = (PAUSE, 1);
+                    (pause, tries) = (RETRY_PAUSE, 1);
                     continue;
                 }
             };
@@ -227,7 +227,7 @@ impl Requests {
             let silent = matches!(error, HttpError::Silent { .. });
             let over = tries == MAX_TRIES && ask.result.is_some();
             if let Some(first) = first.take_if(|_| over && !silent && error.is_link()) {
-                (ask, pause, tries) = (first, PAUSE, 1);
+                (ask, pause, tries) = (first, RETRY_PAUSE, 1);
                 continue;
             }
             if tries == MAX_TRIES || ask.again == Again::Never || silent || !error.is_link() {
