@@ -27,7 +27,7 @@ const MAX_TRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause that a server may ask for here.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The query of a result's address on Modal.
 const RESULT: &str = "__modal_function_call_id";
@@ -214,7 +214,7 @@ impl Requests {
                         let named = NamedRefusal::going_round(&self.base, rounds);
                         return Err(HttpError::Refused(Box::new(named)));
                     } else {
-                        let pause = RETRY_PAUSE.saturating_mul(1 << rounds).min(LONGEST_PAUSE);
+                        let pause = RETRY_PAUSE.saturating_mul(1 << rounds).min(MAX_RETRY_PAUSE);
                         tokio::time::sleep(pause.mul_f64(jitter())).await;
                         rounds += 1;
                     }
@@ -233,7 +233,7 @@ impl Requests {
             if tries == MAX_TRIES || ask.again == Again::Never || silent || !error.is_link() {
                 return Err(error);
             }
-            tokio::time::sleep(asked.unwrap_or(pause).min(LONGEST_PAUSE).mul_f64(jitter())).await;
+            tokio::time::sleep(asked.unwrap_or(pause).min(MAX_RETRY_PAUSE).mul_f64(jitter())).await;
             pause *= 2;
             tries += 1;
         }
