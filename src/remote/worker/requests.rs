@@ -30,7 +30,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The query of a result's address on Modal.
-const RESULT: &str = "__modal_function_call_id";
+const RESULT_QUERY: &str = "__modal_function_call_id";
 
 /// Results that lead to another one sooner than this go round, and how often they may in a row.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -342,7 +342,7 @@ impl Requests {
 /// Where the result of a request will be; `None`: that is not what `to` is, or it is elsewhere.
 fn result_at(asked: &Url, to: &str) -> Option<Url> {
     let to = asked.join(to).ok()?;
-    let named = to.query_pairs().any(|(name, id)| name == RESULT && !id.is_empty());
+    let named = to.query_pairs().any(|(name, id)| name == RESULT_QUERY && !id.is_empty());
     let bare = to.username().is_empty() && to.password().is_none();
     (named && bare && to.origin() == asked.origin()).then_some(to)
 }
