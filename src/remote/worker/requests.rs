@@ -33,7 +33,7 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
 const RESULT_QUERY: &str = "__modal_function_call_id";
 
 /// Results that lead to another one sooner than this go round, and how often they may in a row.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const FAST_REDIRECT: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 8;
 
 /// How long it may take to find out whether a server speaks TLS.
@@ -208,7 +208,7 @@ impl Requests {
                         let (doing, limit) = (ask.doing, limits::RESULT);
                         return Err(HttpError::Silent { doing, limit });
                     }
-                    if sent.elapsed() > AT_ONCE {
+                    if sent.elapsed() > FAST_REDIRECT {
                         rounds = 0;
                     } else if rounds == ROUNDS {
                         let named = NamedRefusal::going_round(&self.base, rounds);
