@@ -34,7 +34,7 @@ const RESULT_QUERY: &str = "__modal_function_call_id";
 
 /// Results that lead to another one sooner than this go round, and how often they may in a row.
 const FAST_REDIRECT: Duration = Duration::from_secs(1);
-const ROUNDS: u32 = 8;
+const MAX_FAST_REDIRECTS: u32 = 8;
 
 /// How long it may take to find out whether a server speaks TLS.
 const TLS: Duration = Duration::from_secs(3);
@@ -210,7 +210,7 @@ impl Requests {
                     }
                     if sent.elapsed() > FAST_REDIRECT {
                         rounds = 0;
-                    } else if rounds == ROUNDS {
+                    } else if rounds == MAX_FAST_REDIRECTS {
                         let named = NamedRefusal::going_round(&self.base, rounds);
                         return Err(HttpError::Refused(Box::new(named)));
                     } else {
