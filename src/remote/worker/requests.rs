@@ -37,7 +37,7 @@ const FAST_REDIRECT: Duration = Duration::from_secs(1);
 const MAX_FAST_REDIRECTS: u32 = 8;
 
 /// How long it may take to find out whether a server speaks TLS.
-const TLS: Duration = Duration::from_secs(3);
+const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A worker keeps an idle connection three times as long.
 const IDLE: Duration = Duration::from_secs(5);
@@ -262,7 +262,7 @@ impl Requests {
         let Some(rest) = self.base.strip_prefix("http://") else { return false };
         let client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
         let Ok(client) = client.tls_certs_only([]).build() else { return false };
-        match timeout(TLS, client.get(format!("https://{rest}")).send()).await {
+        match timeout(TLS_PROBE_TIMEOUT, client.get(format!("https://{rest}")).send()).await {
             Ok(Ok(_)) => true,
             // Nothing is trusted here, so a server with TLS gets as far as its certificate.
             Ok(Err(error)) => chain(&error).contains("certificate"),
