@@ -40,7 +40,7 @@ const MAX_FAST_REDIRECTS: u32 = 8;
 const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A worker keeps an idle connection three times as long.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A way to one worker. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl Requests {
             .redirect(redirect::Policy::none())
             .referer(false)
             .connect_timeout(limits::CONNECT)
-            .pool_idle_timeout(IDLE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .tcp_keepalive(Duration::from_secs(15))
             .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
         if address.is_loopback() {
