@@ -35,7 +35,7 @@ use super::stream::AgentStream;
 use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, UserPrompt, limits,
 };
-use requests::{Ask, Requests};
+use requests::{Ask, WorkerClient};
 
 pub(super) use address::{Address, no_ssh_settings};
 pub(super) use bridge::ClosingWriter;
@@ -87,17 +87,17 @@ impl Worker {
     }
 
     /// A way to it, with its credentials.
-    async fn requests(&self) -> Result<Requests, RemoteError> {
+    async fn requests(&self) -> Result<WorkerClient, RemoteError> {
         let (find, spec) = (self.find, self.spec.clone());
         let found = tokio::task::spawn_blocking(move || find(&spec)).await;
         let credentials = found.map_err(|e| RemoteError::Nonsense { what: e.to_string() })??;
-        Ok(Requests::new(&self.address, credentials, self.site)?)
+        Ok(WorkerClient::new(&self.address, credentials, self.site)?)
     }
 
     /// The agent's greeting. Where a platform starts the host first, its user is told.
     async fn greet(
         &self,
-        requests: &Requests,
+        requests: &WorkerClient,
         talk: &dyn UserPrompt,
     ) -> Result<Vec<u8>, HttpError> {
         let ask = Ask::get("/v1/health", error::GREETING).within(limits::CONNECT);
@@ -171,7 +171,7 @@ impl Remote for Worker {
 
 /// Further streams cost nothing: requests share their connections.
 struct BridgeStreams {
-    requests: Arc<Requests>,
+    requests: Arc<WorkerClient>,
     greeting: Vec<u8>,
     round_trip: Duration,
 }

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use super::error::HttpError;
 use super::fetching::{Fetcher, FilePiece};
 use super::following::{self, FollowStart};
-use super::requests::{Ask, Requests};
+use super::requests::{Ask, WorkerClient};
 use crate::remote::RemoteError;
 use crate::remote::limits;
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
@@ -47,7 +47,7 @@ const PATH_CHARACTERS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A stream to the worker, on which it has just greeted.
-pub(super) fn open(requests: Arc<Requests>, greeting: &[u8]) -> AgentStream {
+pub(super) fn open(requests: Arc<WorkerClient>, greeting: &[u8]) -> AgentStream {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (_, write) = tokio::io::split(ours);
     let (out, groups) = mpsc::channel(MAX_QUEUED_GROUPS);
@@ -101,7 +101,7 @@ impl AsyncWrite for ClosingWriter {
 async fn run(
     pipe: DuplexStream,
     out: mpsc::Sender<Vec<u8>>,
-    requests: Arc<Requests>,
+    requests: Arc<WorkerClient>,
     greeting: Vec<u8>,
     ending: StreamEnd,
     ended: oneshot::Sender<()>,
@@ -122,7 +122,7 @@ async fn run(
 /// What every request under way needs.
 #[derive(Clone)]
 pub(super) struct RequestContext {
-    pub(super) requests: Arc<Requests>,
+    pub(super) requests: Arc<WorkerClient>,
     out: mpsc::Sender<Vec<u8>>,
     cut: mpsc::Sender<String>,
 }

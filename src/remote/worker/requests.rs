@@ -44,7 +44,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A way to one worker. Clones share its connections.
 #[derive(Clone, Debug)]
-pub(super) struct Requests {
+pub(super) struct WorkerClient {
     client: Client,
     base: String,
     credentials: Credentials,
@@ -151,7 +151,7 @@ impl Ask {
     }
 }
 
-impl Requests {
+impl WorkerClient {
     /// For a worker at `address`.
     ///
     /// # Errors
