@@ -35,7 +35,7 @@ use super::stream::AgentStream;
 use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, UserPrompt, limits,
 };
-use requests::{Ask, WorkerClient};
+use requests::{WorkerClient, WorkerRequest};
 
 pub(super) use address::{Address, no_ssh_settings};
 pub(super) use bridge::ClosingWriter;
@@ -100,7 +100,7 @@ impl Worker {
         requests: &WorkerClient,
         talk: &dyn UserPrompt,
     ) -> Result<Vec<u8>, HttpError> {
-        let ask = Ask::get("/v1/health", error::GREETING).within(limits::CONNECT);
+        let ask = WorkerRequest::get("/v1/health", error::GREETING).within(limits::CONNECT);
         let mut greeting = std::pin::pin!(async {
             match requests.message(ask).await {
                 // A server with TLS ends a connection that begins without, each in its own way.

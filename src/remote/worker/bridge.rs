@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use super::error::HttpError;
 use super::fetching::{Fetcher, FilePiece};
 use super::following::{self, FollowStart};
-use super::requests::{Ask, WorkerClient};
+use super::requests::{WorkerClient, WorkerRequest};
 use crate::remote::RemoteError;
 use crate::remote::limits;
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
@@ -261,7 +261,7 @@ impl Bridge {
             ToAgent::Setup { path, env } => self.settings = HostSettings { path, env },
             ToAgent::Facts { probes } => {
                 let body = json(&FactsRequest { probes, settings: self.settings.clone() })?;
-                let ask = Ask::post("/v1/facts", body, "asking for the host's facts");
+                let ask = WorkerRequest::post("/v1/facts", body, "asking for the host's facts");
                 self.word("facts", ask.within(limits::FACTS));
             }
             ToAgent::Submit { plan, secrets, inline_bytes, .. } => {
@@ -275,7 +275,7 @@ impl Bridge {
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
                 let bytes = announced(reader, Kind::Blob, stored).await?;
-                let mut ask = Ask::get(format!("/v1/blobs/{digest}"), "uploading")
+                let mut ask = WorkerRequest::get(format!("/v1/blobs/{digest}"), "uploading")
                     .method(Method::PUT)
                     .header(CONTENT_TYPE, "application/octet-stream")
                     .body(bytes)
@@ -300,13 +300,17 @@ impl Bridge {
             ToAgent::Fetch { job, path, offset, len } => {
                 self.fetcher.ask(FilePiece { job, path, offset, len: len.min(BLOB_BYTES) });
             }
-            ToAgent::Jobs {} => self.word("jobs", Ask::get("/v1/jobs", "listing jobs")),
+            ToAgent::Jobs {} => self.word("jobs", WorkerRequest::get("/v1/jobs", "listing jobs")),
             ToAgent::Plan { job } => {
-                let ask = Ask::get(format!("{}/plan", job_path(&job)), "asking for the job's plan");
+                let ask = WorkerRequest::get(
+                    format!("{}/plan", job_path(&job)),
+                    "asking for the job's plan",
+                );
                 self.word("plan", ask);
             }
             ToAgent::Forget { job } => {
-                let ask = Ask::get(job_path(&job), "removing a job").method(Method::DELETE);
+                let ask =
+                    WorkerRequest::get(job_path(&job), "removing a job").method(Method::DELETE);
                 self.word("forget", ask.once());
             }
             ToAgent::Ping {} => {
@@ -321,7 +325,7 @@ impl Bridge {
     }
 
     /// Asks for one message, and hands it on.
-    fn word(&mut self, request: &'static str, ask: Ask) {
+    fn word(&mut self, request: &'static str, ask: WorkerRequest) {
         let link = self.link.clone();
         self.words.spawn(async move {
             match link.requests.message(ask).await {
@@ -366,7 +370,7 @@ async fn send_input(link: RequestContext, mut queue: mpsc::Receiver<StdinBytes>)
         }
         let offset = next.offset.map(|at| format!("&offset={at}")).unwrap_or_default();
         let path = format!("{}/stdin?eof={}{offset}", job_path(&next.job), next.last);
-        let ask = Ask::get(path, "sending input")
+        let ask = WorkerRequest::get(path, "sending input")
             .method(Method::POST)
             .header(CONTENT_TYPE, "application/octet-stream")
             .body(next.bytes)
@@ -377,8 +381,8 @@ async fn send_input(link: RequestContext, mut queue: mpsc::Receiver<StdinBytes>)
     }
 }
 
-fn control(verb: &str, job: &str, doing: &'static str) -> Ask {
-    Ask::get(format!("{}/{verb}", job_path(job)), doing).method(Method::POST)
+fn control(verb: &str, job: &str, doing: &'static str) -> WorkerRequest {
+    WorkerRequest::get(format!("{}/{verb}", job_path(job)), doing).method(Method::POST)
 }
 
 /// The path of a job's resource.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::bridge::{AbortOnDrop, RequestContext, in_path, job_path};
 use super::error::HttpError;
 use super::pace::TransferRate;
-use super::requests::{Answer, Ask, chain};
+use super::requests::{Answer, WorkerRequest, chain};
 use crate::remote::limits;
 
 /// Pieces under way at the same time.
@@ -73,8 +73,9 @@ impl Fetcher {
         let FilePiece { job, path, offset, len } = &piece;
         let url = format!("{}/artifacts/{}", job_path(job), in_path(path));
         let last = (offset + len).saturating_sub(1);
-        let ask =
-            Ask::get(url, FETCHING).accept(FRAMES).header(RANGE, &format!("bytes={offset}-{last}"));
+        let ask = WorkerRequest::get(url, FETCHING)
+            .accept(FRAMES)
+            .header(RANGE, &format!("bytes={offset}-{last}"));
         let (link, room, most) = (self.link.clone(), self.room.clone(), len + MAX_EXTRA_BYTES);
         let task = tokio::spawn(async move {
             let _place = room.acquire().await;
@@ -94,7 +95,11 @@ impl Fetcher {
 const FETCHING: &str = "fetching a file";
 
 /// Asks for a piece, whose answer has at most `most` bytes.
-async fn fetch(link: &RequestContext, ask: Ask, most: u64) -> Result<PieceOutcome, HttpError> {
+async fn fetch(
+    link: &RequestContext,
+    ask: WorkerRequest,
+    most: u64,
+) -> Result<PieceOutcome, HttpError> {
     let mut response = match link.requests.send(ask).await? {
         Answer::Said(body) => return Ok(PieceOutcome::Said(body)),
         Answer::Good(response) => response,

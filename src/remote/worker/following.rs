@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::bridge::{RequestContext, in_path, job_path};
 use super::error::HttpError;
 use super::pace::TransferRate;
-use super::requests::{Answer, Ask, chain};
+use super::requests::{Answer, WorkerRequest, chain};
 use crate::remote::announced::announced_bytes;
 
 /// A stream on which not even a beat came is dead.
@@ -98,11 +98,11 @@ fn answer_to(request: &str, body: Vec<u8>) -> Vec<u8> {
 }
 
 impl FollowStart {
-    fn first(self) -> (&'static str, Ask, FollowPosition) {
+    fn first(self) -> (&'static str, WorkerRequest, FollowPosition) {
         match self {
             Self::Submit { job, body, inline_bytes } => {
                 let path = format!("/v1/jobs?wait={LONGEST_WAIT_S}&inline={inline_bytes}");
-                let ask = Ask::post(path, body, "submitting the plan")
+                let ask = WorkerRequest::post(path, body, "submitting the plan")
                     .accept(FRAMES)
                     .header(HeaderName::from_static(IDEMPOTENCY_KEY), &job);
                 let had = BTreeMap::new();
@@ -120,7 +120,7 @@ impl FollowStart {
 
 impl FollowPosition {
     /// Asks for what comes next.
-    fn ask(&self) -> Ask {
+    fn ask(&self) -> WorkerRequest {
         let Self { job, seq, had, inline_bytes, .. } = self;
         let mut path = format!(
             "{}/events?after={seq}&wait={LONGEST_WAIT_S}&inline={inline_bytes}&had=",
@@ -130,7 +130,7 @@ impl FollowPosition {
             let had = Had { step: step.clone(), stream: *stream, bytes: *bytes };
             path += &format!("&had={}", in_path(&had_word(&had)));
         }
-        Ask::get(path, FOLLOWING).accept(FRAMES)
+        WorkerRequest::get(path, FOLLOWING).accept(FRAMES)
     }
 
     /// Hands a stretch on, group by group: a message and the bytes that it announces.

@@ -53,7 +53,7 @@ pub(super) struct WorkerClient {
 
 /// A request.
 #[derive(Clone)]
-pub(super) struct Ask {
+pub(super) struct WorkerRequest {
     method: Method,
     path: String,
     accept: &'static str,
@@ -88,7 +88,7 @@ pub(super) enum Answer {
     Said(Vec<u8>),
 }
 
-impl Ask {
+impl WorkerRequest {
     /// A request for `path`, which may be repeated.
     pub(super) fn get(path: impl Into<String>, doing: &'static str) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl WorkerClient {
     ///
     /// # Errors
     /// The link, or an answer that is not the agent's.
-    pub(super) async fn send(&self, mut ask: Ask) -> Result<Answer, HttpError> {
+    pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<Answer, HttpError> {
         let mut pause = RETRY_PAUSE;
         let mut tries = 1;
         let (begun, mut rounds) = (Instant::now(), 0);
@@ -243,7 +243,7 @@ impl WorkerClient {
     ///
     /// # Errors
     /// As [`Self::send`].
-    pub(super) async fn message(&self, ask: Ask) -> Result<Vec<u8>, HttpError> {
+    pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
         let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER));
         match self.send(ask).await? {
             Answer::Said(body) => Ok(body),
@@ -270,7 +270,7 @@ impl WorkerClient {
         }
     }
 
-    async fn try_once(&self, ask: &Ask) -> Result<Tried, (HttpError, Option<Duration>)> {
+    async fn try_once(&self, ask: &WorkerRequest) -> Result<Tried, (HttpError, Option<Duration>)> {
         let doing = ask.doing;
         // A container may have to be started for it.
         let limit = match self.site {
