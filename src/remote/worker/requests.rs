@@ -60,7 +60,7 @@ pub(super) struct WorkerRequest {
     headers: Vec<(HeaderName, HeaderValue)>,
     body: bytes::Bytes,
     limit: Duration,
-    again: Again,
+    again: Retry,
     doing: &'static str,
     /// The result of what was asked before, in the place of `path`.
     result: Option<Url>,
@@ -68,7 +68,7 @@ pub(super) struct WorkerRequest {
 
 /// Whether a request may be repeated when nobody knows whether it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum Retry {
     Safe,
     Never,
 }
@@ -98,7 +98,7 @@ impl WorkerRequest {
             headers: Vec::new(),
             body: bytes::Bytes::new(),
             limit: limits::ANSWER,
-            again: Again::Safe,
+            again: Retry::Safe,
             doing,
             result: None,
         }
@@ -146,7 +146,7 @@ impl WorkerRequest {
     }
 
     pub(super) fn once(mut self) -> Self {
-        self.again = Again::Never;
+        self.again = Retry::Never;
         self
     }
 }
@@ -197,7 +197,7 @@ impl WorkerClient {
         let mut tries = 1;
         let (begun, mut rounds) = (Instant::now(), 0);
         // What is asked once more where its result is lost.
-        let mut first = (ask.again == Again::Safe).then(|| ask.clone());
+        let mut first = (ask.again == Retry::Safe).then(|| ask.clone());
         loop {
             let sent = Instant::now();
             let (error, asked) = match self.try_once(&ask).await {
@@ -230,7 +230,7 @@ impl WorkerClient {
                 (ask, pause, tries) = (first, RETRY_PAUSE, 1);
                 continue;
             }
-            if tries == MAX_TRIES || ask.again == Again::Never || silent || !error.is_link() {
+            if tries == MAX_TRIES || ask.again == Retry::Never || silent || !error.is_link() {
                 return Err(error);
             }
             tokio::time::sleep(asked.unwrap_or(pause).min(MAX_RETRY_PAUSE).mul_f64(jitter())).await;
