@@ -74,7 +74,7 @@ pub(super) enum Retry {
 }
 
 /// What one try came to.
-enum Tried {
+enum Attempt {
     Answer(Answer),
     /// It takes longer: the result will be there.
     Later(Url),
@@ -202,8 +202,8 @@ impl WorkerClient {
             let sent = Instant::now();
             let (error, asked) = match self.try_once(&ask).await {
                 Err((error, asked)) => (error, asked),
-                Ok(Tried::Answer(answer)) => return Ok(answer),
-                Ok(Tried::Later(url)) => {
+                Ok(Attempt::Answer(answer)) => return Ok(answer),
+                Ok(Attempt::Later(url)) => {
                     if begun.elapsed() > limits::RESULT {
                         let (doing, limit) = (ask.doing, limits::RESULT);
                         return Err(HttpError::Silent { doing, limit });
@@ -270,7 +270,10 @@ impl WorkerClient {
         }
     }
 
-    async fn try_once(&self, ask: &WorkerRequest) -> Result<Tried, (HttpError, Option<Duration>)> {
+    async fn try_once(
+        &self,
+        ask: &WorkerRequest,
+    ) -> Result<Attempt, (HttpError, Option<Duration>)> {
         let doing = ask.doing;
         // A container may have to be started for it.
         let limit = match self.site {
@@ -298,7 +301,7 @@ impl WorkerClient {
             .map_err(|error| (self.failed(&error, doing), None))?;
         let status = response.status();
         if status.is_success() {
-            return Ok(Tried::Answer(Answer::Good(response)));
+            return Ok(Attempt::Answer(Answer::Good(response)));
         }
         let header = |name: HeaderName| {
             let value = response.headers().get(name)?.to_str().ok()?;
@@ -309,7 +312,7 @@ impl WorkerClient {
             && status == StatusCode::SEE_OTHER
             && let Some(result) = to.as_deref().and_then(|to| result_at(response.url(), to))
         {
-            return Ok(Tried::Later(result));
+            return Ok(Attempt::Later(result));
         }
         let pause = pause.and_then(|s| s.parse().ok()).map(Duration::from_secs);
         // What could be read of it has to do.
@@ -318,7 +321,7 @@ impl WorkerClient {
             Err(_) => Vec::new(),
         };
         if is_said(&body) {
-            return Ok(Tried::Answer(Answer::Said(body)));
+            return Ok(Attempt::Answer(Answer::Said(body)));
         }
         let named = NamedRefusal::of(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::Refused(Box::new(named)), pause))
