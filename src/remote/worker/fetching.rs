@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::bridge::{AbortOnDrop, RequestContext, in_path, job_path};
 use super::error::HttpError;
 use super::pace::TransferRate;
-use super::requests::{Answer, WorkerRequest, chain};
+use super::requests::{WorkerAnswer, WorkerRequest, chain};
 use crate::remote::limits;
 
 /// Pieces under way at the same time.
@@ -101,8 +101,8 @@ async fn fetch(
     most: u64,
 ) -> Result<PieceOutcome, HttpError> {
     let mut response = match link.requests.send(ask).await? {
-        Answer::Said(body) => return Ok(PieceOutcome::Said(body)),
-        Answer::Good(response) => response,
+        WorkerAnswer::Said(body) => return Ok(PieceOutcome::Said(body)),
+        WorkerAnswer::Good(response) => response,
     };
     let cut = |why: String| HttpError::Cut { doing: FETCHING, why };
     let header = |response: &Response, name| {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::bridge::{RequestContext, in_path, job_path};
 use super::error::HttpError;
 use super::pace::TransferRate;
-use super::requests::{Answer, WorkerRequest, chain};
+use super::requests::{WorkerAnswer, WorkerRequest, chain};
 use crate::remote::announced::announced_bytes;
 
 /// A stream on which not even a beat came is dead.
@@ -60,13 +60,13 @@ pub(super) async fn run(link: RequestContext, begin: FollowStart) {
     loop {
         let begun = Instant::now();
         let response = match link.requests.send(ask).await {
-            Ok(Answer::Good(response)) => response,
-            Ok(Answer::Said(body)) if !at.told => {
+            Ok(WorkerAnswer::Good(response)) => response,
+            Ok(WorkerAnswer::Said(body)) if !at.told => {
                 let _ = link.say(&answer_to(request, body)).await;
                 return;
             }
             // Nobody waits for an answer: the next attachment says it.
-            Ok(Answer::Said(body)) => {
+            Ok(WorkerAnswer::Said(body)) => {
                 let why = String::from_utf8_lossy(&body).into_owned();
                 return link.cut_off(&HttpError::Cut { doing: FOLLOWING, why });
             }

@@ -75,13 +75,13 @@ pub(super) enum Retry {
 
 /// What one try came to.
 enum Attempt {
-    Answer(Answer),
+    Answer(WorkerAnswer),
     /// It takes longer: the result will be there.
     Later(Url),
 }
 
 /// What came back.
-pub(super) enum Answer {
+pub(super) enum WorkerAnswer {
     /// What was asked for.
     Good(Response),
     /// A message of the agent that says why not: JSON.
@@ -192,7 +192,7 @@ impl WorkerClient {
     ///
     /// # Errors
     /// The link, or an answer that is not the agent's.
-    pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<Answer, HttpError> {
+    pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<WorkerAnswer, HttpError> {
         let mut pause = RETRY_PAUSE;
         let mut tries = 1;
         let (begun, mut rounds) = (Instant::now(), 0);
@@ -246,8 +246,8 @@ impl WorkerClient {
     pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
         let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER));
         match self.send(ask).await? {
-            Answer::Said(body) => Ok(body),
-            Answer::Good(response) => {
+            WorkerAnswer::Said(body) => Ok(body),
+            WorkerAnswer::Good(response) => {
                 let (body, cut) = read(response, MAX_BODY, limit, doing).await?;
                 match cut {
                     None => Ok(body),
@@ -301,7 +301,7 @@ impl WorkerClient {
             .map_err(|error| (self.failed(&error, doing), None))?;
         let status = response.status();
         if status.is_success() {
-            return Ok(Attempt::Answer(Answer::Good(response)));
+            return Ok(Attempt::Answer(WorkerAnswer::Good(response)));
         }
         let header = |name: HeaderName| {
             let value = response.headers().get(name)?.to_str().ok()?;
@@ -321,7 +321,7 @@ impl WorkerClient {
             Err(_) => Vec::new(),
         };
         if is_said(&body) {
-            return Ok(Attempt::Answer(Answer::Said(body)));
+            return Ok(Attempt::Answer(WorkerAnswer::Said(body)));
         }
         let named = NamedRefusal::of(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::Refused(Box::new(named)), pause))
