@@ -22,7 +22,7 @@ pub(super) const KEYCHAIN: &str = "keychain";
 const ACCOUNT: &str = "token";
 
 /// The variable that is read when neither is set.
-const USUAL: &str = "RGPU_WORKER_TOKEN";
+const DEFAULT_TOKEN_VARIABLE: &str = "RGPU_WORKER_TOKEN";
 
 /// Why a secret cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     }
     let (name, said) = match spec.options.get(ENV) {
         Some(name) => (name.as_str(), true),
-        None => (USUAL, false),
+        None => (DEFAULT_TOKEN_VARIABLE, false),
     };
     match std::env::var(name) {
         Ok(token) => Credentials::bearer(token.trim(), &format!("${name}")),
@@ -115,15 +115,16 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
 /// None is, and the usual variable is not set.
 pub(super) fn is_named(spec: &RemoteSpec) -> Result<(), HttpError> {
     let named = [FILE, ENV, KEYCHAIN].iter().any(|setting| spec.options.contains_key(*setting));
-    match named || std::env::var_os(USUAL).is_some() {
+    match named || std::env::var_os(DEFAULT_TOKEN_VARIABLE).is_some() {
         true => Ok(()),
         false => Err(unnamed()),
     }
 }
 
 fn unnamed() -> HttpError {
-    let why =
-        format!("the remote names no variable, file or keychain for it, and ${USUAL} is not set");
+    let why = format!(
+        "the remote names no variable, file or keychain for it, and ${DEFAULT_TOKEN_VARIABLE} is not set"
+    );
     HttpError::Token { why, hint: None }
 }
 
@@ -195,7 +196,7 @@ mod tests {
         assert!(hint("box").contains("rgpu remote add box URL --token-file FILE"));
         let hint = hint("http://127.0.0.1:8790");
         assert!(hint.contains("rgpu remote add NAME http://127.0.0.1:8790 --token"), "{hint}");
-        assert!(hint.contains(USUAL), "{hint}");
+        assert!(hint.contains(DEFAULT_TOKEN_VARIABLE), "{hint}");
     }
 
     #[test]
