@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::worker::Lack;
+use super::worker::CredentialError;
 use super::{foreign, limits};
 
 /// How often it is looked whether the keychain has answered.
@@ -18,7 +18,7 @@ const MAX_SECRET_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// Why there is nothing.
-pub(super) fn secret(service: &str, account: &str) -> Result<String, Lack> {
+pub(super) fn secret(service: &str, account: &str) -> Result<String, CredentialError> {
     let (program, args) = match cfg!(target_os = "macos") {
         true => ("security", &["find-generic-password", "-w", "-s", service, "-a", account][..]),
         false => ("secret-tool", &["lookup", "service", service, "account", account][..]),
@@ -32,16 +32,16 @@ pub(super) fn secret(service: &str, account: &str) -> Result<String, Lack> {
         ),
         _ => unasked(format!("`{program}` cannot be started: {e}"), ""),
     })?;
-    answer(program, child, limits::LOGIN)?.ok_or_else(|| Lack {
+    answer(program, child, limits::LOGIN)?.ok_or_else(|| CredentialError {
         why: format!("the keychain has no `{account}` of `{service}`, or is locked"),
         hint: Some(format!("put it there: {}", put(service, account))),
     })
 }
 
 /// A keychain that gives nothing to anybody here: there are other places.
-fn unasked(why: String, before: &str) -> Lack {
+fn unasked(why: String, before: &str) -> CredentialError {
     let hint = format!("{before} keep the secret in a variable, or in a file of mode 0600");
-    Lack { why, hint: Some(hint.trim_start().to_owned()) }
+    CredentialError { why, hint: Some(hint.trim_start().to_owned()) }
 }
 
 /// How a secret gets there.
@@ -55,7 +55,11 @@ fn put(service: &str, account: &str) -> String {
 }
 
 /// What a program that asks the keychain has printed; `None`: there is nothing.
-fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<String>, Lack> {
+fn answer(
+    program: &str,
+    mut child: Child,
+    limit: Duration,
+) -> Result<Option<String>, CredentialError> {
     let begun = Instant::now();
     let status = loop {
         match child.try_wait() {
@@ -95,7 +99,7 @@ fn answer(program: &str, mut child: Child, limit: Duration) -> Result<Option<Str
 mod tests {
     use super::*;
 
-    fn said(script: &str, limit: Duration) -> Result<Option<String>, Lack> {
+    fn said(script: &str, limit: Duration) -> Result<Option<String>, CredentialError> {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         answer("sh", command.spawn().unwrap(), limit)

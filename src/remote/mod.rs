@@ -62,7 +62,7 @@ pub use sent::SentRecord;
 pub use served::{ProviderResult, ProviderJob, ProviderNcu};
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobReader, Submission, TransferProgress};
-pub use worker::{Lack, read_private};
+pub use worker::{CredentialError, read_private};
 
 /// A way to one host.
 #[async_trait::async_trait]

@@ -43,7 +43,7 @@ pub use error::HttpError;
 pub use refusal::ServerKind;
 pub(super) use requests::chain;
 pub(super) use token::Credentials;
-pub use token::{Lack, read_private};
+pub use token::{CredentialError, read_private};
 
 /// `https`.
 pub const HTTPS: RemoteKind = RemoteKind { scheme: "https", form: "https://host[:port]", open };

@@ -9,7 +9,9 @@ use crate::cli::app::{App, Status};
 use crate::cli::session;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result, nearest, shell_word};
-use crate::remote::{Lack, Price, Remote, RemoteSpec, Transport, read_private, without_secret};
+use crate::remote::{
+    CredentialError, Price, Remote, RemoteSpec, Transport, read_private, without_secret,
+};
 
 /// `remote add`.
 #[derive(Args, Clone, Debug)]
@@ -214,7 +216,7 @@ fn stays(before: &RemoteSpec, now: &RemoteSpec) -> Vec<String> {
 /// alone; a variable may be set later.
 fn look(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
     let file = |key: &str| spec.options.get(key).map(PathBuf::from);
-    let bad = |lack: Lack| {
+    let bad = |lack: CredentialError| {
         let failure = Failure::new(Exit::Config, "bad_token_file", lack.why);
         lack.hint.into_iter().fold(failure, Failure::hint)
     };
@@ -222,8 +224,9 @@ fn look(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
         && let Some(path) = file("token_file")
     {
         let copy = "it is a copy of the file that `rgpu worker` said it made".to_owned();
-        read_private(&path)
-            .map_err(|Lack { why, hint }| bad(Lack { why, hint: hint.or(Some(copy)) }))?;
+        read_private(&path).map_err(|CredentialError { why, hint }| {
+            bad(CredentialError { why, hint: hint.or(Some(copy)) })
+        })?;
     }
     if args.env_file.is_some()
         && let Some(path) = file("env_file")

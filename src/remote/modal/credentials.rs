@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::worker::{Credentials, HttpError, Lack, read_private};
+use super::super::worker::{CredentialError, Credentials, HttpError, read_private};
 use super::super::{RemoteSpec, keychain};
 
 /// The setting that names the variable with the key.
@@ -84,7 +84,7 @@ fn unfit(why: &str) -> HttpError {
     HttpError::ProxyToken { why: why.to_owned(), hint: None }
 }
 
-fn lacking(lack: Lack) -> HttpError {
+fn lacking(lack: CredentialError) -> HttpError {
     HttpError::ProxyToken { why: lack.why, hint: lack.hint }
 }
 

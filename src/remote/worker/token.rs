@@ -26,7 +26,7 @@ const DEFAULT_TOKEN_VARIABLE: &str = "RGPU_WORKER_TOKEN";
 
 /// Why a secret cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct CredentialError {
     /// In words.
     pub why: String,
     /// What its user can do, where that is not to put it there.
@@ -128,8 +128,8 @@ fn unnamed() -> HttpError {
     HttpError::Token { why, hint: None }
 }
 
-fn lacking(lack: Lack, place: &str) -> HttpError {
-    let Lack { why, hint } = lack;
+fn lacking(lack: CredentialError, place: &str) -> HttpError {
+    let CredentialError { why, hint } = lack;
     HttpError::Token { why, hint: hint.or_else(|| Some(put_into(place))) }
 }
 
@@ -141,14 +141,16 @@ fn put_into(place: &str) -> String {
 ///
 /// # Errors
 /// Why it is not read.
-pub fn read_private(path: &Path) -> Result<String, Lack> {
+pub fn read_private(path: &Path) -> Result<String, CredentialError> {
     let shown = path.display();
-    let unread =
-        |e: std::io::Error| Lack { why: format!("`{shown}` cannot be read: {e}"), hint: None };
+    let unread = |e: std::io::Error| CredentialError {
+        why: format!("`{shown}` cannot be read: {e}"),
+        hint: None,
+    };
     let mode = std::fs::metadata(path).map_err(unread)?.mode();
     if mode & 0o077 != 0 {
         let word = shell_word(&shown);
-        return Err(Lack {
+        return Err(CredentialError {
             why: format!("`{shown}` can be read by others (mode {:o})", mode & 0o7777),
             hint: Some(format!("`chmod 600 {word}`, and take a new token if others saw it")),
         });
