@@ -22,7 +22,7 @@ pub(super) const FILE: &str = "env_file";
 pub(super) const KEYCHAIN: &str = "keychain";
 
 /// The variables that are read where the settings name no others.
-const USUAL: (&str, &str) = ("MODAL_KEY", "MODAL_SECRET");
+const DEFAULT_VARIABLES: (&str, &str) = ("MODAL_KEY", "MODAL_SECRET");
 
 /// Accounts of the keychain's service.
 const ACCOUNTS: (&str, &str) = ("modal-key", "modal-secret");
@@ -35,7 +35,7 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     let named = |setting: &str, usual: &'static str| {
         spec.options.get(setting).map_or(usual, String::as_str).to_owned()
     };
-    let names = (named(KEY_ENV, USUAL.0), named(SECRET_ENV, USUAL.1));
+    let names = (named(KEY_ENV, DEFAULT_VARIABLES.0), named(SECRET_ENV, DEFAULT_VARIABLES.1));
     let (key, secret) = match (spec.options.get(FILE), spec.options.get(KEYCHAIN)) {
         (Some(path), _) => {
             let path = PathBuf::from(path);
