@@ -54,12 +54,12 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
 }
 
 /// One part of a token, and where it was found.
-struct Part {
+struct TokenPart {
     value: String,
     from: String,
 }
 
-impl Part {
+impl TokenPart {
     /// Refuses what cannot be this part.
     fn check(&self, begins: &str) -> Result<(), HttpError> {
         let Self { value, from } = self;
@@ -88,16 +88,16 @@ fn lacking(lack: CredentialError) -> HttpError {
     HttpError::ProxyToken { why: lack.why, hint: lack.hint }
 }
 
-fn in_environment(name: &str) -> Result<Part, HttpError> {
+fn in_environment(name: &str) -> Result<TokenPart, HttpError> {
     let from = format!("${name}");
     match std::env::var(name) {
-        Ok(value) => Ok(Part { value: value.trim().to_owned(), from }),
+        Ok(value) => Ok(TokenPart { value: value.trim().to_owned(), from }),
         Err(_) => Err(unfit(&format!("{from} is not set"))),
     }
 }
 
 /// The value of `name` in lines `NAME=VALUE`, as shells and `.env` files write them.
-fn in_file(text: &str, path: &Path, name: &str) -> Result<Part, HttpError> {
+fn in_file(text: &str, path: &Path, name: &str) -> Result<TokenPart, HttpError> {
     let from = format!("`{name}` in `{}`", path.display());
     let found = text.lines().rev().find_map(|line| {
         let line = line.trim();
@@ -106,15 +106,15 @@ fn in_file(text: &str, path: &Path, name: &str) -> Result<Part, HttpError> {
         (key.trim() == name).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
     });
     match found {
-        Some(value) => Ok(Part { value, from }),
+        Some(value) => Ok(TokenPart { value, from }),
         None => Err(unfit(&format!("there is no {from}"))),
     }
 }
 
 /// What the desktop's keychain has for an account.
-fn in_keychain(service: &str, account: &str) -> Result<Part, HttpError> {
+fn in_keychain(service: &str, account: &str) -> Result<TokenPart, HttpError> {
     let value = keychain::secret(service, account).map_err(lacking)?;
-    Ok(Part { value, from: format!("`{account}` of `{service}` in the keychain") })
+    Ok(TokenPart { value, from: format!("`{account}` of `{service}` in the keychain") })
 }
 
 #[cfg(test)]
