@@ -29,7 +29,7 @@ pub(super) struct Login<'a> {
 }
 
 /// What a try came to.
-enum Tried {
+enum LoginAttempt {
     In,
     No,
 }
@@ -50,12 +50,15 @@ impl Login<'_> {
     pub(super) async fn run(&self, handle: &mut Handle<Doorman>) -> Result<(), SshError> {
         let mut record = Record::default();
         let tried = timeout(limits::LOGIN, self.all(handle, &mut record)).await;
-        if self.resolved.kerberos && !matches!(tried, Ok(Ok(Tried::In))) && has_ticket().await {
+        if self.resolved.kerberos
+            && !matches!(tried, Ok(Ok(LoginAttempt::In)))
+            && has_ticket().await
+        {
             record.passed_over.push("you have a Kerberos ticket".to_owned());
         }
         match tried {
-            Ok(Ok(Tried::In)) => Ok(()),
-            Ok(Ok(Tried::No)) => Err(self.denied(record)),
+            Ok(Ok(LoginAttempt::In)) => Ok(()),
+            Ok(Ok(LoginAttempt::No)) => Err(self.denied(record)),
             // sshd hangs up after too many tries: that is a refusal, not a broken link.
             Ok(Err(_)) if !record.tried.is_empty() => {
                 record.tried.push("then the server hung up".to_owned());
@@ -95,18 +98,18 @@ impl Login<'_> {
         &self,
         handle: &mut Handle<Doorman>,
         record: &mut Record,
-    ) -> Result<Tried, russh::Error> {
+    ) -> Result<LoginAttempt, russh::Error> {
         if let Some(identity) = self.identity
-            && let Tried::In = self.file(handle, record, identity, Missing::Said).await?
+            && let LoginAttempt::In = self.file(handle, record, identity, Missing::Said).await?
         {
-            return Ok(Tried::In);
+            return Ok(LoginAttempt::In);
         }
-        if let Tried::In = self.agent(handle, record).await? {
-            return Ok(Tried::In);
+        if let LoginAttempt::In = self.agent(handle, record).await? {
+            return Ok(LoginAttempt::In);
         }
         for identity in &self.resolved.identities {
-            if let Tried::In = self.file(handle, record, identity, Missing::Passed).await? {
-                return Ok(Tried::In);
+            if let LoginAttempt::In = self.file(handle, record, identity, Missing::Passed).await? {
+                return Ok(LoginAttempt::In);
             }
         }
         // Some servers (Tailscale's) know their user by other means and ask for nothing.
@@ -115,7 +118,7 @@ impl Login<'_> {
     }
 
     /// Keeps what a try came to.
-    fn note(&self, record: &mut Record, what: &str, answer: &AuthResult) -> Tried {
+    fn note(&self, record: &mut Record, what: &str, answer: &AuthResult) -> LoginAttempt {
         match answer {
             AuthResult::Success => {
                 self.talk.verbose(&format!(
@@ -123,7 +126,7 @@ impl Login<'_> {
                     self.resolved.address(),
                     self.resolved.user
                 ));
-                Tried::In
+                LoginAttempt::In
             }
             AuthResult::Failure { remaining_methods, partial_success } => {
                 let methods: Vec<&str> = remaining_methods.iter().map(Into::into).collect();
@@ -132,7 +135,7 @@ impl Login<'_> {
                 let line = format!("tried {what}{partly}");
                 self.talk.verbose(&line);
                 record.tried.push(line);
-                Tried::No
+                LoginAttempt::No
             }
         }
     }
@@ -143,7 +146,7 @@ impl Login<'_> {
         record: &mut Record,
         path: &Path,
         missing: Missing,
-    ) -> Result<Tried, russh::Error> {
+    ) -> Result<LoginAttempt, russh::Error> {
         let shown = path.display();
         let text = match std::fs::read(path) {
             Ok(text) => text,
@@ -152,13 +155,13 @@ impl Login<'_> {
                 {
                     record.tried.push(format!("`{shown}`: {error}"));
                 }
-                return Ok(Tried::No);
+                return Ok(LoginAttempt::No);
             }
         };
         if let Some(public) = public_half(path, &text)
             && record.shown.contains(public.key_data())
         {
-            return Ok(Tried::No);
+            return Ok(LoginAttempt::No);
         }
         let key = match read_key(&text) {
             Ok(key) => Arc::new(key),
@@ -173,12 +176,12 @@ impl Login<'_> {
                     NoKey::Passphrase | NoKey::Other(_) => {}
                 }
                 record.tried.push(format!("`{shown}`: {why}"));
-                return Ok(Tried::No);
+                return Ok(LoginAttempt::No);
             }
         };
         let public = key.public_key().clone();
         if record.shown.contains(public.key_data()) {
-            return Ok(Tried::No);
+            return Ok(LoginAttempt::No);
         }
         record.shown.push(public.key_data().clone());
         for (file, certificate) in self.certificates(record, path, &public) {
@@ -186,8 +189,8 @@ impl Login<'_> {
                 .authenticate_openssh_cert(&self.resolved.user, key.clone(), certificate)
                 .await?;
             let what = format!("`{shown}` with the certificate `{}`", file.display());
-            if let Tried::In = self.note(record, &what, &answer) {
-                return Ok(Tried::In);
+            if let LoginAttempt::In = self.note(record, &what, &answer) {
+                return Ok(LoginAttempt::In);
             }
         }
         let hash = rsa_hash(handle, &public).await?;
@@ -228,20 +231,20 @@ impl Login<'_> {
         &self,
         handle: &mut Handle<Doorman>,
         record: &mut Record,
-    ) -> Result<Tried, russh::Error> {
-        let Some(socket) = &self.resolved.agent_socket else { return Ok(Tried::No) };
+    ) -> Result<LoginAttempt, russh::Error> {
+        let Some(socket) = &self.resolved.agent_socket else { return Ok(LoginAttempt::No) };
         let mut agent: Agent = match AgentClient::connect_uds(socket).await {
             Ok(agent) => agent.dynamic(),
             Err(error) => {
                 record.tried.push(format!("the ssh-agent at `{}`: {error}", socket.display()));
-                return Ok(Tried::No);
+                return Ok(LoginAttempt::No);
             }
         };
         let identities = match agent.request_identities().await {
             Ok(identities) => identities,
             Err(error) => {
                 record.tried.push(format!("the ssh-agent would not list its keys: {error}"));
-                return Ok(Tried::No);
+                return Ok(LoginAttempt::No);
             }
         };
         let named: Vec<PublicKey> = self
@@ -260,11 +263,11 @@ impl Login<'_> {
             order.extend(others);
         }
         for identity in order {
-            if let Tried::In = self.agent_key(handle, record, &mut agent, identity).await? {
-                return Ok(Tried::In);
+            if let LoginAttempt::In = self.agent_key(handle, record, &mut agent, identity).await? {
+                return Ok(LoginAttempt::In);
             }
         }
-        Ok(Tried::No)
+        Ok(LoginAttempt::No)
     }
 
     async fn agent_key(
@@ -273,7 +276,7 @@ impl Login<'_> {
         record: &mut Record,
         agent: &mut Agent,
         identity: AgentIdentity,
-    ) -> Result<Tried, russh::Error> {
+    ) -> Result<LoginAttempt, russh::Error> {
         let user = &self.resolved.user;
         let (answer, what) = match identity {
             AgentIdentity::Certificate { certificate, comment } => {
@@ -285,7 +288,7 @@ impl Login<'_> {
             }
             AgentIdentity::PublicKey { key, comment } => {
                 if record.shown.contains(key.key_data()) {
-                    return Ok(Tried::No);
+                    return Ok(LoginAttempt::No);
                 }
                 record.shown.push(key.key_data().clone());
                 let hash = rsa_hash(handle, &key).await?;
@@ -298,7 +301,7 @@ impl Login<'_> {
             // The agent would not sign; the next key may do.
             Err(error) => {
                 record.tried.push(format!("{what}: {error}"));
-                Ok(Tried::No)
+                Ok(LoginAttempt::No)
             }
         }
     }
