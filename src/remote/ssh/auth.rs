@@ -36,7 +36,7 @@ enum LoginAttempt {
 
 /// What was tried, for the error that may come of it.
 #[derive(Default)]
-struct Record {
+struct AttemptLog {
     tried: Vec<String>,
     /// Keys already shown to the server.
     shown: Vec<ssh_key::public::KeyData>,
@@ -48,7 +48,7 @@ struct Record {
 impl Login<'_> {
     /// Logs in on `handle`.
     pub(super) async fn run(&self, handle: &mut Handle<Doorman>) -> Result<(), SshError> {
-        let mut record = Record::default();
+        let mut record = AttemptLog::default();
         let tried = timeout(limits::LOGIN, self.all(handle, &mut record)).await;
         if self.resolved.kerberos
             && !matches!(tried, Ok(Ok(LoginAttempt::In)))
@@ -77,7 +77,7 @@ impl Login<'_> {
         }
     }
 
-    fn denied(&self, record: Record) -> SshError {
+    fn denied(&self, record: AttemptLog) -> SshError {
         let allowed = record.allowed.as_deref().unwrap_or_default();
         let offered = |method: &str| allowed.split(", ").any(|word| word == method);
         let mut beyond = record.passed_over;
@@ -97,7 +97,7 @@ impl Login<'_> {
     async fn all(
         &self,
         handle: &mut Handle<Doorman>,
-        record: &mut Record,
+        record: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
         if let Some(identity) = self.identity
             && let LoginAttempt::In = self.file(handle, record, identity, Missing::Said).await?
@@ -118,7 +118,7 @@ impl Login<'_> {
     }
 
     /// Keeps what a try came to.
-    fn note(&self, record: &mut Record, what: &str, answer: &AuthResult) -> LoginAttempt {
+    fn note(&self, record: &mut AttemptLog, what: &str, answer: &AuthResult) -> LoginAttempt {
         match answer {
             AuthResult::Success => {
                 self.talk.verbose(&format!(
@@ -143,7 +143,7 @@ impl Login<'_> {
     async fn file(
         &self,
         handle: &mut Handle<Doorman>,
-        record: &mut Record,
+        record: &mut AttemptLog,
         path: &Path,
         missing: Missing,
     ) -> Result<LoginAttempt, russh::Error> {
@@ -202,7 +202,7 @@ impl Login<'_> {
     /// Certificates for a key: `KEY-cert.pub`, and the configured ones that hold it.
     fn certificates(
         &self,
-        record: &mut Record,
+        record: &mut AttemptLog,
         path: &Path,
         key: &PublicKey,
     ) -> Vec<(PathBuf, Certificate)> {
@@ -230,7 +230,7 @@ impl Login<'_> {
     async fn agent(
         &self,
         handle: &mut Handle<Doorman>,
-        record: &mut Record,
+        record: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
         let Some(socket) = &self.resolved.agent_socket else { return Ok(LoginAttempt::No) };
         let mut agent: Agent = match AgentClient::connect_uds(socket).await {
@@ -273,7 +273,7 @@ impl Login<'_> {
     async fn agent_key(
         &self,
         handle: &mut Handle<Doorman>,
-        record: &mut Record,
+        record: &mut AttemptLog,
         agent: &mut Agent,
         identity: AgentIdentity,
     ) -> Result<LoginAttempt, russh::Error> {
