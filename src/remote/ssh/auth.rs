@@ -100,7 +100,8 @@ impl Login<'_> {
         record: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
         if let Some(identity) = self.identity
-            && let LoginAttempt::In = self.file(handle, record, identity, Missing::Said).await?
+            && let LoginAttempt::In =
+                self.file(handle, record, identity, MissingKeyFile::Said).await?
         {
             return Ok(LoginAttempt::In);
         }
@@ -108,7 +109,9 @@ impl Login<'_> {
             return Ok(LoginAttempt::In);
         }
         for identity in &self.resolved.identities {
-            if let LoginAttempt::In = self.file(handle, record, identity, Missing::Passed).await? {
+            if let LoginAttempt::In =
+                self.file(handle, record, identity, MissingKeyFile::Passed).await?
+            {
                 return Ok(LoginAttempt::In);
             }
         }
@@ -145,13 +148,14 @@ impl Login<'_> {
         handle: &mut Handle<Doorman>,
         record: &mut AttemptLog,
         path: &Path,
-        missing: Missing,
+        missing: MissingKeyFile,
     ) -> Result<LoginAttempt, russh::Error> {
         let shown = path.display();
         let text = match std::fs::read(path) {
             Ok(text) => text,
             Err(error) => {
-                if matches!(missing, Missing::Said) || error.kind() != std::io::ErrorKind::NotFound
+                if matches!(missing, MissingKeyFile::Said)
+                    || error.kind() != std::io::ErrorKind::NotFound
                 {
                     record.tried.push(format!("`{shown}`: {error}"));
                 }
@@ -316,7 +320,7 @@ async fn has_ticket() -> bool {
 
 /// Whether a key file that is not there is worth a word.
 #[derive(Clone, Copy)]
-enum Missing {
+enum MissingKeyFile {
     Said,
     Passed,
 }
