@@ -171,13 +171,13 @@ impl Login<'_> {
             Ok(key) => Arc::new(key),
             Err(why) => {
                 match why {
-                    NoKey::Hardware => {
+                    KeyFileError::Hardware => {
                         record.passed_over.push(format!("`{shown}` is a hardware key"));
                     }
-                    NoKey::Passphrase if self.talk.is_attended() => {
+                    KeyFileError::Passphrase if self.talk.is_attended() => {
                         record.passed_over.push(format!("`{shown}` has a passphrase"));
                     }
-                    NoKey::Passphrase | NoKey::Other(_) => {}
+                    KeyFileError::Passphrase | KeyFileError::Other(_) => {}
                 }
                 record.tried.push(format!("`{shown}`: {why}"));
                 return Ok(LoginAttempt::No);
@@ -346,7 +346,7 @@ fn public_half(path: &Path, text: &[u8]) -> Option<PublicKey> {
 
 /// Why a file is no key to log in with.
 #[derive(Debug, thiserror::Error)]
-enum NoKey {
+enum KeyFileError {
     /// Its private half is in a device.
     #[error("a hardware key works through the ssh-agent (`ssh-add`) or your own ssh only")]
     Hardware,
@@ -359,26 +359,26 @@ enum NoKey {
 }
 
 /// A private key without a passphrase, or why not.
-fn read_key(text: &[u8]) -> Result<PrivateKey, NoKey> {
-    let not_one = || NoKey::Other("not a private key".to_owned());
+fn read_key(text: &[u8]) -> Result<PrivateKey, KeyFileError> {
+    let not_one = || KeyFileError::Other("not a private key".to_owned());
     let text = std::str::from_utf8(text).map_err(|_| not_one())?;
     if text.contains("-----BEGIN OPENSSH PRIVATE KEY-----")
         && let Ok(key) = PrivateKey::from_openssh(text)
         && key.algorithm().to_string().starts_with("sk-")
     {
-        return Err(NoKey::Hardware);
+        return Err(KeyFileError::Hardware);
     }
     if text.contains("-----BEGIN OPENSSH PRIVATE KEY-----")
         && let Ok(key) = PrivateKey::from_openssh(text)
         && key.is_encrypted()
     {
-        return Err(NoKey::Passphrase);
+        return Err(KeyFileError::Passphrase);
     }
     match russh::keys::decode_secret_key(text, None) {
-        Ok(key) if key.algorithm().to_string().starts_with("sk-") => Err(NoKey::Hardware),
+        Ok(key) if key.algorithm().to_string().starts_with("sk-") => Err(KeyFileError::Hardware),
         Ok(key) => Ok(key),
-        Err(russh::keys::Error::KeyIsEncrypted) => Err(NoKey::Passphrase),
-        Err(error) if text.contains("PRIVATE KEY") => Err(NoKey::Other(error.to_string())),
+        Err(russh::keys::Error::KeyIsEncrypted) => Err(KeyFileError::Passphrase),
+        Err(error) if text.contains("PRIVATE KEY") => Err(KeyFileError::Other(error.to_string())),
         Err(_) => Err(not_one()),
     }
 }
