@@ -15,7 +15,7 @@ use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 pub(super) type Open = Channel<Msg>;
 
 /// Packets that may wait for the reader.
-const QUEUE: usize = 64;
+const MAX_QUEUED_PACKETS: usize = 64;
 
 /// A channel on which a command was started. It is read until it is closed: its end of file often
 /// comes before its exit status.
@@ -23,7 +23,7 @@ pub(super) fn wire(channel: Open) -> AgentStream {
     let ending = StreamEnd::default();
     let (mut reader, writer) = channel.split();
     let to_program = writer.make_writer();
-    let (queue, packets) = mpsc::channel(QUEUE);
+    let (queue, packets) = mpsc::channel(MAX_QUEUED_PACKETS);
     let seen = ending.clone();
     tokio::spawn(async move {
         let mut closed = false;
