@@ -12,14 +12,14 @@ use tokio::sync::mpsc;
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 
 /// An open channel.
-pub(super) type Open = Channel<Msg>;
+pub(super) type OpenChannel = Channel<Msg>;
 
 /// Packets that may wait for the reader.
 const MAX_QUEUED_PACKETS: usize = 64;
 
 /// A channel on which a command was started. It is read until it is closed: its end of file often
 /// comes before its exit status.
-pub(super) fn wire(channel: Open) -> AgentStream {
+pub(super) fn wire(channel: OpenChannel) -> AgentStream {
     let ending = StreamEnd::default();
     let (mut reader, writer) = channel.split();
     let to_program = writer.make_writer();

@@ -59,7 +59,7 @@ pub(super) struct Connection {
     /// At most so long a round trip, judged by the login.
     login_pace: Duration,
     round_trip: Duration,
-    spares: Mutex<Vec<JoinHandle<Result<channel::Open, russh::Error>>>>,
+    spares: Mutex<Vec<JoinHandle<Result<channel::OpenChannel, russh::Error>>>>,
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -121,7 +121,7 @@ impl Connection {
         self.spares.lock().await.extend((0..SPARES).map(open));
     }
 
-    async fn channel(&self) -> Result<channel::Open, SshError> {
+    async fn channel(&self) -> Result<channel::OpenChannel, SshError> {
         let doing = "opening a channel";
         match timeout(limits::CONNECT, self.handle.channel_open_session()).await {
             Ok(open) => open.map_err(|source| self.broken(doing, source)),
@@ -129,7 +129,11 @@ impl Connection {
         }
     }
 
-    async fn exec(&self, open: channel::Open, command: &str) -> Result<AgentStream, SshError> {
+    async fn exec(
+        &self,
+        open: channel::OpenChannel,
+        command: &str,
+    ) -> Result<AgentStream, SshError> {
         let doing = "starting the agent";
         match timeout(limits::CONNECT, open.exec(false, command)).await {
             Ok(result) => result.map_err(|source| self.broken(doing, source))?,
