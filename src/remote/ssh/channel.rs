@@ -55,19 +55,19 @@ pub(super) fn wire(channel: OpenChannel) -> AgentStream {
         }
     });
     AgentStream {
-        reader: FrameReader::new(Box::new(Packets { queue: packets, current: None })),
+        reader: FrameReader::new(Box::new(ChannelReader { queue: packets, current: None })),
         writer: Box::new(to_program),
         ending,
     }
 }
 
 /// Packets as a byte stream.
-struct Packets<B> {
+struct ChannelReader<B> {
     queue: mpsc::Receiver<B>,
     current: Option<(B, usize)>,
 }
 
-impl<B: AsRef<[u8]> + Unpin> AsyncRead for Packets<B> {
+impl<B: AsRef<[u8]> + Unpin> AsyncRead for ChannelReader<B> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
