@@ -9,7 +9,7 @@ use super::known_hosts::glob;
 use super::resolve::home;
 
 /// Settings that are passed on.
-const KNOWN: [&str; 12] = [
+const PASSED_SETTINGS: [&str; 12] = [
     "hostname",
     "user",
     "port",
@@ -73,7 +73,7 @@ fn read(text: &str, address: &Address, login: &str) -> Result<String, (usize, St
                 })
             };
             applies = hits(false) && !hits(true);
-        } else if applies && KNOWN.contains(&key.as_str()) {
+        } else if applies && PASSED_SETTINGS.contains(&key.as_str()) {
             // The first value counts.
             if MANY.contains(&key.as_str()) || settings.iter().all(|(k, _)| *k != key) {
                 let value = if key == "hostname" {
