@@ -28,7 +28,7 @@ const PASSED_SETTINGS: [&str; 12] = [
 const NEEDS_SSH: [&str; 4] = ["match", "include", "proxycommand", "canonicalizehostname"];
 
 /// Settings that may stand several times.
-const MANY: [&str; 2] = ["identityfile", "certificatefile"];
+const REPEATABLE_SETTINGS: [&str; 2] = ["identityfile", "certificatefile"];
 
 /// What `ssh -G` would say, as far as it matters: lines of `key value`.
 pub(super) fn answer(address: &Address, config: Option<&Path>) -> Result<String, String> {
@@ -75,7 +75,9 @@ fn read(text: &str, address: &Address, login: &str) -> Result<String, (usize, St
             applies = hits(false) && !hits(true);
         } else if applies && PASSED_SETTINGS.contains(&key.as_str()) {
             // The first value counts.
-            if MANY.contains(&key.as_str()) || settings.iter().all(|(k, _)| *k != key) {
+            if REPEATABLE_SETTINGS.contains(&key.as_str())
+                || settings.iter().all(|(k, _)| *k != key)
+            {
                 let value = if key == "hostname" {
                     value.replace("%h", &address.host)
                 } else {
