@@ -28,7 +28,7 @@ use crate::remote::stream::{AgentStream, StreamEnd};
 use crate::remote::{ConnectOptions, limits};
 
 /// Beyond this round trip channels are opened ahead of their use.
-const LONG: Duration = Duration::from_millis(20);
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(20);
 
 /// So many: as an upload takes. They cost the host next to nothing until a command is run on them.
 const SPARES: usize = 9;
@@ -91,7 +91,7 @@ impl Connection {
         let began = Instant::now();
         // The first channel is asked for first: a host may grant no more than that.
         let (open, ()) = tokio::join!(self.channel(), async {
-            if self.login_pace > LONG {
+            if self.login_pace > LONG_ROUND_TRIP {
                 self.open_spares().await;
             }
         });
