@@ -31,7 +31,7 @@ use crate::remote::{ConnectOptions, limits};
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(20);
 
 /// So many: as an upload takes. They cost the host next to nothing until a command is run on them.
-const SPARES: usize = 9;
+const SPARE_CHANNELS: usize = 9;
 
 /// Round trips of a login with a key: the service, the key, the signature. More where the first key
 /// is refused, so the pace is no shorter than a round trip.
@@ -118,7 +118,7 @@ impl Connection {
             let handle = self.handle.clone();
             tokio::spawn(async move { handle.channel_open_session().await })
         };
-        self.spares.lock().await.extend((0..SPARES).map(open));
+        self.spares.lock().await.extend((0..SPARE_CHANNELS).map(open));
     }
 
     async fn channel(&self) -> Result<channel::OpenChannel, SshError> {
