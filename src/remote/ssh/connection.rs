@@ -35,7 +35,7 @@ const SPARE_CHANNELS: usize = 9;
 
 /// Round trips of a login with a key: the service, the key, the signature. More where the first key
 /// is refused, so the pace is no shorter than a round trip.
-const LOGIN_TRIPS: u32 = 3;
+const LOGIN_ROUND_TRIPS: u32 = 3;
 
 /// Jump hosts in a row; more is a circle.
 const MAX_JUMPS: usize = 8;
@@ -74,7 +74,7 @@ impl Connection {
             handle: Arc::new(handle),
             _way: passed,
             address: resolved.address(),
-            login_pace: login / LOGIN_TRIPS,
+            login_pace: login / LOGIN_ROUND_TRIPS,
             round_trip: Duration::ZERO,
             spares: Mutex::new(Vec::new()),
         };
