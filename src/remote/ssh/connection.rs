@@ -42,7 +42,7 @@ const MAX_JUMPS: usize = 8;
 
 /// How to reach a host, from the remote's configuration.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct Route {
     pub(super) address: Address,
     /// Hosts to pass, the first one first; `None`: as the ssh configuration says.
     pub(super) jumps: Option<Vec<Address>>,
@@ -67,7 +67,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 impl Connection {
     /// Connects and logs in.
-    pub(super) async fn open(way: &Way, options: &ConnectOptions) -> Result<Self, SshError> {
+    pub(super) async fn open(way: &Route, options: &ConnectOptions) -> Result<Self, SshError> {
         let mut passed = Vec::new();
         let Reached { handle, resolved, login } = reach(way, options, &mut passed, 0).await?;
         let this = Self {
@@ -161,7 +161,7 @@ struct Reached {
 
 /// Reaches the end of `way`. Connections of hosts passed are put into `passed`.
 fn reach<'a>(
-    way: &'a Way,
+    way: &'a Route,
     options: &'a ConnectOptions,
     passed: &'a mut Vec<Arc<Handle<Doorman>>>,
     depth: usize,
@@ -186,7 +186,7 @@ fn reach<'a>(
         let mut proxied = None;
         let stream: Box<dyn Duplex> = match jumps.split_last() {
             Some((last, before)) => {
-                let next = Way {
+                let next = Route {
                     address: last.clone(),
                     // The first host of a list may have a way of its own.
                     jumps: (!before.is_empty()).then(|| before.to_vec()),
@@ -222,7 +222,7 @@ fn reach<'a>(
 }
 
 /// The hosts to pass: the remote's own list, else the configuration's.
-fn jumps(way: &Way, resolved: &Resolved) -> Result<Vec<Address>, SshError> {
+fn jumps(way: &Route, resolved: &Resolved) -> Result<Vec<Address>, SshError> {
     if let Some(jumps) = &way.jumps {
         return Ok(jumps.clone());
     }
@@ -240,7 +240,7 @@ fn jumps(way: &Way, resolved: &Resolved) -> Result<Vec<Address>, SshError> {
 
 /// A byte stream to `target` out of the host at the end of `way`.
 async fn through(
-    way: &Way,
+    way: &Route,
     target: &Resolved,
     options: &ConnectOptions,
     passed: &mut Vec<Arc<Handle<Doorman>>>,

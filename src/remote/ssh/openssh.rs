@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::process::Command;
 
 use super::SshError;
-use super::connection::Way;
+use super::connection::Route;
 use super::resolve::can_ask_elsewhere;
 use super::trouble::{self, Trouble};
 use crate::remote::client::Streams;
@@ -28,7 +28,7 @@ const OWN_FAILURE: i32 = 255;
 /// Connects over the user's own `ssh`.
 pub(super) async fn connect(
     spec: &RemoteSpec,
-    way: &Way,
+    way: &Route,
     options: &ConnectOptions,
     why: &str,
 ) -> Result<Session, RemoteError> {
@@ -46,7 +46,7 @@ pub(super) async fn connect(
 /// One `ssh` process per stream.
 struct Processes {
     start: AgentStart,
-    way: Way,
+    way: Route,
     first_use: FirstUse,
     talk: Arc<dyn UserPrompt>,
     why: String,
@@ -89,7 +89,7 @@ enum Asks {
 
 /// What `ssh` is called with. Hosts and users were checked when they were read; `--` before the host
 /// holds whatever that missed.
-fn arguments(way: &Way, first_use: FirstUse, asks: Asks, command: &str) -> Vec<OsString> {
+fn arguments(way: &Route, first_use: FirstUse, asks: Asks, command: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["-T".into()];
     let mut pair = |flag: &str, value: OsString| words.extend([OsString::from(flag), value]);
     if let Some(config) = &way.config {
@@ -153,9 +153,9 @@ mod tests {
     use super::super::address::Address;
     use super::*;
 
-    fn way(url: &str, jumps: Option<&str>) -> Way {
+    fn way(url: &str, jumps: Option<&str>) -> Route {
         let parse = |text: &str| Address::parse(text).unwrap();
-        Way {
+        Route {
             address: parse(url),
             jumps: jumps.map(|list| list.split(',').map(parse).collect()),
             identity: Some("/home/me/.ssh/lab".into()),

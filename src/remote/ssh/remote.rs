@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::SshError;
 use super::address::Address;
-use super::connection::{Connection, Way};
+use super::connection::{Connection, Route};
 use super::openssh;
 use super::trouble::Trouble;
 use crate::remote::client::{StartingAgent, Streams};
@@ -28,7 +28,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     let parse = |text: &str| {
         Address::parse(text).map_err(|why| RemoteError::Address { url: text.to_owned(), why })
     };
-    let way = Way {
+    let way = Route {
         address: parse(&spec.url)?,
         jumps: match &spec.jump {
             Some(list) => Some(list.split(',').map(parse).collect::<Result<_, _>>()?),
@@ -50,7 +50,7 @@ fn under_home(path: PathBuf) -> PathBuf {
 /// A host over ssh.
 struct Ssh {
     spec: RemoteSpec,
-    way: Way,
+    way: Route,
     /// Why the user's own `ssh` carries it, once that is settled.
     own: Mutex<Option<String>>,
 }
