@@ -69,7 +69,7 @@ impl Connection {
     /// Connects and logs in.
     pub(super) async fn open(way: &Route, options: &ConnectOptions) -> Result<Self, SshError> {
         let mut passed = Vec::new();
-        let Reached { handle, resolved, login } = reach(way, options, &mut passed, 0).await?;
+        let ReachedHost { handle, resolved, login } = reach(way, options, &mut passed, 0).await?;
         let this = Self {
             handle: Arc::new(handle),
             _way: passed,
@@ -152,7 +152,7 @@ impl Connection {
 }
 
 /// A host that was reached.
-struct Reached {
+struct ReachedHost {
     handle: Handle<Doorman>,
     resolved: Resolved,
     /// How long its login took.
@@ -165,7 +165,7 @@ fn reach<'a>(
     options: &'a ConnectOptions,
     passed: &'a mut Vec<Arc<Handle<Doorman>>>,
     depth: usize,
-) -> std::pin::Pin<Box<dyn Future<Output = Result<Reached, SshError>> + Send + 'a>> {
+) -> std::pin::Pin<Box<dyn Future<Output = Result<ReachedHost, SshError>> + Send + 'a>> {
     Box::pin(async move {
         let resolved = resolve(&way.address, way.config.as_deref()).await?;
         if let Some(setting) = resolved.beyond.first() {
@@ -217,7 +217,7 @@ fn reach<'a>(
         Login { resolved: &resolved, identity: way.identity.as_deref(), talk: &*options.talk }
             .run(&mut handle)
             .await?;
-        Ok(Reached { handle, resolved, login: began.elapsed() })
+        Ok(ReachedHost { handle, resolved, login: began.elapsed() })
     })
 }
 
@@ -248,7 +248,7 @@ async fn through(
 ) -> Result<Box<dyn Duplex>, SshError> {
     let jump = way.address.host.clone();
     let wrap = |source: SshError| SshError::Jump { jump: jump.clone(), source: Box::new(source) };
-    let Reached { handle, resolved, .. } =
+    let ReachedHost { handle, resolved, .. } =
         reach(way, options, passed, depth + 1).await.map_err(wrap)?;
     let opening = handle.channel_open_direct_tcpip(
         target.host.as_str(),
