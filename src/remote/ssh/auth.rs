@@ -13,7 +13,7 @@ use russh::keys::{Certificate, HashAlg, PrivateKey, PublicKey, load_openssh_cert
 use tokio::time::timeout;
 
 use super::SshError;
-use super::host_key::Doorman;
+use super::host_key::HostKeyHandler;
 use super::resolve::Resolved;
 use crate::remote::{UserPrompt, limits};
 
@@ -47,7 +47,7 @@ struct AttemptLog {
 
 impl Login<'_> {
     /// Logs in on `handle`.
-    pub(super) async fn run(&self, handle: &mut Handle<Doorman>) -> Result<(), SshError> {
+    pub(super) async fn run(&self, handle: &mut Handle<HostKeyHandler>) -> Result<(), SshError> {
         let mut record = AttemptLog::default();
         let tried = timeout(limits::LOGIN, self.all(handle, &mut record)).await;
         if self.resolved.kerberos
@@ -96,7 +96,7 @@ impl Login<'_> {
 
     async fn all(
         &self,
-        handle: &mut Handle<Doorman>,
+        handle: &mut Handle<HostKeyHandler>,
         record: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
         if let Some(identity) = self.identity
@@ -145,7 +145,7 @@ impl Login<'_> {
 
     async fn file(
         &self,
-        handle: &mut Handle<Doorman>,
+        handle: &mut Handle<HostKeyHandler>,
         record: &mut AttemptLog,
         path: &Path,
         missing: MissingKeyFile,
@@ -233,7 +233,7 @@ impl Login<'_> {
 
     async fn agent(
         &self,
-        handle: &mut Handle<Doorman>,
+        handle: &mut Handle<HostKeyHandler>,
         record: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
         let Some(socket) = &self.resolved.agent_socket else { return Ok(LoginAttempt::No) };
@@ -276,7 +276,7 @@ impl Login<'_> {
 
     async fn agent_key(
         &self,
-        handle: &mut Handle<Doorman>,
+        handle: &mut Handle<HostKeyHandler>,
         record: &mut AttemptLog,
         agent: &mut Agent,
         identity: AgentIdentity,
@@ -385,7 +385,7 @@ fn read_key(text: &[u8]) -> Result<PrivateKey, KeyFileError> {
 
 /// The hash to sign with, for an RSA key: the server is asked, which may take it a second.
 async fn rsa_hash(
-    handle: &Handle<Doorman>,
+    handle: &Handle<HostKeyHandler>,
     key: &PublicKey,
 ) -> Result<Option<HashAlg>, russh::Error> {
     if !key.algorithm().is_rsa() {

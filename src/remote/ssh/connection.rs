@@ -20,7 +20,7 @@ use super::SshError;
 use super::address::Address;
 use super::auth::Login;
 use super::channel;
-use super::host_key::{Door, Doorman};
+use super::host_key::{Door, HostKeyHandler};
 use super::resolve::{Resolved, resolve, tokens};
 use super::socket::Prompt;
 use crate::remote::local::child_pipes;
@@ -52,9 +52,9 @@ pub(super) struct Route {
 
 /// A logged-in connection.
 pub(super) struct Connection {
-    handle: Arc<Handle<Doorman>>,
+    handle: Arc<Handle<HostKeyHandler>>,
     /// The hosts on the way: their connections carry this one.
-    _way: Vec<Arc<Handle<Doorman>>>,
+    _way: Vec<Arc<Handle<HostKeyHandler>>>,
     address: String,
     /// At most so long a round trip, judged by the login.
     login_pace: Duration,
@@ -153,7 +153,7 @@ impl Connection {
 
 /// A host that was reached.
 struct ReachedHost {
-    handle: Handle<Doorman>,
+    handle: Handle<HostKeyHandler>,
     resolved: Resolved,
     /// How long its login took.
     login: Duration,
@@ -163,7 +163,7 @@ struct ReachedHost {
 fn reach<'a>(
     way: &'a Route,
     options: &'a ConnectOptions,
-    passed: &'a mut Vec<Arc<Handle<Doorman>>>,
+    passed: &'a mut Vec<Arc<Handle<HostKeyHandler>>>,
     depth: usize,
 ) -> std::pin::Pin<Box<dyn Future<Output = Result<ReachedHost, SshError>> + Send + 'a>> {
     Box::pin(async move {
@@ -243,7 +243,7 @@ async fn through(
     way: &Route,
     target: &Resolved,
     options: &ConnectOptions,
-    passed: &mut Vec<Arc<Handle<Doorman>>>,
+    passed: &mut Vec<Arc<Handle<HostKeyHandler>>>,
     depth: usize,
 ) -> Result<Box<dyn Duplex>, SshError> {
     let jump = way.address.host.clone();
@@ -339,7 +339,7 @@ async fn shake_hands(
     stream: Box<dyn Duplex>,
     resolved: &Resolved,
     options: &ConnectOptions,
-) -> Result<Handle<Doorman>, SshError> {
+) -> Result<Handle<HostKeyHandler>, SshError> {
     let door = Door::new(resolved, options.first_use, options.talk.clone());
     let config = Arc::new(config(&door));
     let connecting = client::connect_stream(config, stream, door.doorman());

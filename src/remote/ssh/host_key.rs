@@ -15,7 +15,7 @@ use super::resolve::Resolved;
 use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
 
 /// russh's view of the user: answers for the host's key, and shows banners.
-pub(super) struct Doorman {
+pub(super) struct HostKeyHandler {
     shared: Arc<Door>,
 }
 
@@ -70,8 +70,8 @@ impl Door {
     }
 
     /// russh's handler for it.
-    pub(super) fn doorman(self: &Arc<Self>) -> Doorman {
-        Doorman { shared: self.clone() }
+    pub(super) fn doorman(self: &Arc<Self>) -> HostKeyHandler {
+        HostKeyHandler { shared: self.clone() }
     }
 
     /// Whether the user is being asked, which no time limit should cut short.
@@ -201,7 +201,7 @@ impl Door {
     }
 }
 
-impl client::Handler for Doorman {
+impl client::Handler for HostKeyHandler {
     type Error = russh::Error;
 
     async fn check_server_key(
