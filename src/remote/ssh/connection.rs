@@ -20,7 +20,7 @@ use super::SshError;
 use super::address::Address;
 use super::auth::Login;
 use super::channel;
-use super::host_key::{Door, HostKeyHandler};
+use super::host_key::{HostKeyHandler, HostKeyState};
 use super::resolve::{Resolved, resolve, tokens};
 use super::socket::Prompt;
 use crate::remote::local::child_pipes;
@@ -340,7 +340,7 @@ async fn shake_hands(
     resolved: &Resolved,
     options: &ConnectOptions,
 ) -> Result<Handle<HostKeyHandler>, SshError> {
-    let door = Door::new(resolved, options.first_use, options.talk.clone());
+    let door = HostKeyState::new(resolved, options.first_use, options.talk.clone());
     let config = Arc::new(config(&door));
     let connecting = client::connect_stream(config, stream, door.doorman());
     tokio::pin!(connecting);
@@ -366,7 +366,7 @@ async fn shake_hands(
 }
 
 /// The settings that measurements settled.
-fn config(door: &Door) -> client::Config {
+fn config(door: &HostKeyState) -> client::Config {
     let usual = Preferred::DEFAULT;
     let mut ciphers = vec![cipher::AES_128_GCM];
     ciphers.extend(usual.cipher.iter().copied().filter(|name| *name != cipher::AES_128_GCM));

@@ -16,11 +16,11 @@ use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
 
 /// russh's view of the user: answers for the host's key, and shows banners.
 pub(super) struct HostKeyHandler {
-    shared: Arc<Door>,
+    shared: Arc<HostKeyState>,
 }
 
 /// What the doorman and whoever waits for it share.
-pub(super) struct Door {
+pub(super) struct HostKeyState {
     name: HostName,
     shown_as: String,
     known: KnownHosts,
@@ -34,7 +34,7 @@ pub(super) struct Door {
     taken: Mutex<Option<PublicKey>>,
 }
 
-impl Door {
+impl HostKeyState {
     /// For one connection.
     pub(super) fn new(
         resolved: &Resolved,
