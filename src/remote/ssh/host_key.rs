@@ -10,7 +10,7 @@ use russh::keys::ssh_key::certificate::CertType;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
 
 use super::SshError;
-use super::known_hosts::{self, HostName, KnownHosts, Verdict, Written, fingerprint};
+use super::known_hosts::{self, HostName, KnownHosts, NameForm, Verdict, fingerprint};
 use super::resolve::Resolved;
 use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
 
@@ -25,7 +25,7 @@ pub(super) struct HostKeyState {
     shown_as: String,
     known: KnownHosts,
     file: Option<PathBuf>,
-    written: Written,
+    written: NameForm,
     first_use: FirstUse,
     talk: Arc<dyn UserPrompt>,
     asking: AtomicBool,

@@ -247,7 +247,7 @@ pub(super) fn fingerprint(key: &PublicKey) -> String {
 
 /// Whether names are written in the clear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum NameForm {
     /// As they are.
     #[default]
     Plain,
@@ -260,15 +260,15 @@ pub(super) fn remember(
     file: &Path,
     host: &HostName,
     key: &PublicKey,
-    written: Written,
+    written: NameForm,
 ) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if let Some(folder) = file.parent().filter(|folder| !folder.exists()) {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let name = match written {
-        Written::Plain => host.written(),
-        Written::Hashed => {
+        NameForm::Plain => host.written(),
+        NameForm::Hashed => {
             let mut salt = vec![0; 20];
             std::fs::File::open("/dev/urandom")?.read_exact(&mut salt)?;
             let hash = hashed(&salt, &host.written()).ok_or(io::ErrorKind::InvalidInput)?;
@@ -380,9 +380,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("new/known_hosts");
         let (a, b) = (host("box", 22), host("box", 2222));
-        remember(&file, &a, &key(A), Written::Plain).unwrap();
+        remember(&file, &a, &key(A), NameForm::Plain).unwrap();
         std::fs::write(&file, std::fs::read_to_string(&file).unwrap().trim_end()).unwrap();
-        remember(&file, &b, &key(B), Written::Hashed).unwrap();
+        remember(&file, &b, &key(B), NameForm::Hashed).unwrap();
         assert!(std::fs::read_to_string(&file).unwrap().contains("|1|"));
         let known = KnownHosts::read(&[file]);
         assert_eq!(known.judge(&a, &key(A)), Verdict::Known);

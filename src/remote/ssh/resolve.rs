@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::SshError;
 use super::address::{Address, valid_host, valid_user};
 use super::config_file;
-use super::known_hosts::Written;
+use super::known_hosts::NameForm;
 use crate::remote::limits;
 
 /// All that a connection needs to know of its host.
@@ -32,7 +32,7 @@ pub(super) struct Resolved {
     /// The user's files first, which new keys are added to; then the system's.
     pub(super) known_hosts: Vec<PathBuf>,
     /// How new keys are written there.
-    pub(super) written: Written,
+    pub(super) written: NameForm,
     pub(super) host_key_alias: Option<String>,
     /// `StrictHostKeyChecking` is `accept-new`, or `no`, which means no more than that here.
     pub(super) accept_new: bool,
@@ -164,7 +164,7 @@ fn read_answer(answer: &str, alias: &str, session: &Session) -> Resolved {
                 known.splice(0..0, value.split_whitespace().map(str::to_owned));
             }
             "globalknownhostsfile" => known.extend(value.split_whitespace().map(str::to_owned)),
-            "hashknownhosts" if value == "yes" => resolved.written = Written::Hashed,
+            "hashknownhosts" if value == "yes" => resolved.written = NameForm::Hashed,
             "hostkeyalias" => resolved.host_key_alias = some,
             "stricthostkeychecking" => {
                 resolved.accept_new = matches!(value, "accept-new" | "no" | "off" | "false");
