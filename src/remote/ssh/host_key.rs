@@ -10,7 +10,7 @@ use russh::keys::ssh_key::certificate::CertType;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
 
 use super::SshError;
-use super::known_hosts::{self, HostName, KnownHosts, NameForm, Verdict, fingerprint};
+use super::known_hosts::{self, HostName, KeyVerdict, KnownHosts, NameForm, fingerprint};
 use super::resolve::Resolved;
 use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
 
@@ -158,10 +158,10 @@ impl HostKeyState {
             return Ok(());
         }
         match self.known.judge(&self.name, key) {
-            Verdict::Known => Ok(()),
-            Verdict::Revoked(place) => Err(SshError::KeyRevoked { host, got, place }),
-            Verdict::Changed(known) => Err(SshError::KeyChanged { host, algorithm, got, known }),
-            Verdict::Unknown => match self.first_use {
+            KeyVerdict::Known => Ok(()),
+            KeyVerdict::Revoked(place) => Err(SshError::KeyRevoked { host, got, place }),
+            KeyVerdict::Changed(known) => Err(SshError::KeyChanged { host, algorithm, got, known }),
+            KeyVerdict::Unknown => match self.first_use {
                 FirstUse::Refuse => {
                     Err(SshError::KeyUnknown { host, algorithm, got, file: self.file.clone() })
                 }

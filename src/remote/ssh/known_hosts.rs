@@ -64,7 +64,7 @@ impl HostName {
 
 /// What the files say about a host and the key that it shows.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum KeyVerdict {
     /// It is this key.
     Known,
     /// Nothing is known.
@@ -103,30 +103,30 @@ impl KnownHosts {
     }
 
     /// Whether `key` is the one of `host`.
-    pub(super) fn judge(&self, host: &HostName, key: &PublicKey) -> Verdict {
+    pub(super) fn judge(&self, host: &HostName, key: &PublicKey) -> KeyVerdict {
         if let Some(place) = self.revoked(host, key) {
-            return Verdict::Revoked(place);
+            return KeyVerdict::Revoked(place);
         }
         let written = host.written();
         let known: Vec<&Entry> = self.of(&written, Marker::None).collect();
         if known.iter().any(|entry| entry.key.key_data() == key.key_data()) {
-            return Verdict::Known;
+            return KeyVerdict::Known;
         }
         // As in OpenSSH: the host's name without its port may vouch for it, but not against it.
         if known.is_empty()
             && host.port != 22
             && self.of(&host.host, Marker::None).any(|e| e.key.key_data() == key.key_data())
         {
-            return Verdict::Known;
+            return KeyVerdict::Known;
         }
         if known.is_empty() {
-            return Verdict::Unknown;
+            return KeyVerdict::Unknown;
         }
         let line = |entry: &&Entry| {
             let print = fingerprint(&entry.key);
             format!("{} {print} ({})", entry.key.algorithm(), entry.place)
         };
-        Verdict::Changed(known.iter().map(line).collect())
+        KeyVerdict::Changed(known.iter().map(line).collect())
     }
 
     /// Where `key` is revoked for `host`, if it is.
@@ -317,20 +317,20 @@ mod tests {
             B.replace(' ', "\t")
         ));
         assert!(known.skipped.is_empty());
-        assert_eq!(known.judge(&host("box", 22), &key(A)), Verdict::Known);
-        assert_eq!(known.judge(&host("10.0.0.1", 22), &key(A)), Verdict::Known);
-        assert_eq!(known.judge(&host("box", 2222), &key(B)), Verdict::Known);
-        assert!(matches!(known.judge(&host("box", 2222), &key(A)), Verdict::Changed(_)));
-        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), Verdict::Known);
-        assert_eq!(known.judge(&host("bad.lab", 22), &key(A)), Verdict::Unknown);
-        assert_eq!(known.judge(&host("127.0.0.9", 2222), &key(A)), Verdict::Known);
-        assert_eq!(known.judge(&host("127.0.0.9", 2223), &key(A)), Verdict::Unknown);
+        assert_eq!(known.judge(&host("box", 22), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.judge(&host("10.0.0.1", 22), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.judge(&host("box", 2222), &key(B)), KeyVerdict::Known);
+        assert!(matches!(known.judge(&host("box", 2222), &key(A)), KeyVerdict::Changed(_)));
+        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.judge(&host("bad.lab", 22), &key(A)), KeyVerdict::Unknown);
+        assert_eq!(known.judge(&host("127.0.0.9", 2222), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.judge(&host("127.0.0.9", 2223), &key(A)), KeyVerdict::Unknown);
     }
 
     #[test]
     fn a_changed_key_names_what_is_known_and_where() {
         let known = files(&format!("box {A}\n"));
-        let Verdict::Changed(lines) = known.judge(&host("box", 22), &key(B)) else { panic!() };
+        let KeyVerdict::Changed(lines) = known.judge(&host("box", 22), &key(B)) else { panic!() };
         assert_eq!(lines.len(), 1);
         assert!(lines[0].ends_with("(known_hosts:1)"), "{lines:?}");
         assert!(lines[0].contains("SHA256:"), "{lines:?}");
@@ -339,8 +339,8 @@ mod tests {
     #[test]
     fn the_name_without_its_port_may_vouch_but_not_accuse() {
         let known = files(&format!("box {A}\n"));
-        assert_eq!(known.judge(&host("box", 2222), &key(A)), Verdict::Known);
-        assert_eq!(known.judge(&host("box", 2222), &key(B)), Verdict::Unknown);
+        assert_eq!(known.judge(&host("box", 2222), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.judge(&host("box", 2222), &key(B)), KeyVerdict::Unknown);
     }
 
     #[test]
@@ -348,8 +348,8 @@ mod tests {
         // `ssh-keygen -H` on a line for [gpu-box]:2222.
         let known =
             files(&format!("|1|W06nE6we+V2XVbLFPlKV2e0hHAc=|pBbjZtz6ChHwHQe6D7j5ZtHUEi4= {A}\n"));
-        assert_eq!(known.judge(&host("gpu-box", 2222), &key(A)), Verdict::Known);
-        assert_eq!(known.judge(&host("gpu-box", 2223), &key(A)), Verdict::Unknown);
+        assert_eq!(known.judge(&host("gpu-box", 2222), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.judge(&host("gpu-box", 2223), &key(A)), KeyVerdict::Unknown);
     }
 
     #[test]
@@ -357,14 +357,14 @@ mod tests {
         let known = files(&format!("box {A}\n@revoked * {A}\n"));
         assert_eq!(
             known.judge(&host("box", 22), &key(A)),
-            Verdict::Revoked("known_hosts:2".to_owned())
+            KeyVerdict::Revoked("known_hosts:2".to_owned())
         );
     }
 
     #[test]
     fn an_authority_is_no_host_key() {
         let known = files(&format!("@cert-authority *.lab {A}\n"));
-        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), Verdict::Unknown);
+        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), KeyVerdict::Unknown);
         assert_eq!(known.authorities(&host("a.lab", 2222)).len(), 1);
         assert!(known.authorities(&host("a.home", 22)).is_empty());
     }
@@ -385,7 +385,7 @@ mod tests {
         remember(&file, &b, &key(B), NameForm::Hashed).unwrap();
         assert!(std::fs::read_to_string(&file).unwrap().contains("|1|"));
         let known = KnownHosts::read(&[file]);
-        assert_eq!(known.judge(&a, &key(A)), Verdict::Known);
-        assert_eq!(known.judge(&b, &key(B)), Verdict::Known);
+        assert_eq!(known.judge(&a, &key(A)), KeyVerdict::Known);
+        assert_eq!(known.judge(&b, &key(B)), KeyVerdict::Known);
     }
 }
