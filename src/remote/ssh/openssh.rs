@@ -32,7 +32,7 @@ pub(super) async fn connect(
     options: &ConnectOptions,
     why: &str,
 ) -> Result<Session, RemoteError> {
-    let streams = Processes {
+    let streams = SshProcesses {
         start: AgentStart::of(spec, &options.agent)?,
         way: way.clone(),
         first_use: options.first_use,
@@ -44,7 +44,7 @@ pub(super) async fn connect(
 }
 
 /// One `ssh` process per stream.
-struct Processes {
+struct SshProcesses {
     start: AgentStart,
     way: Route,
     first_use: FirstUse,
@@ -53,7 +53,7 @@ struct Processes {
 }
 
 #[async_trait::async_trait]
-impl Streams for Processes {
+impl Streams for SshProcesses {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         let asks =
             if self.talk.is_attended() || can_ask_elsewhere() { Asks::Yes } else { Asks::No };
