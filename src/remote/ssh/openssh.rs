@@ -55,8 +55,11 @@ struct SshProcesses {
 #[async_trait::async_trait]
 impl Streams for SshProcesses {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
-        let asks =
-            if self.talk.is_attended() || can_ask_elsewhere() { Asks::Yes } else { Asks::No };
+        let asks = if self.talk.is_attended() || can_ask_elsewhere() {
+            Interaction::Yes
+        } else {
+            Interaction::No
+        };
         let words = arguments(&self.way, self.first_use, asks, self.start.command());
         // All but the last, which is the start command.
         let shown: Vec<_> =
@@ -82,14 +85,14 @@ impl Streams for SshProcesses {
 
 /// Whether anybody could answer a question of `ssh`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asks {
+enum Interaction {
     Yes,
     No,
 }
 
 /// What `ssh` is called with. Hosts and users were checked when they were read; `--` before the host
 /// holds whatever that missed.
-fn arguments(way: &Route, first_use: FirstUse, asks: Asks, command: &str) -> Vec<OsString> {
+fn arguments(way: &Route, first_use: FirstUse, asks: Interaction, command: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["-T".into()];
     let mut pair = |flag: &str, value: OsString| words.extend([OsString::from(flag), value]);
     if let Some(config) = &way.config {
@@ -141,7 +144,7 @@ fn arguments(way: &Route, first_use: FirstUse, asks: Asks, command: &str) -> Vec
     ] {
         option(text.to_owned());
     }
-    if asks == Asks::No {
+    if asks == Interaction::No {
         option("BatchMode=yes".to_owned());
     }
     words.extend(["--".into(), OsString::from(&way.address.host), command.into()]);
@@ -166,7 +169,7 @@ mod tests {
     #[test]
     fn the_host_stands_behind_a_double_dash_and_the_command_is_one_word() {
         let way = way("ssh://me@gpu:2222", Some("you@hop:22,[fe80::1]:2022"));
-        let words = arguments(&way, FirstUse::Refuse, Asks::No, "exec a b");
+        let words = arguments(&way, FirstUse::Refuse, Interaction::No, "exec a b");
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words[words.len() - 3..], ["--", "gpu", "exec a b"]);
         for pair in [
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn ssh_may_ask_where_somebody_is_there_to_answer() {
-        let words = arguments(&way("gpu", None), FirstUse::Ask, Asks::Yes, "exec a");
+        let words = arguments(&way("gpu", None), FirstUse::Ask, Interaction::Yes, "exec a");
         let has = |text: &str| words.iter().any(|word| word == text);
         assert!(has("StrictHostKeyChecking=ask") && !has("BatchMode=yes"));
     }
