@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::SshError;
 use super::host_key::HostKeyHandler;
-use super::resolve::Resolved;
+use super::resolve::ResolvedHost;
 use crate::remote::{UserPrompt, limits};
 
 /// The agent behind SSH_AUTH_SOCK, or whatever IdentityAgent names.
@@ -22,7 +22,7 @@ type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
 
 /// One login.
 pub(super) struct Login<'a> {
-    pub(super) resolved: &'a Resolved,
+    pub(super) resolved: &'a ResolvedHost,
     /// The remote's own key file.
     pub(super) identity: Option<&'a Path>,
     pub(super) talk: &'a dyn UserPrompt,

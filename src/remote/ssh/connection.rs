@@ -21,7 +21,7 @@ use super::address::Address;
 use super::auth::Login;
 use super::channel;
 use super::host_key::{HostKeyHandler, HostKeyState};
-use super::resolve::{Resolved, resolve, tokens};
+use super::resolve::{ResolvedHost, resolve, tokens};
 use super::socket::Prompt;
 use crate::remote::local::child_pipes;
 use crate::remote::stream::{AgentStream, StreamEnd};
@@ -154,7 +154,7 @@ impl Connection {
 /// A host that was reached.
 struct ReachedHost {
     handle: Handle<HostKeyHandler>,
-    resolved: Resolved,
+    resolved: ResolvedHost,
     /// How long its login took.
     login: Duration,
 }
@@ -222,7 +222,7 @@ fn reach<'a>(
 }
 
 /// The hosts to pass: the remote's own list, else the configuration's.
-fn jumps(way: &Route, resolved: &Resolved) -> Result<Vec<Address>, SshError> {
+fn jumps(way: &Route, resolved: &ResolvedHost) -> Result<Vec<Address>, SshError> {
     if let Some(jumps) = &way.jumps {
         return Ok(jumps.clone());
     }
@@ -241,7 +241,7 @@ fn jumps(way: &Route, resolved: &Resolved) -> Result<Vec<Address>, SshError> {
 /// A byte stream to `target` out of the host at the end of `way`.
 async fn through(
     way: &Route,
-    target: &Resolved,
+    target: &ResolvedHost,
     options: &ConnectOptions,
     passed: &mut Vec<Arc<Handle<HostKeyHandler>>>,
     depth: usize,
@@ -277,7 +277,7 @@ async fn through(
 }
 
 /// A TCP connection to the host, whichever of its addresses answers first in order.
-async fn dial(resolved: &Resolved) -> Result<TcpStream, SshError> {
+async fn dial(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
     let name = resolved.host.trim_start_matches('[').trim_end_matches(']');
     let address = resolved.address();
     let fits = |found: &SocketAddr| match resolved.family.as_deref() {
@@ -317,7 +317,7 @@ async fn dial(resolved: &Resolved) -> Result<TcpStream, SshError> {
 }
 
 /// The user's ProxyCommand as the byte stream, run by a shell as ssh does.
-fn proxy(command: &str, resolved: &Resolved) -> Result<(Box<dyn Duplex>, StreamEnd), SshError> {
+fn proxy(command: &str, resolved: &ResolvedHost) -> Result<(Box<dyn Duplex>, StreamEnd), SshError> {
     let line = tokens(command, |token| match token {
         'h' => Some(resolved.host.clone()),
         'n' => Some(resolved.alias.clone()),
@@ -337,7 +337,7 @@ fn proxy(command: &str, resolved: &Resolved) -> Result<(Box<dyn Duplex>, StreamE
 /// Keys are exchanged and the host's is judged.
 async fn shake_hands(
     stream: Box<dyn Duplex>,
-    resolved: &Resolved,
+    resolved: &ResolvedHost,
     options: &ConnectOptions,
 ) -> Result<Handle<HostKeyHandler>, SshError> {
     let door = HostKeyState::new(resolved, options.first_use, options.talk.clone());

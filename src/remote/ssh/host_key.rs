@@ -11,7 +11,7 @@ use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertifi
 
 use super::SshError;
 use super::known_hosts::{self, HostName, KeyVerdict, KnownHosts, NameForm, fingerprint};
-use super::resolve::Resolved;
+use super::resolve::ResolvedHost;
 use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
 
 /// russh's view of the user: answers for the host's key, and shows banners.
@@ -37,7 +37,7 @@ pub(super) struct HostKeyState {
 impl HostKeyState {
     /// For one connection.
     pub(super) fn new(
-        resolved: &Resolved,
+        resolved: &ResolvedHost,
         first_use: FirstUse,
         talk: Arc<dyn UserPrompt>,
     ) -> Arc<Self> {

@@ -16,7 +16,7 @@ use crate::remote::limits;
 
 /// All that a connection needs to know of its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedHost {
     /// As the user wrote it.
     pub(super) alias: String,
     pub(super) host: String,
@@ -47,7 +47,7 @@ pub(super) struct Resolved {
     pub(super) beyond: Vec<String>,
 }
 
-impl Resolved {
+impl ResolvedHost {
     /// `host:port`, as errors name it.
     pub(super) fn address(&self) -> String {
         if self.host.contains(':') {
@@ -62,7 +62,7 @@ impl Resolved {
 pub(super) async fn resolve(
     address: &Address,
     config: Option<&Path>,
-) -> Result<Resolved, SshError> {
+) -> Result<ResolvedHost, SshError> {
     let fail = |words: String| SshError::Config { host: address.host.clone(), words };
     let mut command = Command::new("ssh");
     if let Some(config) = config {
@@ -132,13 +132,13 @@ pub(super) fn home() -> PathBuf {
     Session::read().home
 }
 
-fn read_answer(answer: &str, alias: &str, session: &Session) -> Resolved {
-    let mut resolved = Resolved {
+fn read_answer(answer: &str, alias: &str, session: &Session) -> ResolvedHost {
+    let mut resolved = ResolvedHost {
         alias: alias.to_owned(),
         host: alias.to_owned(),
         port: 22,
         agent_socket: session.agent.clone(),
-        ..Resolved::default()
+        ..ResolvedHost::default()
     };
     let (mut identities, mut certificates, mut known) = (Vec::new(), Vec::new(), Vec::new());
     for line in answer.lines() {
@@ -203,11 +203,11 @@ fn read_answer(answer: &str, alias: &str, session: &Session) -> Resolved {
     if let Some(socket) = resolved.agent_socket.take() {
         resolved.agent_socket = Some(expand(&socket.to_string_lossy(), &resolved, session));
     }
-    Resolved { identities, certificates, known_hosts, ..resolved }
+    ResolvedHost { identities, certificates, known_hosts, ..resolved }
 }
 
 /// `~` and the tokens that ssh knows in names of files.
-fn expand(text: &str, resolved: &Resolved, session: &Session) -> PathBuf {
+fn expand(text: &str, resolved: &ResolvedHost, session: &Session) -> PathBuf {
     let home = session.home.to_string_lossy();
     let text = tokens(text, |token| match token {
         'd' => Some(home.clone().into_owned()),
