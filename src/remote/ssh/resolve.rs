@@ -92,7 +92,7 @@ pub(super) async fn resolve(
             return Err(fail(format!("`ssh -G` took over {} s", limits::RESOLVE.as_secs())));
         }
     };
-    let resolved = read_answer(&answer, &address.host, &Session::read());
+    let resolved = read_answer(&answer, &address.host, &LoginSession::read());
     // HostName and User come from the user's own file, but reach command lines as well.
     if !valid_host(&resolved.host) {
         return Err(fail(format!("`{}` is no host name", resolved.host.escape_default())));
@@ -104,12 +104,12 @@ pub(super) async fn resolve(
 }
 
 /// What the user's login session offers: the only place here that reads the environment.
-struct Session {
+struct LoginSession {
     home: PathBuf,
     agent: Option<PathBuf>,
 }
 
-impl Session {
+impl LoginSession {
     fn read() -> Self {
         // That of the account, as for ssh, which passes over what HOME says.
         let account = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
@@ -129,10 +129,10 @@ pub(super) fn can_ask_elsewhere() -> bool {
 
 /// The home folder, for files that are looked for under it.
 pub(super) fn home() -> PathBuf {
-    Session::read().home
+    LoginSession::read().home
 }
 
-fn read_answer(answer: &str, alias: &str, session: &Session) -> ResolvedHost {
+fn read_answer(answer: &str, alias: &str, session: &LoginSession) -> ResolvedHost {
     let mut resolved = ResolvedHost {
         alias: alias.to_owned(),
         host: alias.to_owned(),
@@ -207,7 +207,7 @@ fn read_answer(answer: &str, alias: &str, session: &Session) -> ResolvedHost {
 }
 
 /// `~` and the tokens that ssh knows in names of files.
-fn expand(text: &str, resolved: &ResolvedHost, session: &Session) -> PathBuf {
+fn expand(text: &str, resolved: &ResolvedHost, session: &LoginSession) -> PathBuf {
     let home = session.home.to_string_lossy();
     let text = tokens(text, |token| match token {
         'd' => Some(home.clone().into_owned()),
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_answer_of_ssh_is_read_with_its_tokens() {
-        let session = Session { home: "/home/me".into(), agent: Some("/run/agent".into()) };
+        let session = LoginSession { home: "/home/me".into(), agent: Some("/run/agent".into()) };
         let answer = "host gpu\nuser ubuntu\nhostname gpu.lab\nport 2222\nidentitiesonly yes\n\
              globalknownhostsfile /etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2\n\
              userknownhostsfile ~/.ssh/known_hosts ~/.ssh/%h\nidentityfile ~/.ssh/id_ed25519\n\
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn settings_that_only_ssh_can_honour_are_kept_apart() {
-        let session = Session { home: "/home/me".into(), agent: None };
+        let session = LoginSession { home: "/home/me".into(), agent: None };
         let beyond = |line: &str| read_answer(line, "gpu", &session).beyond;
         for line in [
             "knownhostscommand /bin/keys %H",
