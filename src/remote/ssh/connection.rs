@@ -22,7 +22,7 @@ use super::auth::Login;
 use super::channel;
 use super::host_key::{HostKeyHandler, HostKeyState};
 use super::resolve::{ResolvedHost, resolve, tokens};
-use super::socket::Prompt;
+use super::socket::NodelayStream;
 use crate::remote::local::child_pipes;
 use crate::remote::stream::{AgentStream, StreamEnd};
 use crate::remote::{ConnectOptions, limits};
@@ -200,7 +200,7 @@ fn reach<'a>(
                     proxied = Some(ending);
                     stream
                 }
-                None => Box::new(Prompt::new(dial(&resolved).await?)),
+                None => Box::new(NodelayStream::new(dial(&resolved).await?)),
             },
         };
         let shaken = shake_hands(stream, &resolved, options).await;

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A TCP stream without delays.
-pub(super) struct Prompt(TcpStream);
+pub(super) struct NodelayStream(TcpStream);
 
-impl Prompt {
+impl NodelayStream {
     /// Over a connected socket.
     pub(super) fn new(socket: TcpStream) -> Self {
         // Both only save time: a socket that refuses them still works.
@@ -31,7 +31,7 @@ fn quick_ack(socket: &TcpStream) {
 #[cfg(not(target_os = "linux"))]
 fn quick_ack(_: &TcpStream) {}
 
-impl AsyncRead for Prompt {
+impl AsyncRead for NodelayStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -45,7 +45,7 @@ impl AsyncRead for Prompt {
     }
 }
 
-impl AsyncWrite for Prompt {
+impl AsyncWrite for NodelayStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
