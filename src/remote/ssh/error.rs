@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::error::because;
-use super::trouble::Trouble;
+use super::trouble::SshTrouble;
 use crate::error::{Exit, Failure, Side};
 
 /// Before the words of the user's own `ssh`, where both clients were refused.
@@ -153,7 +153,7 @@ pub enum SshError {
         /// The host as the user wrote it.
         host: String,
         /// What kind of failure it is.
-        trouble: Trouble,
+        trouble: SshTrouble,
         /// What it said.
         words: String,
     },

@@ -22,4 +22,4 @@ mod trouble;
 
 pub use error::SshError;
 pub use remote::KIND;
-pub use trouble::Trouble;
+pub use trouble::SshTrouble;

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use super::SshError;
 use super::connection::Route;
 use super::resolve::can_ask_elsewhere;
-use super::trouble::{self, Trouble};
+use super::trouble::{self, SshTrouble};
 use crate::remote::client::Streams;
 use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
@@ -76,7 +76,7 @@ impl Streams for SshProcesses {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
                 let words = trouble::plain(&ending.last_words(usize::MAX));
                 let host = self.way.address.host.clone();
-                Err(SshError::Own { host, trouble: Trouble::read(&words), words }.into())
+                Err(SshError::Own { host, trouble: SshTrouble::read(&words), words }.into())
             }
             started => started,
         }

@@ -8,7 +8,7 @@ use super::SshError;
 use super::address::Address;
 use super::connection::{Connection, Route};
 use super::openssh;
-use super::trouble::Trouble;
+use super::trouble::SshTrouble;
 use crate::remote::client::{StartingAgent, Streams};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::AgentStream;
@@ -78,7 +78,7 @@ impl Ssh {
                 Ok(session)
             }
             // Ours says what was tried.
-            Err(RemoteError::Ssh(SshError::Own { trouble: Trouble::Denied, words, .. })) => {
+            Err(RemoteError::Ssh(SshError::Own { trouble: SshTrouble::Denied, words, .. })) => {
                 Err(error.and_own_ssh(&words).into())
             }
             // There is none.

@@ -5,7 +5,7 @@ use crate::error::{Exit, Side};
 
 /// Kinds of failure of `ssh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum SshTrouble {
     /// The host shows another key than the one known.
     KeyChanged,
     /// The key is revoked.
@@ -31,28 +31,28 @@ pub enum Trouble {
 }
 
 /// What `ssh` says, most telling first: the last line of a refused key is the same for all kinds.
-const WORDS: &[(&str, Trouble)] = &[
-    ("REVOKED HOST KEY DETECTED", Trouble::KeyRevoked),
-    ("is marked as revoked", Trouble::KeyRevoked),
-    (" revoked by file ", Trouble::KeyRevoked),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", Trouble::KeyChanged),
-    ("host key is known for", Trouble::KeyUnknown),
-    ("Host key verification failed", Trouble::KeyUnknown),
-    ("Permission denied", Trouble::Denied),
-    ("Too many authentication failures", Trouble::Denied),
-    ("Could not resolve hostname", Trouble::Name),
-    ("Connection refused", Trouble::Refused),
-    ("Connection timed out", Trouble::Timeout),
-    ("Operation timed out", Trouble::Timeout),
-    ("No route to host", Trouble::Unreachable),
-    ("Network is unreachable", Trouble::Unreachable),
-    ("Bad configuration option", Trouble::Config),
-    ("terminating, ", Trouble::Config),
-    ("Unable to negotiate", Trouble::Handshake),
-    ("kex_exchange_identification", Trouble::Handshake),
+const WORDS: &[(&str, SshTrouble)] = &[
+    ("REVOKED HOST KEY DETECTED", SshTrouble::KeyRevoked),
+    ("is marked as revoked", SshTrouble::KeyRevoked),
+    (" revoked by file ", SshTrouble::KeyRevoked),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", SshTrouble::KeyChanged),
+    ("host key is known for", SshTrouble::KeyUnknown),
+    ("Host key verification failed", SshTrouble::KeyUnknown),
+    ("Permission denied", SshTrouble::Denied),
+    ("Too many authentication failures", SshTrouble::Denied),
+    ("Could not resolve hostname", SshTrouble::Name),
+    ("Connection refused", SshTrouble::Refused),
+    ("Connection timed out", SshTrouble::Timeout),
+    ("Operation timed out", SshTrouble::Timeout),
+    ("No route to host", SshTrouble::Unreachable),
+    ("Network is unreachable", SshTrouble::Unreachable),
+    ("Bad configuration option", SshTrouble::Config),
+    ("terminating, ", SshTrouble::Config),
+    ("Unable to negotiate", SshTrouble::Handshake),
+    ("kex_exchange_identification", SshTrouble::Handshake),
 ];
 
-impl Trouble {
+impl SshTrouble {
     /// What `words` mean.
     pub(super) fn read(words: &str) -> Self {
         WORDS.iter().find(|(word, _)| words.contains(word)).map_or(Self::Other, |(_, kind)| *kind)
@@ -151,16 +151,16 @@ mod tests {
              @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n\
              Offending ED25519 key in /home/me/.ssh/known_hosts:3\n\
              Host key verification failed.\n";
-        assert_eq!(Trouble::read(changed), Trouble::KeyChanged);
+        assert_eq!(SshTrouble::read(changed), SshTrouble::KeyChanged);
         assert!(plain(changed).starts_with("WARNING: REMOTE"), "{}", plain(changed));
         assert!(plain(changed).contains("known_hosts:3\nHost key"));
         for (words, kind) in [
-            ("Host key verification failed.", Trouble::KeyUnknown),
-            ("me@box: Permission denied (publickey).", Trouble::Denied),
-            ("ssh: connect to host box port 22: Connection refused", Trouble::Refused),
-            ("Connection closed by 10.0.0.1 port 22", Trouble::Other),
+            ("Host key verification failed.", SshTrouble::KeyUnknown),
+            ("me@box: Permission denied (publickey).", SshTrouble::Denied),
+            ("ssh: connect to host box port 22: Connection refused", SshTrouble::Refused),
+            ("Connection closed by 10.0.0.1 port 22", SshTrouble::Other),
         ] {
-            assert_eq!(Trouble::read(words), kind, "{words}");
+            assert_eq!(SshTrouble::read(words), kind, "{words}");
         }
     }
 }
