@@ -31,7 +31,7 @@ pub enum SshTrouble {
 }
 
 /// What `ssh` says, most telling first: the last line of a refused key is the same for all kinds.
-const WORDS: &[(&str, SshTrouble)] = &[
+const SSH_MESSAGES: &[(&str, SshTrouble)] = &[
     ("REVOKED HOST KEY DETECTED", SshTrouble::KeyRevoked),
     ("is marked as revoked", SshTrouble::KeyRevoked),
     (" revoked by file ", SshTrouble::KeyRevoked),
@@ -55,7 +55,10 @@ const WORDS: &[(&str, SshTrouble)] = &[
 impl SshTrouble {
     /// What `words` mean.
     pub(super) fn read(words: &str) -> Self {
-        WORDS.iter().find(|(word, _)| words.contains(word)).map_or(Self::Other, |(_, kind)| *kind)
+        SSH_MESSAGES
+            .iter()
+            .find(|(word, _)| words.contains(word))
+            .map_or(Self::Other, |(_, kind)| *kind)
     }
 
     /// As the first line of a failure.
