@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// How hard zstd tries; reports of tools are large and packed already.
-const LEVEL: i32 = 3;
+const ZSTD_LEVEL: i32 = 3;
 
 /// An archive being written.
 pub struct Archive<'a> {
@@ -18,7 +18,7 @@ impl<'a> Archive<'a> {
     /// # Errors
     /// zstd cannot be set up.
     pub fn new(file: &'a mut File) -> io::Result<Self> {
-        let packed = zstd::stream::Encoder::new(file, LEVEL)?;
+        let packed = zstd::stream::Encoder::new(file, ZSTD_LEVEL)?;
         Ok(Self { tar: tar::Builder::new(packed) })
     }
 
