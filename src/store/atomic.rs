@@ -42,22 +42,22 @@ pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -
 
 /// A file that is written and has no name of its own yet. It is removed unless it gets one.
 #[derive(Debug)]
-pub struct Unnamed(tempfile::TempPath);
+pub struct UnnamedFile(tempfile::TempPath);
 
 /// Writes `bytes` into a folder, creating it where needed, under a temporary name.
 ///
 /// # Errors
 /// Any error of the file system; the temporary file is removed.
-pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<Unnamed> {
+pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<UnnamedFile> {
     fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
     // NamedTempFile is 0600; a run folder's files are readable like any other.
     set_default_mode(file.as_file())?;
     file.write_all(bytes)?;
-    Ok(Unnamed(file.into_temp_path()))
+    Ok(UnnamedFile(file.into_temp_path()))
 }
 
-impl Unnamed {
+impl UnnamedFile {
     /// Gives the file its name, in the folder that it lies in; what had that name is replaced.
     ///
     /// # Errors

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::names::FileNames;
-use crate::store::atomic::{self, Unnamed};
+use crate::store::atomic::{self, UnnamedFile};
 
 /// A file that waits for its name.
 #[derive(Debug)]
 pub(super) struct PendingFile {
-    file: Unnamed,
+    file: UnnamedFile,
     input: PathBuf,
     arch: String,
     part: Option<String>,
