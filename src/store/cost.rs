@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Different bills that are kept of one run.
-const KEPT: usize = 20;
+const MAX_BILLS_PER_RUN: usize = 20;
 
 /// What a run cost, as `run.json` has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -74,7 +74,7 @@ impl Cost {
         let billed = self.billed.get_or_insert_default();
         billed.times = billed.times.saturating_add(1);
         billed.usd = [billed.usd, usd].into_iter().flatten().reduce(|a, b| a + b);
-        if billed.words.len() < KEPT && !billed.words.contains(&words) {
+        if billed.words.len() < MAX_BILLS_PER_RUN && !billed.words.contains(&words) {
             billed.words.push(words);
         }
     }
