@@ -21,7 +21,7 @@ pub struct Cost {
     pub cost_from: Option<CostSource>,
     /// What the provider said of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub billed: Option<Billed>,
+    pub billed: Option<BilledCost>,
 }
 
 /// Whose figure a cost is.
@@ -47,7 +47,7 @@ impl CostSource {
 /// What a provider said of a run's cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Billed {
+pub struct BilledCost {
     /// US dollars that it named, summed over everything that it billed apart; absent: it named none
     /// that can be told from what is left or what an hour costs.
     #[serde(skip_serializing_if = "Option::is_none")]

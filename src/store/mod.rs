@@ -23,7 +23,7 @@ mod follower;
 mod list;
 mod record;
 
-pub use cost::{Billed, Cost, CostSource};
+pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot, PartialFile};
 pub use folder::{Recorded, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
