@@ -122,7 +122,7 @@ fn by(pid: Option<u32>) -> String {
 }
 
 /// Why a run failed (`rgpu.error/1`).
-const FAILURE: &str = "error.json";
+const FAILURE_FILE: &str = "error.json";
 
 /// The folder of one run.
 ///
@@ -328,19 +328,19 @@ impl RunFolder {
         failure: Option<&ErrorDocument>,
     ) -> Result<(), StoreError> {
         let Some(failure) = failure else {
-            let path = self.path.join(FAILURE);
+            let path = self.path.join(FAILURE_FILE);
             return match fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &path)(e)),
                 _ => self.save(record),
             };
         };
-        let _ = self.write_json(FAILURE, failure).and_then(|()| self.save(record));
+        let _ = self.write_json(FAILURE_FILE, failure).and_then(|()| self.save(record));
         Ok(())
     }
 
     /// Why the run failed, where that is kept.
     pub fn failure(&self) -> Option<ErrorDocument> {
-        serde_json::from_slice(&self.read(FAILURE).ok()?).ok()
+        serde_json::from_slice(&self.read(FAILURE_FILE).ok()?).ok()
     }
 
     /// Writes a file of the run.
