@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::terminal::{Terminal, hold_back, safe, unwritten};
 use crate::run::Canceller;
-use crate::store::Recorded;
+use crate::store::LogPosition;
 
 /// Bytes that wait in memory for the reader.
 const MAX_QUEUED_BYTES: u64 = 16 << 20;
@@ -108,7 +108,7 @@ impl ProgramOutput {
     }
 
     /// Takes output of the program. Never waits.
-    pub(super) fn take(&self, stream: Stream, bytes: &[u8], recorded: Recorded<'_>) {
+    pub(super) fn take(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         let len = bytes.len() as u64;
         let bytes = match *self.waiting.borrow() + len <= MAX_QUEUED_BYTES {
             true => PieceBytes::Held(bytes.to_owned()),

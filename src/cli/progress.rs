@@ -19,7 +19,7 @@ use crate::config::LOCAL;
 use crate::error::inset;
 use crate::report::bytes as show_bytes;
 use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
-use crate::store::Recorded;
+use crate::store::LogPosition;
 use crate::tool::{SIDES, side_of};
 
 /// Remotes that this process has named on stderr: each is named once, however often it is reached.
@@ -196,7 +196,7 @@ impl Progress {
         self.bar.set_position(done);
     }
 
-    fn output(&mut self, step: &str, stream: Stream, bytes: &[u8], recorded: Recorded<'_>) {
+    fn output(&mut self, step: &str, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         {
             let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
             silence.since = Instant::now();

@@ -10,7 +10,7 @@ use rgpu_protocol::Event;
 use rgpu_protocol::event::Stream;
 use serde::Serialize;
 
-use crate::store::Recorded;
+use crate::store::LogPosition;
 
 /// Something the run says.
 #[derive(Clone, Debug, Serialize)]
@@ -86,7 +86,7 @@ pub enum RunEvent<'a> {
         bytes: &'a [u8],
         /// Where they lie in the run folder by now.
         #[serde(skip)]
-        recorded: Recorded<'a>,
+        recorded: LogPosition<'a>,
     },
     /// The connection broke; it is being restored.
     LinkLost {
@@ -185,7 +185,7 @@ mod tests {
         let mut lines = JsonLines(&mut out);
         lines.say(&RunEvent::Where { run: "r", remote: "h200", address: "ssh://x" });
         lines.say(&RunEvent::Job { job: "r.1", event: &event });
-        let recorded = Recorded { path: std::path::Path::new("l"), offset: 0, len: 2 };
+        let recorded = LogPosition { path: std::path::Path::new("l"), offset: 0, len: 2 };
         let (step, stream, bytes) = ("s", Stream::Stdout, b"hi");
         lines.say(&RunEvent::Output { step, stream, len: 2, bytes, recorded });
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"

@@ -447,7 +447,7 @@ struct Log {
 
 /// Where output lies that was recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Recorded<'a> {
+pub struct LogPosition<'a> {
     /// The log.
     pub path: &'a Path,
     /// Where in it.
@@ -486,7 +486,7 @@ impl Recorder {
         step: &str,
         stream: Stream,
         bytes: &[u8],
-    ) -> Result<Recorded<'_>, StoreError> {
+    ) -> Result<LogPosition<'_>, StoreError> {
         if !valid_job_id(step) {
             return Err(StoreError::HostileName(step.to_owned()));
         }
@@ -505,7 +505,7 @@ impl Recorder {
         let offset = log.len;
         let len = write_once(&mut log.file, bytes).map_err(io_error("write", &log.path))?;
         log.len += len as u64;
-        Ok(Recorded { path: &log.path, offset, len })
+        Ok(LogPosition { path: &log.path, offset, len })
     }
 }
 

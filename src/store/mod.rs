@@ -25,6 +25,6 @@ mod record;
 
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot, PartialFile};
-pub use folder::{Recorded, Recorder, RunFolder, StoreError};
+pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
 pub use record::{JobRecord, RunRecord, RunState, Unsynced};
