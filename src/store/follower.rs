@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The file's name: archives pass over it, as over all that is only being written.
-const NAME: &str = ".followed";
+const LOCK_FILE: &str = ".followed";
 
 /// How often is asked for a lock that somebody may have for the moment of a look only.
 const TRIES: u32 = 5;
@@ -36,7 +36,7 @@ pub(super) struct Other {
 impl Follower {
     /// Follows the run in `folder`. A file system that cannot tell is no reason not to.
     pub(super) fn begin(folder: &Path) -> Result<Self, Other> {
-        let path = folder.join(NAME);
+        let path = folder.join(LOCK_FILE);
         let mut tries = 0;
         loop {
             let opened =
@@ -73,7 +73,7 @@ impl Drop for Follower {
 
 /// Who follows the run in `folder`, this process too; `None`: nobody.
 pub(super) fn of(folder: &Path) -> Option<Other> {
-    let mut file = File::open(folder.join(NAME)).ok()?;
+    let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(Other { pid: pid(&mut file) }),
         Ok(()) | Err(TryLockError::Error(_)) => None,
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_bars_nobody() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(NAME), "4294967\n").unwrap();
+        fs::write(dir.path().join(LOCK_FILE), "4294967\n").unwrap();
         assert_eq!(of(dir.path()), None);
         let follower = Follower::begin(dir.path()).unwrap();
         assert_eq!(of(dir.path()).unwrap().pid, Some(std::process::id()));
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn a_moments_look_does_not_keep_anybody_from_following() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(NAME), "").unwrap();
-        let looking = File::open(dir.path().join(NAME)).unwrap();
+        fs::write(dir.path().join(LOCK_FILE), "").unwrap();
+        let looking = File::open(dir.path().join(LOCK_FILE)).unwrap();
         looking.try_lock_shared().unwrap();
         let looker = std::thread::spawn(move || {
             std::thread::sleep(LOOK);
