@@ -13,7 +13,7 @@ use std::time::Duration;
 const LOCK_FILE: &str = ".followed";
 
 /// How often is asked for a lock that somebody may have for the moment of a look only.
-const TRIES: u32 = 5;
+const MAX_LOCK_TRIES: u32 = 5;
 
 /// How long such a look may take.
 const LOOK: Duration = Duration::from_millis(5);
@@ -52,7 +52,7 @@ impl Follower {
                 Err(TryLockError::Error(_)) => return Ok(Self { path, lock: None }),
                 Err(TryLockError::WouldBlock) => {
                     tries += 1;
-                    if tries == TRIES {
+                    if tries == MAX_LOCK_TRIES {
                         return Err(Other { pid: pid(&mut file) });
                     }
                     std::thread::sleep(LOOK);
