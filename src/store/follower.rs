@@ -16,7 +16,7 @@ const LOCK_FILE: &str = ".followed";
 const MAX_LOCK_TRIES: u32 = 5;
 
 /// How long such a look may take.
-const LOOK: Duration = Duration::from_millis(5);
+const LOCK_CHECK_TIME: Duration = Duration::from_millis(5);
 
 /// A run folder is followed by this process until this is dropped.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Follower {
                     if tries == MAX_LOCK_TRIES {
                         return Err(Other { pid: pid(&mut file) });
                     }
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(LOCK_CHECK_TIME);
                 }
             }
         }
@@ -132,7 +132,7 @@ mod tests {
         let looking = File::open(dir.path().join(LOCK_FILE)).unwrap();
         looking.try_lock_shared().unwrap();
         let looker = std::thread::spawn(move || {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(LOCK_CHECK_TIME);
             drop(looking);
         });
         Follower::begin(dir.path()).unwrap();
