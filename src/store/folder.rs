@@ -12,7 +12,7 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::plan::{PULLED, valid_job_id, valid_relative_path};
 use serde::{Deserialize, Serialize};
 
-use super::follower::{self, Follower, Other};
+use super::follower::{self, Follower, OtherFollower};
 use super::{RunRecord, RunState, atomic};
 use crate::error::{ErrorDocument, Exit, Failure};
 
@@ -186,7 +186,7 @@ impl RunFolder {
     /// [`StoreError::Followed`].
     pub fn follow(mut self) -> Result<Self, StoreError> {
         if self.follower.is_none() {
-            let followed = |Other { pid }| StoreError::Followed { run: self.name(), pid };
+            let followed = |OtherFollower { pid }| StoreError::Followed { run: self.name(), pid };
             self.follower = Some(Arc::new(Follower::begin(&self.path).map_err(followed)?));
         }
         Ok(self)
@@ -195,7 +195,7 @@ impl RunFolder {
     /// Who else follows the run, in words; `None`: nobody.
     pub fn followed_by(&self) -> Option<String> {
         let other = follower::of(&self.path).filter(|_| self.follower.is_none());
-        other.map(|Other { pid }| by(pid))
+        other.map(|OtherFollower { pid }| by(pid))
     }
 
     /// What it is called on a command line: its id, where that leads to it.

@@ -28,14 +28,14 @@ pub(super) struct Follower {
 
 /// Somebody else follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Other {
+pub(super) struct OtherFollower {
     /// The process, where it can be read.
     pub(super) pid: Option<u32>,
 }
 
 impl Follower {
     /// Follows the run in `folder`. A file system that cannot tell is no reason not to.
-    pub(super) fn begin(folder: &Path) -> Result<Self, Other> {
+    pub(super) fn begin(folder: &Path) -> Result<Self, OtherFollower> {
         let path = folder.join(LOCK_FILE);
         let mut tries = 0;
         loop {
@@ -53,7 +53,7 @@ impl Follower {
                 Err(TryLockError::WouldBlock) => {
                     tries += 1;
                     if tries == MAX_LOCK_TRIES {
-                        return Err(Other { pid: pid(&mut file) });
+                        return Err(OtherFollower { pid: pid(&mut file) });
                     }
                     std::thread::sleep(LOCK_CHECK_TIME);
                 }
@@ -72,10 +72,10 @@ impl Drop for Follower {
 }
 
 /// Who follows the run in `folder`, this process too; `None`: nobody.
-pub(super) fn of(folder: &Path) -> Option<Other> {
+pub(super) fn of(folder: &Path) -> Option<OtherFollower> {
     let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
     match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => Some(Other { pid: pid(&mut file) }),
+        Err(TryLockError::WouldBlock) => Some(OtherFollower { pid: pid(&mut file) }),
         Ok(()) | Err(TryLockError::Error(_)) => None,
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_run_is_followed_by_one_at_a_time_and_nothing_stays_of_it() {
         let dir = tempfile::tempdir().unwrap();
-        let own = Other { pid: Some(std::process::id()) };
+        let own = OtherFollower { pid: Some(std::process::id()) };
         assert_eq!(of(dir.path()), None);
         let first = Follower::begin(dir.path()).unwrap();
         assert_eq!(of(dir.path()), Some(own));
