@@ -23,7 +23,7 @@ use crate::model::profile::{Artifact, Gap};
 use crate::remote::{
     HostLink, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, TransferProgress,
 };
-use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, Unsynced};
+use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, UnsyncedFile};
 use crate::tool::Draft;
 
 /// What came of a plan.
@@ -501,7 +501,7 @@ async fn fetch(
             let line = desk.record.jobs.iter_mut().find(|line| line.job == wanted.job);
             if let Some(line) = line {
                 line.unsynced.retain(|file| file.path != place);
-                let unsynced = Unsynced { path: place.clone(), size: wanted.size };
+                let unsynced = UnsyncedFile { path: place.clone(), size: wanted.size };
                 // What lies on this very machine is no safer there.
                 let lost = !fetched.synced && !super::is_local(follow);
                 line.unsynced.extend(lost.then_some(unsynced));

@@ -27,4 +27,4 @@ pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot, PartialFile};
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
-pub use record::{JobRecord, RunRecord, RunState, Unsynced};
+pub use record::{JobRecord, RunRecord, RunState, UnsyncedFile};

@@ -124,12 +124,12 @@ pub struct JobRecord {
     /// Its files that came faster than a disk takes them, and were not waited for. For their sake the
     /// host keeps the job: a power cut soon after may have lost them here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unsynced: Vec<Unsynced>,
+    pub unsynced: Vec<UnsyncedFile>,
 }
 
 /// A file of a run folder that the disk was not waited for with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Unsynced {
+pub struct UnsyncedFile {
     /// Path in the run folder.
     pub path: String,
     /// Bytes.
