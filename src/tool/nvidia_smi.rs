@@ -10,7 +10,7 @@ use super::plan::facts::{answer, dotted_after, run, tool};
 const QUERY: &str = "--query-gpu=index,name,uuid,driver_version,compute_cap,memory.total,clocks.max.sm,clocks.max.mem,power.limit,mig.mode.current";
 
 /// Where it may lie; the second is WSL's.
-const FIND: &[&str] = &["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];
+const SEARCH_PATHS: &[&str] = &["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];
 
 /// Arguments that list processes on GPUs as [`rgpu_protocol::plan::GpuRequest::processes`] wants.
 const PROCESSES: [&str; 2] =
@@ -31,8 +31,8 @@ impl Tool for NvidiaSmi {
 
     fn probes(&self) -> Vec<Probe> {
         vec![
-            run("nvidia-smi", FIND, &[QUERY, "--format=csv,noheader,nounits"]),
-            run("nvidia-smi.version", FIND, &["--version"]),
+            run("nvidia-smi", SEARCH_PATHS, &[QUERY, "--format=csv,noheader,nounits"]),
+            run("nvidia-smi.version", SEARCH_PATHS, &["--version"]),
         ]
     }
 
