@@ -13,12 +13,12 @@ const QUERY: &str = "--query-gpu=index,name,uuid,driver_version,compute_cap,memo
 const SEARCH_PATHS: &[&str] = &["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];
 
 /// Arguments that list processes on GPUs as [`rgpu_protocol::plan::GpuRequest::processes`] wants.
-const PROCESSES: [&str; 2] =
+const LIST_PROCESSES: [&str; 2] =
     ["--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader"];
 
 /// The command that lists processes on GPUs, by the program at `path`.
 pub fn gpu_processes(path: &str) -> Vec<String> {
-    std::iter::once(path).chain(PROCESSES).map(str::to_owned).collect()
+    std::iter::once(path).chain(LIST_PROCESSES).map(str::to_owned).collect()
 }
 
 /// `nvidia-smi`.
