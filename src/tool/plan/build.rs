@@ -94,21 +94,21 @@ pub(super) const FETCH_S: u64 = 30 * 60;
 
 /// Whether the kernel is compiled by nvcc out of NVIDIA's wheels: the host has no other compiler
 /// for it, and the user wants them.
-pub(super) fn by_wheels(wanted: &Wanted<'_>, facts: &HostFacts) -> bool {
+pub(super) fn by_wheels(wanted: &CompileRequest<'_>, facts: &HostFacts) -> bool {
     wanted.options.fetch
         && compilers(facts, &wanted.spec.entry).is_empty()
         && path_of(facts, "cc").is_some()
 }
 
 /// What to compile.
-pub(super) struct Wanted<'a> {
+pub(super) struct CompileRequest<'a> {
     pub(super) spec: &'a KernelSpec,
     pub(super) sources: &'a SourceTree,
     pub(super) arch: &'a str,
     pub(super) options: &'a BuildOptions,
 }
 
-impl Wanted<'_> {
+impl CompileRequest<'_> {
     /// The file without which the build failed.
     fn product(&self) -> String {
         let stem = stem(self.spec);
@@ -136,11 +136,11 @@ impl Wanted<'_> {
 /// # Errors
 /// [`PlanError::NoCompiler`] when the host has none that could.
 pub(super) fn step(
-    wanted: &Wanted<'_>,
+    wanted: &CompileRequest<'_>,
     facts: &HostFacts,
     timeout_s: u64,
 ) -> Result<Step, PlanError> {
-    let Wanted { spec, sources, arch, .. } = wanted;
+    let CompileRequest { spec, sources, arch, .. } = wanted;
     let mut rungs: Vec<Rung> = compilers(facts, &spec.entry)
         .into_iter()
         .filter_map(|compiler| match compiler {
@@ -177,8 +177,8 @@ pub(super) fn step(
 }
 
 /// `nvcc`, in the build folder so that `--keep` leaves the PTX there.
-fn nvcc_rung(wanted: &Wanted<'_>, id: &str, mut argv: Vec<Word>) -> Rung {
-    let Wanted { spec, sources, arch, options } = wanted;
+fn nvcc_rung(wanted: &CompileRequest<'_>, id: &str, mut argv: Vec<Word>) -> Rung {
+    let CompileRequest { spec, sources, arch, options } = wanted;
     let stem = stem(spec);
     match options.output {
         _ if wanted.library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Word::from)),
@@ -210,8 +210,8 @@ fn nvcc_rung(wanted: &Wanted<'_>, id: &str, mut argv: Vec<Word>) -> Rung {
 }
 
 /// NVRTC through the runner.
-fn nvrtc_rung(wanted: &Wanted<'_>, library: &str) -> Rung {
-    let Wanted { spec, sources, arch, options } = wanted;
+fn nvrtc_rung(wanted: &CompileRequest<'_>, library: &str) -> Rung {
+    let CompileRequest { spec, sources, arch, options } = wanted;
     let (folder, _) = library.rsplit_once('/').unwrap_or((".", library));
     let ptx = format!("{BUILD}/{}.ptx", stem(spec));
     let mut argv = vec![Word::in_job(super::RUNNER), "nvrtc".into(), "--source".into()];

@@ -202,7 +202,8 @@ impl<'a> Planner<'a> {
             self.files.extend(self.request.prebuilt.iter().cloned());
         } else {
             let KernelTarget { spec, sources, arch, .. } = target;
-            let wanted = build::Wanted { spec, sources, arch, options: &self.request.build };
+            let wanted =
+                build::CompileRequest { spec, sources, arch, options: &self.request.build };
             if build::by_wheels(&wanted, self.facts) {
                 let environment = wheels::NVCC.environment();
                 self.files.extend(environment.files());
