@@ -90,7 +90,7 @@ pub(super) const WHEEL_TOOL: &str = "bin/wheel_tool.py";
 pub(super) const WHEEL_TOOL_TEXT: &str = include_str!("../../../harness/templates/wheel_tool.py");
 
 /// Seconds that fetching the wheels may take.
-pub(super) const FETCH_S: u64 = 30 * 60;
+pub(super) const FETCH_TIMEOUT_S: u64 = 30 * 60;
 
 /// Whether the kernel is compiled by nvcc out of NVIDIA's wheels: the host has no other compiler
 /// for it, and the user wants them.

@@ -208,7 +208,7 @@ impl<'a> Planner<'a> {
                 let environment = wheels::NVCC.environment();
                 self.files.extend(environment.files());
                 self.files.push(BundleFile::text(build::WHEEL_TOOL, build::WHEEL_TOOL_TEXT));
-                self.steps.push(environment.step(build::FETCH_S));
+                self.steps.push(environment.step(build::FETCH_TIMEOUT_S));
             }
             match build::step(&wanted, self.facts, self.request.timeout_s) {
                 Ok(step) => self.steps.push(step),
