@@ -107,7 +107,7 @@ struct Job<'a> {
 }
 
 /// Seconds that making the environment may take: hundreds of megabytes come over the network.
-const FETCH_S: u64 = 45 * 60;
+const FETCH_TIMEOUT_S: u64 = 45 * 60;
 
 impl DslBuild {
     /// The kernel's name, and the first part of its files' names.
@@ -162,7 +162,7 @@ impl DslBuild {
                 title,
                 facts: None,
                 files: Vec::new(),
-                steps: vec![environment.step(FETCH_S), self.step()],
+                steps: vec![environment.step(FETCH_TIMEOUT_S), self.step()],
                 gpu: None,
                 env: BTreeMap::new(),
                 secrets: Vec::new(),
