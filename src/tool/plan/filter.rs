@@ -9,14 +9,14 @@ use super::request::NcuOptions;
 /// The `-k` and `--kernel-exclude` filters of a request.
 #[derive(Clone, Debug)]
 pub struct KernelFilter {
-    base: Base,
+    base: NameBase,
     names: Vec<Form>,
     excluded: Vec<Form>,
 }
 
 /// Which form of a name is compared: ncu's `--kernel-name-base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Base {
+enum NameBase {
     Function,
     Demangled,
     Mangled,
@@ -61,9 +61,9 @@ impl KernelFilter {
         };
         Ok(Self {
             base: match options.kernel_name_base.as_deref() {
-                Some("demangled") => Base::Demangled,
-                Some("mangled") => Base::Mangled,
-                _ => Base::Function,
+                Some("demangled") => NameBase::Demangled,
+                Some("mangled") => NameBase::Mangled,
+                _ => NameBase::Function,
             },
             names: forms("--kernel-name", &options.kernel_name)?,
             excluded: forms("--kernel-exclude", &options.kernel_exclude)?,
@@ -74,9 +74,9 @@ impl KernelFilter {
     /// stands for it.
     pub fn lets(&self, demangled: &str, mangled: Option<&str>) -> bool {
         let name = match self.base {
-            Base::Function => function_name(demangled),
-            Base::Demangled => demangled,
-            Base::Mangled => mangled.unwrap_or(demangled),
+            NameBase::Function => function_name(demangled),
+            NameBase::Demangled => demangled,
+            NameBase::Mangled => mangled.unwrap_or(demangled),
         };
         (self.names.is_empty() || self.names.iter().any(|form| form.lets(name)))
             && !self.excluded.iter().any(|form| form.lets(name))
