@@ -26,7 +26,7 @@ const PARTS: [&str; 7] = [
 ];
 
 /// The line of the first part that the Case takes the place of.
-const PLACE: &str = "CASE = {}  # rgpu puts the kernel's Case here\n";
+const CASE_PLACEHOLDER: &str = "CASE = {}  # rgpu puts the kernel's Case here\n";
 
 /// The packages that Python kernels cannot do without.
 const NEEDED: [&str; 2] = ["python3", "torch"];
@@ -131,7 +131,7 @@ fn rendered(case: &Case) -> String {
     let value = serde_json::to_value(case).unwrap_or_default();
     let mut literal = String::new();
     write(&value, 0, &mut literal);
-    PARTS.join("\n\n").replacen(PLACE, &format!("CASE = {literal}\n"), 1)
+    PARTS.join("\n\n").replacen(CASE_PLACEHOLDER, &format!("CASE = {literal}\n"), 1)
 }
 
 /// A JSON value as Python writes it, one line where that fits.
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_case_stands_in_the_harness_as_python() {
-        assert_eq!(PARTS.join("").matches(PLACE).count(), 1);
+        assert_eq!(PARTS.join("").matches(CASE_PLACEHOLDER).count(), 1);
         let value = serde_json::json!({
             "a": [1, 2.5, -3], "b": true, "c": null, "name": "q\"uote\n\u{1}",
             "long": ["x".repeat(40), "y".repeat(40)],
