@@ -29,7 +29,7 @@ const PARTS: [&str; 7] = [
 const CASE_PLACEHOLDER: &str = "CASE = {}  # rgpu puts the kernel's Case here\n";
 
 /// The packages that Python kernels cannot do without.
-const NEEDED: [&str; 2] = ["python3", "torch"];
+const REQUIRED_PACKAGES: [&str; 2] = ["python3", "torch"];
 
 /// Who does the jobs.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ pub(super) fn check(request: &Request, facts: &HostFacts) -> Result<(), PlanErro
     if !spec.is_python() {
         return Ok(());
     }
-    let missing = NEEDED.into_iter().find(|tool| path_of(facts, tool).is_none());
+    let missing = REQUIRED_PACKAGES.into_iter().find(|tool| path_of(facts, tool).is_none());
     missing.map_or(Ok(()), |package| {
         Err(PlanError::NoPython {
             package,
