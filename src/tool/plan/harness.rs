@@ -33,14 +33,14 @@ const REQUIRED_PACKAGES: [&str; 2] = ["python3", "torch"];
 
 /// Who does the jobs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Jobs<'a> {
+pub(super) enum JobRunner<'a> {
     /// `rgpu-runner`.
     Runner,
     /// `harness.py` under this Python.
     Python(&'a str),
 }
 
-impl<'a> Jobs<'a> {
+impl<'a> JobRunner<'a> {
     pub(super) fn of(request: &Request, facts: &'a HostFacts) -> Self {
         match &request.target {
             Target::Kernel { spec, .. } if spec.is_python() => {

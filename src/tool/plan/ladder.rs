@@ -7,7 +7,7 @@ use rgpu_protocol::plan::{ArtifactSpec, Rung, Success, Word};
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
-use super::harness::Jobs;
+use super::harness::JobRunner;
 use super::request::{FailedRung, Part, Request, Survey, Target, Toolbox, path_of};
 use super::rows::{Go, Row, Ways, table};
 use super::{COLLECTOR, RAW};
@@ -21,7 +21,7 @@ pub(super) struct Ladder<'a> {
     pub(super) request: &'a Request,
     pub(super) facts: &'a HostFacts,
     pub(super) toolbox: &'a Toolbox,
-    jobs: Jobs<'a>,
+    jobs: JobRunner<'a>,
     /// Rungs that cannot work here, with the reason.
     pub(super) left_out: Vec<RungRecord>,
     rungs: Vec<Rung>,
@@ -64,7 +64,7 @@ pub(super) fn left_out(request: &Request, rung: &str, code: &str) -> RungRecord 
 
 impl<'a> Ladder<'a> {
     pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
-        let jobs = Jobs::of(request, facts);
+        let jobs = JobRunner::of(request, facts);
         Self { request, facts, toolbox, jobs, left_out: Vec::new(), rungs: Vec::new() }
     }
 

@@ -9,7 +9,7 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Plan, Rung, Step, Word};
 
 use super::draft::{Draft, Expectations, PlanError};
-use super::harness::Jobs;
+use super::harness::JobRunner;
 use super::ladder::{self, artifact};
 use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
@@ -41,7 +41,7 @@ pub fn pair(
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
     if let [Some(a), Some(b)] = requests
-        && (Jobs::of(a, facts).is_python() || Jobs::of(b, facts).is_python())
+        && (JobRunner::of(a, facts).is_python() || JobRunner::of(b, facts).is_python())
     {
         return Err(PlanError::PairOfPython);
     }

@@ -9,7 +9,7 @@ use rgpu_protocol::plan::{
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::{BundleFile, Draft, Expectations, PlanError};
-use super::harness::{self, Jobs};
+use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
 use super::request::{Part, Program, Request, Survey, Target, Toolbox, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
@@ -31,7 +31,7 @@ pub(super) struct Planner<'a> {
     pub(super) facts: &'a HostFacts,
     toolbox: &'a Toolbox,
     gpu: bool,
-    pub(super) jobs: Jobs<'a>,
+    pub(super) jobs: JobRunner<'a>,
     pub(super) steps: Vec<Step>,
     files: Vec<BundleFile>,
     pub(super) expect: Expectations,
@@ -49,7 +49,7 @@ impl<'a> Planner<'a> {
             facts,
             toolbox,
             gpu,
-            jobs: Jobs::of(request, facts),
+            jobs: JobRunner::of(request, facts),
             steps: Vec::new(),
             files: Vec::new(),
             expect: Expectations::default(),
