@@ -22,11 +22,11 @@ const FLAG: &str = "--regions";
 #[derive(Clone, Debug)]
 pub struct RegionPattern {
     text: String,
-    form: Form,
+    form: PatternForm,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum PatternForm {
     /// Anchored expressions for the domain and for each name, outermost first.
     Names { domain: Option<Regex>, names: Vec<Regex>, exact: bool },
     /// Searched for in the whole path.
@@ -65,7 +65,7 @@ impl RegionPattern {
             near: Vec::new(),
         };
         let form = match text.strip_prefix("regex:") {
-            Some(expression) => Form::Whole(
+            Some(expression) => PatternForm::Whole(
                 Regex::new(expression)
                     .map_err(|e| error(format!("the regular expression is broken: {e}")))?,
             ),
@@ -85,7 +85,7 @@ impl RegionPattern {
                     return Err(error("a region's name is empty".to_owned()));
                 }
                 let glob = |part: &str| glob(part).map_err(|e| error(e.to_string()));
-                Form::Names {
+                PatternForm::Names {
                     domain: domain.map(glob).transpose()?,
                     names: parts.iter().map(|part| glob(part)).collect::<Result<_, _>>()?,
                     exact: !has_wildcard(text),
@@ -102,14 +102,14 @@ impl RegionPattern {
 
     /// Whether it names one path, so that a tool can select it without a first pass.
     pub fn is_exact(&self) -> bool {
-        matches!(self.form, Form::Names { exact: true, .. })
+        matches!(self.form, PatternForm::Names { exact: true, .. })
     }
 
     /// Whether a region is meant.
     pub fn matches(&self, region: &SeenRegion) -> bool {
         match &self.form {
-            Form::Whole(regex) => regex.is_match(&region.display()),
-            Form::Names { domain, names, .. } => {
+            PatternForm::Whole(regex) => regex.is_match(&region.display()),
+            PatternForm::Names { domain, names, .. } => {
                 let Some(first) = region.path.len().checked_sub(names.len()) else { return false };
                 let own = &region.path[first..];
                 own.iter().zip(names).all(|(part, name)| {
