@@ -9,7 +9,7 @@ use crate::model::Launch;
 use crate::model::profile::Gap;
 use crate::model::selection::Price;
 use crate::model::timeline::KernelSum;
-use crate::tool::{Budget, Cost};
+use crate::tool::{Budget, LaunchCost};
 
 /// The set that everything falls back to.
 pub(super) const FALLBACK_SET: &str = "minimal";
@@ -76,13 +76,13 @@ pub(super) struct BudgetFit {
 /// [`FALLBACK_SET`] where that is less.
 pub(super) fn fit(
     kernels: &[KernelCandidate],
-    costs: (Cost, Option<Cost>),
+    costs: (LaunchCost, Option<LaunchCost>),
     program_s: f64,
     budget: Budget,
 ) -> BudgetFit {
     let sets = std::iter::once((costs.0, false)).chain(costs.1.map(|cost| (cost, true)));
     let price_of =
-        |count: usize, cap: u64, cost: &Cost| price(&kernels[..count], cap, cost, program_s);
+        |count: usize, cap: u64, cost: &LaunchCost| price(&kernels[..count], cap, cost, program_s);
     let fits =
         |price: &Price| price.seconds <= budget.seconds as f64 && price.bytes <= budget.bytes;
     let most = kernels.iter().map(|kernel| kernel.launches).max().unwrap_or(1).max(1);
@@ -114,11 +114,11 @@ pub(super) fn fit(
     BudgetFit { kernels: count, cap, least, price, left_out }
 }
 
-fn price(kernels: &[KernelCandidate], cap: u64, cost: &Cost, program_s: f64) -> Price {
+fn price(kernels: &[KernelCandidate], cap: u64, cost: &LaunchCost, program_s: f64) -> Price {
     let cut = kernels.iter().any(|kernel| kernel.launches > cap);
     // Cut kernels are looked at one by one: each has launches of its own to pass over.
     let looks = if cut { kernels.len() } else { 1 };
-    let mut seconds = Cost::look_seconds(program_s) * looks as f64;
+    let mut seconds = LaunchCost::look_seconds(program_s) * looks as f64;
     let mut bytes = 0;
     for kernel in kernels {
         let count = kernel.launches.min(cap);
@@ -197,8 +197,8 @@ mod tests {
         }
     }
 
-    const FULL: Cost = Cost { passes: 38, bytes: 1_000_000 };
-    const MINIMAL: Cost = Cost { passes: 9, bytes: 50_000 };
+    const FULL: LaunchCost = LaunchCost { passes: 38, bytes: 1_000_000 };
+    const MINIMAL: LaunchCost = LaunchCost { passes: 9, bytes: 50_000 };
 
     fn fitted(kernels: &[KernelCandidate], seconds: u64, bytes: u64) -> BudgetFit {
         fit(kernels, (FULL, Some(MINIMAL)), 1.0, Budget { seconds, bytes })

@@ -20,7 +20,7 @@ use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
 use crate::model::{Launch, Selection};
 use crate::tool::{
-    Cost, KernelFilter, Ours, Part, Request, SeenRegion, Survey, Target, function_name,
+    KernelFilter, LaunchCost, Ours, Part, Request, SeenRegion, Survey, Target, function_name,
 };
 
 /// Turns a request to the first plan of its run on a host: a survey, where one is needed. Whether
@@ -370,18 +370,18 @@ impl PassPlanner {
     }
 
     /// The cost of a launch with what was asked and with the least set, and the set that is usual.
-    fn costs(&self) -> ((Cost, Option<Cost>), String) {
+    fn costs(&self) -> ((LaunchCost, Option<LaunchCost>), String) {
         let usual = match (&self.asked.ncu.set, self.asked.deep.light) {
             (Some(set), _) => set.clone(),
             (None, true) => FALLBACK_SET.to_owned(),
             (None, false) => "full".to_owned(),
         };
-        let asked = Cost::of(&self.asked, &usual);
+        let asked = LaunchCost::of(&self.asked, &usual);
         let mut least = self.asked.clone();
         least.ncu.set = Some(FALLBACK_SET.to_owned());
         least.ncu.sections.clear();
         least.ncu.metrics.clear();
-        let least = Cost::of(&least, FALLBACK_SET);
+        let least = LaunchCost::of(&least, FALLBACK_SET);
         ((asked, (least.passes < asked.passes).then_some(least)), usual)
     }
 

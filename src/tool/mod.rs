@@ -43,7 +43,7 @@ pub use plan::filter::{KernelFilter, function_name};
 pub use plan::harness::HARNESS;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
-pub use plan::price::Cost;
+pub use plan::price::LaunchCost;
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{OUR_DOMAIN, Ours, RangeKind, RegionPath, SeenRegion};

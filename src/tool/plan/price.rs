@@ -9,7 +9,7 @@ use super::request::Request;
 
 /// The cost of one launch under a selection of sections.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
+pub struct LaunchCost {
     /// Passes over the launch.
     pub passes: u32,
     /// Bytes that its result adds to the report.
@@ -27,21 +27,21 @@ const LAUNCH_S: f64 = 0.1;
 const START_S: f64 = 2.0;
 
 /// Passes and bytes by set; the first is the fallback for what nobody recorded.
-static SETS: &[(&str, Cost)] = &[
-    ("full", Cost { passes: 38, bytes: 1_500_000 }),
-    ("detailed", Cost { passes: 20, bytes: 150_000 }),
-    ("roofline", Cost { passes: 14, bytes: 300_000 }),
-    ("extended", Cost { passes: 16, bytes: 120_000 }),
-    ("basic", Cost { passes: 10, bytes: 60_000 }),
-    ("default", Cost { passes: 10, bytes: 60_000 }),
-    ("sol", Cost { passes: 11, bytes: 80_000 }),
-    ("minimal", Cost { passes: 10, bytes: 55_000 }),
-    ("pmsampling", Cost { passes: 4, bytes: 300_000 }),
-    ("nvlink", Cost { passes: 4, bytes: 60_000 }),
-    ("launchstats", Cost { passes: 1, bytes: 20_000 }),
+static SETS: &[(&str, LaunchCost)] = &[
+    ("full", LaunchCost { passes: 38, bytes: 1_500_000 }),
+    ("detailed", LaunchCost { passes: 20, bytes: 150_000 }),
+    ("roofline", LaunchCost { passes: 14, bytes: 300_000 }),
+    ("extended", LaunchCost { passes: 16, bytes: 120_000 }),
+    ("basic", LaunchCost { passes: 10, bytes: 60_000 }),
+    ("default", LaunchCost { passes: 10, bytes: 60_000 }),
+    ("sol", LaunchCost { passes: 11, bytes: 80_000 }),
+    ("minimal", LaunchCost { passes: 10, bytes: 55_000 }),
+    ("pmsampling", LaunchCost { passes: 4, bytes: 300_000 }),
+    ("nvlink", LaunchCost { passes: 4, bytes: 60_000 }),
+    ("launchstats", LaunchCost { passes: 1, bytes: 20_000 }),
 ];
 
-impl Cost {
+impl LaunchCost {
     /// What one launch costs as `request` asks for it; `usual` is the set that an empty request
     /// means.
     pub fn of(request: &Request, usual: &str) -> Self {
@@ -54,7 +54,7 @@ impl Cost {
         };
         let find = |name: &str| SETS.iter().find(|(set, _)| *set == name).or(SETS.first());
         let mut cost =
-            set.and_then(find).map_or(Cost { passes: 0, bytes: 20_000 }, |(_, cost)| *cost);
+            set.and_then(find).map_or(LaunchCost { passes: 0, bytes: 20_000 }, |(_, cost)| *cost);
         let metrics = options.metrics.iter().flat_map(|list| list.split(',')).count() as u32;
         let sections = options.sections.len() as u32;
         // A section needs about four passes of its own, and as many metrics share one.
@@ -84,7 +84,7 @@ mod tests {
     fn more_sections_cost_more_and_metrics_share_passes() {
         let program = Program { name: "app".into(), ..Program::default() };
         let mut request = Request::new(Mode::Deep, Target::Program(program));
-        let passes = |request: &Request| Cost::of(request, "full").passes;
+        let passes = |request: &Request| LaunchCost::of(request, "full").passes;
         assert_eq!(passes(&request), 38);
         request.ncu.set = Some("minimal".into());
         let minimal = passes(&request);
