@@ -21,7 +21,7 @@ pub struct LaunchCost {
 const PASS_OVERHEAD_S: f64 = 0.03;
 
 /// Seconds that a launch takes besides its passes.
-const LAUNCH_S: f64 = 0.1;
+const LAUNCH_OVERHEAD_S: f64 = 0.1;
 
 /// Seconds that ncu takes to start and to write its report, besides the program's own.
 const START_S: f64 = 2.0;
@@ -65,7 +65,7 @@ impl LaunchCost {
 
     /// Seconds for one launch that runs for `launch_s` by itself.
     pub fn launch_seconds(&self, launch_s: f64) -> f64 {
-        f64::from(self.passes) * (launch_s + PASS_OVERHEAD_S) + LAUNCH_S
+        f64::from(self.passes) * (launch_s + PASS_OVERHEAD_S) + LAUNCH_OVERHEAD_S
     }
 
     /// Seconds of one look at a program that takes `program_s` by itself, without its launches.
