@@ -24,7 +24,7 @@ const PASS_OVERHEAD_S: f64 = 0.03;
 const LAUNCH_OVERHEAD_S: f64 = 0.1;
 
 /// Seconds that ncu takes to start and to write its report, besides the program's own.
-const START_S: f64 = 2.0;
+const NCU_START_S: f64 = 2.0;
 
 /// Passes and bytes by set; the first is the fallback for what nobody recorded.
 static SETS: &[(&str, LaunchCost)] = &[
@@ -70,7 +70,7 @@ impl LaunchCost {
 
     /// Seconds of one look at a program that takes `program_s` by itself, without its launches.
     pub fn look_seconds(program_s: f64) -> f64 {
-        START_S + program_s
+        NCU_START_S + program_s
     }
 }
 
