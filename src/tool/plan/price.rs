@@ -27,7 +27,7 @@ const LAUNCH_OVERHEAD_S: f64 = 0.1;
 const NCU_START_S: f64 = 2.0;
 
 /// Passes and bytes by set; the first is the fallback for what nobody recorded.
-static SETS: &[(&str, LaunchCost)] = &[
+static SET_COSTS: &[(&str, LaunchCost)] = &[
     ("full", LaunchCost { passes: 38, bytes: 1_500_000 }),
     ("detailed", LaunchCost { passes: 20, bytes: 150_000 }),
     ("roofline", LaunchCost { passes: 14, bytes: 300_000 }),
@@ -52,7 +52,8 @@ impl LaunchCost {
             None if named => None,
             None => Some(usual),
         };
-        let find = |name: &str| SETS.iter().find(|(set, _)| *set == name).or(SETS.first());
+        let find =
+            |name: &str| SET_COSTS.iter().find(|(set, _)| *set == name).or(SET_COSTS.first());
         let mut cost =
             set.and_then(find).map_or(LaunchCost { passes: 0, bytes: 20_000 }, |(_, cost)| *cost);
         let metrics = options.metrics.iter().flat_map(|list| list.split(',')).count() as u32;
