@@ -8,14 +8,14 @@
 use crate::import::Imported;
 use crate::model::profile::Gap;
 use crate::model::{Launch, Region};
-use crate::tool::{Ours, RangeKind, SeenRegion, domain_and_name};
+use crate::tool::{RangeKind, RunnerRanges, SeenRegion, domain_and_name};
 
 /// Drops launches in none of `regions`, of which there may be none: then nothing was filtered.
 /// What was dropped, in words.
 pub(super) fn keep_regions(
     imported: &mut Imported,
     regions: &[SeenRegion],
-    ours: Ours,
+    ours: RunnerRanges,
 ) -> Option<Gap> {
     if regions.is_empty() {
         return None;
@@ -95,7 +95,7 @@ mod tests {
         let nested = before.iter().filter(|path| *path == "A::A1").count();
         assert!(nested > 0);
         let asked = [region(&["A1"], RangeKind::PushPop), region(&["B"], RangeKind::PushPop)];
-        let gap = keep_regions(&mut imported, &asked, Ours::None).unwrap();
+        let gap = keep_regions(&mut imported, &asked, RunnerRanges::None).unwrap();
         assert_eq!(gap.code, "foreign_region");
         assert!(paths(&imported).iter().all(|path| path == "B"), "{:?}", paths(&imported));
         let dropped = before.len() - imported.launches.len();
@@ -119,11 +119,11 @@ mod tests {
         for asked in [region(&["A"], RangeKind::PushPop), region(&["A"], RangeKind::Either)] {
             let mut imported = recorded("regions-include");
             let before = paths(&imported);
-            assert_eq!(keep_regions(&mut imported, &[asked], Ours::None), None);
+            assert_eq!(keep_regions(&mut imported, &[asked], RunnerRanges::None), None);
             assert_eq!(paths(&imported), before);
             assert!(before.contains(&"A::A1".to_owned()), "{before:?}");
         }
-        assert_eq!(keep_regions(&mut recorded("regions"), &[], Ours::None), None);
+        assert_eq!(keep_regions(&mut recorded("regions"), &[], RunnerRanges::None), None);
     }
 
     #[test]

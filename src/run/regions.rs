@@ -3,7 +3,7 @@
 use crate::error::{Exit, Failure};
 use crate::model::Region;
 use crate::model::selection::RegionChoice;
-use crate::tool::{OUR_DOMAIN, Ours, RangeKind, RegionPattern, SeenRegion};
+use crate::tool::{OUR_DOMAIN, RangeKind, RegionPattern, RunnerRanges, SeenRegion};
 
 /// Regions shown beside a pattern that matched none.
 const MAX_SHOWN_REGIONS: usize = 20;
@@ -16,7 +16,7 @@ pub(super) struct RegionLayer {
 
 impl RegionLayer {
     /// Whether a launch with this path lies in one of the regions; all do when there are none.
-    pub(super) fn has(&self, path: &[String], ours: Ours) -> bool {
+    pub(super) fn has(&self, path: &[String], ours: RunnerRanges) -> bool {
         if self.regions.is_empty() {
             return true;
         }
@@ -51,7 +51,7 @@ pub(super) fn is_timed(path: &[String]) -> bool {
 }
 
 /// The user's regions of a profile, each path once, parents before children.
-pub(super) fn seen(regions: &[Region], ours: Ours) -> Vec<SeenRegion> {
+pub(super) fn seen(regions: &[Region], ours: RunnerRanges) -> Vec<SeenRegion> {
     let mut seen: Vec<SeenRegion> = Vec::new();
     for region in regions {
         let kind = match region.kind.as_str() {
@@ -187,7 +187,8 @@ mod tests {
             of(&["rgpu@timed", "rgpu@large", "A"]),
             of(&["rgpu@timed", "rgpu@large", "A", "A1"]),
         ];
-        let shown: Vec<_> = seen(&regions, Ours::Around).iter().map(SeenRegion::display).collect();
+        let shown: Vec<_> =
+            seen(&regions, RunnerRanges::Around).iter().map(SeenRegion::display).collect();
         assert_eq!(shown, ["A", "A::A1"]);
     }
 
@@ -221,8 +222,8 @@ mod tests {
     fn a_launch_lies_in_a_region_or_in_one_inside_it() {
         let layer = RegionLayer { regions: vec![region(&["A"])] };
         let path = |parts: &[&str]| parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
-        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), Ours::Around));
-        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), Ours::Around));
-        assert!(!layer.has(&[], Ours::Around));
+        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), RunnerRanges::Around));
+        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), RunnerRanges::Around));
+        assert!(!layer.has(&[], RunnerRanges::Around));
     }
 }

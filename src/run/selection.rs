@@ -20,7 +20,8 @@ use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
 use crate::model::{Launch, Selection};
 use crate::tool::{
-    KernelFilter, LaunchCost, Ours, Part, Request, SeenRegion, Survey, Target, function_name,
+    KernelFilter, LaunchCost, Part, Request, RunnerRanges, SeenRegion, Survey, Target,
+    function_name,
 };
 
 /// Turns a request to the first plan of its run on a host: a survey, where one is needed. Whether
@@ -276,10 +277,12 @@ impl PassPlanner {
             .profile
             .launches
             .iter()
-            .filter(|launch| ours == Ours::None || !timed || regions::is_timed(&launch.region))
+            .filter(|launch| {
+                ours == RunnerRanges::None || !timed || regions::is_timed(&launch.region)
+            })
             .filter(|launch| chosen_regions.has(&launch.region, ours))
             .collect();
-        let whole = ours == Ours::None && chosen_regions.regions.is_empty();
+        let whole = ours == RunnerRanges::None && chosen_regions.regions.is_empty();
         let sums = if whole { parts.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
@@ -439,10 +442,10 @@ pub(super) enum NextStep {
 }
 
 /// Whether the runner's own ranges stand around the user's.
-pub(super) fn ours(request: &Request) -> Ours {
+pub(super) fn ours(request: &Request) -> RunnerRanges {
     match request.target {
-        Target::Kernel { .. } => Ours::Around,
-        Target::Program(_) => Ours::None,
+        Target::Kernel { .. } => RunnerRanges::Around,
+        Target::Program(_) => RunnerRanges::None,
     }
 }
 

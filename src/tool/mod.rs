@@ -46,7 +46,7 @@ pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, lasts, reason};
-pub use plan::region::{OUR_DOMAIN, Ours, RangeKind, RegionPath, SeenRegion};
+pub use plan::region::{OUR_DOMAIN, RunnerRanges, RangeKind, RegionPath, SeenRegion};
 pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
     Output, Part, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,

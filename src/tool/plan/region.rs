@@ -100,10 +100,10 @@ impl SeenRegion {
 
     /// A region by its full path as profiles have it; `None` for ranges of our own runner, which
     /// `ours` says there are.
-    pub fn of(full: &[String], kind: RangeKind, ours: Ours) -> Option<Self> {
+    pub fn of(full: &[String], kind: RangeKind, ours: RunnerRanges) -> Option<Self> {
         let first = match ours {
-            Ours::Around => full.iter().take_while(|part| is_ours(part)).count(),
-            Ours::None => 0,
+            RunnerRanges::Around => full.iter().take_while(|part| is_ours(part)).count(),
+            RunnerRanges::None => 0,
         };
         (first < full.len()).then(|| Self { path: full[first..].to_vec(), kind })
     }
@@ -144,7 +144,7 @@ impl SeenRegion {
 
 /// Whether our own runner put ranges around the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ours {
+pub enum RunnerRanges {
     /// A kernel under the runner.
     Around,
     /// A program as it is.
@@ -217,9 +217,9 @@ mod tests {
     fn ranges_of_our_own_runner_are_taken_off_a_path() {
         let full = ["rgpu@timed", "rgpu@n=1", "A", "A1"].map(str::to_owned);
         let of = |full: &[String], ours| SeenRegion::of(full, RangeKind::PushPop, ours);
-        assert_eq!(of(&full, Ours::Around).unwrap().display(), "A::A1");
-        assert_eq!(of(&full, Ours::None).unwrap().display(), "rgpu@timed::n=1::A::A1");
-        assert_eq!(of(&full[..2], Ours::Around), None);
+        assert_eq!(of(&full, RunnerRanges::Around).unwrap().display(), "A::A1");
+        assert_eq!(of(&full, RunnerRanges::None).unwrap().display(), "rgpu@timed::n=1::A::A1");
+        assert_eq!(of(&full[..2], RunnerRanges::Around), None);
     }
 
     #[test]
