@@ -18,7 +18,7 @@ use crate::bundle::{Bundle, DEFAULT_LIMIT, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
-use crate::tool::{self, Expectations, JobName, Part, Request, Toolbox};
+use crate::tool::{self, Expectations, JobName, PlanPart, Request, Toolbox};
 
 /// Builds; how that ended, and what was expected of it. `sequence` numbers the builds of one run.
 ///
@@ -44,7 +44,7 @@ pub(super) async fn build(
     let facts = tool::facts(&spec.name, remote.transport(), answers);
     let toolbox = Toolbox { runner: programs.runner.clone(), collector: None };
     let arch = tool::target_arch(request, host)?;
-    let mut for_host = Request { part: Part::Build, arch: Some(arch), ..request.clone() };
+    let mut for_host = Request { part: PlanPart::Build, arch: Some(arch), ..request.clone() };
     for_host.build.fetch = request.build.fetch_here;
     let job = JobName { run: format!("{}.local", desk.record.id), sequence };
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;

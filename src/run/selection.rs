@@ -20,7 +20,7 @@ use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
 use crate::model::{Launch, Selection};
 use crate::tool::{
-    KernelFilter, LaunchCost, Part, Request, RunnerRanges, SeenRegion, Survey, Target,
+    KernelFilter, LaunchCost, PlanPart, Request, RunnerRanges, SeenRegion, Survey, Target,
     function_name,
 };
 
@@ -76,7 +76,7 @@ impl PassPlanner {
         };
         let survey = survey.filter(|_| counters);
         if let Some(survey) = survey {
-            request.part = Part::Survey(survey);
+            request.part = PlanPart::Survey(survey);
         }
         let options = &asked.ncu;
         let selection = Selection {
@@ -110,7 +110,7 @@ impl PassPlanner {
         self.selection
             .left_out
             .push(Gap { code: "no_survey".to_owned(), text: format!("no first pass: {why}") });
-        request.part = Part::Whole;
+        request.part = PlanPart::Whole;
         if survey == Some(Survey::Kernels) && self.asked.patterns.is_empty() {
             return NextStep::Plan;
         }
@@ -149,7 +149,7 @@ impl PassPlanner {
             return Ok(self.no_survey(request, &why));
         }
         let survey = self.survey.take();
-        request.part = Part::Whole;
+        request.part = PlanPart::Whole;
         let ours = ours(&self.asked);
         let seen = regions::seen(&parts.profile.regions, ours);
         self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();

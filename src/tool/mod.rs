@@ -49,7 +49,7 @@ pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{OUR_DOMAIN, RunnerRanges, RangeKind, RegionPath, SeenRegion};
 pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
-    Output, Part, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
+    Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
 pub use plan::served::{SERVED, Served, asks_for_less, served};

@@ -11,7 +11,7 @@ use crate::kernel::{
     ARCHITECTURES, FIRST_FAMILY, FIRST_SPECIFIC, Mode, Selection, find, known_arch,
 };
 use crate::run::{BuildWanted, CaseSizes, Emit, InputsRecord, digest_file};
-use crate::tool::{BuildOptions, DslBuild, Output, Part, Request, Target};
+use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
 /// What the command line asks for.
 pub(super) struct BuildCommand {
@@ -175,7 +175,7 @@ fn of_kernel(
     let sources = spec.sources(&places(app)).map_err(Failure::from)?;
     let target = Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: 0 };
     let mut request = Request::new(Mode::Verify, target);
-    request.part = Part::Build;
+    request.part = PlanPart::Build;
     request.arch.clone_from(&args.arch);
     request.timeout_s = args.timeout.as_secs().max(1);
     let level = args.opt_level.map(|level| format!("-Xptxas=-O{level}"));

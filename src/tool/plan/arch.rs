@@ -20,7 +20,9 @@ pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanE
     let gpu = chosen_gpu(request, facts)?;
     if let Some(asked) = &request.arch {
         return match gpu {
-            Some(gpu) if request.part == super::request::Part::Whole && !runs(asked, gpu.sm) => {
+            Some(gpu)
+                if request.part == super::request::PlanPart::Whole && !runs(asked, gpu.sm) =>
+            {
                 Err(PlanError::Arch { asked: asked.clone(), gpu: native(gpu.sm) })
             }
             _ => Ok(asked.clone()),

@@ -8,7 +8,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
 use super::harness::JobRunner;
-use super::request::{FailedRung, Part, Request, Survey, Target, Toolbox, path_of};
+use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
 use super::rows::{Go, Row, Ways, table};
 use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
@@ -33,7 +33,7 @@ pub(super) const STEP: &str = "profile";
 /// The id of a request's main step.
 pub(super) fn step_of(request: &Request) -> String {
     match request.part {
-        Part::Survey(_) => "survey".to_owned(),
+        PlanPart::Survey(_) => "survey".to_owned(),
         _ => request.numbered(STEP),
     }
 }
@@ -74,11 +74,11 @@ impl<'a> Ladder<'a> {
     /// [`PlanError`] for options that cannot be.
     pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
         match (self.request.part, self.request.mode) {
-            (Part::Survey(Survey::Ranges), _) => {
+            (PlanPart::Survey(Survey::Ranges), _) => {
                 self.collector();
                 self.nsys(&[Trace::Nvtx])?;
             }
-            (Part::Survey(Survey::Kernels), _) => {
+            (PlanPart::Survey(Survey::Kernels), _) => {
                 self.nsys(&[Trace::Full, Trace::Cuda])?;
                 self.cupti();
                 self.ncu_times()?;

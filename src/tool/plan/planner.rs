@@ -11,7 +11,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::{BundleFile, Draft, Expectations, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
-use super::request::{Part, Program, Request, Survey, Target, Toolbox, path_of};
+use super::request::{PlanPart, Program, Request, Survey, Target, Toolbox, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
 use super::{arch, build, wheels};
 use crate::kernel::{KernelSpec, Mode, SourceTree};
@@ -70,10 +70,10 @@ impl<'a> Planner<'a> {
             self.build(target)?;
         }
         let title = match self.request.part {
-            Part::Build => format!("build {} for {}", spec.name, target.arch),
+            PlanPart::Build => format!("build {} for {}", spec.name, target.arch),
             _ => format!("profile {} ({})", spec.name, self.request.mode),
         };
-        if self.request.part != Part::Build {
+        if self.request.part != PlanPart::Build {
             self.bring_harness(target)?;
             if self.gpu {
                 self.on_gpu(target, again)?;
@@ -216,7 +216,7 @@ impl<'a> Planner<'a> {
                 // an architecture asks for the code, and does not get it.
                 Err(error)
                     if !self.gpu
-                        && self.request.part != Part::Build
+                        && self.request.part != PlanPart::Build
                         && self.request.arch.is_none() =>
                 {
                     let fetched = self.fetched();
@@ -227,7 +227,7 @@ impl<'a> Planner<'a> {
                 Err(error) => return Err(error),
             }
         }
-        if self.request.part == Part::Build {
+        if self.request.part == PlanPart::Build {
             return Ok(());
         }
         if self.request.mode != Mode::Sanitizer || !self.gpu {
@@ -383,8 +383,8 @@ impl<'a> Planner<'a> {
         let nsys = rungs.iter().any(|rung| rung.id.starts_with("nsys."));
         let title = match self.gpu {
             true => match self.request.part {
-                Part::Survey(Survey::Ranges) => "see which regions there are".to_owned(),
-                Part::Survey(Survey::Kernels) => "see which kernels hold the time".to_owned(),
+                PlanPart::Survey(Survey::Ranges) => "see which regions there are".to_owned(),
+                PlanPart::Survey(Survey::Kernels) => "see which kernels hold the time".to_owned(),
                 _ if self.request.mode == Mode::Deep => "look closely with ncu".to_owned(),
                 _ => format!("profile with {}", self.request.mode),
             },
@@ -396,7 +396,7 @@ impl<'a> Planner<'a> {
         };
         let gpu = self.gpu;
         let id = ladder::step_of(self.request);
-        let alone = self.request.part == Part::Whole
+        let alone = self.request.part == PlanPart::Whole
             && self.request.look == 0
             && self.request.mode != Mode::Deep;
         let step = self.step(&id, title, gpu, rungs);

@@ -14,7 +14,7 @@ use crate::kernel::{KernelSpec, Mode, SourceTree};
 
 /// How much of a request to plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum PlanPart {
     /// All of it.
     #[default]
     Whole,
@@ -38,7 +38,7 @@ pub enum Survey {
 #[derive(Clone, Debug)]
 pub struct Request {
     /// How much of it.
-    pub part: Part,
+    pub part: PlanPart,
     /// How to look.
     pub mode: Mode,
     /// At what.
@@ -152,7 +152,7 @@ impl Request {
     pub fn new(mode: Mode, target: Target) -> Self {
         let limits = rgpu_protocol::plan::Limits::default();
         Self {
-            part: Part::Whole,
+            part: PlanPart::Whole,
             mode,
             target,
             named: String::new(),

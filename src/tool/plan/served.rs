@@ -8,7 +8,7 @@ use rgpu_protocol::{Diagnosis, HostFacts};
 
 use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
-use super::request::{JobName, Part, Request, Target, Toolbox};
+use super::request::{JobName, PlanPart, Request, Target, Toolbox};
 use super::rows::{Go, Row};
 use super::{RAW, plan};
 use crate::kernel::Mode;
@@ -62,7 +62,7 @@ pub fn served(
     job: &JobName,
 ) -> Result<Vec<Served>, PlanError> {
     let travels = matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python());
-    let simple = request.mode == Mode::Ncu && request.look == 0 && request.part == Part::Whole;
+    let simple = request.mode == Mode::Ncu && request.look == 0 && request.part == PlanPart::Whole;
     if !travels || !simple || facts.gpus.is_empty() {
         return Ok(Vec::new());
     }

@@ -10,7 +10,7 @@ use rgpu_protocol::plan::Word;
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::draft::BundleFile;
-use super::request::{CaptureRange, Part, Program, SanitizerTool};
+use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
 use super::rows::{Ways, table};
 use super::*;
 use crate::kernel::{Mode, Places, Selection, find};
@@ -210,7 +210,7 @@ fn timed_calls_are_given_the_reference_where_it_is_on_the_gpu() {
 #[test]
 fn the_build_alone_can_be_planned_for_another_machine() {
     let mut request = request(Mode::Ncu, "vecadd");
-    request.part = Part::Build;
+    request.part = PlanPart::Build;
     request.arch = Some("sm_100a".into());
     insta::assert_snapshot!(shown(&planned(&request, &host("no-gpu"))));
 }
