@@ -13,7 +13,7 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request};
-use super::plan::rows::{Go, Row};
+use super::plan::rows::{Row, RowAction};
 
 /// Nsight Systems.
 pub(super) struct Nsys;
@@ -83,26 +83,26 @@ pub(super) const REPORT: &str = "raw/report";
 
 /// What nsys's words mean.
 pub(super) static ROWS: &[Row] = &[
-    Row("Importer error status", "importer_broken", Go::Leave),
-    Row("skipping importation of the QDSTRM", "importer_broken", Go::Leave),
-    Row("Unrecognized GPU UUID", "unrecognized_gpu", Go::Next),
-    Row("Can't find UUID for CUDA device", "unrecognized_gpu", Go::Next),
-    Row("Time conversion", "time_conversion", Go::Next),
-    Row("time conversion", "time_conversion", Go::Next),
-    Row("Wrong event order has been detected", "event_order", Go::Next),
-    Row("Importation failed", "event_order", Go::Next),
-    Row("No reports were generated", "nothing_captured", Go::Stop),
-    Row("NVPA_STATUS_ERROR", "gpu_metrics_refused", Go::Next),
-    Row("ERR_NVGPUCTRPERM", "gpu_metrics_refused", Go::Next),
-    Row("not found in current directory or standard search paths", "no_program", Go::Stop),
-    Row("Illegal --*argument", "bad_arguments", Go::Stop),
-    Row("unrecognised option", "bad_arguments", Go::Stop),
-    Row("Failed to create '*report", "output_not_written", Go::Stop),
-    Row("No CUDA events collected", "no_cuda_events", Go::Note),
-    Row("does not contain CUDA trace data", "no_cuda_events", Go::Note),
-    Row("does not contain CUDA kernel data", "no_cuda_events", Go::Note),
-    Row("perf_event_paranoid", "perf_paranoid", Go::Note),
-    Row("CPU IP/backtrace sampling not supported", "perf_paranoid", Go::Note),
+    Row("Importer error status", "importer_broken", RowAction::Leave),
+    Row("skipping importation of the QDSTRM", "importer_broken", RowAction::Leave),
+    Row("Unrecognized GPU UUID", "unrecognized_gpu", RowAction::Next),
+    Row("Can't find UUID for CUDA device", "unrecognized_gpu", RowAction::Next),
+    Row("Time conversion", "time_conversion", RowAction::Next),
+    Row("time conversion", "time_conversion", RowAction::Next),
+    Row("Wrong event order has been detected", "event_order", RowAction::Next),
+    Row("Importation failed", "event_order", RowAction::Next),
+    Row("No reports were generated", "nothing_captured", RowAction::Stop),
+    Row("NVPA_STATUS_ERROR", "gpu_metrics_refused", RowAction::Next),
+    Row("ERR_NVGPUCTRPERM", "gpu_metrics_refused", RowAction::Next),
+    Row("not found in current directory or standard search paths", "no_program", RowAction::Stop),
+    Row("Illegal --*argument", "bad_arguments", RowAction::Stop),
+    Row("unrecognised option", "bad_arguments", RowAction::Stop),
+    Row("Failed to create '*report", "output_not_written", RowAction::Stop),
+    Row("No CUDA events collected", "no_cuda_events", RowAction::Note),
+    Row("does not contain CUDA trace data", "no_cuda_events", RowAction::Note),
+    Row("does not contain CUDA kernel data", "no_cuda_events", RowAction::Note),
+    Row("perf_event_paranoid", "perf_paranoid", RowAction::Note),
+    Row("CPU IP/backtrace sampling not supported", "perf_paranoid", RowAction::Note),
 ];
 
 /// What is traced when the user does not say.

@@ -12,7 +12,7 @@ use super::ncu::refuse;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::{Request, SanitizerTool};
-use super::plan::rows::{Go, Row};
+use super::plan::rows::{Row, RowAction};
 
 /// Compute Sanitizer.
 pub(super) struct Sanitizer;
@@ -40,15 +40,15 @@ impl Tool for Sanitizer {
 
 /// What its words mean.
 pub(super) static ROWS: &[Row] = &[
-    Row("Device not supported", "gpu_unsupported", Go::Next),
-    Row("Internal Sanitizer Error", "sanitizer_internal", Go::Next),
-    Row("terminated before first instrumented API call", "no_cuda_call", Go::Next),
-    Row("No attachable process found", "not_attached", Go::Next),
-    Row("doesn't exist or is not a valid executable", "no_program", Go::Stop),
-    Row("the argument for option*is invalid", "bad_arguments", Go::Stop),
-    Row("detected on the input command line", "bad_arguments", Go::Stop),
-    Row("unrecognised option", "bad_arguments", Go::Stop),
-    Row("Target application returned an error", "program_failed", Go::Note),
+    Row("Device not supported", "gpu_unsupported", RowAction::Next),
+    Row("Internal Sanitizer Error", "sanitizer_internal", RowAction::Next),
+    Row("terminated before first instrumented API call", "no_cuda_call", RowAction::Next),
+    Row("No attachable process found", "not_attached", RowAction::Next),
+    Row("doesn't exist or is not a valid executable", "no_program", RowAction::Stop),
+    Row("the argument for option*is invalid", "bad_arguments", RowAction::Stop),
+    Row("detected on the input command line", "bad_arguments", RowAction::Stop),
+    Row("unrecognised option", "bad_arguments", RowAction::Stop),
+    Row("Target application returned an error", "program_failed", RowAction::Note),
 ];
 
 /// Where a tool's records go.

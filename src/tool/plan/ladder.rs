@@ -9,7 +9,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::PlanError;
 use super::harness::JobRunner;
 use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
-use super::rows::{Go, Row, Ways, table};
+use super::rows::{Row, RowAction, Ways, table};
 use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
 use crate::tool::cupti;
@@ -496,8 +496,8 @@ fn fails_as(id: &str, failed: &FailedRung) -> bool {
     let row = rows_of(&failed.rung).iter().find(|Row(_, code, _)| *code == failed.code);
     family(id) == family(&failed.rung)
         && match row {
-            Some(Row(_, _, Go::Leave | Go::LeaveUnfiltered)) => true,
-            Some(Row(_, _, Go::Counterless)) => !["ncu.sudo", "ncu.launch"].contains(&id),
+            Some(Row(_, _, RowAction::Leave | RowAction::LeaveUnfiltered)) => true,
+            Some(Row(_, _, RowAction::Counterless)) => !["ncu.sudo", "ncu.launch"].contains(&id),
             _ => false,
         }
 }

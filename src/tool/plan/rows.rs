@@ -5,7 +5,7 @@ use rgpu_protocol::{Diagnosis, Pattern};
 
 /// What a row does to a ladder; a rung's id is known only when the ladder is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Go {
+pub(crate) enum RowAction {
     /// The next rung.
     Next,
     /// Past every rung of this tool.
@@ -16,10 +16,10 @@ pub(crate) enum Go {
     Counterless,
     /// No rung could do better.
     Stop,
-    /// As [`Go::Next`], but only to explain a failure that shows otherwise: a working tool may
+    /// As [`RowAction::Next`], but only to explain a failure that shows otherwise: a working tool may
     /// print these words too.
     FailedNext,
-    /// As [`Go::Stop`], likewise.
+    /// As [`RowAction::Stop`], likewise.
     FailedStop,
     /// Only a remark.
     Note,
@@ -29,7 +29,7 @@ pub(crate) enum Go {
 
 /// A row: what to look for, its code, what follows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Go);
+pub(crate) struct Row(pub(crate) &'static str, pub(crate) &'static str, pub(crate) RowAction);
 
 /// The rungs that a table's rows may go to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,18 +56,18 @@ pub(crate) fn table(rows: &[Row], ways: Ways<'_>) -> Vec<Diagnosis> {
             pattern: Pattern::new(*pattern),
             code: (*code).to_owned(),
             when: match go {
-                Go::FailedNext | Go::FailedStop => When::Failed,
+                RowAction::FailedNext | RowAction::FailedStop => When::Failed,
                 _ => When::Always,
             },
             then: match go {
-                Go::Next | Go::FailedNext => Then::Next,
-                Go::LeaveUnfiltered if ways.filtered => Then::Stop,
-                Go::Leave | Go::LeaveUnfiltered => to(ways.leave),
-                Go::Counterless => to(ways.counterless.or(ways.leave)),
-                Go::Stop | Go::FailedStop => Then::Stop,
-                Go::Note => Then::Note,
-                Go::StopKernel if ways.kernel => Then::Stop,
-                Go::StopKernel => Then::Note,
+                RowAction::Next | RowAction::FailedNext => Then::Next,
+                RowAction::LeaveUnfiltered if ways.filtered => Then::Stop,
+                RowAction::Leave | RowAction::LeaveUnfiltered => to(ways.leave),
+                RowAction::Counterless => to(ways.counterless.or(ways.leave)),
+                RowAction::Stop | RowAction::FailedStop => Then::Stop,
+                RowAction::Note => Then::Note,
+                RowAction::StopKernel if ways.kernel => Then::Stop,
+                RowAction::StopKernel => Then::Note,
             },
         })
         .collect()

@@ -9,7 +9,7 @@ use rgpu_protocol::{Diagnosis, HostFacts};
 use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
 use super::request::{JobName, PlanPart, Request, Target, Toolbox};
-use super::rows::{Go, Row};
+use super::rows::{Row, RowAction};
 use super::{RAW, plan};
 use crate::kernel::Mode;
 use crate::tool::ncu;
@@ -101,8 +101,10 @@ pub fn served(
 
 /// Whether an ncu that failed with `code` may do better with less to collect.
 pub fn asks_for_less(code: &str) -> bool {
-    let less =
-        |row: &&Row| row.1 == code && matches!(row.2, Go::Next | Go::FailedNext | Go::Counterless);
+    let less = |row: &&Row| {
+        row.1 == code
+            && matches!(row.2, RowAction::Next | RowAction::FailedNext | RowAction::Counterless)
+    };
     ncu::ROWS.iter().find(less).is_some()
         || ["exit", "no_file", "empty_report", "nan_counters"].contains(&code)
 }
