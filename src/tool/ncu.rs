@@ -13,7 +13,7 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::region::{OUR_DOMAIN, RegionPath, SeenRegion};
 use super::plan::request::{Request, Target};
-use super::plan::rows::{Row, RowAction};
+use super::plan::rows::{MessageRow, RowAction};
 use super::plan::sections::{check_section, set_named};
 
 /// Nsight Compute.
@@ -48,37 +48,37 @@ pub(super) fn report(request: &Request, collect: Collect) -> String {
 }
 
 /// What ncu's words mean, the specific before the general.
-pub(super) static ROWS: &[Row] = &[
-    Row("ERR_NVGPUCTRPERM", "counters_refused", RowAction::Counterless),
-    Row("driver resource was unavailable", "counters_busy", RowAction::Counterless),
-    Row("Failed to prepare kernel for profiling", "ncu_too_old", RowAction::Leave),
-    Row("LibraryNotLoaded", "perfworks_missing", RowAction::Leave),
-    Row("Profiling is not supported on device", "gpu_unsupported", RowAction::Leave),
-    Row("Profiling is not supported on this device", "gpu_unsupported", RowAction::Leave),
-    Row("Unsupported API during capture", "range_unsupported", RowAction::Next),
-    Row("RecordStatusUnsupportedApi", "range_unsupported", RowAction::Next),
-    Row("is not supported during range replay", "range_option", RowAction::Next),
-    Row("did not match any section", "unknown_section", RowAction::Stop),
-    Row("unrecognised option", "bad_arguments", RowAction::Stop),
-    Row("==ERROR*does not exist or is not an executable", "no_program", RowAction::Stop),
-    Row("==ERROR*Unable to write to file", "output_not_written", RowAction::Stop),
-    Row("==ERROR*LaunchFailed", "kernel_crashed", RowAction::Stop),
-    Row("nsight-compute-lock", "lock_file", RowAction::Next),
-    Row("Cannot lock GPU clock frequencies", "clocks_not_locked", RowAction::Note),
-    Row("outstanding GPU clock reset", "clock_reset_pending", RowAction::Note),
-    Row("Backing up device memory in system memory", "replay_spills", RowAction::Note),
-    Row("bad allocation", "replay_memory", RowAction::FailedNext),
-    Row("Failed to find metric", "metrics_unavailable", RowAction::Note),
-    Row("Unable to access the following", "metrics_unavailable", RowAction::Note),
-    Row("No metrics to collect found in sections", "no_metrics", RowAction::Next),
-    Row("terminated before first instrumented API call", "no_cuda_call", RowAction::Stop),
-    Row("No attachable process", "no_cuda_call", RowAction::Stop),
-    Row("No kernels were profiled", "no_kernels", RowAction::LeaveUnfiltered),
-    Row("==ERROR*InternalError", "ncu_internal", RowAction::Next),
-    Row("==ERROR*UnknownError", "ncu_internal", RowAction::Next),
-    Row("An error occurred while trying to profile", "ncu_internal", RowAction::Next),
-    Row("==ERROR*Failed to profile", "ncu_internal", RowAction::Next),
-    Row("The application returned an error code", "program_failed", RowAction::StopKernel),
+pub(super) static ROWS: &[MessageRow] = &[
+    MessageRow("ERR_NVGPUCTRPERM", "counters_refused", RowAction::Counterless),
+    MessageRow("driver resource was unavailable", "counters_busy", RowAction::Counterless),
+    MessageRow("Failed to prepare kernel for profiling", "ncu_too_old", RowAction::Leave),
+    MessageRow("LibraryNotLoaded", "perfworks_missing", RowAction::Leave),
+    MessageRow("Profiling is not supported on device", "gpu_unsupported", RowAction::Leave),
+    MessageRow("Profiling is not supported on this device", "gpu_unsupported", RowAction::Leave),
+    MessageRow("Unsupported API during capture", "range_unsupported", RowAction::Next),
+    MessageRow("RecordStatusUnsupportedApi", "range_unsupported", RowAction::Next),
+    MessageRow("is not supported during range replay", "range_option", RowAction::Next),
+    MessageRow("did not match any section", "unknown_section", RowAction::Stop),
+    MessageRow("unrecognised option", "bad_arguments", RowAction::Stop),
+    MessageRow("==ERROR*does not exist or is not an executable", "no_program", RowAction::Stop),
+    MessageRow("==ERROR*Unable to write to file", "output_not_written", RowAction::Stop),
+    MessageRow("==ERROR*LaunchFailed", "kernel_crashed", RowAction::Stop),
+    MessageRow("nsight-compute-lock", "lock_file", RowAction::Next),
+    MessageRow("Cannot lock GPU clock frequencies", "clocks_not_locked", RowAction::Note),
+    MessageRow("outstanding GPU clock reset", "clock_reset_pending", RowAction::Note),
+    MessageRow("Backing up device memory in system memory", "replay_spills", RowAction::Note),
+    MessageRow("bad allocation", "replay_memory", RowAction::FailedNext),
+    MessageRow("Failed to find metric", "metrics_unavailable", RowAction::Note),
+    MessageRow("Unable to access the following", "metrics_unavailable", RowAction::Note),
+    MessageRow("No metrics to collect found in sections", "no_metrics", RowAction::Next),
+    MessageRow("terminated before first instrumented API call", "no_cuda_call", RowAction::Stop),
+    MessageRow("No attachable process", "no_cuda_call", RowAction::Stop),
+    MessageRow("No kernels were profiled", "no_kernels", RowAction::LeaveUnfiltered),
+    MessageRow("==ERROR*InternalError", "ncu_internal", RowAction::Next),
+    MessageRow("==ERROR*UnknownError", "ncu_internal", RowAction::Next),
+    MessageRow("An error occurred while trying to profile", "ncu_internal", RowAction::Next),
+    MessageRow("==ERROR*Failed to profile", "ncu_internal", RowAction::Next),
+    MessageRow("The application returned an error code", "program_failed", RowAction::StopKernel),
 ];
 
 /// Whether a replay mode measures ranges as a whole.

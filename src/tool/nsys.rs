@@ -13,7 +13,7 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request};
-use super::plan::rows::{Row, RowAction};
+use super::plan::rows::{MessageRow, RowAction};
 
 /// Nsight Systems.
 pub(super) struct Nsys;
@@ -82,27 +82,31 @@ fn missing_library(text: &str) -> Option<&str> {
 pub(super) const REPORT: &str = "raw/report";
 
 /// What nsys's words mean.
-pub(super) static ROWS: &[Row] = &[
-    Row("Importer error status", "importer_broken", RowAction::Leave),
-    Row("skipping importation of the QDSTRM", "importer_broken", RowAction::Leave),
-    Row("Unrecognized GPU UUID", "unrecognized_gpu", RowAction::Next),
-    Row("Can't find UUID for CUDA device", "unrecognized_gpu", RowAction::Next),
-    Row("Time conversion", "time_conversion", RowAction::Next),
-    Row("time conversion", "time_conversion", RowAction::Next),
-    Row("Wrong event order has been detected", "event_order", RowAction::Next),
-    Row("Importation failed", "event_order", RowAction::Next),
-    Row("No reports were generated", "nothing_captured", RowAction::Stop),
-    Row("NVPA_STATUS_ERROR", "gpu_metrics_refused", RowAction::Next),
-    Row("ERR_NVGPUCTRPERM", "gpu_metrics_refused", RowAction::Next),
-    Row("not found in current directory or standard search paths", "no_program", RowAction::Stop),
-    Row("Illegal --*argument", "bad_arguments", RowAction::Stop),
-    Row("unrecognised option", "bad_arguments", RowAction::Stop),
-    Row("Failed to create '*report", "output_not_written", RowAction::Stop),
-    Row("No CUDA events collected", "no_cuda_events", RowAction::Note),
-    Row("does not contain CUDA trace data", "no_cuda_events", RowAction::Note),
-    Row("does not contain CUDA kernel data", "no_cuda_events", RowAction::Note),
-    Row("perf_event_paranoid", "perf_paranoid", RowAction::Note),
-    Row("CPU IP/backtrace sampling not supported", "perf_paranoid", RowAction::Note),
+pub(super) static ROWS: &[MessageRow] = &[
+    MessageRow("Importer error status", "importer_broken", RowAction::Leave),
+    MessageRow("skipping importation of the QDSTRM", "importer_broken", RowAction::Leave),
+    MessageRow("Unrecognized GPU UUID", "unrecognized_gpu", RowAction::Next),
+    MessageRow("Can't find UUID for CUDA device", "unrecognized_gpu", RowAction::Next),
+    MessageRow("Time conversion", "time_conversion", RowAction::Next),
+    MessageRow("time conversion", "time_conversion", RowAction::Next),
+    MessageRow("Wrong event order has been detected", "event_order", RowAction::Next),
+    MessageRow("Importation failed", "event_order", RowAction::Next),
+    MessageRow("No reports were generated", "nothing_captured", RowAction::Stop),
+    MessageRow("NVPA_STATUS_ERROR", "gpu_metrics_refused", RowAction::Next),
+    MessageRow("ERR_NVGPUCTRPERM", "gpu_metrics_refused", RowAction::Next),
+    MessageRow(
+        "not found in current directory or standard search paths",
+        "no_program",
+        RowAction::Stop,
+    ),
+    MessageRow("Illegal --*argument", "bad_arguments", RowAction::Stop),
+    MessageRow("unrecognised option", "bad_arguments", RowAction::Stop),
+    MessageRow("Failed to create '*report", "output_not_written", RowAction::Stop),
+    MessageRow("No CUDA events collected", "no_cuda_events", RowAction::Note),
+    MessageRow("does not contain CUDA trace data", "no_cuda_events", RowAction::Note),
+    MessageRow("does not contain CUDA kernel data", "no_cuda_events", RowAction::Note),
+    MessageRow("perf_event_paranoid", "perf_paranoid", RowAction::Note),
+    MessageRow("CPU IP/backtrace sampling not supported", "perf_paranoid", RowAction::Note),
 ];
 
 /// What is traced when the user does not say.

@@ -5,7 +5,7 @@ use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
 use super::plan::facts::{dotted_after, run, tool};
-use super::plan::rows::{Row, RowAction};
+use super::plan::rows::{MessageRow, RowAction};
 
 /// `nvcc`.
 pub(super) struct Nvcc;
@@ -32,17 +32,21 @@ impl Tool for Nvcc {
 
 /// What a compiler's words mean; NVRTC's are the same where they concern the source. Warnings show
 /// lines of the source, which may hold any words: so these only explain a failure.
-pub(super) static ROWS: &[Row] = &[
-    Row("Unsupported gpu architecture", "arch_unsupported", RowAction::FailedNext),
-    Row("is not defined for option 'gpu-architecture'", "arch_unsupported", RowAction::FailedNext),
-    Row("invalid value for --gpu-architecture", "arch_unsupported", RowAction::FailedNext),
-    Row("Cannot find compiler", "no_host_compiler", RowAction::FailedNext),
-    Row("unsupported GNU version", "no_host_compiler", RowAction::FailedNext),
-    Row("unsupported clang version", "no_host_compiler", RowAction::FailedNext),
-    Row("error while loading shared libraries", "compiler_broken", RowAction::FailedNext),
-    Row("failed to open libnvrtc-builtins", "compiler_broken", RowAction::FailedNext),
-    Row("error:", "does_not_compile", RowAction::FailedStop),
-    Row("error   :", "does_not_compile", RowAction::FailedStop),
-    Row("error #", "does_not_compile", RowAction::FailedStop),
-    Row("undefined reference to", "does_not_compile", RowAction::FailedStop),
+pub(super) static ROWS: &[MessageRow] = &[
+    MessageRow("Unsupported gpu architecture", "arch_unsupported", RowAction::FailedNext),
+    MessageRow(
+        "is not defined for option 'gpu-architecture'",
+        "arch_unsupported",
+        RowAction::FailedNext,
+    ),
+    MessageRow("invalid value for --gpu-architecture", "arch_unsupported", RowAction::FailedNext),
+    MessageRow("Cannot find compiler", "no_host_compiler", RowAction::FailedNext),
+    MessageRow("unsupported GNU version", "no_host_compiler", RowAction::FailedNext),
+    MessageRow("unsupported clang version", "no_host_compiler", RowAction::FailedNext),
+    MessageRow("error while loading shared libraries", "compiler_broken", RowAction::FailedNext),
+    MessageRow("failed to open libnvrtc-builtins", "compiler_broken", RowAction::FailedNext),
+    MessageRow("error:", "does_not_compile", RowAction::FailedStop),
+    MessageRow("error   :", "does_not_compile", RowAction::FailedStop),
+    MessageRow("error #", "does_not_compile", RowAction::FailedStop),
+    MessageRow("undefined reference to", "does_not_compile", RowAction::FailedStop),
 ];

@@ -12,7 +12,7 @@ use super::ncu::refuse;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::{Request, SanitizerTool};
-use super::plan::rows::{Row, RowAction};
+use super::plan::rows::{MessageRow, RowAction};
 
 /// Compute Sanitizer.
 pub(super) struct Sanitizer;
@@ -39,16 +39,16 @@ impl Tool for Sanitizer {
 }
 
 /// What its words mean.
-pub(super) static ROWS: &[Row] = &[
-    Row("Device not supported", "gpu_unsupported", RowAction::Next),
-    Row("Internal Sanitizer Error", "sanitizer_internal", RowAction::Next),
-    Row("terminated before first instrumented API call", "no_cuda_call", RowAction::Next),
-    Row("No attachable process found", "not_attached", RowAction::Next),
-    Row("doesn't exist or is not a valid executable", "no_program", RowAction::Stop),
-    Row("the argument for option*is invalid", "bad_arguments", RowAction::Stop),
-    Row("detected on the input command line", "bad_arguments", RowAction::Stop),
-    Row("unrecognised option", "bad_arguments", RowAction::Stop),
-    Row("Target application returned an error", "program_failed", RowAction::Note),
+pub(super) static ROWS: &[MessageRow] = &[
+    MessageRow("Device not supported", "gpu_unsupported", RowAction::Next),
+    MessageRow("Internal Sanitizer Error", "sanitizer_internal", RowAction::Next),
+    MessageRow("terminated before first instrumented API call", "no_cuda_call", RowAction::Next),
+    MessageRow("No attachable process found", "not_attached", RowAction::Next),
+    MessageRow("doesn't exist or is not a valid executable", "no_program", RowAction::Stop),
+    MessageRow("the argument for option*is invalid", "bad_arguments", RowAction::Stop),
+    MessageRow("detected on the input command line", "bad_arguments", RowAction::Stop),
+    MessageRow("unrecognised option", "bad_arguments", RowAction::Stop),
+    MessageRow("Target application returned an error", "program_failed", RowAction::Note),
 ];
 
 /// Where a tool's records go.

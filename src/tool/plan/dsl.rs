@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::draft::{BundleFile, Draft, Expectations, Localized};
 use super::python_env::PythonEnv;
 use super::request::JobName;
-use super::rows::{Row, RowAction, Ways, table};
+use super::rows::{MessageRow, RowAction, Ways, table};
 use super::wheels::{CUTE, TRITON, Wheels};
 use crate::kernel::name_of;
 
@@ -29,9 +29,9 @@ const OUT: &str = "out";
 pub const DSL_RECORD: &str = "out/dsl.json";
 
 /// Our script's status for code that does not compile.
-static ROWS: &[Row] = &[
-    Row("build_dsl: NothingCompiled: ", "nothing_compiled", RowAction::FailedStop),
-    Row("build_dsl: ", "does_not_compile", RowAction::FailedStop),
+static ROWS: &[MessageRow] = &[
+    MessageRow("build_dsl: NothingCompiled: ", "nothing_compiled", RowAction::FailedStop),
+    MessageRow("build_dsl: ", "does_not_compile", RowAction::FailedStop),
 ];
 
 /// A DSL.

@@ -9,7 +9,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::PlanError;
 use super::harness::JobRunner;
 use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
-use super::rows::{Row, RowAction, Ways, table};
+use super::rows::{MessageRow, RowAction, Ways, table};
 use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
 use crate::tool::cupti;
@@ -493,16 +493,18 @@ fn fails_as(id: &str, failed: &FailedRung) -> bool {
     if id == failed.rung {
         return true;
     }
-    let row = rows_of(&failed.rung).iter().find(|Row(_, code, _)| *code == failed.code);
+    let row = rows_of(&failed.rung).iter().find(|MessageRow(_, code, _)| *code == failed.code);
     family(id) == family(&failed.rung)
         && match row {
-            Some(Row(_, _, RowAction::Leave | RowAction::LeaveUnfiltered)) => true,
-            Some(Row(_, _, RowAction::Counterless)) => !["ncu.sudo", "ncu.launch"].contains(&id),
+            Some(MessageRow(_, _, RowAction::Leave | RowAction::LeaveUnfiltered)) => true,
+            Some(MessageRow(_, _, RowAction::Counterless)) => {
+                !["ncu.sudo", "ncu.launch"].contains(&id)
+            }
             _ => false,
         }
 }
 
-fn rows_of(id: &str) -> &'static [Row] {
+fn rows_of(id: &str) -> &'static [MessageRow] {
     match family(id) {
         "ncu" => ncu::ROWS,
         "nsys" => nsys::ROWS,

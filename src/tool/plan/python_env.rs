@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::draft::BundleFile;
-use super::rows::{Row, RowAction, Ways, table};
+use super::rows::{MessageRow, RowAction, Ways, table};
 
 /// Finds the environment; `python_env.py` makes it.
 const FIND: &str = include_str!("../../../harness/templates/python_env.sh");
@@ -30,25 +30,29 @@ const MAKE_PATH: &str = "bin/python_env.py";
 const SPEC_PATH: &str = "bin/python_env.json";
 
 /// What uv, pip and our own script say.
-static ROWS: &[Row] = &[
-    Row("there is no python3 on PATH", "python_missing", RowAction::FailedStop),
-    Row("there is no uv to bring another", "python_version", RowAction::FailedStop),
-    Row("No module named venv", "python_no_venv", RowAction::FailedStop),
-    Row("ensurepip is not", "python_no_venv", RowAction::FailedStop),
-    Row("the environment cannot be made", "python_no_venv", RowAction::FailedStop),
-    Row("Temporary failure in name resolution", "python_offline", RowAction::FailedStop),
-    Row("Name or service not known", "python_offline", RowAction::FailedStop),
-    Row("Failed to establish a new connection", "python_offline", RowAction::FailedStop),
-    Row("Connection refused", "python_offline", RowAction::FailedStop),
-    Row("Network is unreachable", "python_offline", RowAction::FailedStop),
-    Row("dns error", "python_offline", RowAction::FailedStop),
-    Row("Invalid requirement", "python_unresolved", RowAction::FailedStop),
-    Row("Failed to parse", "python_unresolved", RowAction::FailedStop),
-    Row("No matching distribution found", "python_unresolved", RowAction::FailedStop),
-    Row("Could not find a version that satisfies", "python_unresolved", RowAction::FailedStop),
-    Row("No solution found when resolving", "python_unresolved", RowAction::FailedStop),
-    Row("ResolutionImpossible", "python_unresolved", RowAction::FailedStop),
-    Row("No space left on device", "disk_full", RowAction::FailedStop),
+static ROWS: &[MessageRow] = &[
+    MessageRow("there is no python3 on PATH", "python_missing", RowAction::FailedStop),
+    MessageRow("there is no uv to bring another", "python_version", RowAction::FailedStop),
+    MessageRow("No module named venv", "python_no_venv", RowAction::FailedStop),
+    MessageRow("ensurepip is not", "python_no_venv", RowAction::FailedStop),
+    MessageRow("the environment cannot be made", "python_no_venv", RowAction::FailedStop),
+    MessageRow("Temporary failure in name resolution", "python_offline", RowAction::FailedStop),
+    MessageRow("Name or service not known", "python_offline", RowAction::FailedStop),
+    MessageRow("Failed to establish a new connection", "python_offline", RowAction::FailedStop),
+    MessageRow("Connection refused", "python_offline", RowAction::FailedStop),
+    MessageRow("Network is unreachable", "python_offline", RowAction::FailedStop),
+    MessageRow("dns error", "python_offline", RowAction::FailedStop),
+    MessageRow("Invalid requirement", "python_unresolved", RowAction::FailedStop),
+    MessageRow("Failed to parse", "python_unresolved", RowAction::FailedStop),
+    MessageRow("No matching distribution found", "python_unresolved", RowAction::FailedStop),
+    MessageRow(
+        "Could not find a version that satisfies",
+        "python_unresolved",
+        RowAction::FailedStop,
+    ),
+    MessageRow("No solution found when resolving", "python_unresolved", RowAction::FailedStop),
+    MessageRow("ResolutionImpossible", "python_unresolved", RowAction::FailedStop),
+    MessageRow("No space left on device", "disk_full", RowAction::FailedStop),
 ];
 
 /// A block of a script that cannot be read.

@@ -29,7 +29,11 @@ pub(crate) enum RowAction {
 
 /// A row: what to look for, its code, what follows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row(pub(crate) &'static str, pub(crate) &'static str, pub(crate) RowAction);
+pub(crate) struct MessageRow(
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+    pub(crate) RowAction,
+);
 
 /// The rungs that a table's rows may go to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,13 +49,13 @@ pub(crate) struct Ways<'a> {
 }
 
 /// A table for one rung of a ladder.
-pub(crate) fn table(rows: &[Row], ways: Ways<'_>) -> Vec<Diagnosis> {
+pub(crate) fn table(rows: &[MessageRow], ways: Ways<'_>) -> Vec<Diagnosis> {
     let to = |rung: Option<&str>| match rung {
         Some(rung) => Then::Rung(rung.to_owned()),
         None => Then::Stop,
     };
     rows.iter()
-        .map(|Row(pattern, code, go)| Diagnosis {
+        .map(|MessageRow(pattern, code, go)| Diagnosis {
             source: Source::Output,
             pattern: Pattern::new(*pattern),
             code: (*code).to_owned(),

@@ -9,7 +9,7 @@ use rgpu_protocol::{Diagnosis, HostFacts};
 use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
 use super::request::{JobName, PlanPart, Request, Target, Toolbox};
-use super::rows::{Row, RowAction};
+use super::rows::{MessageRow, RowAction};
 use super::{RAW, plan};
 use crate::kernel::Mode;
 use crate::tool::ncu;
@@ -101,7 +101,7 @@ pub fn served(
 
 /// Whether an ncu that failed with `code` may do better with less to collect.
 pub fn asks_for_less(code: &str) -> bool {
-    let less = |row: &&Row| {
+    let less = |row: &&MessageRow| {
         row.1 == code
             && matches!(row.2, RowAction::Next | RowAction::FailedNext | RowAction::Counterless)
     };

@@ -305,7 +305,7 @@ fn recorded_words_of_the_tools_are_understood() {
 #[test]
 fn every_code_of_a_table_has_a_reason() {
     let tables = [ncu::ROWS, nsys::ROWS, sanitizer::ROWS, super::super::nvcc::ROWS];
-    for rows::Row(_, code, _) in tables.into_iter().flatten() {
+    for rows::MessageRow(_, code, _) in tables.into_iter().flatten() {
         assert_eq!(reason::reason(code).code, *code);
     }
 }
