@@ -8,7 +8,7 @@ use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Rung, Step, Success, Word};
 use super::draft::{Localized, PlanError};
 use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
-use super::rows::{Ways, table};
+use super::rows::{NextRungs, table};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
 use crate::tool::nvcc;
 
@@ -250,7 +250,7 @@ fn rung(
         env,
         cwd: BUILD.to_owned(),
         success: Success { files: vec![module], ..Success::default() },
-        diagnosis: table(nvcc::ROWS, Ways::default()),
+        diagnosis: table(nvcc::ROWS, NextRungs::default()),
         artifacts,
         loses: String::new(),
     }

@@ -5,7 +5,7 @@ use rgpu_protocol::plan::Word;
 use sha2::{Digest, Sha256};
 
 use super::draft::BundleFile;
-use super::rows::{Ways, table};
+use super::rows::{NextRungs, table};
 use crate::tool::nvcc;
 
 /// Keeps what a compiler made under a key.
@@ -50,5 +50,5 @@ pub fn compile_once(
 
 /// What the words of nvcc and of the host's compiler mean.
 pub fn compiler_rows() -> Vec<Diagnosis> {
-    table(nvcc::ROWS, Ways::default())
+    table(nvcc::ROWS, NextRungs::default())
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::draft::{BundleFile, Draft, Expectations, Localized};
 use super::python_env::PythonEnv;
 use super::request::JobName;
-use super::rows::{MessageRow, RowAction, Ways, table};
+use super::rows::{MessageRow, NextRungs, RowAction, table};
 use super::wheels::{CUTE, TRITON, Wheels};
 use crate::kernel::name_of;
 
@@ -191,7 +191,7 @@ impl DslBuild {
             env: BTreeMap::from([("PYTHONUNBUFFERED".to_owned(), "1".into())]),
             cwd: OUT.to_owned(),
             success: Success { files: vec![DSL_RECORD.to_owned()], ..Success::default() },
-            diagnosis: table(ROWS, Ways::default()),
+            diagnosis: table(ROWS, NextRungs::default()),
             artifacts: vec![
                 artifact("cubin/*", "cubin"),
                 artifact("ptx/*", "ptx"),

@@ -10,7 +10,7 @@ use super::ladder::artifact;
 use super::planner::{Planner, plain_rung};
 use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
-use super::rows::{Ways, table};
+use super::rows::{NextRungs, table};
 use crate::tool::sanitizer;
 
 impl Planner<'_> {
@@ -83,7 +83,7 @@ impl Planner<'_> {
         }
         rung.success =
             Success { exit: Vec::new(), files: Vec::new(), prints: vec![sanitizer::summary(tool)] };
-        rung.diagnosis = table(sanitizer::ROWS, Ways::default());
+        rung.diagnosis = table(sanitizer::ROWS, NextRungs::default());
         Ok(rung)
     }
 }

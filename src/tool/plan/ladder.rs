@@ -9,7 +9,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::PlanError;
 use super::harness::JobRunner;
 use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
-use super::rows::{MessageRow, RowAction, Ways, table};
+use super::rows::{MessageRow, NextRungs, RowAction, table};
 use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
 use crate::tool::cupti;
@@ -164,7 +164,7 @@ impl<'a> Ladder<'a> {
             let counterless = ["ncu.sudo", "ncu.launch"]
                 .into_iter()
                 .find(|wanted| below.iter().any(|id| id == wanted));
-            let ways = Ways {
+            let ways = NextRungs {
                 leave: leave.map(String::as_str),
                 counterless,
                 kernel: matches!(self.request.target, Target::Kernel { .. }),

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::draft::BundleFile;
-use super::rows::{MessageRow, RowAction, Ways, table};
+use super::rows::{MessageRow, NextRungs, RowAction, table};
 
 /// Finds the environment; `python_env.py` makes it.
 const FIND: &str = include_str!("../../../harness/templates/python_env.sh");
@@ -166,7 +166,7 @@ impl PythonEnv {
                 env: BTreeMap::new(),
                 cwd: String::new(),
                 success: Success::default(),
-                diagnosis: table(ROWS, Ways::default()),
+                diagnosis: table(ROWS, NextRungs::default()),
                 artifacts: Vec::new(),
                 loses: String::new(),
             }],

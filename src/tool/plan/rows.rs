@@ -37,7 +37,7 @@ pub(crate) struct MessageRow(
 
 /// The rungs that a table's rows may go to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ways<'a> {
+pub(crate) struct NextRungs<'a> {
     /// The first rung of another tool below; `None`: none.
     pub(crate) leave: Option<&'a str>,
     /// The rung that needs no counters; `None`: as `leave`.
@@ -49,7 +49,7 @@ pub(crate) struct Ways<'a> {
 }
 
 /// A table for one rung of a ladder.
-pub(crate) fn table(rows: &[MessageRow], ways: Ways<'_>) -> Vec<Diagnosis> {
+pub(crate) fn table(rows: &[MessageRow], ways: NextRungs<'_>) -> Vec<Diagnosis> {
     let to = |rung: Option<&str>| match rung {
         Some(rung) => Then::Rung(rung.to_owned()),
         None => Then::Stop,

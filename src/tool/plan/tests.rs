@@ -11,7 +11,7 @@ use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::draft::BundleFile;
 use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
-use super::rows::{Ways, table};
+use super::rows::{NextRungs, table};
 use super::*;
 use crate::kernel::{Mode, Places, Selection, find};
 
@@ -261,7 +261,7 @@ fn diagnosed(tool: &str, case: &str) -> Vec<String> {
         "nsys" => nsys::ROWS,
         _ => sanitizer::ROWS,
     };
-    let ways = Ways { leave: Some("below"), kernel: true, ..Ways::default() };
+    let ways = NextRungs { leave: Some("below"), kernel: true, ..NextRungs::default() };
     let folder = format!("{}/tests/fixtures/{tool}/2025.3.1/{case}", env!("CARGO_MANIFEST_DIR"));
     let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
     let (stdout, stderr) = (text("stdout.txt"), text("stderr.txt"));
