@@ -5,19 +5,19 @@ use crate::error::nearest;
 
 /// A set of sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Set {
+pub struct SectionSet {
     /// Its name.
     pub name: &'static str,
     /// Its sections; `None`: ncu knows the set itself.
     pub sections: Option<&'static [&'static str]>,
 }
 
-const fn theirs(name: &'static str) -> Set {
-    Set { name, sections: None }
+const fn theirs(name: &'static str) -> SectionSet {
+    SectionSet { name, sections: None }
 }
 
 /// Every set that `--set` takes.
-pub static SETS: &[Set] = &[
+pub static SETS: &[SectionSet] = &[
     theirs("basic"),
     theirs("detailed"),
     theirs("full"),
@@ -25,13 +25,13 @@ pub static SETS: &[Set] = &[
     theirs("pmsampling"),
     theirs("nvlink"),
     theirs("default"),
-    Set { name: "launchstats", sections: Some(&["LaunchStats"]) },
-    Set { name: "minimal", sections: Some(&["SpeedOfLight", "LaunchStats", "Occupancy"]) },
-    Set {
+    SectionSet { name: "launchstats", sections: Some(&["LaunchStats"]) },
+    SectionSet { name: "minimal", sections: Some(&["SpeedOfLight", "LaunchStats", "Occupancy"]) },
+    SectionSet {
         name: "sol",
         sections: Some(&["SpeedOfLight", "LaunchStats", "Occupancy", "SpeedOfLight_RooflineChart"]),
     },
-    Set {
+    SectionSet {
         name: "extended",
         sections: Some(&[
             "SpeedOfLight",
@@ -85,7 +85,7 @@ pub fn sections() -> &'static [&'static str] {
 ///
 /// # Errors
 /// [`PlanError::Option`] with the nearest names.
-pub(crate) fn set_named(name: &str) -> Result<&'static Set, PlanError> {
+pub(crate) fn set_named(name: &str) -> Result<&'static SectionSet, PlanError> {
     SETS.iter().find(|set| set.name == name).ok_or_else(|| PlanError::Option {
         flag: "--set",
         value: name.to_owned(),
