@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
 use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
 use crate::store::RunFolder;
-use crate::tool::{self, JobName, Served};
+use crate::tool::{self, JobName, ProviderRung};
 
 /// Where its report lies in the run folder.
 const REPORT: &str = "raw/service.ncu-rep";
@@ -94,7 +94,7 @@ impl ProfileRun<'_> {
         &mut self,
         follow: &HostLink,
         provider: &dyn ProviderNcu,
-        rung: &Served,
+        rung: &ProviderRung,
         desk: &mut RunContext<'_>,
     ) -> Result<(RungRecord, Option<Artifact>)> {
         let mut argv = vec!["ncu".to_owned()];
@@ -165,7 +165,7 @@ impl ProfileRun<'_> {
 
 /// Takes what came back into the rung's record, by the same signs as the agent: its words before
 /// its status, and a report that is there.
-fn judge(record: &mut RungRecord, rung: &Served, end: &ProviderResult) {
+fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
     let output = strip_ansi(&end.output);
     record.exit = end.exit;
     let mut from = output.len().saturating_sub(TAIL)..output.len();

@@ -30,7 +30,7 @@ pub static SERVED: &[(&str, &str, &str)] = &[
 
 /// A rung for an ncu elsewhere.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Served {
+pub struct ProviderRung {
     /// The step and the rung as the ladder has them.
     pub step: String,
     /// `ncu.service` …
@@ -60,7 +60,7 @@ pub fn served(
     facts: &HostFacts,
     toolbox: &Toolbox,
     job: &JobName,
-) -> Result<Vec<Served>, PlanError> {
+) -> Result<Vec<ProviderRung>, PlanError> {
     let travels = matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python());
     let simple = request.mode == Mode::Ncu && request.look == 0 && request.part == PlanPart::Whole;
     if !travels || !simple || facts.gpus.is_empty() {
@@ -85,7 +85,7 @@ pub fn served(
             (0, Word::InJob { .. }) => format!("./{}", here(word)),
             _ => here(word),
         });
-        Some(Served {
+        Some(ProviderRung {
             step: step.clone(),
             rung: id,
             draft: draft.clone(),
