@@ -15,7 +15,7 @@ use crate::kernel::Mode;
 use crate::tool::ncu;
 
 /// What such an ncu is asked for, best first, with the rung of a host's own that says how.
-pub static SERVED: &[(&str, &str, &str)] = &[
+pub static PROVIDER_RUNGS: &[(&str, &str, &str)] = &[
     (
         "ncu.service",
         "ncu.asked",
@@ -77,7 +77,7 @@ pub fn served(
     let draft = plan(&request, &facts, toolbox, job)?;
     let step = step_of(&request);
     let Some(at) = draft.plan.steps.iter().find(|s| s.id == step) else { return Ok(Vec::new()) };
-    let rungs = SERVED.iter().filter_map(|(id, like, loses)| {
+    let rungs = PROVIDER_RUNGS.iter().filter_map(|(id, like, loses)| {
         let rung = at.rungs.iter().find(|rung| rung.id == *like)?;
         let (arguments, program) = apart(rung)?;
         // A program without a slash is looked for on PATH.
