@@ -47,11 +47,11 @@ mod tests {
     use rgpu_protocol::RungRecord;
 
     use super::*;
-    use crate::tool::Localized;
+    use crate::tool::SourceNames;
 
     #[test]
     fn files_of_the_job_have_the_names_of_this_machine() {
-        let source = Localized { there: "../src/k.py".into(), here: "mine/k.py".into() };
+        let source = SourceNames { there: "../src/k.py".into(), here: "mine/k.py".into() };
         let expect = Expectations { sources: vec![source], ..Expectations::default() };
         let argv = vec!["python".into(), "/host/job/work/harness/build_dsl.py".into()];
         let rung = RungRecord { argv, ..RungRecord::default() };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Rung, Step, Success, Word};
 
-use super::draft::{Localized, PlanError};
+use super::draft::{PlanError, SourceNames};
 use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
 use super::rows::{NextRungs, table};
@@ -61,11 +61,14 @@ fn stem(spec: &KernelSpec) -> String {
 }
 
 /// Sources as compilers name them, longest first so that no name is part of one before it.
-pub(super) fn localized(sources: &SourceTree) -> Vec<Localized> {
-    let mut names: Vec<Localized> = sources
+pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
+    let mut names: Vec<SourceNames> = sources
         .files
         .iter()
-        .map(|(there, here)| Localized { there: format!("{SOURCES}/{there}"), here: here.clone() })
+        .map(|(there, here)| SourceNames {
+            there: format!("{SOURCES}/{there}"),
+            here: here.clone(),
+        })
         .collect();
     names.sort_by_key(|name| std::cmp::Reverse(name.there.len()));
     names

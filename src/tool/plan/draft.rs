@@ -76,7 +76,7 @@ pub struct Expectations {
     /// Files of the job's folder that a later plan of this run may reuse.
     pub built: Vec<String>,
     /// Sources as compilers name them there, and where they are here.
-    pub sources: Vec<Localized>,
+    pub sources: Vec<SourceNames>,
     /// Rungs that cannot work on this host and were left out, with the reason, in ladder order.
     pub left_out: Vec<RungRecord>,
     /// Things the user should know before the job starts.
@@ -85,7 +85,7 @@ pub struct Expectations {
 
 /// A source file's two names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Localized {
+pub struct SourceNames {
     /// As compilers on the host print it.
     pub there: String,
     /// The path on this machine.

@@ -11,7 +11,7 @@ use rgpu_protocol::Plan;
 use rgpu_protocol::plan::{ArtifactSpec, Limits, OnFailure, Rung, Step, Success, Word};
 use serde::Serialize;
 
-use super::draft::{BundleFile, Draft, Expectations, Localized};
+use super::draft::{BundleFile, Draft, Expectations, SourceNames};
 use super::python_env::PythonEnv;
 use super::request::JobName;
 use super::rows::{MessageRow, NextRungs, RowAction, table};
@@ -151,7 +151,7 @@ impl DslBuild {
         files.extend(sources.iter().map(|s| BundleFile::copy(format!("src/{}", below(s)), s)));
         let localized = sources
             .iter()
-            .map(|s| Localized { there: format!("../src/{}", below(s)), here: s.clone() })
+            .map(|s| SourceNames { there: format!("../src/{}", below(s)), here: s.clone() })
             .collect();
         let mut limits = Limits::default();
         limits.log_bytes = self.log_bytes.unwrap_or(limits.log_bytes);
