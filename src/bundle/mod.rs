@@ -10,6 +10,6 @@ mod pack;
 
 pub use commands::{commands, quoted};
 pub use error::BundleError;
-pub use pack::{BlobSource, Bundle, DEFAULT_LIMIT, Packer};
+pub use pack::{BlobSource, Bundle, DEFAULT_MAX_BYTES, Packer};
 
 pub use crate::kernel::is_private;

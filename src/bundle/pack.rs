@@ -16,7 +16,7 @@ use super::BundleError;
 use crate::tool::{BundleFile, Content, Draft, Expectations};
 
 /// Bytes that all files together may have, unless told otherwise.
-pub const DEFAULT_LIMIT: u64 = 2 << 30;
+pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
 
 /// Blobs of a file up to this size are hashed once more when they are read to be sent.
 const HASHED_AGAIN: u64 = 64 << 10;
@@ -265,7 +265,7 @@ impl Packer {
 
 impl Default for Packer {
     fn default() -> Self {
-        Self::new(DEFAULT_LIMIT)
+        Self::new(DEFAULT_MAX_BYTES)
     }
 }
 

@@ -19,7 +19,7 @@ use super::progress::LiveOutput;
 use super::remote::host_text;
 use super::session::{self, OpenRemote, OutputOptions};
 use super::terminal::safe;
-use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, Mode, Places, Selection, find};
@@ -241,7 +241,7 @@ async fn try_mode(
         try_failed: true,
         detach: false,
         resume: false,
-        packer: Packer::new(DEFAULT_LIMIT),
+        packer: Packer::new(DEFAULT_MAX_BYTES),
         built: Default::default(),
     };
     let mut desk = RunContext {

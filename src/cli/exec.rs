@@ -21,7 +21,7 @@ use super::profile;
 use super::progress::LiveOutput;
 use super::session::{self, OutputOptions};
 use super::terminal::{RawTerminal, written};
-use crate::bundle::{self, DEFAULT_LIMIT, Packer};
+use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
     ExecOutcome, ExecRequest, FileCopies, InputsRecord, ProgramExit, Reporter, RunContext,
@@ -153,7 +153,8 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         let opened = session::open_beside(app, spec, voice, |mut reporter| {
             let (source, folder) = (&source, &folder);
             let large = source.mounts.large();
-            let hashed = tokio::task::spawn_blocking(move || Packer::ahead(DEFAULT_LIMIT, &large));
+            let hashed =
+                tokio::task::spawn_blocking(move || Packer::ahead(DEFAULT_MAX_BYTES, &large));
             async move {
                 let package = source.package.as_ref();
                 let built = make::compile(app, package, folder, &mut reporter).await?;

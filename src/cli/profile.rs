@@ -21,7 +21,7 @@ use super::disasm;
 use super::exec;
 use super::progress::{LiveOutput, ProgressRow};
 use super::session::{self, OutputOptions};
-use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
 use crate::remote::RemoteSpec;
@@ -167,7 +167,7 @@ fn carry_out(
             try_failed: false,
             detach: args.run.detach && resume == RunStart::No,
             resume: resume == RunStart::Yes,
-            packer: Packer::new(DEFAULT_LIMIT),
+            packer: Packer::new(DEFAULT_MAX_BYTES),
             built: Default::default(),
         };
         let ended = run.run(&mut follow, &mut desk).await;

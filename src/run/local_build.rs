@@ -14,7 +14,7 @@ use super::job::{self, JobResult, RunContext};
 use super::programs::Programs;
 use super::resume;
 use super::said::RunEvent;
-use crate::bundle::{Bundle, DEFAULT_LIMIT, Packer};
+use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
@@ -52,7 +52,7 @@ pub(super) async fn build(
     let text = "the host has no CUDA compiler: compiling on this machine";
     desk.reporter.say(&RunEvent::Note { text });
     let expect = draft.expect.clone();
-    let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
+    let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
     desk.folder.write_json("plan-local.json", &bundle.plan)?;
     let name = bundle.plan.job.clone();
     let end = carry(&mut follow, bundle, desk).await;

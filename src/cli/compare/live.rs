@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{Options, compare};
-use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::cli::app::{App, Status, stdout_is_taken};
 use crate::cli::build::wants_nvcc;
 use crate::cli::profile::{self, ProfileCommand};
@@ -183,7 +183,7 @@ fn carry_out(
             thresholds: &app.config.thresholds.value,
             nvdisasm: &crate::cli::disasm::nvdisasm(app),
             now_s: jiff::Timestamp::now().as_second(),
-            packer: Packer::new(DEFAULT_LIMIT),
+            packer: Packer::new(DEFAULT_MAX_BYTES),
         };
         let ended = run.run(&mut follow, &mut desk).await;
         let exit = ended.as_ref().err().map_or(0, |failure| failure.exit as u8);

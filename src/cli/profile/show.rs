@@ -63,7 +63,7 @@ pub(in crate::cli) fn planned(
     let toolbox = session::programs(app)?.toolbox(&facts.agent.arch);
     let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
     let draft = plan(&facts, &toolbox, &job)?;
-    let packed = bundle::Packer::new(bundle::DEFAULT_LIMIT).pack(draft)?;
+    let packed = bundle::Packer::new(bundle::DEFAULT_MAX_BYTES).pack(draft)?;
     if app.global.json {
         app.print_json(&packed.plan)?;
         return Ok(0);

@@ -20,7 +20,7 @@ use super::job::{self, RunContext, JobResult};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
-use crate::bundle::{self, Bundle, DEFAULT_LIMIT, Packer};
+use crate::bundle::{self, Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
@@ -191,7 +191,7 @@ impl BuildRun<'_> {
             desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
             Ok(submission(bundle.plan, bundle.blobs))
         };
-        let mut packer = Packer::new(DEFAULT_LIMIT);
+        let mut packer = Packer::new(DEFAULT_MAX_BYTES);
         job::pack_and_submit(follow, &mut packer, &draft, desk, kept).await?;
         if self.begin == BuildStart::Detached {
             follow.detach().await.on(follow.remote())?;

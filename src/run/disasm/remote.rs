@@ -14,7 +14,7 @@ use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
 use super::read::asked;
 use super::shards;
 use super::what::ImageTask;
-use crate::bundle::{DEFAULT_LIMIT, Packer};
+use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostLink, RemoteSpec};
 use crate::run::blobs::submission;
@@ -170,7 +170,7 @@ impl ListingHost<'_> {
         let Some(draft) = tool::listings(self.job.clone(), cubins, &calls, self.facts) else {
             return Ok(None);
         };
-        let bundle = Packer::new(DEFAULT_LIMIT).pack(draft)?;
+        let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
         let mut counter = CallCounter { inner: desk.reporter, done: 0, total: calls.len() };
         let mut counted = RunContext {
             folder: desk.folder,
