@@ -19,7 +19,7 @@ use crate::tool::{BundleFile, Content, Draft, Expectations};
 pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
 
 /// Blobs of a file up to this size are hashed once more when they are read to be sent.
-const HASHED_AGAIN: u64 = 64 << 10;
+const REHASH_MAX_BYTES: u64 = 64 << 10;
 
 /// [`PIECE_BYTES`] as a length.
 const PIECE: usize = PIECE_BYTES as usize;
@@ -87,7 +87,7 @@ impl BlobSource {
                 let mut bytes = Vec::with_capacity(usize::try_from(*len).unwrap_or(0));
                 (&mut file).take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
                 let same = match modified {
-                    Some(known) if *len > HASHED_AGAIN => {
+                    Some(known) if *len > REHASH_MAX_BYTES => {
                         let now = file.metadata().and_then(|meta| meta.modified());
                         bytes.len() as u64 == *len && now.is_ok_and(|now| now == *known)
                     }
