@@ -25,7 +25,7 @@ const REHASH_MAX_BYTES: u64 = 64 << 10;
 const PIECE: usize = PIECE_BYTES as usize;
 
 /// Pieces of a file that were read and wait to be hashed.
-const READ_AHEAD: usize = 4;
+const MAX_QUEUED_PIECES: usize = 4;
 
 /// A plan and the blobs that its host may lack.
 #[derive(Clone, Debug)]
@@ -283,8 +283,8 @@ fn sum(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest>)> {
         return Ok((first.len() as u64, digest.clone(), vec![digest]));
     }
     std::thread::scope(|threads| {
-        let (to_whole, whole) = mpsc::sync_channel::<Arc<Vec<u8>>>(READ_AHEAD);
-        let (to_single, single) = mpsc::sync_channel::<Arc<Vec<u8>>>(READ_AHEAD);
+        let (to_whole, whole) = mpsc::sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
+        let (to_single, single) = mpsc::sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
         let whole = std::thread::Builder::new().spawn_scoped(threads, move || {
             let mut sum = Sha256::new();
             whole.iter().for_each(|piece| sum.update(&*piece));
