@@ -104,7 +104,7 @@ impl BlobSource {
 
 /// The digests of a file as it was.
 #[derive(Clone, Debug)]
-struct Hashed {
+struct FileDigests {
     size: u64,
     modified: Option<SystemTime>,
     digest: Digest,
@@ -115,7 +115,7 @@ struct Hashed {
 #[derive(Debug)]
 pub struct Packer {
     limit: u64,
-    known: HashMap<PathBuf, Hashed>,
+    known: HashMap<PathBuf, FileDigests>,
 }
 
 impl Packer {
@@ -216,7 +216,7 @@ impl Packer {
                     blobs.insert(name.clone(), BlobSource::Bytes(Arc::from(*piece)));
                 }
                 let size = bytes.len() as u64;
-                Hashed { size, modified: None, digest: sha256(bytes), blobs: names }
+                FileDigests { size, modified: None, digest: sha256(bytes), blobs: names }
             }
             Content::Local(path) => {
                 let hashed = self.hash(path)?;
@@ -241,7 +241,7 @@ impl Packer {
         })
     }
 
-    fn hash(&mut self, path: &Path) -> Result<Hashed, BundleError> {
+    fn hash(&mut self, path: &Path) -> Result<FileDigests, BundleError> {
         let unreadable = |source| BundleError::Unreadable { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(unreadable)?;
         let before = file.metadata().map_err(unreadable)?;
@@ -257,7 +257,7 @@ impl Packer {
         if size != before.len() {
             return Err(BundleError::Changed { path: path.to_owned() });
         }
-        let hashed = Hashed { size, modified, digest, blobs };
+        let hashed = FileDigests { size, modified, digest, blobs };
         self.known.insert(path.to_owned(), hashed.clone());
         Ok(hashed)
     }
