@@ -28,4 +28,4 @@ pub use package::{Package, PackageFile};
 pub use snippet::{Input, Snippet};
 
 /// The working folder of what is executed, in the job's.
-pub const HERE: &str = "here";
+pub const WORK_FOLDER: &str = "here";

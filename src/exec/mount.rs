@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use ignore::WalkBuilder;
 use rgpu_protocol::plan::{Word, valid_relative_path};
 
-use super::{ExecError, HERE};
+use super::{ExecError, WORK_FOLDER};
 use crate::tool::{BundleFile, Content, Program};
 
 /// Bytes that all mounts together may hold, unless told otherwise.
@@ -133,7 +133,7 @@ impl Snapshot {
     pub fn place_of(&self, path: &Path) -> Option<String> {
         let path = fs::canonicalize(path).ok()?;
         let inner = path.strip_prefix(self.root.as_ref()?).ok()?.to_str()?;
-        valid_relative_path(inner).then(|| format!("{HERE}/{inner}"))
+        valid_relative_path(inner).then(|| format!("{WORK_FOLDER}/{inner}"))
     }
 }
 
@@ -163,7 +163,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
     let mut held = 0;
     let mut files = Vec::with_capacity(found.len());
     for file in found.into_values() {
-        let mut out = BundleFile::copy(format!("{HERE}/{}", file.to), &file.from);
+        let mut out = BundleFile::copy(format!("{WORK_FOLDER}/{}", file.to), &file.from);
         if file.size <= SMALL && held + file.size <= MOST_HELD {
             match fs::read(&file.from) {
                 Ok(bytes) => {
@@ -180,7 +180,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
         files.push(out);
     }
     let root = mounts.first().filter(|m| m.to.is_empty()).map(|m| m.from.clone());
-    let linked = |mount: &Mount| Some((mount.link.clone()?, format!("{HERE}/{}", mount.to)));
+    let linked = |mount: &Mount| Some((mount.link.clone()?, format!("{WORK_FOLDER}/{}", mount.to)));
     Ok(Snapshot { files, left_out, root, links: mounts.iter().filter_map(linked).collect() })
 }
 

@@ -10,7 +10,7 @@ use super::provenance::EnvRecord;
 use super::{outcome, resume};
 use crate::bundle::{self, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
-use crate::exec::HERE;
+use crate::exec::WORK_FOLDER;
 use crate::remote::{HostLink, OnRemote, RemoteFile};
 use crate::store::RunRecord;
 use crate::tool::{Draft, Expectations, Program};
@@ -209,7 +209,7 @@ fn over(
 /// What the agent is asked to bring, by the patterns of `--pull`.
 fn pull_specs(patterns: &[String]) -> Vec<ArtifactSpec> {
     let spec = |pattern: &String| ArtifactSpec {
-        path: format!("{HERE}/{}", pattern.trim_start_matches("./")),
+        path: format!("{WORK_FOLDER}/{}", pattern.trim_start_matches("./")),
         kind: PULLED.to_owned(),
     };
     patterns.iter().map(spec).collect()

@@ -9,7 +9,8 @@ use crate::cli::app::App;
 use crate::cli::missing;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{
-    ExecError, HERE, Input, MOST_BYTES, Mount, Package, Snapshot, Snippet, read_env_file, snapshot,
+    ExecError, Input, MOST_BYTES, Mount, Package, Snapshot, Snippet, WORK_FOLDER, read_env_file,
+    snapshot,
 };
 use crate::tool::Program;
 use rgpu_protocol::plan::Stdin;
@@ -140,7 +141,7 @@ impl ExecSource {
             name: self.name(args),
             argv: args.command.iter().cloned().map(Into::into).collect(),
             // Without a mount or a pull, what it leaves there is nobody's business.
-            cwd: if here { HERE.to_owned() } else { String::new() },
+            cwd: if here { WORK_FOLDER.to_owned() } else { String::new() },
             ..Program::default()
         }
     }

@@ -3,7 +3,7 @@
 
 use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
 
-use super::super::{ExecError, HERE, Snippet};
+use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{Language, Shop, has_line};
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 
@@ -58,7 +58,12 @@ impl Language for Cuda {
         // nvcc wants its own idea of what a file holds.
         argv.extend(["-x", "cu"].map(Word::from));
         argv.extend(flags.into_iter().map(Word::from));
-        argv.extend([Word::text("-I"), Word::in_job(HERE), Word::text("-o"), Word::in_job(BUILT)]);
+        argv.extend([
+            Word::text("-I"),
+            Word::in_job(WORK_FOLDER),
+            Word::text("-o"),
+            Word::in_job(BUILT),
+        ]);
         argv.push(Word::text(name));
         let files = vec![BundleFile::text(place.clone(), snippet.text.clone())];
         // A mount may bring headers: then what it is made from is not known, and it is made anew.
@@ -90,7 +95,7 @@ impl Language for Cuda {
             name: snippet.name.clone(),
             argv,
             files: files.into_iter().chain(helper).collect(),
-            cwd: HERE.to_owned(),
+            cwd: WORK_FOLDER.to_owned(),
             prepare: vec![step],
             ..Program::default()
         })

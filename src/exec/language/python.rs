@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rgpu_protocol::plan::Word;
 
-use super::super::{ExecError, HERE, Snippet};
+use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::shell::place;
 use super::{Language, Shop, has_line, interpreter};
 use crate::tool::{BundleFile, Program, PythonEnv};
@@ -52,7 +52,7 @@ impl Language for Python {
         let folder = place.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mounted = !shop.mounts.files.is_empty();
         let brought = |file: &str| shop.mounts.files.iter().any(|f| f.path == file);
-        let lead = if mounted { HERE } else { folder };
+        let lead = if mounted { WORK_FOLDER } else { folder };
         let stand_in = format!("{lead}/task.py");
         if imports_task(&text) && !brought(&stand_in) && !brought(&format!("{folder}/task.py")) {
             files.push(BundleFile::text(stand_in, TASK));
@@ -65,13 +65,20 @@ impl Language for Python {
         let mut env: BTreeMap<_, _> =
             switches.map(|name| (name.to_owned(), Word::text("1"))).into();
         if mounted {
-            env.insert("PYTHONPATH".to_owned(), Word::in_job(HERE));
+            env.insert("PYTHONPATH".to_owned(), Word::in_job(WORK_FOLDER));
             if folder == "src" {
                 // Heard since Python 3.11; before, the script's own folder stays first.
                 env.insert("PYTHONSAFEPATH".to_owned(), Word::text("1"));
             }
         }
-        Ok(Program { name: snippet.name.clone(), argv, files, env, cwd: HERE.to_owned(), prepare })
+        Ok(Program {
+            name: snippet.name.clone(),
+            argv,
+            files,
+            env,
+            cwd: WORK_FOLDER.to_owned(),
+            prepare,
+        })
     }
 }
 

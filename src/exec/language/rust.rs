@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
 
-use super::super::{ExecError, HERE, Package, Snippet};
+use super::super::{ExecError, Package, Snippet, WORK_FOLDER};
 use super::{Language, Shop, has_line, interpreter};
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 
@@ -45,7 +45,7 @@ impl Language for Rust {
         let mut program = Program {
             name: snippet.name.clone(),
             argv,
-            cwd: HERE.to_owned(),
+            cwd: WORK_FOLDER.to_owned(),
             env: libraries(shop),
             ..Program::default()
         };

@@ -2,7 +2,7 @@
 
 use rgpu_protocol::plan::Word;
 
-use super::super::{ExecError, HERE, Snippet};
+use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{Language, Shop, interpreter};
 use crate::tool::{BundleFile, Program};
 
@@ -37,7 +37,7 @@ impl Language for Shell {
             name: snippet.name.clone(),
             argv,
             files: vec![BundleFile::text(place, snippet.text.clone())],
-            cwd: HERE.to_owned(),
+            cwd: WORK_FOLDER.to_owned(),
             ..Program::default()
         })
     }
