@@ -17,7 +17,7 @@ use super::{ExecError, WORK_FOLDER};
 use crate::tool::{BundleFile, Content, Program};
 
 /// Bytes that all mounts together may hold, unless told otherwise.
-pub const MOST_BYTES: u64 = 256 << 20;
+pub const MAX_MOUNT_BYTES: u64 = 256 << 20;
 
 /// Files that all mounts together may hold.
 const MOST_FILES: usize = 50_000;
@@ -336,7 +336,7 @@ mod tests {
 
     fn take(dir: &Path) -> Snapshot {
         let mount = Mount::parse(".", true, dir).unwrap();
-        snapshot(&[mount], MOST_BYTES).unwrap()
+        snapshot(&[mount], MAX_MOUNT_BYTES).unwrap()
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(names(&take(dir.path())), expected);
         // What is named itself travels.
         let mount = Mount::parse(".env.gpu", false, dir.path()).unwrap();
-        assert_eq!(names(&snapshot(&[mount], MOST_BYTES).unwrap()), ["here/.env.gpu"]);
+        assert_eq!(names(&snapshot(&[mount], MAX_MOUNT_BYTES).unwrap()), ["here/.env.gpu"]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::cli::app::App;
 use crate::cli::missing;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{
-    ExecError, Input, MOST_BYTES, Mount, Package, Snapshot, Snippet, WORK_FOLDER, read_env_file,
-    snapshot,
+    ExecError, Input, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, WORK_FOLDER,
+    read_env_file, snapshot,
 };
 use crate::tool::Program;
 use rgpu_protocol::plan::Stdin;
@@ -175,7 +175,7 @@ fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
     for (at, text) in args.mount.iter().enumerate() {
         mounts.push(Mount::parse(text, at == 0, &app.cwd)?);
     }
-    let taken = snapshot(&mounts, args.mount_limit.unwrap_or(MOST_BYTES))?;
+    let taken = snapshot(&mounts, args.mount_limit.unwrap_or(MAX_MOUNT_BYTES))?;
     for left in taken.left_out.iter().take(5) {
         app.say(&format!("not sent: `{}`: {}", left.path, left.why));
     }
