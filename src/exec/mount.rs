@@ -20,7 +20,7 @@ use crate::tool::{BundleFile, Content, Program};
 pub const MAX_MOUNT_BYTES: u64 = 256 << 20;
 
 /// Files that all mounts together may hold.
-const MOST_FILES: usize = 50_000;
+const MAX_MOUNT_FILES: usize = 50_000;
 
 /// After this many files over a limit no more are counted.
 const MOST_COUNTED: usize = 500_000;
@@ -148,7 +148,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
     for mount in mounts {
         for file in walk(mount, &mut left_out)? {
             found.insert(file.to.clone(), file);
-            over |= found.len() > MOST_FILES;
+            over |= found.len() > MAX_MOUNT_FILES;
             if over && found.len() >= MOST_COUNTED {
                 break;
             }
@@ -301,7 +301,7 @@ fn too_big(files: &[&Found], bytes: u64, limit: u64) -> ExecError {
     biggest.truncate(5);
     let (what, limit) = match bytes > limit {
         true => (shown(bytes), shown(limit)),
-        false => (format!("{} files", files.len()), format!("{MOST_FILES} files")),
+        false => (format!("{} files", files.len()), format!("{MAX_MOUNT_FILES} files")),
     };
     let biggest = biggest.into_iter().map(|(name, size)| format!("{name} ({})", shown(size)));
     ExecError::TooBig { what, limit, biggest: biggest.collect() }
