@@ -23,7 +23,7 @@ pub const MAX_MOUNT_BYTES: u64 = 256 << 20;
 const MAX_MOUNT_FILES: usize = 50_000;
 
 /// After this many files over a limit no more are counted.
-const MOST_COUNTED: usize = 500_000;
+const MAX_COUNTED_FILES: usize = 500_000;
 
 /// A file up to this size is taken into memory, as long as all of them stay below [`MOST_HELD`].
 const SMALL: u64 = 1 << 20;
@@ -149,7 +149,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
         for file in walk(mount, &mut left_out)? {
             found.insert(file.to.clone(), file);
             over |= found.len() > MAX_MOUNT_FILES;
-            if over && found.len() >= MOST_COUNTED {
+            if over && found.len() >= MAX_COUNTED_FILES {
                 break;
             }
         }
@@ -244,7 +244,7 @@ fn walk(mount: &Mount, left_out: &mut Vec<LeftOut>) -> Result<Vec<Found>, ExecEr
             Ok(_) => leave("it is no file"),
             Err(_) => leave("it cannot be read"),
         }
-        if files.len() >= MOST_COUNTED {
+        if files.len() >= MAX_COUNTED_FILES {
             break;
         }
     }
