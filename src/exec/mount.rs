@@ -25,9 +25,9 @@ const MAX_MOUNT_FILES: usize = 50_000;
 /// After this many files over a limit no more are counted.
 const MAX_COUNTED_FILES: usize = 500_000;
 
-/// A file up to this size is taken into memory, as long as all of them stay below [`MOST_HELD`].
+/// A file up to this size is taken into memory, as long as all of them stay below [`MAX_BYTES_IN_MEMORY`].
 const SMALL_FILE_BYTES: u64 = 1 << 20;
-const MOST_HELD: u64 = 64 << 20;
+const MAX_BYTES_IN_MEMORY: u64 = 64 << 20;
 
 /// A folder or file to bring along.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
     let mut files = Vec::with_capacity(found.len());
     for file in found.into_values() {
         let mut out = BundleFile::copy(format!("{WORK_FOLDER}/{}", file.to), &file.from);
-        if file.size <= SMALL_FILE_BYTES && held + file.size <= MOST_HELD {
+        if file.size <= SMALL_FILE_BYTES && held + file.size <= MAX_BYTES_IN_MEMORY {
             match fs::read(&file.from) {
                 Ok(bytes) => {
                     held += bytes.len() as u64;
