@@ -80,7 +80,7 @@ impl Mount {
 
 /// Something of a mount that does not travel, and why the user may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedPath {
     /// Relative to the mount.
     pub path: String,
     /// In words.
@@ -93,7 +93,7 @@ pub struct Snapshot {
     /// Files for the job's folder.
     pub files: Vec<BundleFile>,
     /// What stays here though no ignore file says so.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<SkippedPath>,
     /// The folder that became the working folder.
     pub root: Option<PathBuf>,
     /// Places of the host's own, with what is seen there: a path in the job's folder.
@@ -171,7 +171,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
                     out.content = Content::Bytes(bytes);
                 }
                 Err(_) => {
-                    left_out.push(LeftOut { path: file.to, why: "it cannot be read" });
+                    left_out.push(SkippedPath { path: file.to, why: "it cannot be read" });
                     continue;
                 }
             }
@@ -192,7 +192,7 @@ struct Found {
     executable: bool,
 }
 
-fn walk(mount: &Mount, left_out: &mut Vec<LeftOut>) -> Result<Vec<Found>, ExecError> {
+fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<Found>, ExecError> {
     let root = &mount.from;
     let unreadable = |source| ExecError::Unreadable { path: root.clone(), source };
     let meta = fs::metadata(root).map_err(unreadable)?;
@@ -220,11 +220,11 @@ fn walk(mount: &Mount, left_out: &mut Vec<LeftOut>) -> Result<Vec<Found>, ExecEr
         if kind.is_dir() {
             let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
             if empty && path != root {
-                left_out.push(LeftOut { path: shown, why: "it is an empty folder" });
+                left_out.push(SkippedPath { path: shown, why: "it is an empty folder" });
             }
             continue;
         }
-        let mut leave = |why| left_out.push(LeftOut { path: shown.clone(), why });
+        let mut leave = |why| left_out.push(SkippedPath { path: shown.clone(), why });
         let Some(inner) = inner.to_str().filter(|inner| valid_relative_path(inner)) else {
             leave("its name cannot be written on every system");
             continue;
