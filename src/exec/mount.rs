@@ -142,7 +142,7 @@ impl Snapshot {
 /// # Errors
 /// [`ExecError::TooBig`], [`ExecError::Unreadable`].
 pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut found: BTreeMap<String, MountedFile> = BTreeMap::new();
     let mut left_out = Vec::new();
     let mut over = false;
     for mount in mounts {
@@ -157,7 +157,7 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
     left_out.sort_by(|a, b| a.path.cmp(&b.path));
     let bytes: u64 = found.values().map(|file| file.size).sum();
     if bytes > limit || over {
-        let files: Vec<&Found> = found.values().collect();
+        let files: Vec<&MountedFile> = found.values().collect();
         return Err(too_big(&files, bytes, limit));
     }
     let mut held = 0;
@@ -185,14 +185,14 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
 }
 
 /// A file that travels.
-struct Found {
+struct MountedFile {
     from: PathBuf,
     to: String,
     size: u64,
     executable: bool,
 }
 
-fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<Found>, ExecError> {
+fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFile>, ExecError> {
     let root = &mount.from;
     let unreadable = |source| ExecError::Unreadable { path: root.clone(), source };
     let meta = fs::metadata(root).map_err(unreadable)?;
@@ -251,9 +251,9 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<Found>, Ex
     Ok(files)
 }
 
-fn found(from: &Path, to: String, meta: &fs::Metadata) -> Found {
+fn found(from: &Path, to: String, meta: &fs::Metadata) -> MountedFile {
     let executable = meta.permissions().mode() & 0o111 != 0;
-    Found { from: from.to_owned(), to, size: meta.len(), executable }
+    MountedFile { from: from.to_owned(), to, size: meta.len(), executable }
 }
 
 fn join(to: &str, inner: &str) -> String {
@@ -287,7 +287,7 @@ fn stays(name: &str) -> bool {
 }
 
 /// The refusal, with the folders and files that hold the most.
-fn too_big(files: &[&Found], bytes: u64, limit: u64) -> ExecError {
+fn too_big(files: &[&MountedFile], bytes: u64, limit: u64) -> ExecError {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for file in files {
         if let Some((top, _)) = file.to.split_once('/') {
