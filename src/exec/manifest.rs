@@ -18,7 +18,7 @@ use toml::{Table, Value};
 
 /// A Rust file without its head.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Split {
+pub(super) struct SplitSource {
     /// The embedded manifest; empty where there is none.
     pub(super) manifest: Table,
     /// The source, each line where it was.
@@ -46,9 +46,9 @@ const REFUSED_KEYS: &[&str] =
 ///
 /// # Errors
 /// In words: a head that does not end, or that is no manifest of one file.
-pub(super) fn split(text: &str) -> Result<Split, String> {
+pub(super) fn split(text: &str) -> Result<SplitSource, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let whole = || Split { manifest: Table::new(), source: text.to_owned() };
+    let whole = || SplitSource { manifest: Table::new(), source: text.to_owned() };
     let mut lines = text.split_inclusive('\n').enumerate().peekable();
     if let Some((_, first)) = lines.peek()
         && first.starts_with("#!")
@@ -90,7 +90,7 @@ pub(super) fn split(text: &str) -> Result<Split, String> {
         .enumerate()
         .map(|(at, line)| if (begun..=ended).contains(&at) { "\n" } else { line })
         .collect();
-    Ok(Split { manifest, source })
+    Ok(SplitSource { manifest, source })
 }
 
 fn check(manifest: &Table) -> Result<(), String> {
