@@ -110,7 +110,7 @@ fn check(manifest: &Table) -> Result<(), String> {
 }
 
 /// The manifest of the package that the file becomes.
-pub(super) struct Whole<'a> {
+pub(super) struct PackageManifest<'a> {
     /// The embedded manifest.
     pub(super) embedded: Table,
     /// The name of package and program.
@@ -123,7 +123,7 @@ pub(super) struct Whole<'a> {
     pub(super) folder: &'a Path,
 }
 
-impl Whole<'_> {
+impl PackageManifest<'_> {
     /// As text.
     pub(super) fn render(self) -> String {
         let mut root = self.embedded;
@@ -217,7 +217,7 @@ mod tests {
             "package.edition = \"2021\"\nprofile.dev.opt-level = 3\n[dependencies]\nmine = { path = \"../mine\" }\n",
         )
         .unwrap();
-        let whole = Whole {
+        let whole = PackageManifest {
             embedded,
             name: "s1",
             source: "x.rs",

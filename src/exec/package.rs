@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-use super::manifest::{self, Whole};
+use super::manifest::{self, PackageManifest};
 use super::{ExecError, Snippet};
 
 /// The prelude crate, as this repository has it.
@@ -74,7 +74,7 @@ impl Package {
         let beside = beside(&split.source, folder)?;
         let named = |name: &str| {
             let (embedded, ours) = (split.manifest.clone(), ours.clone());
-            let manifest = Whole { embedded, name, source: &file, ours, folder }.render();
+            let manifest = PackageManifest { embedded, name, source: &file, ours, folder }.render();
             let own = |path: &str, text: &[u8]| PackageFile {
                 path: format!("{name}/{path}"),
                 text: text.to_vec(),
