@@ -25,7 +25,7 @@ pub use error::ExecError;
 pub use language::{LANGUAGES, Language, Shop};
 pub use mount::{SkippedPath, MAX_MOUNT_BYTES, Mount, Snapshot, snapshot};
 pub use package::{Package, PackageFile};
-pub use snippet::{Input, Snippet};
+pub use snippet::{SnippetInput, Snippet};
 
 /// The working folder of what is executed, in the job's.
 pub const WORK_FOLDER: &str = "here";

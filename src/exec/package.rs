@@ -193,11 +193,11 @@ fn beside(source: &str, folder: &Path) -> Result<Vec<(String, Vec<u8>)>, ExecErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::Input;
+    use crate::exec::SnippetInput;
 
     fn package(folder: &Path, text: &str) -> Package {
         std::fs::write(folder.join("a b.rs"), text).unwrap();
-        let input = Input::File("a b.rs".into());
+        let input = SnippetInput::File("a b.rs".into());
         Package::new(&Snippet::read(input, None, folder).unwrap()).unwrap()
     }
 

@@ -8,7 +8,7 @@ use crate::error::shell_word;
 
 /// Where a snippet comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum SnippetInput {
     /// A file of this machine, as typed.
     File(PathBuf),
     /// The text of `--code`.
@@ -43,16 +43,16 @@ impl Snippet {
     ///
     /// # Errors
     /// [`ExecError`] for what cannot be read, is empty, or is in no language.
-    pub fn read(input: Input, lang: Option<&str>, cwd: &Path) -> Result<Self, ExecError> {
+    pub fn read(input: SnippetInput, lang: Option<&str>, cwd: &Path) -> Result<Self, ExecError> {
         let (text, path, what) = match input {
-            Input::File(path) => {
+            SnippetInput::File(path) => {
                 let full = cwd.join(&path);
                 let text = std::fs::read(&full)
                     .map_err(|source| ExecError::Unreadable { path: path.clone(), source })?;
                 (text, Some(path), "")
             }
-            Input::Code(code) => (code.into_bytes(), None, "the text of `--code`"),
-            Input::Stdin(text) => (text, None, "standard input"),
+            SnippetInput::Code(code) => (code.into_bytes(), None, "the text of `--code`"),
+            SnippetInput::Stdin(text) => (text, None, "standard input"),
         };
         if text.iter().all(u8::is_ascii_whitespace) {
             let name = path.map_or_else(|| what.to_owned(), |p| format!("`{}`", p.display()));
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Option<&'static str> {
-        let read = Snippet::read(Input::Stdin(text.into()), None, Path::new("/"));
+        let read = Snippet::read(SnippetInput::Stdin(text.into()), None, Path::new("/"));
         read.ok().map(|snippet| snippet.language.name())
     }
 
@@ -113,8 +113,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("my kern.cu"), "int main() {}").unwrap();
         let read = |input| Snippet::read(input, Some("cu"), folder.path()).unwrap().typed();
-        assert_eq!(read(Input::File("./my kern.cu".into())), "'./my kern.cu'");
-        assert_eq!(read(Input::Code("int main() {}".to_owned())), "FILE");
+        assert_eq!(read(SnippetInput::File("./my kern.cu".into())), "'./my kern.cu'");
+        assert_eq!(read(SnippetInput::Code("int main() {}".to_owned())), "FILE");
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let read = |name: &str, text: &[u8], lang| {
             std::fs::write(dir.path().join(name), text).unwrap();
-            Snippet::read(Input::File(name.into()), lang, dir.path())
+            Snippet::read(SnippetInput::File(name.into()), lang, dir.path())
         };
         let words = |result: Result<Snippet, ExecError>| {
             crate::error::Failure::from(result.unwrap_err()).to_string()

@@ -9,7 +9,7 @@ use crate::cli::app::App;
 use crate::cli::missing;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{
-    ExecError, Input, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, WORK_FOLDER,
+    ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,
     read_env_file, snapshot,
 };
 use crate::tool::Program;
@@ -38,9 +38,9 @@ impl ExecSource {
     /// that cannot be read or understood.
     pub(super) fn read(app: &App, args: &ExecArgs) -> Result<Self> {
         let input = match (&args.file, &args.code) {
-            (Some(file), _) if file == "-" => Some(Input::Stdin(standard_input()?)),
-            (Some(file), _) => Some(Input::File(file.into())),
-            (None, Some(code)) => Some(Input::Code(code.clone())),
+            (Some(file), _) if file == "-" => Some(SnippetInput::Stdin(standard_input()?)),
+            (Some(file), _) => Some(SnippetInput::File(file.into())),
+            (None, Some(code)) => Some(SnippetInput::Code(code.clone())),
             (None, None) if args.command.is_empty() => {
                 return Err(Failure::new(Exit::Usage, "usage", "nothing to execute")
                     .hint("a file: rgpu exec snippet.py")
@@ -60,7 +60,7 @@ impl ExecSource {
         for pattern in &args.pull {
             pull::check(pattern)?;
         }
-        let stdin = !matches!(input, Some(Input::Stdin(_)));
+        let stdin = !matches!(input, Some(SnippetInput::Stdin(_)));
         let mut snippet = None;
         if let Some(input) = input {
             let read = Snippet::read(input, args.lang.as_deref(), &app.cwd);
