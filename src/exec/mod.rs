@@ -22,7 +22,7 @@ mod snippet;
 
 pub use env_file::read as read_env_file;
 pub use error::ExecError;
-pub use language::{LANGUAGES, Language, Shop};
+pub use language::{LANGUAGES, Language, BuildTools};
 pub use mount::{SkippedPath, MAX_MOUNT_BYTES, Mount, Snapshot, snapshot};
 pub use package::{Package, PackageFile};
 pub use snippet::{SnippetInput, Snippet};

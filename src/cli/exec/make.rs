@@ -11,7 +11,7 @@ use super::ExecArgs;
 use super::source::ExecSource;
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
-use crate::exec::{Package, Shop};
+use crate::exec::{BuildTools, Package};
 use crate::remote::unfit;
 use crate::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
 use crate::store::RunFolder;
@@ -113,7 +113,7 @@ pub(super) fn dry(args: &ExecArgs, source: &ExecSource, facts: &HostFacts) -> Re
     match &source.snippet {
         None => Ok(source.command(args)),
         Some(snippet) => {
-            let shop = Shop {
+            let shop = BuildTools {
                 facts: Some(facts),
                 built: Ok(PathBuf::from(&snippet.name)),
                 mounts: &source.mounts,
@@ -153,7 +153,7 @@ pub(super) fn program(
                 None => Ok(path),
             });
             let shop =
-                Shop { facts, built, mounts: &source.mounts, args: &args.command, timeout_s };
+                BuildTools { facts, built, mounts: &source.mounts, args: &args.command, timeout_s };
             snippet.language.program(snippet, &shop)?
         }
     };

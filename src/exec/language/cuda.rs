@@ -4,7 +4,7 @@
 use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
-use super::{Language, Shop, has_line};
+use super::{BuildTools, Language, has_line};
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 
 /// Where the program is made.
@@ -35,7 +35,7 @@ impl Language for Cuda {
         true
     }
 
-    fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError> {
+    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.text);
         if !has_main(&text) {
             return Err(ExecError::NoMain { name: snippet.name.clone(), file: snippet.typed() });

@@ -18,7 +18,7 @@ mod shell;
 
 /// What a language has at hand to make a program.
 #[derive(Debug)]
-pub struct Shop<'a> {
+pub struct BuildTools<'a> {
     /// What is known of the host; there for languages that [`Language::asks`].
     pub facts: Option<&'a HostFacts>,
     /// The program that was compiled on this machine, or why there is none.
@@ -64,7 +64,7 @@ pub trait Language: Sync {
     ///
     /// # Errors
     /// [`ExecError`] for a snippet that is wrong in itself, or that nothing can compile.
-    fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError>;
+    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError>;
 }
 
 /// Every language; a text is tried in this order.

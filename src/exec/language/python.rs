@@ -10,7 +10,7 @@ use rgpu_protocol::plan::Word;
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::shell::place;
-use super::{Language, Shop, has_line, interpreter};
+use super::{BuildTools, Language, has_line, interpreter};
 use crate::tool::{BundleFile, Program, PythonEnv};
 
 /// The stand-in for `task`.
@@ -37,7 +37,7 @@ impl Language for Python {
         has_line(text, &starts)
     }
 
-    fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError> {
+    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.text);
         let wanted = PythonEnv::of_script(&text)
             .map_err(|source| ExecError::Script { name: snippet.name.clone(), source })?

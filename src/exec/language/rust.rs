@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
 
 use super::super::{ExecError, Package, Snippet, WORK_FOLDER};
-use super::{Language, Shop, has_line, interpreter};
+use super::{BuildTools, Language, has_line, interpreter};
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 
 /// Where the program lies in the job's folder.
@@ -39,7 +39,7 @@ impl Language for Rust {
         Package::new(snippet).map(Some)
     }
 
-    fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError> {
+    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
         let mut argv = vec![Word::in_job(BUILT)];
         argv.extend(shop.args.iter().cloned().map(Word::from));
         let mut program = Program {
@@ -58,14 +58,14 @@ impl Language for Rust {
 }
 
 /// cudarc opens NVRTC by its name alone: the folder where the host's lies.
-fn libraries(shop: &Shop<'_>) -> BTreeMap<String, Word> {
+fn libraries(shop: &BuildTools<'_>) -> BTreeMap<String, Word> {
     let nvrtc = shop.facts.and_then(|facts| facts.tool("nvrtc"));
     let folder = nvrtc.and_then(|tool| tool.path.rsplit_once('/')).map(|(folder, _)| folder);
     folder.map(|f| ("LD_LIBRARY_PATH".to_owned(), Word::text(f))).into_iter().collect()
 }
 
 /// Nothing compiles it here or there.
-fn no_compiler(snippet: &Snippet, shop: &Shop<'_>, why: &str) -> ExecError {
+fn no_compiler(snippet: &Snippet, shop: &BuildTools<'_>, why: &str) -> ExecError {
     let name = &snippet.name;
     if shop.facts.is_some_and(|facts| facts.transport == "local") {
         return ExecError::NoCompiler {
@@ -83,7 +83,7 @@ fn no_compiler(snippet: &Snippet, shop: &Shop<'_>, why: &str) -> ExecError {
 /// The steps that compile it there.
 fn on_host(
     snippet: &Snippet,
-    shop: &Shop<'_>,
+    shop: &BuildTools<'_>,
     why: &str,
     program: &mut Program,
 ) -> Result<(), ExecError> {

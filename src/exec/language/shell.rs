@@ -3,7 +3,7 @@
 use rgpu_protocol::plan::Word;
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
-use super::{Language, Shop, interpreter};
+use super::{BuildTools, Language, interpreter};
 use crate::tool::{BundleFile, Program};
 
 /// Shells of a first line that are one of these.
@@ -25,7 +25,7 @@ impl Language for Shell {
         interpreter(text).is_some_and(|name| SHELLS.contains(&name))
     }
 
-    fn program(&self, snippet: &Snippet, shop: &Shop<'_>) -> Result<Program, ExecError> {
+    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.text);
         let by_name = snippet.name.rsplit_once('.').map(|(_, extension)| extension);
         let named = interpreter(&text).or(by_name).filter(|name| SHELLS.contains(name));
@@ -44,7 +44,7 @@ impl Language for Shell {
 }
 
 /// Where a script lies in the job's folder: in the first mount, when that holds it.
-pub(super) fn place(snippet: &Snippet, shop: &Shop<'_>) -> String {
+pub(super) fn place(snippet: &Snippet, shop: &BuildTools<'_>) -> String {
     let mounted = snippet.path.as_ref().and_then(|path| shop.mounts.place_of(path));
     mounted.unwrap_or_else(|| format!("src/{}", snippet.name))
 }
