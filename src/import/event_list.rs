@@ -17,12 +17,12 @@ pub(super) const MAX_RANGES: usize = 20_000;
 
 /// Names, each once.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     all: Vec<String>,
     by_name: HashMap<String, u32>,
 }
 
-impl Names {
+impl NameTable {
     /// The index of a name.
     pub(super) fn index(&mut self, name: &str) -> u32 {
         if let Some(index) = self.by_name.get(name) {
@@ -73,7 +73,7 @@ pub(super) fn ranges(
     ranges: &[Range],
     tree: &Tree,
     first_ns: i64,
-    names: &mut Names,
+    names: &mut NameTable,
     regions: &mut Regions,
 ) -> (Vec<RangeEvent>, u64) {
     let mut order: Vec<usize> = (0..ranges.len()).collect();
