@@ -46,12 +46,12 @@ pub(super) fn since(first_ns: i64, at_ns: i64) -> u64 {
 
 /// The regions of the listed ranges, numbered as they are met.
 #[derive(Debug, Default)]
-pub(super) struct Regions {
+pub(super) struct RegionTable {
     pub(super) all: Vec<TraceRegion>,
     by_node: HashMap<usize, u32>,
 }
 
-impl Regions {
+impl RegionTable {
     /// The index of a region; those around it get theirs first.
     pub(super) fn index(&mut self, tree: &Tree, node: usize) -> u32 {
         if let Some(index) = self.by_node.get(&node) {
@@ -74,7 +74,7 @@ pub(super) fn ranges(
     tree: &Tree,
     first_ns: i64,
     names: &mut NameTable,
-    regions: &mut Regions,
+    regions: &mut RegionTable,
 ) -> (Vec<RangeEvent>, u64) {
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by_key(|i| (ranges[*i].start_ns, Reverse(ranges[*i].end_ns), ranges[*i].thread));

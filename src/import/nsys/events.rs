@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use super::attribute::Placed;
 use super::sums::copy_name;
 use super::trace::{Trace, What};
-use crate::import::event_list::{NameTable, Regions, ranges, since};
+use crate::import::event_list::{NameTable, RegionTable, ranges, since};
 use crate::model;
 use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
 
 /// The document of `trace`; `placed` says in which regions its work was launched.
 pub(super) fn list(trace: &Trace, placed: &Placed, from: &str) -> model::Trace {
     let mut names = NameTable::default();
-    let mut regions = Regions::default();
+    let mut regions = RegionTable::default();
     let mut call_of: HashMap<(u64, i64), u32> = HashMap::new();
     let calls: Vec<CallEvent> = trace
         .calls
