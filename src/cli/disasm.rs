@@ -28,7 +28,7 @@ use super::{json, missing, report};
 use args::{Format, Tool, View};
 
 use crate::error::{Exit, Failure, Result};
-use crate::import::gpu_code::Shown;
+use crate::import::gpu_code::ListingColumns;
 use crate::model::disasm::{Input, Status as Ended};
 use crate::run::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
 use crate::store::{Runs, StoreError, atomic};
@@ -243,8 +243,8 @@ fn keep_inputs(names: &FileNames, out: &Path, files: &[PathBuf]) {
     }
 }
 
-fn shown(args: &DisasmArgs) -> Shown {
-    Shown { control: args.control_codes, lines: args.line_info }
+fn shown(args: &DisasmArgs) -> ListingColumns {
+    ListingColumns { control: args.control_codes, lines: args.line_info }
 }
 
 /// Whether a view can be written as `--format`, or else the ending of `--out`, asks.

@@ -106,7 +106,7 @@ fn digest(bytes: &[u8]) -> String {
 
 /// What a listing shows besides the instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct ListingColumns {
     /// Control words.
     pub control: bool,
     /// Source lines before the instructions that they became.
@@ -118,7 +118,7 @@ pub struct Shown {
 pub fn listing(
     cubin: &Cubin,
     file: &[u8],
-    shown: Shown,
+    shown: ListingColumns,
     wanted: &dyn Fn(&CodeSection) -> bool,
 ) -> String {
     let table = shown.lines.then(|| lines(file, Table::Source).ok()).flatten();

@@ -10,7 +10,7 @@ use rgpu_format::demangle::demangle;
 use super::code::LifeRanges;
 use super::names::FileNames;
 use super::nvdisasm::Nvdisasm;
-use crate::import::gpu_code::Shown;
+use crate::import::gpu_code::ListingColumns;
 
 /// Which images and kernels are wanted.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub struct ImageTask {
     /// Headers only: no image is decompressed, no kernel is looked at.
     pub list_only: bool,
     /// Columns of listings.
-    pub shown: Shown,
+    pub shown: ListingColumns,
     /// Life ranges of registers, in views.
     pub lives: LifeRanges,
     /// The tool that knows operands, where there is one.
