@@ -6,7 +6,7 @@ use rgpu_format::ncu_rep::Limits;
 
 use super::occupancy::{Block, Limiter, limits, occupancy};
 use super::{classify, device};
-use crate::import::ncu::{self, Asked};
+use crate::import::ncu::{self, RequestedCounters};
 use crate::model::Launch;
 
 /// Every launch of every report, with the name of its recording.
@@ -24,7 +24,8 @@ fn launches() -> Vec<(String, Launch)> {
         let case = path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
         let bytes = std::fs::read(&path).unwrap();
         let limits = Limits { max_size: 1 << 30 };
-        let Ok(imported) = ncu::import(&bytes, "report", &Asked::default(), &limits) else {
+        let Ok(imported) = ncu::import(&bytes, "report", &RequestedCounters::default(), &limits)
+        else {
             continue;
         };
         all.extend(imported.launches.into_iter().map(|launch| (case.clone(), launch)));

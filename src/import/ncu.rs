@@ -25,7 +25,7 @@ use metrics::Absent;
 
 /// What was asked of ncu, as far as the report must answer it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
+pub struct RequestedCounters<'a> {
     /// Metrics named one by one, as in `--metrics`; groups and expressions are not checked.
     pub metrics: &'a [String],
 }
@@ -64,7 +64,7 @@ pub enum Unusable {
 pub fn import(
     bytes: &[u8],
     from: &str,
-    asked: &Asked<'_>,
+    asked: &RequestedCounters<'_>,
     limits: &Limits,
 ) -> Result<Imported, Unusable> {
     let (report, mut problems) = NcuReport::read(bytes, limits)?;

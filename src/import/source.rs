@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::ncu::Asked;
+use super::ncu::RequestedCounters;
 
 /// One artifact on this machine.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Source<'a> {
     /// Its path in the run folder, for `from` fields and messages.
     pub from: &'a str,
     /// What was asked of the tool, as far as the artifact must answer it.
-    pub asked: Asked<'a>,
+    pub asked: RequestedCounters<'a>,
     /// Whether the tool was told to trace the GPU at all.
     pub traced: Traced,
     /// Larger files are refused.
@@ -55,7 +55,7 @@ impl<'a> Source<'a> {
         Source {
             path,
             from,
-            asked: Asked::default(),
+            asked: RequestedCounters::default(),
             traced: Traced::Gpu,
             max_bytes: DEFAULT_MAX_BYTES,
             alone: false,

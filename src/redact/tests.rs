@@ -5,7 +5,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::*;
 use crate::analysis;
-use crate::import::ncu::{self, Asked};
+use crate::import::ncu::{self, RequestedCounters};
 use crate::import::nsys;
 use crate::model::launch::RuleMessage;
 use crate::report::{REPORTS, Style, Subject};
@@ -36,7 +36,7 @@ fn profile() -> (Profile, Beside) {
     let limits = Limits { max_size: 1 << 30 };
     let report = fixture("ncu/2025.3.1/full-tiled-matmul/report.ncu-repz");
     let from = "/home/alicehopper/work/report.ncu-repz";
-    ncu::import(&report, from, &Asked::default(), &limits)
+    ncu::import(&report, from, &RequestedCounters::default(), &limits)
         .unwrap()
         .add_to(&mut profile, &mut beside);
     let report = fixture("nsys/2025.3.1/regions/report.nsys-rep");

@@ -86,7 +86,7 @@ fn launches_of_ncu_outside_any_range_are_found_without_a_trace() {
         let path = fixture(&format!("ncu/2025.3.1/{case}/report.ncu-repz"));
         let limits = rgpu_format::ncu_rep::Limits::default();
         let bytes = std::fs::read(path).unwrap();
-        ncu::import(&bytes, "raw/report", &ncu::Asked::default(), &limits).unwrap()
+        ncu::import(&bytes, "raw/report", &ncu::RequestedCounters::default(), &limits).unwrap()
     };
     assert!(found(read("full-vecadd")).is_empty(), "ncu was not asked for ranges");
     let mut imported = read("regions");

@@ -1,6 +1,6 @@
 //! Why a report is not what its rung promised.
 
-use super::Asked;
+use super::RequestedCounters;
 use super::metrics::Absent;
 use crate::import::Refusal;
 use crate::model::{Launch, Value};
@@ -17,7 +17,11 @@ const WITHOUT_COUNTERS: &[&str] = &[
     "c2clink__",
 ];
 
-pub(super) fn judge(launches: &[Launch], absent: &Absent, asked: &Asked<'_>) -> Vec<Refusal> {
+pub(super) fn judge(
+    launches: &[Launch],
+    absent: &Absent,
+    asked: &RequestedCounters<'_>,
+) -> Vec<Refusal> {
     if launches.is_empty() {
         let text = "the report holds no result".to_owned();
         return vec![Refusal { code: "empty_report", text, metrics: Vec::new() }];
@@ -64,7 +68,11 @@ fn nan_counters(launches: &[Launch], absent: &Absent) -> Option<Refusal> {
     Some(Refusal { code: "nan_counters", text, metrics: Vec::new() })
 }
 
-fn unknown_metrics(launches: &[Launch], absent: &Absent, asked: &Asked<'_>) -> Option<Refusal> {
+fn unknown_metrics(
+    launches: &[Launch],
+    absent: &Absent,
+    asked: &RequestedCounters<'_>,
+) -> Option<Refusal> {
     let plain = asked.metrics.iter().filter(|name| !name.contains([':', '*']));
     let metrics: Vec<_> = plain.filter(|name| !answered(launches, absent, name)).cloned().collect();
     if metrics.is_empty() {
@@ -98,7 +106,7 @@ mod tests {
 
     fn codes(launches: &[Launch], absent: &Absent, asked: &[&str]) -> Vec<&'static str> {
         let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
-        let refusals = judge(launches, absent, &Asked { metrics: &asked });
+        let refusals = judge(launches, absent, &RequestedCounters { metrics: &asked });
         refusals.iter().map(|refusal| refusal.code).collect()
     }
 
@@ -125,7 +133,7 @@ mod tests {
     fn a_metric_asked_for_and_not_there_is_named() {
         let launches = [launch(&[("dram__bytes.sum", 1.0)])];
         let asked = ["dram__bytes", "dram__byte", "regex:.*", "group:x"].map(str::to_owned);
-        let refusals = judge(&launches, &Absent::default(), &Asked { metrics: &asked });
+        let refusals = judge(&launches, &Absent::default(), &RequestedCounters { metrics: &asked });
         assert_eq!(refusals.len(), 1);
         assert_eq!(refusals[0].metrics, ["dram__byte"]);
     }

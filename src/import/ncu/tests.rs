@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rgpu_format::ncu_rep::Limits;
 
-use super::{Asked, Imported, import};
+use super::{Imported, RequestedCounters, import};
 use crate::analysis::classify;
 use crate::model::launch::RawRow;
 use crate::model::{Launch, Value};
@@ -13,7 +13,13 @@ fn imported(case: &str, asked: &[&str]) -> Imported {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
     let bytes = std::fs::read(fixtures.join(case).join("report.ncu-repz")).unwrap();
     let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
-    import(&bytes, "raw/report.ncu-repz", &Asked { metrics: &asked }, &Limits::default()).unwrap()
+    import(
+        &bytes,
+        "raw/report.ncu-repz",
+        &RequestedCounters { metrics: &asked },
+        &Limits::default(),
+    )
+    .unwrap()
 }
 
 fn launch(case: &str) -> Launch {
@@ -238,7 +244,8 @@ fn a_report_cut_short_is_imported_as_far_as_it_goes() {
     let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
     let cut = &whole[..whole.len() / 2];
-    let all = import(cut, "raw/report.ncu-rep", &Asked::default(), &Limits::default()).unwrap();
+    let all = import(cut, "raw/report.ncu-rep", &RequestedCounters::default(), &Limits::default())
+        .unwrap();
     assert!((1..7).contains(&all.launches.len()));
     let damage = all.gaps.iter().find(|gap| gap.code == "damaged_report").unwrap();
     assert!(damage.text.contains(&format!("file ends at offset {}", cut.len())), "{}", damage.text);
@@ -250,7 +257,8 @@ fn a_report_cut_before_its_first_result_ends_is_an_error_that_says_where() {
     let packed = std::fs::read(fixtures.join("regions/report.ncu-repz")).unwrap();
     let whole = zstd::decode_all(packed.as_slice()).unwrap();
     let error =
-        import(&whole[..20_000], "report", &Asked::default(), &Limits::default()).unwrap_err();
+        import(&whole[..20_000], "report", &RequestedCounters::default(), &Limits::default())
+            .unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(error.to_string(), "no whole result is left of the report");
     let expected = "file ends at offset 20000 inside block header that begins at 5967 and needs \

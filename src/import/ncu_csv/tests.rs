@@ -4,7 +4,7 @@ use rgpu_format::ncu_csv::NcuCsv;
 use rgpu_format::ncu_rep::Limits;
 
 use super::*;
-use crate::import::ncu::{self, Asked};
+use crate::import::ncu::{self, RequestedCounters};
 
 fn fixture(case: &str, file: &str) -> Vec<u8> {
     let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
@@ -18,7 +18,7 @@ fn page(case: &str, file: &str) -> Imported {
 fn report(case: &str) -> Vec<Launch> {
     let bytes = fixture(case, "report.ncu-repz");
     let limits = Limits { max_size: 1 << 30 };
-    ncu::import(&bytes, "report", &Asked::default(), &limits).unwrap().launches
+    ncu::import(&bytes, "report", &RequestedCounters::default(), &limits).unwrap().launches
 }
 
 /// Whether a printed number is the exact one within what ncu prints: three decimals of the printed

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rgpu_format::ncu_rep::Limits;
 
 use crate::import::Imported;
-use crate::import::ncu::{Asked, import};
+use crate::import::ncu::{RequestedCounters, import};
 use crate::model::Tally;
 use crate::model::hotspots::{InstructionSpot, LaunchSpots};
 
@@ -16,7 +16,8 @@ fn fixtures() -> PathBuf {
 
 fn imported(case: &str) -> Imported {
     let bytes = std::fs::read(fixtures().join(case).join("report.ncu-repz")).unwrap();
-    import(&bytes, "raw/report.ncu-repz", &Asked::default(), &Limits::default()).unwrap()
+    import(&bytes, "raw/report.ncu-repz", &RequestedCounters::default(), &Limits::default())
+        .unwrap()
 }
 
 fn spots(case: &str) -> LaunchSpots {
