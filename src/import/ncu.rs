@@ -47,7 +47,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// Why a report gave nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum UnusableReport {
     /// It cannot be read at all.
     #[error(transparent)]
     Report(#[from] Error),
@@ -59,18 +59,18 @@ pub enum Unusable {
 /// Imports the report in `bytes`; `from` is its path in the run folder.
 ///
 /// # Errors
-/// [`Unusable`]. A report that breaks off later is imported as far as it goes, with a gap; one that
+/// [`UnusableReport`]. A report that breaks off later is imported as far as it goes, with a gap; one that
 /// is whole and holds no result is refused.
 pub fn import(
     bytes: &[u8],
     from: &str,
     asked: &RequestedCounters<'_>,
     limits: &Limits,
-) -> Result<Imported, Unusable> {
+) -> Result<Imported, UnusableReport> {
     let (report, mut problems) = NcuReport::read(bytes, limits)?;
     let broken = problems.iter().position(|p| !matches!(p, Problem::Version { .. }));
     if let (None, Some(broken)) = (report.results().next(), broken) {
-        return Err(Unusable::NoResult(problems.swap_remove(broken)));
+        return Err(UnusableReport::NoResult(problems.swap_remove(broken)));
     }
     let mut absent = Absent::default();
     let mut launches = Vec::new();
