@@ -19,7 +19,7 @@ use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, Problem};
 use super::{Imported, Importer};
 use crate::model::profile::Gap;
 use crate::model::{Beside, HotSpots, Launch};
-use code::Code;
+use code::ReportSources;
 use hotspots::Spotter;
 use metrics::Absent;
 
@@ -108,7 +108,7 @@ fn hot_spots(
     from: &str,
 ) -> (Option<HotSpots>, Vec<Gap>) {
     let sources = code::sources(report);
-    let code = Code::new(&sources);
+    let code = ReportSources::new(&sources);
     let mut spotter = Spotter::new(&code);
     let (mut spots, mut gaps) = (Vec::new(), Vec::new());
     for (result, launch) in report.results().zip(launches) {

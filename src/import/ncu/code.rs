@@ -10,7 +10,7 @@ use crate::import::gpu_code;
 use crate::model::hotspots::SourceAt;
 
 /// The sources of one report. Line tables are read when the first launch asks for them, and once.
-pub(super) struct Code<'r> {
+pub(super) struct ReportSources<'r> {
     sources: Vec<Loaded<'r>>,
     /// Lines of the source files that the report holds.
     texts: HashMap<&'r str, Vec<&'r str>>,
@@ -38,7 +38,7 @@ pub(super) struct Place<'c> {
 /// No function is larger: an address further on belongs to none.
 const LARGEST_FUNCTION: u64 = 1 << 28;
 
-/// All sources of a report, sorted for [`Code`].
+/// All sources of a report, sorted for [`ReportSources`].
 pub(super) fn sources<'r>(report: &'r NcuReport<'_>) -> Vec<Source<'r>> {
     let mut sources = report.sources();
     for source in &mut sources {
@@ -58,15 +58,15 @@ impl Loaded<'_> {
     }
 }
 
-impl<'r> Code<'r> {
+impl<'r> ReportSources<'r> {
     /// Over the sources that [`sources`] gave.
-    pub(super) fn new(sources: &'r [Source<'r>]) -> Code<'r> {
+    pub(super) fn new(sources: &'r [Source<'r>]) -> ReportSources<'r> {
         let files = sources.iter().flat_map(|source| &source.files);
         let texts = files.filter_map(|file| {
             let text = std::str::from_utf8(file.content).ok()?;
             Some((file.path.as_str(), text.lines().collect()))
         });
-        Code {
+        ReportSources {
             texts: texts.collect(),
             sources: sources
                 .iter()
@@ -131,7 +131,7 @@ mod tests {
         };
         let functions = vec![function("near", 0x1000), function("far", 0x2000)];
         let sources = [Source { reference: 7, functions, ..Source::default() }];
-        let code = Code::new(&sources);
+        let code = ReportSources::new(&sources);
         let place = code.place(&[7], 0x1ff0).unwrap();
         assert_eq!((place.symbol, place.offset, place.at.len()), ("near", 0xff0, 0));
         assert_eq!(code.place(&[], 0x2000).unwrap().symbol, "far");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rgpu_format::ncu_rep::{Instance, Metric, NcuResult};
 
-use super::code::Code;
+use super::code::ReportSources;
 use super::stalls::reason_name;
 use crate::model::Launch;
 use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, LineSpot, SourceAt};
@@ -24,13 +24,13 @@ const KEPT: usize = 1 << 18;
 
 /// Turns the instances of results into hot spots, within one bound for the whole report.
 pub(super) struct Spotter<'c> {
-    code: &'c Code<'c>,
+    code: &'c ReportSources<'c>,
     left: usize,
     without: u32,
 }
 
 impl<'c> Spotter<'c> {
-    pub(super) fn new(code: &'c Code<'c>) -> Spotter<'c> {
+    pub(super) fn new(code: &'c ReportSources<'c>) -> Spotter<'c> {
         Spotter { code, left: KEPT, without: 0 }
     }
 
@@ -214,7 +214,7 @@ fn by_address(instance: &Instance<'_>) -> Option<(u64, f64)> {
 }
 
 /// Sums by the innermost source line, most samples first, then most executed.
-fn lines(instructions: &[InstructionSpot], code: &Code<'_>) -> Vec<LineSpot> {
+fn lines(instructions: &[InstructionSpot], code: &ReportSources<'_>) -> Vec<LineSpot> {
     let mut lines: BTreeMap<SourceAt, LineSums> = BTreeMap::new();
     for spot in instructions {
         let Some(innermost) = spot.at.last() else { continue };
