@@ -11,12 +11,12 @@ use crate::model::hotspots::SourceAt;
 
 /// The sources of one report. Line tables are read when the first launch asks for them, and once.
 pub(super) struct ReportSources<'r> {
-    sources: Vec<Loaded<'r>>,
+    sources: Vec<LoadedCubin<'r>>,
     /// Lines of the source files that the report holds.
     texts: HashMap<&'r str, Vec<&'r str>>,
 }
 
-struct Loaded<'r> {
+struct LoadedCubin<'r> {
     source: &'r Source<'r>,
     lines: OnceCell<(Lines, Lines)>,
     cubin: OnceCell<Option<Cubin>>,
@@ -47,7 +47,7 @@ pub(super) fn sources<'r>(report: &'r NcuReport<'_>) -> Vec<Source<'r>> {
     sources
 }
 
-impl Loaded<'_> {
+impl LoadedCubin<'_> {
     /// The text of the instruction at an offset of a function; nothing where the report kept no
     /// cubin, or one that cannot be read.
     fn sass(&self, function: &Function, offset: u64) -> Option<String> {
@@ -70,7 +70,11 @@ impl<'r> ReportSources<'r> {
             texts: texts.collect(),
             sources: sources
                 .iter()
-                .map(|source| Loaded { source, lines: OnceCell::new(), cubin: OnceCell::new() })
+                .map(|source| LoadedCubin {
+                    source,
+                    lines: OnceCell::new(),
+                    cubin: OnceCell::new(),
+                })
                 .collect(),
         }
     }
@@ -78,7 +82,7 @@ impl<'r> ReportSources<'r> {
     /// Where `address` lies, among the sources that a result refers to; without references among
     /// all. The nearest function before it has it.
     pub(super) fn place(&self, references: &[u64], address: u64) -> Option<Place<'_>> {
-        let known = |loaded: &&Loaded<'_>| {
+        let known = |loaded: &&LoadedCubin<'_>| {
             references.is_empty() || references.contains(&loaded.source.reference)
         };
         let nearest = self.sources.iter().filter(known).filter_map(|loaded| {
