@@ -23,7 +23,7 @@ struct LoadedCubin<'r> {
 }
 
 /// Where an address lies.
-pub(super) struct Place<'c> {
+pub(super) struct CodeLocation<'c> {
     /// The function's symbol.
     pub(super) symbol: &'c str,
     /// Bytes from its start.
@@ -81,7 +81,7 @@ impl<'r> ReportSources<'r> {
 
     /// Where `address` lies, among the sources that a result refers to; without references among
     /// all. The nearest function before it has it.
-    pub(super) fn place(&self, references: &[u64], address: u64) -> Option<Place<'_>> {
+    pub(super) fn place(&self, references: &[u64], address: u64) -> Option<CodeLocation<'_>> {
         let known = |loaded: &&LoadedCubin<'_>| {
             references.is_empty() || references.contains(&loaded.source.reference)
         };
@@ -111,7 +111,7 @@ impl<'r> ReportSources<'r> {
         let ptx = ptx.function(&function.symbol, index);
         let ptx_line = ptx.and_then(|function| Some(function.at(offset).first()?.line));
         let sass = loaded.sass(function, offset);
-        Some(Place { symbol: &function.symbol, offset, at: at.collect(), ptx_line, sass })
+        Some(CodeLocation { symbol: &function.symbol, offset, at: at.collect(), ptx_line, sass })
     }
 
     /// The text of a source line, where the report holds the file.
