@@ -20,7 +20,7 @@ const REASON: &str = "smsp__pcsamp_warps_issue_stalled_";
 const NOT_ISSUED: &str = "_not_issued";
 
 /// Most instructions kept of one report; the launches of a larger one come first.
-const KEPT: usize = 1 << 18;
+const MAX_KEPT_INSTRUCTIONS: usize = 1 << 18;
 
 /// Turns the instances of results into hot spots, within one bound for the whole report.
 pub(super) struct Spotter<'c> {
@@ -31,7 +31,7 @@ pub(super) struct Spotter<'c> {
 
 impl<'c> Spotter<'c> {
     pub(super) fn new(code: &'c ReportSources<'c>) -> Spotter<'c> {
-        Spotter { code, left: KEPT, without: 0 }
+        Spotter { code, left: MAX_KEPT_INSTRUCTIONS, without: 0 }
     }
 
     /// The hot spots of one launch; nothing where the report counted nothing by instruction.
@@ -97,7 +97,7 @@ impl<'c> Spotter<'c> {
         (self.left == 0).then(|| Gap {
             code: "hotspots_cut".to_owned(),
             text: format!(
-                "the report counts more than {KEPT} instructions: the rest has no hot spots, \
+                "the report counts more than {MAX_KEPT_INSTRUCTIONS} instructions: the rest has no hot spots, \
                  among it {} whole launches",
                 self.without
             ),
