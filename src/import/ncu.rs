@@ -20,7 +20,7 @@ use super::{Imported, Importer};
 use crate::model::profile::Gap;
 use crate::model::{Beside, HotSpots, Launch};
 use code::ReportSources;
-use hotspots::Spotter;
+use hotspots::HotSpotBuilder;
 use metrics::Absent;
 
 /// What was asked of ncu, as far as the report must answer it.
@@ -109,7 +109,7 @@ fn hot_spots(
 ) -> (Option<HotSpots>, Vec<Gap>) {
     let sources = code::sources(report);
     let code = ReportSources::new(&sources);
-    let mut spotter = Spotter::new(&code);
+    let mut spotter = HotSpotBuilder::new(&code);
     let (mut spots, mut gaps) = (Vec::new(), Vec::new());
     for (result, launch) in report.results().zip(launches) {
         if let Some(found) = spotter.launch(&result, launch, from) {

@@ -23,15 +23,15 @@ const NOT_ISSUED: &str = "_not_issued";
 const MAX_KEPT_INSTRUCTIONS: usize = 1 << 18;
 
 /// Turns the instances of results into hot spots, within one bound for the whole report.
-pub(super) struct Spotter<'c> {
+pub(super) struct HotSpotBuilder<'c> {
     code: &'c ReportSources<'c>,
     left: usize,
     without: u32,
 }
 
-impl<'c> Spotter<'c> {
-    pub(super) fn new(code: &'c ReportSources<'c>) -> Spotter<'c> {
-        Spotter { code, left: MAX_KEPT_INSTRUCTIONS, without: 0 }
+impl<'c> HotSpotBuilder<'c> {
+    pub(super) fn new(code: &'c ReportSources<'c>) -> HotSpotBuilder<'c> {
+        HotSpotBuilder { code, left: MAX_KEPT_INSTRUCTIONS, without: 0 }
     }
 
     /// The hot spots of one launch; nothing where the report counted nothing by instruction.
