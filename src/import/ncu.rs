@@ -21,7 +21,7 @@ use crate::model::profile::Gap;
 use crate::model::{Beside, HotSpots, Launch};
 use code::ReportSources;
 use hotspots::HotSpotBuilder;
-use metrics::Absent;
+use metrics::AbsentMetrics;
 
 /// What was asked of ncu, as far as the report must answer it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,7 @@ pub fn import(
     if let (None, Some(broken)) = (report.results().next(), broken) {
         return Err(UnusableReport::NoResult(problems.swap_remove(broken)));
     }
-    let mut absent = Absent::default();
+    let mut absent = AbsentMetrics::default();
     let mut launches = Vec::new();
     for (result, id) in report.results().zip(0..) {
         launches.push(launch::import(&result, id, from, &mut absent));

@@ -2,12 +2,17 @@
 
 use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule};
 
-use super::metrics::{self, Absent};
+use super::metrics::{self, AbsentMetrics};
 use super::{region, roofline, section};
 use crate::model::Launch;
 use crate::model::launch::RuleMessage;
 
-pub(super) fn import(result: &NcuResult<'_>, id: u32, from: &str, absent: &mut Absent) -> Launch {
+pub(super) fn import(
+    result: &NcuResult<'_>,
+    id: u32,
+    from: &str,
+    absent: &mut AbsentMetrics,
+) -> Launch {
     let metrics = metrics::import(result, from, absent);
     let mut launch = Launch { id, metrics, ..Launch::default() };
     match result.launch() {

@@ -9,14 +9,14 @@ use crate::model::{Metric, Value};
 
 /// Metrics that the report names without a number that can be used.
 #[derive(Debug, Default)]
-pub(super) struct Absent {
+pub(super) struct AbsentMetrics {
     /// Not a number, or infinite.
     pub(super) not_finite: BTreeSet<String>,
     /// ncu's "no data".
     pub(super) no_value: BTreeSet<String>,
 }
 
-impl Absent {
+impl AbsentMetrics {
     /// One gap for each kind, naming every metric.
     pub(super) fn gaps(&self) -> Vec<Gap> {
         let kinds = [
@@ -37,7 +37,7 @@ impl Absent {
 pub(super) fn import(
     result: &NcuResult<'_>,
     from: &str,
-    absent: &mut Absent,
+    absent: &mut AbsentMetrics,
 ) -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
     for metric in result.metrics().filter(|metric| !is_internal(metric.name())) {

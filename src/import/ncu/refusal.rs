@@ -1,7 +1,7 @@
 //! Why a report is not what its rung promised.
 
 use super::RequestedCounters;
-use super::metrics::Absent;
+use super::metrics::AbsentMetrics;
 use crate::import::Refusal;
 use crate::model::{Launch, Value};
 
@@ -19,7 +19,7 @@ const WITHOUT_COUNTERS: &[&str] = &[
 
 pub(super) fn judge(
     launches: &[Launch],
-    absent: &Absent,
+    absent: &AbsentMetrics,
     asked: &RequestedCounters<'_>,
 ) -> Vec<Refusal> {
     if launches.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn judge(
 
 /// Counters were collected and none has a number: seen after a kernel that crashed, told of
 /// virtualised GPUs. A clock that stood still is the same in another form.
-fn nan_counters(launches: &[Launch], absent: &Absent) -> Option<Refusal> {
+fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<Refusal> {
     let counter = |name: &str| {
         !WITHOUT_COUNTERS.iter().any(|prefix| name.starts_with(prefix))
             && !name.ends_with(".peak_sustained")
@@ -70,7 +70,7 @@ fn nan_counters(launches: &[Launch], absent: &Absent) -> Option<Refusal> {
 
 fn unknown_metrics(
     launches: &[Launch],
-    absent: &Absent,
+    absent: &AbsentMetrics,
     asked: &RequestedCounters<'_>,
 ) -> Option<Refusal> {
     let plain = asked.metrics.iter().filter(|name| !name.contains([':', '*']));
@@ -84,7 +84,7 @@ fn unknown_metrics(
 
 /// A base name such as `dram__bytes` is answered by `dram__bytes.sum`. A metric without a value
 /// was known to ncu; leaving it out would not help.
-fn answered(launches: &[Launch], absent: &Absent, asked: &str) -> bool {
+fn answered(launches: &[Launch], absent: &AbsentMetrics, asked: &str) -> bool {
     let is = |name: &str| {
         name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
@@ -104,7 +104,7 @@ mod tests {
         Launch { metrics: metrics.collect(), ..Launch::default() }
     }
 
-    fn codes(launches: &[Launch], absent: &Absent, asked: &[&str]) -> Vec<&'static str> {
+    fn codes(launches: &[Launch], absent: &AbsentMetrics, asked: &[&str]) -> Vec<&'static str> {
         let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
         let refusals = judge(launches, absent, &RequestedCounters { metrics: &asked });
         refusals.iter().map(|refusal| refusal.code).collect()
@@ -112,19 +112,19 @@ mod tests {
 
     #[test]
     fn a_report_without_results_or_metrics_is_empty() {
-        assert_eq!(codes(&[], &Absent::default(), &[]), ["empty_report"]);
-        assert_eq!(codes(&[launch(&[])], &Absent::default(), &[]), ["empty_report"]);
+        assert_eq!(codes(&[], &AbsentMetrics::default(), &[]), ["empty_report"]);
+        assert_eq!(codes(&[launch(&[])], &AbsentMetrics::default(), &[]), ["empty_report"]);
     }
 
     #[test]
     fn counters_without_any_number_are_refused_and_launch_facts_alone_are_not() {
         let facts = launch(&[("launch__registers_per_thread", 16.0)]);
-        assert!(codes(std::slice::from_ref(&facts), &Absent::default(), &[]).is_empty());
-        let mut absent = Absent::default();
+        assert!(codes(std::slice::from_ref(&facts), &AbsentMetrics::default(), &[]).is_empty());
+        let mut absent = AbsentMetrics::default();
         absent.not_finite.insert("sm__throughput.avg.pct_of_peak_sustained_elapsed".to_owned());
         assert_eq!(codes(&[facts], &absent, &[]), ["nan_counters"]);
         let stopped = launch(&[("sm__cycles_elapsed.max", 0.0), ("dram__bytes.sum", 1.0)]);
-        assert_eq!(codes(&[stopped], &Absent::default(), &[]), ["nan_counters"]);
+        assert_eq!(codes(&[stopped], &AbsentMetrics::default(), &[]), ["nan_counters"]);
         let one_lost = launch(&[("sm__cycles_elapsed.max", 10.0)]);
         assert!(codes(&[one_lost], &absent, &[]).is_empty());
     }
@@ -133,7 +133,8 @@ mod tests {
     fn a_metric_asked_for_and_not_there_is_named() {
         let launches = [launch(&[("dram__bytes.sum", 1.0)])];
         let asked = ["dram__bytes", "dram__byte", "regex:.*", "group:x"].map(str::to_owned);
-        let refusals = judge(&launches, &Absent::default(), &RequestedCounters { metrics: &asked });
+        let refusals =
+            judge(&launches, &AbsentMetrics::default(), &RequestedCounters { metrics: &asked });
         assert_eq!(refusals.len(), 1);
         assert_eq!(refusals[0].metrics, ["dram__byte"]);
     }
