@@ -81,7 +81,7 @@ const OCCUPANCY: &str = "Occupancy";
 
 /// Imports a page; `from` is its path in the run folder.
 pub fn import(page: &NcuCsv, from: &str) -> Imported {
-    let mut absent = Absent::default();
+    let mut absent = AbsentCells::default();
     let mut gaps = vec![Gap {
         code: "printed_values".to_owned(),
         text: format!("{from}: values have the digits that ncu printed; the report has them all"),
@@ -111,12 +111,12 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
 
 /// What a page names without a number that can be used.
 #[derive(Default)]
-struct Absent {
+struct AbsentCells {
     not_finite: Vec<String>,
     labels: u64,
 }
 
-impl Absent {
+impl AbsentCells {
     fn gaps(mut self, from: &str) -> Vec<Gap> {
         self.not_finite.sort_unstable();
         self.not_finite.dedup();
@@ -137,7 +137,7 @@ impl Absent {
     }
 }
 
-fn launch(row: &CsvLaunch, id: u32, from: &str, absent: &mut Absent) -> Launch {
+fn launch(row: &CsvLaunch, id: u32, from: &str, absent: &mut AbsentCells) -> Launch {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     for cell in &row.cells {
         let Some(name) = name(cell) else {
