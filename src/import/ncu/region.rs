@@ -37,7 +37,7 @@ pub(super) fn path(state: &NvtxState) -> Vec<String> {
 /// ncu tells which ranges were open and no times of them, so regions have no host time here; the
 /// GPU time is the sum of ncu's own durations, under its clock policy.
 pub(super) fn rows(report: &NcuReport<'_>, launches: &[Launch], from: &str) -> Vec<Region> {
-    let mut rows = Rows::default();
+    let mut rows = RegionBuilder::default();
     for (result, launch) in report.results().zip(launches) {
         let Some(state) = result.nvtx() else { continue };
         let regions = rows.around(&state, &launch.region);
@@ -75,7 +75,7 @@ fn times(launch: &Launch) -> Launch {
 
 /// Regions as they are met.
 #[derive(Default)]
-struct Rows {
+struct RegionBuilder {
     all: Vec<Region>,
     by_path: HashMap<(&'static str, Vec<String>), usize>,
 }
@@ -83,7 +83,7 @@ struct Rows {
 const PUSH_POP: &str = "push_pop";
 const START_END: &str = "start_end";
 
-impl Rows {
+impl RegionBuilder {
     fn index(&mut self, kind: &'static str, path: &[String]) -> usize {
         let next = self.all.len();
         let index = *self.by_path.entry((kind, path.to_vec())).or_insert(next);
