@@ -18,7 +18,7 @@ pub(super) fn import(result: &NcuResult<'_>, launch: &Launch, rules: &[String]) 
     let breakdowns = result.metrics().filter(|metric| metric.name().starts_with(BREAKDOWN));
     let breakdowns = breakdowns
         .filter_map(|metric| Some((metric.name().to_owned(), metric.value().text()?.to_owned())));
-    let values = Values { launch, arch, breakdowns: breakdowns.collect(), left: ROWS.into() };
+    let values = Values { launch, arch, breakdowns: breakdowns.collect(), left: MAX_ROWS.into() };
     let read = sections.iter().map(|section| values.section(section, rules));
     read.filter(|s| !(s.rows.is_empty() && s.tables.is_empty() && s.rules.is_empty())).collect()
 }
@@ -26,7 +26,7 @@ pub(super) fn import(result: &NcuResult<'_>, launch: &Launch, rules: &[String]) 
 /// A metric that is the list of another one's parts.
 const BREAKDOWN: &str = "breakdown:";
 /// Most rows of one launch; a full report has about 500.
-const ROWS: usize = 1 << 13;
+const MAX_ROWS: usize = 1 << 13;
 
 struct Values<'a> {
     launch: &'a Launch,
