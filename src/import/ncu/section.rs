@@ -18,7 +18,8 @@ pub(super) fn import(result: &NcuResult<'_>, launch: &Launch, rules: &[String]) 
     let breakdowns = result.metrics().filter(|metric| metric.name().starts_with(BREAKDOWN));
     let breakdowns = breakdowns
         .filter_map(|metric| Some((metric.name().to_owned(), metric.value().text()?.to_owned())));
-    let values = Values { launch, arch, breakdowns: breakdowns.collect(), left: MAX_ROWS.into() };
+    let values =
+        RowValues { launch, arch, breakdowns: breakdowns.collect(), left: MAX_ROWS.into() };
     let read = sections.iter().map(|section| values.section(section, rules));
     read.filter(|s| !(s.rows.is_empty() && s.tables.is_empty() && s.rules.is_empty())).collect()
 }
@@ -28,7 +29,7 @@ const BREAKDOWN: &str = "breakdown:";
 /// Most rows of one launch; a full report has about 500.
 const MAX_ROWS: usize = 1 << 13;
 
-struct Values<'a> {
+struct RowValues<'a> {
     launch: &'a Launch,
     /// Sections are for many GPUs; without a number for this one nothing is left out.
     arch: Option<u64>,
@@ -36,7 +37,7 @@ struct Values<'a> {
     left: Cell<usize>,
 }
 
-impl Values<'_> {
+impl RowValues<'_> {
     fn section(&self, section: &Section<'_>, rules: &[String]) -> RawSection {
         let tables = section.tables().into_iter();
         let tables = tables.filter(|t| self.arch.is_none_or(|arch| t.filter.passes(arch)));
