@@ -181,7 +181,7 @@ fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRep
 pub(super) fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error> {
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
-    let placed = attribute::Placed::new(&trace);
+    let placed = attribute::AttributedWork::new(&trace);
     let events = events::list(&trace, &placed, from);
     attribute::add(&trace, placed, from, &mut imported);
     imported.gaps.extend(cut_gap(&events));

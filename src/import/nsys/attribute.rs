@@ -12,7 +12,7 @@ use crate::model::launch::Launch;
 use crate::model::profile::Gap;
 
 /// In which regions the work of a trace was launched.
-pub(super) struct Placed {
+pub(super) struct AttributedWork {
     pub(super) tree: Tree,
     /// Sums of the work launched in each region, by the region's number, without those inside.
     sums: Vec<RegionSums>,
@@ -22,8 +22,8 @@ pub(super) struct Placed {
     known: u64,
 }
 
-impl Placed {
-    pub(super) fn new(trace: &Trace) -> Placed {
+impl AttributedWork {
+    pub(super) fn new(trace: &Trace) -> AttributedWork {
         // Start/end ranges are few or none; only they need all calls at once.
         let mut moments: Vec<Moment> = Vec::new();
         if trace.ranges.iter().any(|range| range.kind == Kind::StartEnd) {
@@ -34,8 +34,12 @@ impl Placed {
         }
         let (tree, pairs) = Tree::build(&trace.ranges, &moments);
         drop(moments);
-        let mut placed =
-            Placed { sums: Vec::new(), start_end: HashMap::new(), known: 0, tree: Tree::default() };
+        let mut placed = AttributedWork {
+            sums: Vec::new(),
+            start_end: HashMap::new(),
+            known: 0,
+            tree: Tree::default(),
+        };
         placed.sums.resize_with(tree.len(), RegionSums::default);
         if !pairs.is_empty() {
             let listed =
@@ -58,7 +62,7 @@ impl Placed {
             }
             placed.known += launched.spent().len() as u64;
         }
-        Placed { tree, ..placed }
+        AttributedWork { tree, ..placed }
     }
 
     /// The regions of one piece of listed work: the innermost push/pop region, then start/end ones.
@@ -85,7 +89,7 @@ impl Placed {
 }
 
 /// Adds everything that `trace` says to `imported`, but the single events.
-pub(super) fn add(trace: &Trace, placed: Placed, from: &str, imported: &mut Imported) {
+pub(super) fn add(trace: &Trace, placed: AttributedWork, from: &str, imported: &mut Imported) {
     imported.kernels = trace.totals.kernels(&trace.kernels);
     imported.copies = trace.totals.copies();
     imported.launches = launches(trace, &placed);
@@ -99,7 +103,7 @@ pub(super) fn add(trace: &Trace, placed: Placed, from: &str, imported: &mut Impo
     imported.regions = regions.collect();
 }
 
-fn launches(trace: &Trace, placed: &Placed) -> Vec<Launch> {
+fn launches(trace: &Trace, placed: &AttributedWork) -> Vec<Launch> {
     let kernels = trace.first_kernels.iter().zip(0..);
     kernels
         .map(|((work, kernel), id)| {

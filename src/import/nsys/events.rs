@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::attribute::Placed;
+use super::attribute::AttributedWork;
 use super::sums::copy_name;
 use super::trace::{Trace, What};
 use crate::import::event_list::{NameTable, RegionTable, ranges, since};
@@ -10,7 +10,7 @@ use crate::model;
 use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
 
 /// The document of `trace`; `placed` says in which regions its work was launched.
-pub(super) fn list(trace: &Trace, placed: &Placed, from: &str) -> model::Trace {
+pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model::Trace {
     let mut names = NameTable::default();
     let mut regions = RegionTable::default();
     let mut call_of: HashMap<(u64, i64), u32> = HashMap::new();
