@@ -16,7 +16,7 @@ const MAX_CALLS: usize = 20_000;
 
 /// A call: start, end, thread, and the name's number. The order of the fields is the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Listed {
+pub(super) struct ListedCall {
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
     pub(super) thread: u64,
@@ -28,17 +28,17 @@ pub(super) struct Listed {
 /// Calls listed one by one, by start.
 #[derive(Debug, Default)]
 pub(super) struct ListedCalls {
-    pub(super) calls: Vec<Listed>,
+    pub(super) calls: Vec<ListedCall>,
     /// How many more there are.
     pub(super) cut: u64,
 }
 
 /// Gathers them in one pass.
 pub(super) struct Gather {
-    launching: Correlated<Listed>,
+    launching: Correlated<ListedCall>,
     finger: Finger,
-    waits: BinaryHeap<Listed>,
-    others: BinaryHeap<Listed>,
+    waits: BinaryHeap<ListedCall>,
+    others: BinaryHeap<ListedCall>,
     /// Which names are those of waits.
     names: Numbers,
     waiting: Vec<bool>,
@@ -62,7 +62,7 @@ impl Gather {
     pub(super) fn see(&mut self, call: &ApiCall, strings: &Strings) {
         self.seen += 1;
         let process = process(call.global_tid);
-        let listed = Listed {
+        let listed = ListedCall {
             start_ns: call.start_ns,
             end_ns: call.end_ns,
             thread: call.global_tid.unwrap_or(0).cast_unsigned(),
