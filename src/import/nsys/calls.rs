@@ -34,7 +34,7 @@ pub(super) struct ListedCalls {
 }
 
 /// Gathers them in one pass.
-pub(super) struct Gather {
+pub(super) struct CallCollector {
     launching: Correlated<ListedCall>,
     finger: Finger,
     waits: BinaryHeap<ListedCall>,
@@ -45,10 +45,10 @@ pub(super) struct Gather {
     seen: u64,
 }
 
-impl Gather {
+impl CallCollector {
     /// `wanted` are the calls of listed work.
-    pub(super) fn new(wanted: impl Iterator<Item = Key>) -> Gather {
-        Gather {
+    pub(super) fn new(wanted: impl Iterator<Item = Key>) -> CallCollector {
+        CallCollector {
             launching: Correlated::new(wanted),
             finger: Finger::default(),
             waits: BinaryHeap::new(),

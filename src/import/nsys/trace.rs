@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 
-use super::calls::{Gather, ListedCalls};
+use super::calls::{CallCollector, ListedCalls};
 use super::first::First;
 use super::numbers::Numbers;
 use super::pieces::{Call, Pieces};
@@ -228,7 +228,7 @@ fn read_first_kernels<R: Rows>(
 }
 
 fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
-    let mut gather = Gather::new(trace.listed.iter().filter_map(Work::key));
+    let mut gather = CallCollector::new(trace.listed.iter().filter_map(Work::key));
     let (first_ns, last_ns) = (&mut trace.first_ns, &mut trace.last_ns);
     let (pieces, strings) = (&mut trace.pieces, &trace.strings);
     file.api_calls(|call| {
