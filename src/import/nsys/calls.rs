@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use rgpu_format::nsys_row::{ApiCall, Strings};
 
-use super::correlated::{Correlated, Finger, Key};
+use super::correlated::{ByCorrelation, Finger, Key};
 use super::numbers::Numbers;
 use super::trace::process;
 
@@ -35,7 +35,7 @@ pub(super) struct ListedCalls {
 
 /// Gathers them in one pass.
 pub(super) struct CallCollector {
-    launching: Correlated<ListedCall>,
+    launching: ByCorrelation<ListedCall>,
     finger: Finger,
     waits: BinaryHeap<ListedCall>,
     others: BinaryHeap<ListedCall>,
@@ -49,7 +49,7 @@ impl CallCollector {
     /// `wanted` are the calls of listed work.
     pub(super) fn new(wanted: impl Iterator<Item = Key>) -> CallCollector {
         CallCollector {
-            launching: Correlated::new(wanted),
+            launching: ByCorrelation::new(wanted),
             finger: Finger::default(),
             waits: BinaryHeap::new(),
             others: BinaryHeap::new(),

@@ -9,14 +9,14 @@ pub(super) type Key = (u64, i64);
 
 /// Values by key; the keys are known from the start.
 #[derive(Debug)]
-pub(super) struct Correlated<T> {
+pub(super) struct ByCorrelation<T> {
     keys: Vec<Key>,
     values: Vec<Option<T>>,
 }
 
-impl<T> Default for Correlated<T> {
-    fn default() -> Correlated<T> {
-        Correlated { keys: Vec::new(), values: Vec::new() }
+impl<T> Default for ByCorrelation<T> {
+    fn default() -> ByCorrelation<T> {
+        ByCorrelation { keys: Vec::new(), values: Vec::new() }
     }
 }
 
@@ -24,16 +24,16 @@ impl<T> Default for Correlated<T> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Finger(usize);
 
-impl<T> Correlated<T> {
+impl<T> ByCorrelation<T> {
     /// Places for `keys`, in any order, without values yet.
-    pub(super) fn new(keys: impl Iterator<Item = Key>) -> Correlated<T> {
+    pub(super) fn new(keys: impl Iterator<Item = Key>) -> ByCorrelation<T> {
         let mut keys: Vec<Key> = keys.collect();
         // Nearly sorted already, which the stable sort makes use of.
         keys.sort();
         keys.dedup();
         let mut values = Vec::new();
         values.resize_with(keys.len(), || None);
-        Correlated { keys, values }
+        ByCorrelation { keys, values }
     }
 
     fn find(&self, key: Key, finger: &mut Finger) -> Option<usize> {
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn keys_in_any_order_are_found_wherever_the_finger_is() {
         let keys = [(2, 5), (1, 9), (1, 3), (2, 5), (1, 4), (1, 40), (3, 1), (1, -7)];
-        let mut all = Correlated::new(keys.into_iter());
+        let mut all = ByCorrelation::new(keys.into_iter());
         let mut finger = Finger::default();
         for (value, key) in keys.into_iter().enumerate() {
             *all.place(key, &mut finger).unwrap() = Some(value);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn nothing_is_found_among_no_keys() {
-        let mut all: Correlated<u8> = Correlated::default();
+        let mut all: ByCorrelation<u8> = ByCorrelation::default();
         assert_eq!(all.place((1, 1), &mut Finger::default()), None);
     }
 }
