@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use rgpu_format::nsys_row::{ApiCall, Strings};
 
-use super::correlated::{ByCorrelation, Finger, Key};
+use super::correlated::{ByCorrelation, Key, LastHit};
 use super::numbers::Numbers;
 use super::trace::process;
 
@@ -36,7 +36,7 @@ pub(super) struct ListedCalls {
 /// Gathers them in one pass.
 pub(super) struct CallCollector {
     launching: ByCorrelation<ListedCall>,
-    finger: Finger,
+    finger: LastHit,
     waits: BinaryHeap<ListedCall>,
     others: BinaryHeap<ListedCall>,
     /// Which names are those of waits.
@@ -50,7 +50,7 @@ impl CallCollector {
     pub(super) fn new(wanted: impl Iterator<Item = Key>) -> CallCollector {
         CallCollector {
             launching: ByCorrelation::new(wanted),
-            finger: Finger::default(),
+            finger: LastHit::default(),
             waits: BinaryHeap::new(),
             others: BinaryHeap::new(),
             names: Numbers::default(),

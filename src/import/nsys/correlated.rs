@@ -22,7 +22,7 @@ impl<T> Default for ByCorrelation<T> {
 
 /// Where the last key was found.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Finger(usize);
+pub(super) struct LastHit(usize);
 
 impl<T> ByCorrelation<T> {
     /// Places for `keys`, in any order, without values yet.
@@ -36,7 +36,7 @@ impl<T> ByCorrelation<T> {
         ByCorrelation { keys, values }
     }
 
-    fn find(&self, key: Key, finger: &mut Finger) -> Option<usize> {
+    fn find(&self, key: Key, finger: &mut LastHit) -> Option<usize> {
         let from = finger.0;
         let near = self.keys.get(from..)?.iter().take(4).position(|known| *known == key);
         let index = match near {
@@ -49,7 +49,7 @@ impl<T> ByCorrelation<T> {
     }
 
     /// The place for a key's value; `None` for a key that has no place.
-    pub(super) fn place(&mut self, key: Key, finger: &mut Finger) -> Option<&mut Option<T>> {
+    pub(super) fn place(&mut self, key: Key, finger: &mut LastHit) -> Option<&mut Option<T>> {
         let index = self.find(key, finger)?;
         Some(&mut self.values[index])
     }
@@ -68,7 +68,7 @@ mod tests {
     fn keys_in_any_order_are_found_wherever_the_finger_is() {
         let keys = [(2, 5), (1, 9), (1, 3), (2, 5), (1, 4), (1, 40), (3, 1), (1, -7)];
         let mut all = ByCorrelation::new(keys.into_iter());
-        let mut finger = Finger::default();
+        let mut finger = LastHit::default();
         for (value, key) in keys.into_iter().enumerate() {
             *all.place(key, &mut finger).unwrap() = Some(value);
         }
@@ -86,6 +86,6 @@ mod tests {
     #[test]
     fn nothing_is_found_among_no_keys() {
         let mut all: ByCorrelation<u8> = ByCorrelation::default();
-        assert_eq!(all.place((1, 1), &mut Finger::default()), None);
+        assert_eq!(all.place((1, 1), &mut LastHit::default()), None);
     }
 }
