@@ -7,7 +7,7 @@ use super::trace::Work;
 
 /// Keeps them while all go by.
 #[derive(Debug)]
-pub(super) struct First {
+pub(super) struct EarliestRows {
     most: usize,
     kept: BinaryHeap<ByStart>,
 }
@@ -42,9 +42,9 @@ impl PartialEq for ByStart {
 
 impl Eq for ByStart {}
 
-impl First {
-    pub(super) fn new(most: usize) -> First {
-        First { most, kept: BinaryHeap::new() }
+impl EarliestRows {
+    pub(super) fn new(most: usize) -> EarliestRows {
+        EarliestRows { most, kept: BinaryHeap::new() }
     }
 
     /// Takes a look at one more.

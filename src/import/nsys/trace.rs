@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 
 use super::calls::{CallCollector, ListedCalls};
-use super::first::First;
+use super::first::EarliestRows;
 use super::numbers::Numbers;
 use super::pieces::{Call, Pieces};
 use super::rows::Rows;
@@ -105,8 +105,8 @@ pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
 /// Reads all work; the first `keep` kernels come back.
 fn read_work<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Result<Vec<Work>, R::Error> {
     let mut names = KernelNames::default();
-    let mut listed = First::new(MAX_WORK);
-    let mut first_kernels = First::new(keep);
+    let mut listed = EarliestRows::new(MAX_WORK);
+    let mut first_kernels = EarliestRows::new(keep);
     let mut see = |work: Work, trace: &mut Trace| {
         let work = Work { number: trace.many, ..work };
         trace.many += 1;
