@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use rgpu_format::nsys_row::{ApiCall, Strings};
 
 use super::correlated::{ByCorrelation, Key, LastHit};
-use super::numbers::Numbers;
+use super::numbers::ValueNumbers;
 use super::trace::process;
 
 /// Calls kept beside those that put listed work on the GPU: this many waits, and as many others.
@@ -40,7 +40,7 @@ pub(super) struct CallCollector {
     waits: BinaryHeap<ListedCall>,
     others: BinaryHeap<ListedCall>,
     /// Which names are those of waits.
-    names: Numbers,
+    names: ValueNumbers,
     waiting: Vec<bool>,
     seen: u64,
 }
@@ -53,7 +53,7 @@ impl CallCollector {
             finger: LastHit::default(),
             waits: BinaryHeap::new(),
             others: BinaryHeap::new(),
-            names: Numbers::default(),
+            names: ValueNumbers::default(),
             waiting: Vec::new(),
             seen: 0,
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// Values numbered as they are met. A value that came not long ago costs a comparison.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(super) struct ValueNumbers {
     all: Vec<u64>,
     by_value: HashMap<u64, u32>,
     /// Numbers of the last values met, each at a place that its bits say.
@@ -13,9 +13,9 @@ pub(super) struct Numbers {
 
 const RECENT: usize = 256;
 
-impl Default for Numbers {
-    fn default() -> Numbers {
-        Numbers { all: Vec::new(), by_value: HashMap::new(), recent: [0; RECENT] }
+impl Default for ValueNumbers {
+    fn default() -> ValueNumbers {
+        ValueNumbers { all: Vec::new(), by_value: HashMap::new(), recent: [0; RECENT] }
     }
 }
 
@@ -24,7 +24,7 @@ fn place(value: u64) -> usize {
     (value ^ (value >> 24)) as usize % RECENT
 }
 
-impl Numbers {
+impl ValueNumbers {
     /// The number of a value, and whether it is a new one.
     pub(super) fn number(&mut self, value: u64) -> (u32, bool) {
         let recent = self.recent[place(value)];
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn values_keep_their_numbers_though_they_share_a_place() {
-        let mut numbers = Numbers::default();
+        let mut numbers = ValueNumbers::default();
         let values = [0, 256, 512, 0, 1 << 24, 1, 256, u64::MAX];
         let got: Vec<_> = values.iter().map(|value| numbers.number(*value)).collect();
         let expected = [

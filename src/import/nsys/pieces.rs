@@ -5,7 +5,7 @@
 //! a hash table, and a third of its size. There may be ten million pieces: only what sums need is
 //! kept of each, 40 bytes.
 
-use super::numbers::Numbers;
+use super::numbers::ValueNumbers;
 use super::trace::Work;
 
 /// A call that put work on the GPU.
@@ -62,8 +62,8 @@ impl Launched<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     pieces: Vec<Piece>,
-    processes: Numbers,
-    threads: Numbers,
+    processes: ValueNumbers,
+    threads: ValueNumbers,
     /// Where the last call was found.
     finger: usize,
 }

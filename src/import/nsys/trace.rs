@@ -7,7 +7,7 @@ use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 
 use super::calls::{CallCollector, ListedCalls};
 use super::first::EarliestRows;
-use super::numbers::Numbers;
+use super::numbers::ValueNumbers;
 use super::pieces::{Call, Pieces};
 use super::rows::Rows;
 use super::sums::Totals;
@@ -188,7 +188,7 @@ fn read_work<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Result<Vec<Wo
 /// Numbers of kernels' names.
 #[derive(Default)]
 struct KernelNames {
-    ids: Numbers,
+    ids: ValueNumbers,
     by_id: Vec<u32>,
     unnamed: Option<u32>,
 }
