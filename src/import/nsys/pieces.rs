@@ -18,7 +18,7 @@ pub(super) struct Call {
 
 /// One piece of work.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct WorkPiece {
     process: u32,
     /// The thread's number, plus one; 0 while no call is known.
     thread: u32,
@@ -44,7 +44,7 @@ pub(super) struct Spent {
 pub(super) struct Launched<'p> {
     pub(super) call: Call,
     pub(super) correlation: i64,
-    pieces: &'p [Piece],
+    pieces: &'p [WorkPiece],
 }
 
 impl Launched<'_> {
@@ -61,7 +61,7 @@ impl Launched<'_> {
 /// first.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    pieces: Vec<Piece>,
+    pieces: Vec<WorkPiece>,
     processes: ValueNumbers,
     threads: ValueNumbers,
     /// Where the last call was found.
@@ -72,7 +72,7 @@ impl Pieces {
     /// Adds a piece; work without a correlation id has no place here.
     pub(super) fn add(&mut self, work: &Work, kernel: Option<u32>) {
         let Some(correlation) = work.correlation else { return };
-        self.pieces.push(Piece {
+        self.pieces.push(WorkPiece {
             process: self.processes.number(work.process).0,
             thread: 0,
             correlation,
@@ -84,7 +84,7 @@ impl Pieces {
 
     /// To be called once between the last piece and the first call.
     pub(super) fn sort(&mut self) {
-        let key = |piece: &Piece| (piece.process, piece.correlation);
+        let key = |piece: &WorkPiece| (piece.process, piece.correlation);
         if !self.pieces.is_sorted_by_key(key) {
             self.pieces.sort_by_key(key);
         }
@@ -100,7 +100,7 @@ impl Pieces {
 
     /// The first piece of a process and correlation id.
     fn find(&mut self, wanted: (u32, i64)) -> Option<usize> {
-        let key = |piece: &Piece| (piece.process, piece.correlation);
+        let key = |piece: &WorkPiece| (piece.process, piece.correlation);
         // The finger is always on a first piece, so the next of another id is one too.
         let near = self.pieces[self.finger.min(self.pieces.len())..].iter().take(4);
         let found = match near.enumerate().find(|(_, piece)| key(piece) == wanted) {
@@ -114,7 +114,8 @@ impl Pieces {
 
     /// All work whose call is known, id by id.
     pub(super) fn launched(&self) -> impl Iterator<Item = Launched<'_>> + '_ {
-        let same = |a: &Piece, b: &Piece| (a.process, a.correlation) == (b.process, b.correlation);
+        let same =
+            |a: &WorkPiece, b: &WorkPiece| (a.process, a.correlation) == (b.process, b.correlation);
         self.pieces.chunk_by(same).filter_map(|pieces| {
             let first = pieces.first()?;
             let call = self.call_of(first)?;
@@ -122,7 +123,7 @@ impl Pieces {
         })
     }
 
-    fn call_of(&self, piece: &Piece) -> Option<Call> {
+    fn call_of(&self, piece: &WorkPiece) -> Option<Call> {
         let thread = self.threads.get(piece.thread.checked_sub(1)?)?;
         let process = self.processes.get(piece.process)?;
         Some(Call { process, thread, at_ns: piece.at_ns })
@@ -130,7 +131,7 @@ impl Pieces {
 
     /// The call of a process and correlation id.
     pub(super) fn call_for(&self, process: u64, correlation: i64) -> Option<Call> {
-        let key = |piece: &Piece| (piece.process, piece.correlation);
+        let key = |piece: &WorkPiece| (piece.process, piece.correlation);
         let wanted = (self.processes.known(process)?, correlation);
         let at = self.pieces.partition_point(|piece| key(piece) < wanted);
         self.call_of(self.pieces.get(at).filter(|piece| key(piece) == wanted)?)
