@@ -60,7 +60,7 @@ impl Launched<'_> {
 /// All pieces; those of one process and correlation id stand together, and their call with the
 /// first.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct WorkPieces {
     pieces: Vec<WorkPiece>,
     processes: ValueNumbers,
     threads: ValueNumbers,
@@ -68,7 +68,7 @@ pub(super) struct Pieces {
     finger: usize,
 }
 
-impl Pieces {
+impl WorkPieces {
     /// Adds a piece; work without a correlation id has no place here.
     pub(super) fn add(&mut self, work: &Work, kernel: Option<u32>) {
         let Some(correlation) = work.correlation else { return };
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn calls_find_their_work_in_any_order_and_the_last_call_of_an_id_counts() {
-        let mut pieces = Pieces::default();
+        let mut pieces = WorkPieces::default();
         let ids = [(2, 5), (1, 9), (1, 3), (2, 5), (1, 4), (1, 40), (3, 1), (1, -7)];
         for ((process, id), ns) in ids.into_iter().zip(1..) {
             pieces.add(&work(process, id, ns), Some(ns as u32));
@@ -189,11 +189,11 @@ mod tests {
 
     #[test]
     fn work_without_a_call_is_not_launched() {
-        let mut pieces = Pieces::default();
+        let mut pieces = WorkPieces::default();
         pieces.add(&work(1, 1, 1), None);
         pieces.sort();
         assert_eq!(pieces.launched().count(), 0);
         assert_eq!(pieces.call_for(1, 1), None);
-        assert!(Pieces::default().launched().next().is_none());
+        assert!(WorkPieces::default().launched().next().is_none());
     }
 }

@@ -8,7 +8,7 @@ use rgpu_format::nsys_row::{CopyKind, Kernel, NvtxEvent, NvtxKind, Strings};
 use super::calls::{CallCollector, ListedCalls};
 use super::first::EarliestRows;
 use super::numbers::ValueNumbers;
-use super::pieces::{Call, Pieces};
+use super::pieces::{Call, WorkPieces};
 use super::rows::Rows;
 use super::sums::Totals;
 use crate::import::event_list::MAX_WORK;
@@ -26,7 +26,7 @@ pub(super) struct Trace {
     /// Sums over all work.
     pub(super) totals: Totals,
     /// All work that calls can be joined to.
-    pub(super) pieces: Pieces,
+    pub(super) pieces: WorkPieces,
     /// Names of kernels, which [`What::Kernel`] numbers.
     pub(super) kernels: Vec<String>,
     /// The first kernels in time order, as the file has them.
