@@ -34,7 +34,7 @@ const NO_KERNEL: u32 = u32::MAX;
 
 /// What sums need of one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(super) struct PieceTime {
     pub(super) ns: u64,
     pub(super) kernel: Option<u32>,
 }
@@ -49,8 +49,8 @@ pub(super) struct Launched<'p> {
 
 impl Launched<'_> {
     /// Its work.
-    pub(super) fn spent(&self) -> impl ExactSizeIterator<Item = Spent> + '_ {
-        self.pieces.iter().map(|piece| Spent {
+    pub(super) fn spent(&self) -> impl ExactSizeIterator<Item = PieceTime> + '_ {
+        self.pieces.iter().map(|piece| PieceTime {
             ns: piece.ns,
             kernel: Some(piece.kernel).filter(|kernel| *kernel != NO_KERNEL),
         })

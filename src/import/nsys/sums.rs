@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use rgpu_format::nsys_row::CopyKind;
 
-use super::pieces::Spent;
+use super::pieces::PieceTime;
 use super::trace::{What, Work};
 use crate::model::timeline::{CopySum, KernelSum};
 
@@ -111,7 +111,7 @@ pub(super) struct RegionSums {
 }
 
 impl RegionSums {
-    pub(super) fn add(&mut self, spent: Spent) {
+    pub(super) fn add(&mut self, spent: PieceTime) {
         self.gpu_ns = self.gpu_ns.saturating_add(spent.ns);
         if let Some(kernel) = spent.kernel {
             self.kernels.entry(kernel).or_default().add(spent.ns);
