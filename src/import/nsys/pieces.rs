@@ -41,13 +41,13 @@ pub(super) struct PieceTime {
 
 /// Work of one correlation id, whose call is known.
 #[derive(Debug)]
-pub(super) struct Launched<'p> {
+pub(super) struct LaunchedWork<'p> {
     pub(super) call: Call,
     pub(super) correlation: i64,
     pieces: &'p [WorkPiece],
 }
 
-impl Launched<'_> {
+impl LaunchedWork<'_> {
     /// Its work.
     pub(super) fn spent(&self) -> impl ExactSizeIterator<Item = PieceTime> + '_ {
         self.pieces.iter().map(|piece| PieceTime {
@@ -113,13 +113,13 @@ impl WorkPieces {
     }
 
     /// All work whose call is known, id by id.
-    pub(super) fn launched(&self) -> impl Iterator<Item = Launched<'_>> + '_ {
+    pub(super) fn launched(&self) -> impl Iterator<Item = LaunchedWork<'_>> + '_ {
         let same =
             |a: &WorkPiece, b: &WorkPiece| (a.process, a.correlation) == (b.process, b.correlation);
         self.pieces.chunk_by(same).filter_map(|pieces| {
             let first = pieces.first()?;
             let call = self.call_of(first)?;
-            Some(Launched { call, correlation: first.correlation, pieces })
+            Some(LaunchedWork { call, correlation: first.correlation, pieces })
         })
     }
 
