@@ -24,7 +24,7 @@ use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 use super::event_list::cut_gap;
 use super::{ImportError, Imported, Importer, Refusal, Source, Traced, Watch};
 use crate::model::profile::Gap;
-use rows::{ExportRows, ReportRows, Rows};
+use rows::{ExportRows, ReportRows, TraceRows};
 
 /// `nsys_rep`: the report itself, read natively and checked against the export beside it.
 pub(super) const REPORT_IMPORTER: Importer = Importer {
@@ -178,7 +178,7 @@ fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRep
 }
 
 /// Imports the rows of a trace, whichever tool wrote it.
-pub(super) fn import<R: Rows>(file: &R, from: &str) -> Result<Imported, R::Error> {
+pub(super) fn import<R: TraceRows>(file: &R, from: &str) -> Result<Imported, R::Error> {
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
     let placed = attribute::AttributedWork::new(&trace);

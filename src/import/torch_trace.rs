@@ -13,7 +13,7 @@ use rgpu_format::nsys_row::{
 };
 use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
-use super::nsys::rows::Rows;
+use super::nsys::rows::TraceRows;
 use super::{Imported, Importer, nsys};
 use crate::model::profile::Gap;
 
@@ -93,7 +93,7 @@ fn copy_kind(name: &str) -> CopyKind {
     }
 }
 
-impl Rows for TorchRows<'_> {
+impl TraceRows for TorchRows<'_> {
     type Error = Infallible;
 
     fn strings(&self) -> Result<Strings, Infallible> {

@@ -12,7 +12,7 @@ use crate::import::Watch;
 use crate::model::profile::Gap;
 
 /// Rows of a trace, streamed. Every stream can be asked for more than once.
-pub(in crate::import) trait Rows {
+pub(in crate::import) trait TraceRows {
     /// Why reading failed.
     type Error;
     fn strings(&self) -> Result<Strings, Self::Error>;
@@ -75,7 +75,7 @@ impl<'a> ExportRows<'a> {
     }
 }
 
-impl Rows for ExportRows<'_> {
+impl TraceRows for ExportRows<'_> {
     type Error = NsysSqliteError;
 
     fn strings(&self) -> Result<Strings, NsysSqliteError> {
@@ -177,7 +177,7 @@ impl<'r, 'a> ReportRows<'r, 'a> {
     }
 }
 
-impl Rows for ReportRows<'_, '_> {
+impl TraceRows for ReportRows<'_, '_> {
     type Error = NsysRepError;
 
     fn strings(&self) -> Result<Strings, NsysRepError> {

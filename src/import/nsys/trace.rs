@@ -9,7 +9,7 @@ use super::calls::{CallCollector, ListedCalls};
 use super::first::EarliestRows;
 use super::numbers::ValueNumbers;
 use super::pieces::{Call, WorkPieces};
-use super::rows::Rows;
+use super::rows::TraceRows;
 use super::sums::Totals;
 use crate::import::event_list::MAX_WORK;
 use crate::import::region_tree::{Kind, Range, UNNAMED, part};
@@ -89,7 +89,7 @@ pub(super) fn process(global: Option<i64>) -> u64 {
 }
 
 /// Reads the trace; the first `keep` kernels in full.
-pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
+pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
     let mut trace = Trace { strings: file.strings()?, ..Trace::default() };
     (trace.first_ns, trace.last_ns) = (i64::MAX, i64::MIN);
     let first_kernels = read_work(file, &mut trace, keep)?;
@@ -103,7 +103,11 @@ pub(super) fn read<R: Rows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
 }
 
 /// Reads all work; the first `keep` kernels come back.
-fn read_work<R: Rows>(file: &R, trace: &mut Trace, keep: usize) -> Result<Vec<Work>, R::Error> {
+fn read_work<R: TraceRows>(
+    file: &R,
+    trace: &mut Trace,
+    keep: usize,
+) -> Result<Vec<Work>, R::Error> {
     let mut names = KernelNames::default();
     let mut listed = EarliestRows::new(MAX_WORK);
     let mut first_kernels = EarliestRows::new(keep);
@@ -209,7 +213,7 @@ impl KernelNames {
 }
 
 /// A second look at the kernels' table, for the facts of the first ones in time order.
-fn read_first_kernels<R: Rows>(
+fn read_first_kernels<R: TraceRows>(
     file: &R,
     trace: &mut Trace,
     first: Vec<Work>,
@@ -227,7 +231,7 @@ fn read_first_kernels<R: Rows>(
     Ok(())
 }
 
-fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
+fn read_calls<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     let mut gather = CallCollector::new(trace.listed.iter().filter_map(Work::key));
     let (first_ns, last_ns) = (&mut trace.first_ns, &mut trace.last_ns);
     let (pieces, strings) = (&mut trace.pieces, &trace.strings);
@@ -244,7 +248,7 @@ fn read_calls<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     Ok(())
 }
 
-fn read_ranges<R: Rows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
+fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
     // A range that the program never closed ends, by nsys, at the moment at which it stopped.
     let stopped = file.diagnostics()?.into_iter().find(|d| d.text.trim() == STOPPED);
     let stopped = stopped.and_then(|diagnostic| diagnostic.at_ns);

@@ -9,7 +9,7 @@ use rgpu_format::nsys_row::{
 use rgpu_format::nvtx_log::{NvtxLog, Session, Work, WorkKind};
 
 use super::paired::Paired;
-use crate::import::nsys::rows::Rows;
+use crate::import::nsys::rows::TraceRows;
 
 /// Logs of several processes; each session is one process, since ids of threads and of calls are its
 /// own.
@@ -68,7 +68,7 @@ fn string(first: i64, name: u32, form: i64) -> StringId {
     first + i64::from(name) * FORMS + form
 }
 
-impl Rows for LogRows<'_> {
+impl TraceRows for LogRows<'_> {
     type Error = Infallible;
 
     fn strings(&self) -> Result<Strings, Infallible> {
