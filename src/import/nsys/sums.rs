@@ -11,20 +11,20 @@ use crate::model::timeline::{CopySum, KernelSum};
 
 /// The launches of one kernel.
 #[derive(Clone, Copy, Debug)]
-struct Times {
+struct KernelTimes {
     launches: u64,
     total: u64,
     least: u64,
     most: u64,
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times { launches: 0, total: 0, least: u64::MAX, most: 0 }
+impl Default for KernelTimes {
+    fn default() -> KernelTimes {
+        KernelTimes { launches: 0, total: 0, least: u64::MAX, most: 0 }
     }
 }
 
-impl Times {
+impl KernelTimes {
     fn add(&mut self, ns: u64) {
         self.launches += 1;
         self.total = self.total.saturating_add(ns);
@@ -32,7 +32,7 @@ impl Times {
         self.most = self.most.max(ns);
     }
 
-    fn merge(&mut self, more: &Times) {
+    fn merge(&mut self, more: &KernelTimes) {
         self.launches += more.launches;
         self.total = self.total.saturating_add(more.total);
         self.least = self.least.min(more.least);
@@ -59,7 +59,7 @@ fn sorted(mut sums: Vec<KernelSum>) -> Vec<KernelSum> {
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     /// By the number of the kernel's name.
-    kernels: Vec<Times>,
+    kernels: Vec<KernelTimes>,
     /// By kind, fills being of none: count, bytes, total.
     copies: BTreeMap<Option<CopyKind>, (u64, u64, u64)>,
 }
@@ -70,7 +70,7 @@ impl Totals {
             What::Kernel { name } => {
                 let name = name as usize;
                 if self.kernels.len() <= name {
-                    self.kernels.resize_with(name + 1, Times::default);
+                    self.kernels.resize_with(name + 1, KernelTimes::default);
                 }
                 self.kernels[name].add(work.ns());
                 return;
@@ -107,7 +107,7 @@ impl Totals {
 #[derive(Debug, Default)]
 pub(super) struct RegionSums {
     pub(super) gpu_ns: u64,
-    kernels: HashMap<u32, Times, BuildHasherDefault<Spread>>,
+    kernels: HashMap<u32, KernelTimes, BuildHasherDefault<Spread>>,
 }
 
 impl RegionSums {
