@@ -107,7 +107,7 @@ impl Totals {
 #[derive(Debug, Default)]
 pub(super) struct RegionSums {
     pub(super) gpu_ns: u64,
-    kernels: HashMap<u32, KernelTimes, BuildHasherDefault<Spread>>,
+    kernels: HashMap<u32, KernelTimes, BuildHasherDefault<SmallIntHasher>>,
 }
 
 impl RegionSums {
@@ -138,9 +138,9 @@ impl RegionSums {
 
 /// Spreads our own small numbers, which nobody outside chooses.
 #[derive(Debug, Default)]
-struct Spread(u64);
+struct SmallIntHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for SmallIntHasher {
     fn finish(&self) -> u64 {
         self.0
     }
