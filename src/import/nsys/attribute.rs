@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rgpu_format::nsys_row::{Kernel, Strings};
 
 use super::sums::RegionSums;
-use super::trace::{Trace, What, Work};
+use super::trace::{GpuWorkKind, Trace, Work};
 use crate::import::Imported;
 use crate::import::region_tree::{Kind, Moment, Tree};
 use crate::model::launch::Launch;
@@ -108,7 +108,7 @@ fn launches(trace: &Trace, placed: &AttributedWork) -> Vec<Launch> {
     kernels
         .map(|((work, kernel), id)| {
             let name = match work.what {
-                What::Kernel { name } => trace.kernels[name as usize].clone(),
+                GpuWorkKind::Kernel { name } => trace.kernels[name as usize].clone(),
                 _ => String::new(),
             };
             let mut launch = facts(kernel, &trace.strings);

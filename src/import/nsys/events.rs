@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::attribute::AttributedWork;
 use super::sums::copy_name;
-use super::trace::{Trace, What};
+use super::trace::{GpuWorkKind, Trace};
 use crate::import::event_list::{NameTable, RegionTable, ranges, since};
 use crate::model;
 use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
@@ -40,14 +40,14 @@ pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model:
         trace.first_kernels.iter().zip(0..).map(|((work, _), id)| (work.number, id)).collect();
     let listed = trace.listed.iter().map(|work| {
         let (kind, name, bytes) = match work.what {
-            What::Kernel { name } => {
+            GpuWorkKind::Kernel { name } => {
                 (WorkKind::Kernel, names.index(&trace.kernels[name as usize]), None)
             }
-            What::Copy { kind, bytes } => {
+            GpuWorkKind::Copy { kind, bytes } => {
                 (WorkKind::Copy, names.index(&copy_name(kind)), Some(bytes))
             }
-            What::Set { bytes } => (WorkKind::Set, names.index("memset"), Some(bytes)),
-            What::Graph => (WorkKind::Graph, names.index("graph"), None),
+            GpuWorkKind::Set { bytes } => (WorkKind::Set, names.index("memset"), Some(bytes)),
+            GpuWorkKind::Graph => (WorkKind::Graph, names.index("graph"), None),
         };
         let inside = placed.regions_of(trace, work);
         Work {

@@ -141,10 +141,10 @@ impl WorkPieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::nsys::trace::What;
+    use crate::import::nsys::trace::GpuWorkKind;
 
     fn work(process: u64, correlation: i64, ns: i64) -> Work {
-        let what = What::Graph;
+        let what = GpuWorkKind::Graph;
         let correlation = Some(correlation);
         Work {
             what,

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use rgpu_format::nsys_row::CopyKind;
 
 use super::pieces::PieceTime;
-use super::trace::{What, Work};
+use super::trace::{GpuWorkKind, Work};
 use crate::model::timeline::{CopySum, KernelSum};
 
 /// The launches of one kernel.
@@ -67,7 +67,7 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) fn add(&mut self, work: &Work) {
         let (kind, bytes) = match work.what {
-            What::Kernel { name } => {
+            GpuWorkKind::Kernel { name } => {
                 let name = name as usize;
                 if self.kernels.len() <= name {
                     self.kernels.resize_with(name + 1, KernelTimes::default);
@@ -75,9 +75,9 @@ impl Totals {
                 self.kernels[name].add(work.ns());
                 return;
             }
-            What::Graph => return,
-            What::Copy { kind, bytes } => (Some(kind), bytes),
-            What::Set { bytes } => (None, bytes),
+            GpuWorkKind::Graph => return,
+            GpuWorkKind::Copy { kind, bytes } => (Some(kind), bytes),
+            GpuWorkKind::Set { bytes } => (None, bytes),
         };
         let (count, sum, total) = self.copies.entry(kind).or_default();
         *count += 1;

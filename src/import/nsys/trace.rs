@@ -27,7 +27,7 @@ pub(super) struct Trace {
     pub(super) totals: Totals,
     /// All work that calls can be joined to.
     pub(super) pieces: WorkPieces,
-    /// Names of kernels, which [`What::Kernel`] numbers.
+    /// Names of kernels, which [`GpuWorkKind::Kernel`] numbers.
     pub(super) kernels: Vec<String>,
     /// The first kernels in time order, as the file has them.
     pub(super) first_kernels: Vec<(Work, Kernel)>,
@@ -48,7 +48,7 @@ pub(super) struct Trace {
 /// One piece of work on a GPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    pub(super) what: What,
+    pub(super) what: GpuWorkKind,
     /// Its number in the order of reading; kernels are read first, so of these it is the row.
     pub(super) number: u64,
     pub(super) start_ns: i64,
@@ -61,7 +61,7 @@ pub(super) struct Work {
 
 /// What the GPU did.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum GpuWorkKind {
     /// A kernel, by the number of its name.
     Kernel { name: u32 },
     /// A copy.
@@ -118,7 +118,7 @@ fn read_work<R: TraceRows>(
         trace.last_ns = trace.last_ns.max(work.end_ns);
         trace.totals.add(&work);
         let kernel = match work.what {
-            What::Kernel { name } => Some(name),
+            GpuWorkKind::Kernel { name } => Some(name),
             _ => None,
         };
         trace.pieces.add(&work, kernel);
@@ -130,7 +130,7 @@ fn read_work<R: TraceRows>(
     file.kernel_runs(|k| {
         let name = names.number(k.demangled.or(k.short), trace);
         let work = Work {
-            what: What::Kernel { name },
+            what: GpuWorkKind::Kernel { name },
             number: 0,
             start_ns: k.start_ns,
             end_ns: k.end_ns,
@@ -144,7 +144,7 @@ fn read_work<R: TraceRows>(
     trace.kernels_many = trace.many;
     file.memcpys(|c| {
         let work = Work {
-            what: What::Copy { kind: c.kind, bytes: c.bytes },
+            what: GpuWorkKind::Copy { kind: c.kind, bytes: c.bytes },
             number: 0,
             start_ns: c.start_ns,
             end_ns: c.end_ns,
@@ -157,7 +157,7 @@ fn read_work<R: TraceRows>(
     })?;
     file.memsets(|s| {
         let work = Work {
-            what: What::Set { bytes: s.bytes },
+            what: GpuWorkKind::Set { bytes: s.bytes },
             number: 0,
             start_ns: s.start_ns,
             end_ns: s.end_ns,
@@ -171,7 +171,7 @@ fn read_work<R: TraceRows>(
     let before = trace.many;
     file.graph_launches(|g| {
         let work = Work {
-            what: What::Graph,
+            what: GpuWorkKind::Graph,
             number: 0,
             start_ns: g.start_ns,
             end_ns: g.end_ns,
