@@ -38,7 +38,7 @@ pub(super) struct Range {
 
 /// A moment in a process: of an API call that put work on the GPU.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct CallTime {
     pub(super) process: u64,
     pub(super) at_ns: i64,
 }
@@ -85,7 +85,7 @@ pub(super) struct Tree {
 impl Tree {
     /// Builds the tree. The pairs say, moment by moment, in which start/end regions each of the
     /// `moments` lies; push/pop ones are asked of [`Tree::innermost`].
-    pub(super) fn build(ranges: &[Range], moments: &[Moment]) -> (Tree, Vec<(usize, usize)>) {
+    pub(super) fn build(ranges: &[Range], moments: &[CallTime]) -> (Tree, Vec<(usize, usize)>) {
         let mut tree = Tree { of_range: vec![0; ranges.len()], ..Tree::default() };
         tree.push_pop(ranges);
         let mut found = Vec::new();
@@ -147,7 +147,12 @@ impl Tree {
     }
 
     /// One pass over start/end ranges and moments in the order of time, process by process.
-    fn start_end(&mut self, ranges: &[Range], moments: &[Moment], found: &mut Vec<(usize, usize)>) {
+    fn start_end(
+        &mut self,
+        ranges: &[Range],
+        moments: &[CallTime],
+        found: &mut Vec<(usize, usize)>,
+    ) {
         let by_start = Tree::by_start(ranges, Kind::StartEnd, |range| range.process);
         let mut by_time: Vec<usize> = (0..moments.len()).collect();
         by_time.sort_by_key(|i| (moments[*i].process, moments[*i].at_ns));
@@ -298,9 +303,9 @@ mod tests {
 
     /// The regions of calls at (process, thread, time): the innermost, then start/end ones.
     fn inside(ranges: &[Range], calls: &[(u64, u64, i64)]) -> Vec<Vec<String>> {
-        let moments: Vec<Moment> = calls
+        let moments: Vec<CallTime> = calls
             .iter()
-            .map(|(process, _, at_ns)| Moment { process: *process, at_ns: *at_ns })
+            .map(|(process, _, at_ns)| CallTime { process: *process, at_ns: *at_ns })
             .collect();
         let (tree, pairs) = Tree::build(ranges, &moments);
         let mut innermost = tree.innermost();

@@ -7,7 +7,7 @@ use rgpu_format::nsys_row::{Kernel, Strings};
 use super::sums::RegionSums;
 use super::trace::{GpuWorkKind, Trace, Work};
 use crate::import::Imported;
-use crate::import::region_tree::{Kind, Moment, Tree};
+use crate::import::region_tree::{CallTime, Kind, Tree};
 use crate::model::launch::Launch;
 use crate::model::profile::Gap;
 
@@ -25,11 +25,11 @@ pub(super) struct AttributedWork {
 impl AttributedWork {
     pub(super) fn new(trace: &Trace) -> AttributedWork {
         // Start/end ranges are few or none; only they need all calls at once.
-        let mut moments: Vec<Moment> = Vec::new();
+        let mut moments: Vec<CallTime> = Vec::new();
         if trace.ranges.iter().any(|range| range.kind == Kind::StartEnd) {
             moments.extend(trace.pieces.launched().map(|launched| {
                 let call = launched.call;
-                Moment { process: call.process, at_ns: call.at_ns }
+                CallTime { process: call.process, at_ns: call.at_ns }
             }));
         }
         let (tree, pairs) = Tree::build(&trace.ranges, &moments);
