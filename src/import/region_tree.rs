@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::model::Region;
 pub(super) use steps::Innermost;
-use steps::{Lanes, Steps};
+use steps::{Lanes, RegionChanges};
 
 /// `push_pop` or `start_end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +116,7 @@ impl Tree {
         let lane = |range: &Range| (range.process, range.thread);
         let by_start = Tree::by_start(ranges, Kind::PushPop, lane);
         for of_lane in by_start.chunk_by(|a, b| lane(&ranges[*a]) == lane(&ranges[*b])) {
-            let mut steps = Steps::default();
+            let mut steps = RegionChanges::default();
             // Ends and regions of the open ranges, outermost first.
             let mut open: Vec<(i64, usize)> = Vec::new();
             for index in of_lane {
@@ -137,7 +137,7 @@ impl Tree {
 
     /// Drops the push/pop ranges that have ended at `now`. Those of two domains may cross, so an
     /// outer one can end before an inner one.
-    fn close(open: &mut Vec<(i64, usize)>, now: i64, steps: &mut Steps) {
+    fn close(open: &mut Vec<(i64, usize)>, now: i64, steps: &mut RegionChanges) {
         while let Some((at, _)) = open.last().copied().filter(|(end, _)| *end <= now) {
             while open.last().is_some_and(|(end, _)| *end <= at) {
                 open.pop();

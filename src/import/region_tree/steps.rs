@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 /// The changes of one thread, by time; each holds until the next. `None` is outside of all ranges.
 #[derive(Debug, Default)]
-pub(super) struct Steps(Vec<(i64, Option<usize>)>);
+pub(super) struct RegionChanges(Vec<(i64, Option<usize>)>);
 
-impl Steps {
+impl RegionChanges {
     /// From `at_ns` on the innermost region is `node`. Calls come in the order of time; one before
     /// the last counts from the last.
     pub(super) fn change(&mut self, at_ns: i64, node: Option<usize>) {
@@ -31,14 +31,14 @@ impl Steps {
 }
 
 /// The changes of all threads, by process and thread.
-pub(super) type Lanes = HashMap<(u64, u64), Steps>;
+pub(super) type Lanes = HashMap<(u64, u64), RegionChanges>;
 
 /// Looks moments up. Neighbours in the order of asking are mostly neighbours in time and of one
 /// thread, which is what makes it quick.
 #[derive(Debug)]
 pub(in crate::import) struct Innermost<'t> {
     lanes: &'t Lanes,
-    last: Option<((u64, u64), Option<&'t Steps>)>,
+    last: Option<((u64, u64), Option<&'t RegionChanges>)>,
     finger: usize,
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn every_moment_finds_its_step_in_whatever_order_it_is_asked() {
-        let mut steps = Steps::default();
+        let mut steps = RegionChanges::default();
         for (at_ns, node) in
             [(10, Some(1)), (20, Some(2)), (20, Some(3)), (15, None), (40, Some(4))]
         {
@@ -86,6 +86,6 @@ mod tests {
                 assert_eq!(steps.at(at_ns, &mut finger.clone()), of(at_ns), "{at_ns}");
             }
         }
-        assert_eq!(Steps::default().at(5, &mut 0), None);
+        assert_eq!(RegionChanges::default().at(5, &mut 0), None);
     }
 }
