@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::model::Region;
 pub(super) use steps::Innermost;
-use steps::{Lanes, RegionChanges};
+use steps::{RegionChanges, ThreadChanges};
 
 /// `push_pop` or `start_end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +79,7 @@ pub(super) struct Tree {
     by_path: HashMap<(Option<usize>, Kind, Arc<str>), usize>,
     /// The region of each range, by the range's index.
     of_range: Vec<usize>,
-    lanes: Lanes,
+    lanes: ThreadChanges,
 }
 
 impl Tree {

@@ -31,19 +31,19 @@ impl RegionChanges {
 }
 
 /// The changes of all threads, by process and thread.
-pub(super) type Lanes = HashMap<(u64, u64), RegionChanges>;
+pub(super) type ThreadChanges = HashMap<(u64, u64), RegionChanges>;
 
 /// Looks moments up. Neighbours in the order of asking are mostly neighbours in time and of one
 /// thread, which is what makes it quick.
 #[derive(Debug)]
 pub(in crate::import) struct Innermost<'t> {
-    lanes: &'t Lanes,
+    lanes: &'t ThreadChanges,
     last: Option<((u64, u64), Option<&'t RegionChanges>)>,
     finger: usize,
 }
 
 impl<'t> Innermost<'t> {
-    pub(super) fn new(lanes: &'t Lanes) -> Innermost<'t> {
+    pub(super) fn new(lanes: &'t ThreadChanges) -> Innermost<'t> {
         Innermost { lanes, last: None, finger: 0 }
     }
 
