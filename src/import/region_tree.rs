@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::Region;
-pub(super) use steps::Innermost;
+pub(super) use steps::InnermostLookup;
 use steps::{RegionChanges, ThreadChanges};
 
 /// `push_pop` or `start_end`.
@@ -95,8 +95,8 @@ impl Tree {
     }
 
     /// For asking which push/pop region is innermost at a moment.
-    pub(super) fn innermost(&self) -> Innermost<'_> {
-        Innermost::new(&self.lanes)
+    pub(super) fn innermost(&self) -> InnermostLookup<'_> {
+        InnermostLookup::new(&self.lanes)
     }
 
     /// Ranges of a kind in the order of time, lane by lane; the outer of two that begin together

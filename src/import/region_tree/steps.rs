@@ -36,15 +36,15 @@ pub(super) type ThreadChanges = HashMap<(u64, u64), RegionChanges>;
 /// Looks moments up. Neighbours in the order of asking are mostly neighbours in time and of one
 /// thread, which is what makes it quick.
 #[derive(Debug)]
-pub(in crate::import) struct Innermost<'t> {
+pub(in crate::import) struct InnermostLookup<'t> {
     lanes: &'t ThreadChanges,
     last: Option<((u64, u64), Option<&'t RegionChanges>)>,
     finger: usize,
 }
 
-impl<'t> Innermost<'t> {
-    pub(super) fn new(lanes: &'t ThreadChanges) -> Innermost<'t> {
-        Innermost { lanes, last: None, finger: 0 }
+impl<'t> InnermostLookup<'t> {
+    pub(super) fn new(lanes: &'t ThreadChanges) -> InnermostLookup<'t> {
+        InnermostLookup { lanes, last: None, finger: 0 }
     }
 
     /// The innermost region of a thread at a moment.
