@@ -47,7 +47,7 @@ pub enum Traced {
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 
 /// Bytes by which kinds of files are told.
-const HEAD: u64 = 4096;
+const SNIFF_BYTES: u64 = 4096;
 
 impl<'a> Source<'a> {
     /// A file of which nothing in particular was asked.
@@ -90,7 +90,7 @@ impl<'a> Source<'a> {
         self.size()?;
         let mut head = Vec::new();
         File::open(self.path)
-            .and_then(|file| file.take(HEAD).read_to_end(&mut head))
+            .and_then(|file| file.take(SNIFF_BYTES).read_to_end(&mut head))
             .map_err(|cause| self.unreadable(cause))?;
         Ok(head)
     }
