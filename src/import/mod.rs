@@ -23,7 +23,7 @@ pub mod sanitizer;
 pub mod torch_trace;
 
 pub use imported::{Imported, Refusal};
-pub use source::{DEFAULT_MAX_BYTES, ImportError, Source, Traced, Watch};
+pub use source::{DEFAULT_MAX_BYTES, ImportError, Source, Traced, ReadProgress};
 
 /// How one kind of artifact is imported.
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,7 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
-use super::{ImportError, Imported, Importer, Refusal, Source, Traced, Watch};
+use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, Traced};
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
 
@@ -125,7 +125,7 @@ pub fn import_sqlite(path: &Path, from: &str) -> Result<Imported, NsysSqliteErro
 fn import_export(
     path: &Path,
     from: &str,
-    watch: Option<&dyn Watch>,
+    watch: Option<&dyn ReadProgress>,
 ) -> Result<Imported, NsysSqliteError> {
     let file = NsysSqlite::open(path)?;
     let mut imported = import(&ExportRows::new(&file, watch), from)?;

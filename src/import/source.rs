@@ -24,11 +24,11 @@ pub struct Source<'a> {
     /// beside it is read with one of the two.
     pub alone: bool,
     /// Who is told how far the reader of a large file has come.
-    pub watch: Option<&'a dyn Watch>,
+    pub watch: Option<&'a dyn ReadProgress>,
 }
 
 /// Watches a large file being read.
-pub trait Watch: std::fmt::Debug {
+pub trait ReadProgress: std::fmt::Debug {
     /// `done` rows of about `all` are read.
     fn read(&self, done: u64, all: u64);
 }
@@ -69,7 +69,7 @@ impl<'a> Source<'a> {
     }
 
     /// The same file, read while `watch` looks on.
-    pub fn watched(self, watch: &'a dyn Watch) -> Source<'a> {
+    pub fn watched(self, watch: &'a dyn ReadProgress) -> Source<'a> {
         Source { watch: Some(watch), ..self }
     }
 

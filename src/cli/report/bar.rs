@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
-use crate::import::Watch;
+use crate::import::ReadProgress;
 
 /// A bar that shows itself with the first rows that are told, and is gone when it is dropped: files
 /// that are read in no time show none.
@@ -31,7 +31,7 @@ impl ReadingBar {
     }
 }
 
-impl Watch for ReadingBar {
+impl ReadProgress for ReadingBar {
     fn read(&self, done: u64, all: u64) {
         if self.seen && self.bar.length() != Some(all) {
             self.bar.set_length(all);

@@ -8,7 +8,7 @@ use rgpu_format::nsys_row::{
 };
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
-use crate::import::Watch;
+use crate::import::ReadProgress;
 use crate::model::profile::Gap;
 
 /// Rows of a trace, streamed. Every stream can be asked for more than once.
@@ -45,7 +45,7 @@ pub(in crate::import) trait TraceRows {
 /// An export's rows, counted for those who watch.
 pub(super) struct ExportRows<'a> {
     file: &'a NsysSqlite,
-    watch: Option<&'a dyn Watch>,
+    watch: Option<&'a dyn ReadProgress>,
     read: Cell<u64>,
     /// About how many there are.
     all: u64,
@@ -55,7 +55,7 @@ pub(super) struct ExportRows<'a> {
 const ROWS_A_LOOK: u64 = 1 << 14;
 
 impl<'a> ExportRows<'a> {
-    pub(super) fn new(file: &'a NsysSqlite, watch: Option<&'a dyn Watch>) -> ExportRows<'a> {
+    pub(super) fn new(file: &'a NsysSqlite, watch: Option<&'a dyn ReadProgress>) -> ExportRows<'a> {
         let all = if watch.is_some() { file.about_rows() } else { 0 };
         ExportRows { file, watch, read: Cell::new(0), all }
     }

@@ -260,7 +260,7 @@ fn a_cut_report_is_imported_as_far_as_it_goes_and_says_where_it_ends() {
 #[derive(Debug, Default)]
 struct Seen(std::cell::RefCell<Vec<(u64, u64)>>);
 
-impl Watch for Seen {
+impl ReadProgress for Seen {
     fn read(&self, done: u64, all: u64) {
         self.0.borrow_mut().push((done, all));
     }
