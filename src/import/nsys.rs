@@ -22,7 +22,7 @@ use rgpu_format::nsys_row::Diagnostic;
 use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
-use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, Traced};
+use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, TracedActivity};
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
 
@@ -103,7 +103,7 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
 
 /// A trace of the host alone owes no GPU rows.
 fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
-    if source.traced == Traced::HostOnly {
+    if source.traced == TracedActivity::HostOnly {
         imported.refusals.retain(|refusal| refusal.code != NO_GPU_ROWS);
     }
     imported

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_format::nvtx_log::{self, NvtxLog};
 
-use super::{ImportError, Imported, Importer, Refusal, Source, Traced, nsys};
+use super::{ImportError, Imported, Importer, Refusal, Source, TracedActivity, nsys};
 use crate::model::profile::Gap;
 use paired::Paired;
 use rows::LogRows;
@@ -52,7 +52,9 @@ fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
     whole.sessions.sort_by_key(|session| session.opened.ns);
     let mut imported = import(&whole, source.from);
     // By itself a log promises nothing.
-    if source.traced == Traced::HostOnly || (source.alone && gaps::cupti(&whole).next().is_none()) {
+    if source.traced == TracedActivity::HostOnly
+        || (source.alone && gaps::cupti(&whole).next().is_none())
+    {
         imported.refusals.clear();
     }
     imported.gaps.extend(broken.into_iter().map(|path| Gap {

@@ -17,7 +17,7 @@ pub struct Source<'a> {
     /// What was asked of the tool, as far as the artifact must answer it.
     pub asked: RequestedCounters<'a>,
     /// Whether the tool was told to trace the GPU at all.
-    pub traced: Traced,
+    pub traced: TracedActivity,
     /// Larger files are refused.
     pub max_bytes: u64,
     /// Whether the file stands for itself. In a run folder it does not: what the same step left
@@ -35,7 +35,7 @@ pub trait ReadProgress: std::fmt::Debug {
 
 /// What a trace was told to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Traced {
+pub enum TracedActivity {
     /// Work on the GPU too: a trace without any is refused.
     #[default]
     Gpu,
@@ -56,7 +56,7 @@ impl<'a> Source<'a> {
             path,
             from,
             asked: RequestedCounters::default(),
-            traced: Traced::Gpu,
+            traced: TracedActivity::Gpu,
             max_bytes: DEFAULT_MAX_BYTES,
             alone: false,
             watch: None,

@@ -229,7 +229,7 @@ fn a_trace_of_ranges_alone_is_not_refused_for_its_missing_gpu_rows() {
     let report = fixture("regions-nvtx-only/report.nsys-rep");
     let mut source = Source::new(&report, "raw/report.nsys-rep");
     assert_eq!((REPORT_IMPORTER.import)(&source).unwrap().refusals[0].code, NO_GPU_ROWS);
-    source.traced = Traced::HostOnly;
+    source.traced = TracedActivity::HostOnly;
     let imported = (REPORT_IMPORTER.import)(&source).unwrap();
     assert!(imported.refusals.is_empty());
     assert_eq!(imported.regions.len(), 4);

@@ -172,7 +172,7 @@ fn cupti_that_is_off_or_saw_nothing_is_a_refusal_with_its_reason() {
         let path = folder.join("nvtx.jsonl.7");
         std::fs::write(&path, LOG).unwrap();
         let source = Source::new(&path, "raw/nvtx.jsonl.7");
-        import_files(&Source { traced: Traced::HostOnly, ..source }).unwrap()
+        import_files(&Source { traced: TracedActivity::HostOnly, ..source }).unwrap()
     };
     let folder = tempfile::tempdir().unwrap();
     assert!(host_only(folder.path()).refusals.is_empty());

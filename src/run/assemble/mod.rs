@@ -18,7 +18,7 @@ use super::region_filter::keep_regions;
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
-use crate::import::{IMPORTERS, Imported, Refusal, Source, Traced};
+use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
 use crate::model::{Beside, Launch, Profile};
 use crate::store::RunFolder;
@@ -320,7 +320,7 @@ impl ProfileBuilder {
         let mut source = Source::new(&path, &artifact.path);
         source.asked.metrics = &request.ncu.metrics;
         if ["nsys.nvtx", "nvtx"].contains(&file.rung.as_str()) {
-            source.traced = Traced::HostOnly;
+            source.traced = TracedActivity::HostOnly;
         }
         let mut imported = match (importer.import)(&source) {
             Ok(imported) => imported,
