@@ -14,7 +14,7 @@ use rgpu_format::nvtx_log::{self, NvtxLog};
 
 use super::{ImportError, Imported, Importer, Refusal, Source, TracedActivity, nsys};
 use crate::model::profile::Gap;
-use paired::Paired;
+use paired::PairedRanges;
 use rows::LogRows;
 
 /// `nvtx_log`: what the collector writes inside a program.
@@ -91,7 +91,7 @@ fn begins_like_a_log(path: &Path) -> bool {
 
 /// Imports the logs of one run; `from` is the path of the first in the run folder.
 pub fn import(log: &NvtxLog, from: &str) -> Imported {
-    let mut paired = Paired::default();
+    let mut paired = PairedRanges::default();
     for (number, session) in (0u64..).zip(&log.sessions) {
         paired.session(number, session);
     }

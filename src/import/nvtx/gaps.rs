@@ -2,7 +2,7 @@
 
 use rgpu_format::nvtx_log::{Cupti, NvtxLog};
 
-use super::paired::Paired;
+use super::paired::PairedRanges;
 use crate::model::profile::Gap;
 
 /// What became of CUPTI in each process that initialised CUDA.
@@ -10,7 +10,7 @@ pub(super) fn cupti(log: &NvtxLog) -> impl Iterator<Item = &Cupti> {
     log.sessions.iter().filter_map(|session| session.cupti.as_ref())
 }
 
-pub(super) fn gaps(log: &NvtxLog, paired: &Paired<'_>, from: &str) -> Vec<Gap> {
+pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<Gap> {
     let asked = cupti(log).next().is_some();
     let untimed = log.sessions.iter().flat_map(|s| &s.work).filter(|w| w.span_ns.is_none()).count();
     let lost = log.sessions.iter().filter_map(|s| s.closed.as_ref());

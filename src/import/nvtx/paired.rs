@@ -21,7 +21,7 @@ pub(super) struct Range<'a> {
 
 /// Ranges with both their ends.
 #[derive(Default)]
-pub(super) struct Paired<'a> {
+pub(super) struct PairedRanges<'a> {
     pub(super) ranges: Vec<Range<'a>>,
     /// Ranges that never ended.
     pub(super) open: u64,
@@ -29,7 +29,7 @@ pub(super) struct Paired<'a> {
     pub(super) stray: u64,
 }
 
-impl<'a> Paired<'a> {
+impl<'a> PairedRanges<'a> {
     pub(super) fn session(&mut self, number: u64, session: &'a Session) {
         // Indices into `ranges` of what is open; push and pop nest per thread and domain.
         let mut stacks: HashMap<(u64, u64), Vec<usize>> = HashMap::new();

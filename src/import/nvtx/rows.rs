@@ -8,14 +8,14 @@ use rgpu_format::nsys_row::{
 };
 use rgpu_format::nvtx_log::{NvtxLog, Session, Work, WorkKind};
 
-use super::paired::Paired;
+use super::paired::PairedRanges;
 use crate::import::nsys::rows::TraceRows;
 
 /// Logs of several processes; each session is one process, since ids of threads and of calls are its
 /// own.
 pub(super) struct LogRows<'a> {
     log: &'a NvtxLog,
-    paired: &'a Paired<'a>,
+    paired: &'a PairedRanges<'a>,
     /// The number of each session's first name.
     first_names: Vec<i64>,
 }
@@ -24,7 +24,7 @@ pub(super) struct LogRows<'a> {
 const FORMS: i64 = 3;
 
 impl<'a> LogRows<'a> {
-    pub(super) fn new(log: &'a NvtxLog, paired: &'a Paired<'a>) -> Self {
+    pub(super) fn new(log: &'a NvtxLog, paired: &'a PairedRanges<'a>) -> Self {
         let mut next = 0;
         let first_names = log.sessions.iter().map(|session| {
             let first = next;
