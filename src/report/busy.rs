@@ -4,14 +4,14 @@ use crate::model::Profile;
 
 /// Busy time against the time from the first to the last kernel, summed over the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub(super) struct Busy {
+pub(super) struct BusyTime {
     /// Nanoseconds in which a GPU worked, as the timeline's analysis counts it.
     pub(super) busy_ns: u64,
     /// Nanoseconds from the first kernel of a GPU to the end of its last.
     pub(super) span_ns: u64,
 }
 
-impl Busy {
+impl BusyTime {
     /// The share in percent.
     pub(super) fn percent(self) -> f64 {
         100.0 * self.busy_ns as f64 / self.span_ns.max(1) as f64
@@ -19,10 +19,10 @@ impl Busy {
 }
 
 /// From the profile's timeline; nothing without one.
-pub(super) fn busy(profile: &Profile) -> Option<Busy> {
+pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     let devices = &profile.timeline.as_ref()?.devices;
     let sum = |of: fn(&crate::model::timeline::DeviceTime) -> u64| devices.iter().map(of).sum();
-    let busy = Busy { busy_ns: sum(|d| d.busy_ns), span_ns: sum(|d| d.span_ns) };
+    let busy = BusyTime { busy_ns: sum(|d| d.busy_ns), span_ns: sum(|d| d.span_ns) };
     (busy.span_ns > 0).then_some(busy)
 }
 
@@ -36,7 +36,7 @@ mod tests {
         let gpu = |busy_ns, span_ns| DeviceTime { busy_ns, span_ns, ..DeviceTime::default() };
         let timeline = Timeline { devices: vec![gpu(50, 100), gpu(30, 60)], ..Timeline::default() };
         let profile = Profile { timeline: Some(timeline), ..Profile::default() };
-        assert_eq!(busy(&profile), Some(Busy { busy_ns: 80, span_ns: 160 }));
+        assert_eq!(busy(&profile), Some(BusyTime { busy_ns: 80, span_ns: 160 }));
         assert_eq!(busy(&Profile::default()), None);
     }
 }

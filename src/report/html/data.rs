@@ -17,7 +17,7 @@ use crate::model::{
     Classification, Comparison, Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Value,
 };
 use crate::report::Subject;
-use crate::report::busy::{self, Busy};
+use crate::report::busy::{self, BusyTime};
 use crate::report::headline::{self, Headline};
 
 /// Most entries of each list.
@@ -65,7 +65,7 @@ pub(super) struct Page<'a> {
     warnings: &'a [Gap],
     pub(super) hotspots: Vec<LaunchSpots>,
     pub(super) trace: Option<PageTrace<'a>>,
-    busy: Option<Busy>,
+    busy: Option<BusyTime>,
     timeline: Option<&'a Timeline>,
     comparison: Option<&'a Comparison>,
     left_out: Vec<String>,
