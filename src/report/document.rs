@@ -2,7 +2,7 @@
 
 /// Where a report goes unless the user says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Destination {
     /// To stdout.
     Printed,
     /// Into a file, whose path is printed.

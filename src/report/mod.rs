@@ -24,7 +24,7 @@ mod terminal;
 mod text;
 
 pub use brief::LEAST_BUDGET;
-pub use document::{Document, Shown};
+pub use document::{Document, Destination};
 pub use grid::{Align, Grid};
 pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
 pub use subject::Subject;
@@ -52,7 +52,7 @@ pub struct Report {
     /// What `--format` calls it.
     pub id: &'static str,
     /// Where it goes unless the user says otherwise.
-    pub shown: Shown,
+    pub shown: Destination,
     /// Why there is nothing to render, where that is so.
     pub lacks: fn(&Subject<'_>) -> Option<&'static str>,
     /// Renders it: at least one document, the main one first.
@@ -61,15 +61,15 @@ pub struct Report {
 
 /// Every report.
 pub static REPORTS: &[Report] = &[
-    Report { id: "table", shown: Shown::Printed, lacks: |_| None, render: terminal::render },
-    Report { id: "json", shown: Shown::Printed, lacks: |_| None, render: json::render },
-    Report { id: "markdown", shown: Shown::Printed, lacks: |_| None, render: markdown::render },
-    Report { id: "csv", shown: Shown::Printed, lacks: |_| None, render: csv::render },
-    Report { id: "brief", shown: Shown::Printed, lacks: |_| None, render: brief::render },
-    Report { id: "html", shown: Shown::Filed, lacks: |_| None, render: html::render },
+    Report { id: "table", shown: Destination::Printed, lacks: |_| None, render: terminal::render },
+    Report { id: "json", shown: Destination::Printed, lacks: |_| None, render: json::render },
+    Report { id: "markdown", shown: Destination::Printed, lacks: |_| None, render: markdown::render },
+    Report { id: "csv", shown: Destination::Printed, lacks: |_| None, render: csv::render },
+    Report { id: "brief", shown: Destination::Printed, lacks: |_| None, render: brief::render },
+    Report { id: "html", shown: Destination::Filed, lacks: |_| None, render: html::render },
     Report {
         id: "perfetto",
-        shown: Shown::Filed,
+        shown: Destination::Filed,
         lacks: perfetto::lacks,
         render: perfetto::render,
     },

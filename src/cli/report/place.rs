@@ -6,7 +6,7 @@ use super::{OpenedProfile, ReportArgs, owned};
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Document, Report, Shown, Style};
+use crate::report::{Destination, Document, Report, Style};
 use crate::store::atomic;
 
 /// Renders `report` and puts it where the user asked; paths of what was written are printed.
@@ -24,7 +24,7 @@ pub(super) fn place(
             .cause(why)
             .hint("`--format table` shows what there is"));
     }
-    if args.out.is_none() && !args.open && report.shown == Shown::Printed {
+    if args.out.is_none() && !args.open && report.shown == Destination::Printed {
         let mut documents = (report.render)(&opened.subject(), style).into_iter();
         let text = documents.next().map(Document::into_text).unwrap_or_default();
         let rest: Vec<&str> = documents.map(|d| d.name).collect();
