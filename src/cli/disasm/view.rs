@@ -13,7 +13,7 @@ use super::{known, place, show};
 use crate::cli::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
-use crate::report::code::{Beside, dot, live, mix, source, svg};
+use crate::report::code::{ExtraColumn, dot, live, mix, source, svg};
 use crate::run::disasm::{
     CodeError, ImageTask, LifeRanges, SourcePositions, code, image_bytes, listing,
 };
@@ -112,7 +112,8 @@ pub(super) fn run(
         (View::Cfg, _) => images.iter().map(dot).collect(),
         (View::Mix, _) => images.iter().map(|i| mix(i, app.columns(), &class_of)).collect(),
         (View::Source, _) => {
-            let beside = if args.control_codes { Beside::Control } else { Beside::Nothing };
+            let beside =
+                if args.control_codes { ExtraColumn::Control } else { ExtraColumn::Nothing };
             images.iter().filter_map(|i| source(i, beside)).collect()
         }
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),

@@ -14,5 +14,5 @@ pub use dot::dot;
 pub use live::live;
 pub use mix::mix;
 pub use page::page;
-pub use source::{Beside, source};
+pub use source::{ExtraColumn, source};
 pub use svg::svg;

@@ -7,7 +7,7 @@ use crate::model::code::{CodeImage, CodeKernel, CodeLine, SourceText};
 
 /// What stands beside an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Beside {
+pub enum ExtraColumn {
     /// Nothing.
     #[default]
     Nothing,
@@ -17,7 +17,7 @@ pub enum Beside {
 
 /// The lines of every kernel with code, by file and number: the innermost inlined line owns an
 /// instruction, and those it was inlined at are named behind it. `None` where no line is known.
-pub fn source(image: &CodeImage, beside: Beside) -> Option<String> {
+pub fn source(image: &CodeImage, beside: ExtraColumn) -> Option<String> {
     let files: BTreeMap<&str, &SourceText> =
         image.sources.iter().map(|s| (s.file.as_str(), s)).collect();
     let known = image.kernels.iter().filter(|k| k.instructions.iter().any(|i| !i.at.is_empty()));
@@ -33,7 +33,7 @@ fn of_kernel(
     text: &mut String,
     kernel: &CodeKernel,
     files: &BTreeMap<&str, &SourceText>,
-    beside: Beside,
+    beside: ExtraColumn,
 ) {
     let mut by_line: BTreeMap<(&str, u32), Vec<&CodeLine>> = BTreeMap::new();
     for instruction in &kernel.instructions {
@@ -52,8 +52,8 @@ fn of_kernel(
                 callers = here;
             }
             let control = match beside {
-                Beside::Control => format!(" {}", instruction.control),
-                Beside::Nothing => String::new(),
+                ExtraColumn::Control => format!(" {}", instruction.control),
+                ExtraColumn::Nothing => String::new(),
             };
             let (guard, rest) = guarded(&instruction.text);
             let offset = instruction.offset;
