@@ -14,7 +14,7 @@ const TIMED: &str = "rgpu@timed";
 const NOT_MEASURED: &[&str] = &["rgpu@setup", "rgpu@warmup", "rgpu@verify"];
 
 /// A region of the user's, with the case that it was seen in.
-struct Own<'a> {
+struct UserRegion<'a> {
     region: &'a Region,
     case: Option<&'a str>,
     /// The path without the runner's ranges.
@@ -25,10 +25,10 @@ struct Own<'a> {
 pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
     let asked = profile.selection.as_ref().map(|selection| &selection.regions[..]);
     let asked = asked.unwrap_or_default();
-    let own: Vec<Own<'_>> = profile.regions.iter().filter_map(own).collect();
+    let own: Vec<UserRegion<'_>> = profile.regions.iter().filter_map(own).collect();
     let matched: BTreeSet<&str> =
         asked.iter().flat_map(|choice| &choice.matched).map(String::as_str).collect();
-    let chosen: Vec<Own<'_>> = own
+    let chosen: Vec<UserRegion<'_>> = own
         .into_iter()
         .filter(|own| asked.is_empty() || matched.contains(shown(own.path).as_str()))
         .collect();
@@ -36,7 +36,7 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
         return None;
     }
     let cases: BTreeSet<_> = chosen.iter().filter_map(|own| own.case).collect();
-    let named = |own: &Own<'_>| match own.case {
+    let named = |own: &UserRegion<'_>| match own.case {
         Some(case) if cases.len() > 1 => format!("{case}::{}", shown(own.path)),
         _ => shown(own.path),
     };
@@ -72,17 +72,17 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
 }
 
 /// A region that is not the runner's own, nor inside what the runner does not measure.
-fn own(region: &Region) -> Option<Own<'_>> {
+fn own(region: &Region) -> Option<UserRegion<'_>> {
     let first = region.path.first()?;
     if NOT_MEASURED.contains(&first.as_str()) {
         return None;
     }
     if first != TIMED {
-        return Some(Own { region, case: None, path: &region.path });
+        return Some(UserRegion { region, case: None, path: &region.path });
     }
     let case = region.path.get(1)?;
     let path = region.path.get(2..).filter(|path| !path.is_empty())?;
-    Some(Own { region, case: Some(case.strip_prefix("rgpu@").unwrap_or(case)), path })
+    Some(UserRegion { region, case: Some(case.strip_prefix("rgpu@").unwrap_or(case)), path })
 }
 
 /// A path as users write it.
@@ -91,7 +91,7 @@ fn shown(path: &[String]) -> String {
 }
 
 /// A push/pop and a start/end region may have one name.
-fn tell_kinds_apart(names: &mut [String], chosen: &[Own<'_>]) {
+fn tell_kinds_apart(names: &mut [String], chosen: &[UserRegion<'_>]) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     for (name, own) in names.iter_mut().zip(chosen) {
         let mut number = 1;
