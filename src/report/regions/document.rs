@@ -7,7 +7,7 @@ use crate::model::regions::{RegionEntry, RegionLaunch, RegionTotals, RegionsDocu
 use crate::model::{Launch, Profile, Region};
 
 /// Launches listed for one region.
-const LISTED: usize = 1_000;
+const MAX_LISTED_LAUNCHES: usize = 1_000;
 
 /// The ranges that rgpu's own runner puts around what it does.
 const TIMED: &str = "rgpu@timed";
@@ -120,8 +120,8 @@ fn entry(profile: &Profile, region: &Region, name: String, folder: String) -> Re
         name,
         folder,
         share_percent: known.then(|| 100.0 * own_ns as f64 / kernel_ns as f64),
-        launches: all.iter().take(LISTED).map(|launch| listed(launch)).collect(),
-        more_launches: all.len().saturating_sub(LISTED) as u64,
+        launches: all.iter().take(MAX_LISTED_LAUNCHES).map(|launch| listed(launch)).collect(),
+        more_launches: all.len().saturating_sub(MAX_LISTED_LAUNCHES) as u64,
         waiting: times.next().map(|time| time.waiting.clone()).unwrap_or_default(),
         sections: sections.into_iter().map(str::to_owned).collect(),
         region: region.clone(),
