@@ -14,7 +14,7 @@ const METRICS: &[(&str, &str)] = &[
 ];
 
 /// Rows of a table.
-const SHOWN: usize = 50;
+const MAX_ROWS: usize = 50;
 
 /// All regions of a run.
 pub(super) fn consolidated(document: &RegionsDocument) -> String {
@@ -145,12 +145,12 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
         ("total", Align::Right),
         ("mean", Align::Right),
     ]);
-    for kernel in region.kernels.iter().take(SHOWN) {
+    for kernel in region.kernels.iter().take(MAX_ROWS) {
         let mean = kernel.total_ns as f64 / kernel.launches.max(1) as f64;
         let total = duration(kernel.total_ns as f64);
         grid.row([plain(&kernel.kernel), kernel.launches.to_string(), total, duration(mean)]);
     }
-    for kernel in region.ranges.iter().flat_map(|range| &range.kernels).take(SHOWN) {
+    for kernel in region.ranges.iter().flat_map(|range| &range.kernels).take(MAX_ROWS) {
         grid.row([plain(kernel), "1".to_owned(), String::new(), String::new()]);
     }
     section(&mut out, grid, "No kernel was launched in this region.");
@@ -175,7 +175,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
         head.extend(METRICS.iter().map(|(_, name)| (*name, Align::Right)));
         head.push(("bound by", Align::Left));
         let mut grid = Grid::new(&head);
-        for launch in inside.iter().take(SHOWN) {
+        for launch in inside.iter().take(MAX_ROWS) {
             let mut cells = vec![
                 launch.launch.to_string(),
                 plain(&launch.kernel),
@@ -187,8 +187,8 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
             grid.row(cells);
         }
         section(&mut out, grid, "");
-        if inside.len() > SHOWN {
-            out += &format!("… and {} more in `kernels.csv`.\n\n", inside.len() - SHOWN);
+        if inside.len() > MAX_ROWS {
+            out += &format!("… and {} more in `kernels.csv`.\n\n", inside.len() - MAX_ROWS);
         }
     }
     if !entry.waiting.is_empty() {
