@@ -15,7 +15,7 @@ use page::Page;
 use super::{Document, Style, Subject};
 
 /// Rows shown at most; the profile has all.
-const SHOWN: usize = 12;
+const MAX_ROWS: usize = 12;
 
 /// The profile as a short text.
 pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {

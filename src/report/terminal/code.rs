@@ -1,6 +1,6 @@
 //! Compiled kernels, and what the sanitizer tools say of them.
 
-use super::{Page, SHOWN};
+use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::report::quantity::bytes;
 use crate::report::text::short_name;
@@ -52,7 +52,7 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
         ("shared", Align::Right),
         ("size", Align::Right),
     ]);
-    for k in profile.code.iter().take(SHOWN) {
+    for k in profile.code.iter().take(MAX_ROWS) {
         grid.row([
             short_name(k.name.as_deref().unwrap_or(&k.symbol)),
             k.arch.clone(),

@@ -1,6 +1,6 @@
 //! ncu's launches, why their warps waited, and what bounds them.
 
-use super::{Page, SHOWN};
+use super::{MAX_ROWS, Page};
 use crate::model::{Classification, Launch, Profile};
 use crate::report::quantity::{digits, duration, per_second, percent};
 use crate::report::text::short_name;
@@ -23,7 +23,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
         ("occ %", Align::Right),
         ("regs", Align::Right),
     ]);
-    for launch in profile.launches.iter().take(SHOWN) {
+    for launch in profile.launches.iter().take(MAX_ROWS) {
         grid.row([
             short_name(&launch.kernel),
             launch.duration_ns.map(duration).unwrap_or_default(),
@@ -34,8 +34,8 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
         ]);
     }
     page.table("launches", grid);
-    if profile.launches.len() > SHOWN {
-        let more = profile.launches.len() - SHOWN;
+    if profile.launches.len() > MAX_ROWS {
+        let more = profile.launches.len() - MAX_ROWS;
         // A file read here and now has no run folder, so no profile.json.
         page.line(&match profile.kernel.language.as_str() {
             "report" => format!("    … and {more} more: `--format json` has them"),
@@ -82,7 +82,7 @@ fn said_once(
     text: impl Fn(&Launch) -> Option<String>,
 ) {
     let mut said: Vec<(String, String)> = Vec::new();
-    for launch in profile.launches.iter().take(SHOWN) {
+    for launch in profile.launches.iter().take(MAX_ROWS) {
         let Some(text) = text(launch) else { continue };
         let kernel = short_name(&launch.kernel);
         // Launches that differ in their numbers alone are told of once.

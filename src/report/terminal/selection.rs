@@ -1,6 +1,6 @@
 //! What of the program was looked at, where that is not all of it.
 
-use super::{Page, SHOWN};
+use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::report::quantity::duration;
 use crate::report::text::short_name;
@@ -16,7 +16,7 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         ("launches", Align::Right),
         ("looked at", Align::Right),
     ]);
-    for kernel in selection.kernels.iter().take(SHOWN) {
+    for kernel in selection.kernels.iter().take(MAX_ROWS) {
         grid.row([
             short_name(&kernel.kernel),
             duration(kernel.total_ns as f64),
@@ -36,14 +36,14 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         return;
     }
     page.line("");
-    for choice in selection.regions.iter().take(SHOWN) {
+    for choice in selection.regions.iter().take(MAX_ROWS) {
         let matched = match choice.matched.as_slice() {
             [only] if *only == choice.asked => only.clone(),
             matched => format!("{}: {}", choice.asked, matched.join(", ")),
         };
         page.field("selected", &matched);
     }
-    for gap in selection.left_out.iter().take(SHOWN) {
+    for gap in selection.left_out.iter().take(MAX_ROWS) {
         page.field("left out", &gap.text);
     }
 }

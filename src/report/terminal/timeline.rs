@@ -1,6 +1,6 @@
 //! What a timeline shows: kernels, copies and regions, summed.
 
-use super::{Page, SHOWN};
+use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
@@ -20,7 +20,7 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
         ("min", Align::Right),
         ("max", Align::Right),
     ]);
-    for k in profile.kernels.iter().take(SHOWN) {
+    for k in profile.kernels.iter().take(MAX_ROWS) {
         grid.row([
             short_name(&k.kernel),
             k.launches.to_string(),
@@ -79,7 +79,7 @@ pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
         ("GPU", Align::Right),
         ("kernels", Align::Right),
     ]);
-    for region in profile.regions.iter().take(2 * SHOWN) {
+    for region in profile.regions.iter().take(2 * MAX_ROWS) {
         let launches: u64 = region.kernels.iter().map(|k| k.launches).sum();
         grid.row([
             region.display(),
