@@ -7,7 +7,7 @@ use crate::report::quantity::percent;
 use crate::report::text::short_name;
 
 /// Rows for each launch.
-const TOP: usize = 5;
+const MAX_ROWS_PER_LAUNCH: usize = 5;
 /// Launches shown at most; the document has all.
 const LAUNCHES: usize = 3;
 
@@ -47,14 +47,14 @@ fn rows(page: &mut Page<'_>, launch: &LaunchSpots) {
             page.line(&format!("            {code}"));
         }
     };
-    for spot in launch.lines.iter().take(TOP) {
+    for spot in launch.lines.iter().take(MAX_ROWS_PER_LAUNCH) {
         let place = format!("{}:{}", file(&spot.at.file), spot.at.line);
         row(&spot.counts, place, spot.text.as_deref().unwrap_or_default());
     }
     if launch.lines.is_empty() {
         let mut hottest: Vec<_> = launch.instructions.iter().collect();
         hottest.sort_by_key(|i| std::cmp::Reverse(i.counts.samples));
-        for spot in hottest.into_iter().take(TOP) {
+        for spot in hottest.into_iter().take(MAX_ROWS_PER_LAUNCH) {
             let place = format!("+0x{:04x}", spot.offset);
             row(&spot.counts, place, spot.sass.as_deref().unwrap_or_default());
         }
