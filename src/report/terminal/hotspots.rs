@@ -9,7 +9,7 @@ use crate::report::text::short_name;
 /// Rows for each launch.
 const MAX_ROWS_PER_LAUNCH: usize = 5;
 /// Launches shown at most; the document has all.
-const LAUNCHES: usize = 3;
+const MAX_LAUNCHES: usize = 3;
 
 /// The hottest lines of the launches with most samples.
 pub(super) fn hotspots(page: &mut Page<'_>, spots: &HotSpots) {
@@ -20,7 +20,7 @@ pub(super) fn hotspots(page: &mut Page<'_>, spots: &HotSpots) {
     let mut shown: Vec<&str> = Vec::new();
     for launch in launches {
         // Launches of one kernel look alike: the one with most samples speaks for them.
-        if shown.len() >= LAUNCHES || shown.contains(&launch.kernel.as_str()) {
+        if shown.len() >= MAX_LAUNCHES || shown.contains(&launch.kernel.as_str()) {
             continue;
         }
         shown.push(&launch.kernel);
