@@ -7,7 +7,7 @@ use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
 /// Operators shown at most; operators.md has all.
-const SHOWN: usize = 8;
+const MAX_OPERATORS: usize = 8;
 
 pub(super) fn stages(page: &mut Page<'_>, profile: &Profile) {
     page.table("stages", table(profile, str::to_owned));
@@ -48,7 +48,7 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
         ("own host", Align::Right),
         ("longest kernel", Align::Left),
     ]);
-    for o in profile.operators.iter().take(SHOWN) {
+    for o in profile.operators.iter().take(MAX_OPERATORS) {
         grid.row([
             short_name(&o.name),
             o.calls.to_string(),
