@@ -22,7 +22,7 @@ use crate::report::headline::{self, Headline};
 
 /// Most entries of each list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caps {
+pub(super) struct ListLimits {
     /// Launches.
     pub(super) launches: usize,
     /// Launches with all their metrics.
@@ -120,7 +120,7 @@ pub(super) struct PageTrace<'a> {
 
 impl<'a> Page<'a> {
     /// The data of `subject` within `caps`.
-    pub(super) fn new(subject: &Subject<'a>, caps: Caps) -> Self {
+    pub(super) fn new(subject: &Subject<'a>, caps: ListLimits) -> Self {
         let profile = subject.profile;
         let mut left_out = Vec::new();
         let trace = subject.trace.map(|t| PageTrace::new(t, caps.events));
@@ -173,7 +173,7 @@ fn cut<'a, T>(list: &'a [T], most: usize, what: &str, left_out: &mut Vec<String>
 }
 
 /// Hot spots of the first launches, the heaviest instructions and lines of each.
-fn spots(subject: &Subject<'_>, caps: Caps, left_out: &mut Vec<String>) -> Vec<LaunchSpots> {
+fn spots(subject: &Subject<'_>, caps: ListLimits, left_out: &mut Vec<String>) -> Vec<LaunchSpots> {
     let Some(all) = subject.hotspots else { return Vec::new() };
     let mut kept: Vec<LaunchSpots> =
         cut(&all.launches, caps.spots, "launches' hot spots", left_out).to_vec();

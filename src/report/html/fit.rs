@@ -2,12 +2,18 @@
 
 use serde::Serialize;
 
-use super::data::{Caps, Page};
+use super::data::{ListLimits, Page};
 use crate::report::Subject;
 
 /// Lists that are never longer than this, whatever their size in bytes.
-const CAPS: Caps =
-    Caps { launches: 400, detailed: 64, spots: 64, instructions: 6000, events: 30_000, sums: 1000 };
+const CAPS: ListLimits = ListLimits {
+    launches: 400,
+    detailed: 64,
+    spots: 64,
+    instructions: 6000,
+    events: 30_000,
+    sums: 1000,
+};
 
 /// The page's data as JSON of at most `room` bytes, as far as halving its lists can bring it there.
 pub(super) fn json(subject: &Subject<'_>, room: usize) -> String {
