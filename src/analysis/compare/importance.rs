@@ -31,7 +31,7 @@ pub(super) enum Form {
 
 /// Where the number comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum From {
+pub(super) enum NumberSource {
     /// A metric, by its candidates.
     Metric(&'static [&'static str]),
     /// `all / (all - lost)`, under an id of ours.
@@ -44,13 +44,19 @@ pub(super) enum From {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weighed {
     pub(super) label: &'static str,
-    pub(super) from: From,
+    pub(super) from: NumberSource,
     pub(super) form: Form,
     pub(super) better: Better,
     pub(super) weight: f64,
 }
 
-const fn line(label: &'static str, from: From, form: Form, better: Better, weight: f64) -> Weighed {
+const fn line(
+    label: &'static str,
+    from: NumberSource,
+    form: Form,
+    better: Better,
+    weight: f64,
+) -> Weighed {
     Weighed { label, from, form, better, weight }
 }
 
@@ -61,7 +67,7 @@ const RATE: Form = Form::Amount { floor: 0.01 };
 pub(super) static TABLE: &[Weighed] = &[
     line(
         "shared-memory load bank conflicts",
-        From::Excess {
+        NumberSource::Excess {
             id: "rgpu.shared_load_ways",
             all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
             lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
@@ -72,7 +78,7 @@ pub(super) static TABLE: &[Weighed] = &[
     ),
     line(
         "shared-memory store bank conflicts",
-        From::Excess {
+        NumberSource::Excess {
             id: "rgpu.shared_store_ways",
             all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
             lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
@@ -83,7 +89,7 @@ pub(super) static TABLE: &[Weighed] = &[
     ),
     line(
         "global-memory sectors for each that is needed",
-        From::Share {
+        NumberSource::Share {
             id: "rgpu.global_sector_excess",
             all: "memory_l2_theoretical_sectors_global",
             needed: "memory_l2_theoretical_sectors_global_ideal",
@@ -94,21 +100,21 @@ pub(super) static TABLE: &[Weighed] = &[
     ),
     line(
         "local-memory requests of spilled registers",
-        From::Metric(&["derived__local_spilling_requests"]),
+        NumberSource::Metric(&["derived__local_spilling_requests"]),
         COUNT,
         Better::Lower,
         0.95,
     ),
     line(
         "active threads of a warp",
-        From::Metric(&["smsp__thread_inst_executed_per_inst_executed.ratio"]),
+        NumberSource::Metric(&["smsp__thread_inst_executed_per_inst_executed.ratio"]),
         RATE,
         Better::Higher,
         0.95,
     ),
     line(
         "tensor pipe busy",
-        From::Metric(&[
+        NumberSource::Metric(&[
             "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.avg.pct_of_peak_sustained_elapsed",
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
@@ -119,65 +125,77 @@ pub(super) static TABLE: &[Weighed] = &[
     ),
     line(
         "L1 wavefronts for shared memory",
-        From::Metric(&["l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"]),
+        NumberSource::Metric(&["l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"]),
         COUNT,
         Better::Lower,
         0.85,
     ),
-    line("DRAM bytes read", From::Metric(&["dram__bytes_read.sum"]), COUNT, Better::Lower, 0.8),
-    line("DRAM bytes written", From::Metric(&["dram__bytes_write.sum"]), COUNT, Better::Lower, 0.7),
+    line(
+        "DRAM bytes read",
+        NumberSource::Metric(&["dram__bytes_read.sum"]),
+        COUNT,
+        Better::Lower,
+        0.8,
+    ),
+    line(
+        "DRAM bytes written",
+        NumberSource::Metric(&["dram__bytes_write.sum"]),
+        COUNT,
+        Better::Lower,
+        0.7,
+    ),
     line(
         "L2 sectors from L1",
-        From::Metric(&["lts__t_sectors_srcunit_tex.sum"]),
+        NumberSource::Metric(&["lts__t_sectors_srcunit_tex.sum"]),
         COUNT,
         Better::Lower,
         0.75,
     ),
     line(
         "L1 sectors of global loads",
-        From::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]),
+        NumberSource::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]),
         COUNT,
         Better::Lower,
         0.7,
     ),
     line(
         "L1 sectors of global stores",
-        From::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]),
+        NumberSource::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]),
         COUNT,
         Better::Lower,
         0.7,
     ),
     line(
         "instructions executed",
-        From::Metric(&["smsp__inst_executed.sum", "sm__inst_executed.sum"]),
+        NumberSource::Metric(&["smsp__inst_executed.sum", "sm__inst_executed.sum"]),
         COUNT,
         Better::Lower,
         0.7,
     ),
     line(
         "theoretical occupancy",
-        From::Metric(&["sm__maximum_warps_per_active_cycle_pct"]),
+        NumberSource::Metric(&["sm__maximum_warps_per_active_cycle_pct"]),
         Form::Percent,
         Better::Higher,
         0.6,
     ),
     line(
         "L2 hit rate",
-        From::Metric(&["lts__t_sector_hit_rate.pct"]),
+        NumberSource::Metric(&["lts__t_sector_hit_rate.pct"]),
         Form::Percent,
         Better::Higher,
         0.5,
     ),
     line(
         "L1 hit rate",
-        From::Metric(&["l1tex__t_sector_hit_rate.pct"]),
+        NumberSource::Metric(&["l1tex__t_sector_hit_rate.pct"]),
         Form::Percent,
         Better::Higher,
         0.5,
     ),
     line(
         "DRAM throughput",
-        From::Metric(&[
+        NumberSource::Metric(&[
             "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
             "dram__throughput.avg.pct_of_peak_sustained_elapsed",
         ]),
@@ -187,56 +205,59 @@ pub(super) static TABLE: &[Weighed] = &[
     ),
     line(
         "SM throughput",
-        From::Metric(&["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
+        NumberSource::Metric(&["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
         Form::Percent,
         Better::Higher,
         0.4,
     ),
     line(
         "instructions issued per cycle",
-        From::Metric(&["smsp__issue_active.avg.per_cycle_active"]),
+        NumberSource::Metric(&["smsp__issue_active.avg.per_cycle_active"]),
         RATE,
         Better::Higher,
         0.35,
     ),
     line(
         "achieved occupancy",
-        From::Metric(&["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+        NumberSource::Metric(&["sm__warps_active.avg.pct_of_peak_sustained_active"]),
         Form::Percent,
         Better::Higher,
         0.35,
     ),
     line(
         "memory throughput",
-        From::Metric(&["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
+        NumberSource::Metric(&["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
         Form::Percent,
         Better::Neither,
         0.3,
     ),
     line(
         "L1 throughput",
-        From::Metric(&["l1tex__throughput.avg.pct_of_peak_sustained_elapsed"]),
+        NumberSource::Metric(&["l1tex__throughput.avg.pct_of_peak_sustained_elapsed"]),
         Form::Percent,
         Better::Neither,
         0.3,
     ),
     line(
         "L2 throughput",
-        From::Metric(&["lts__throughput.avg.pct_of_peak_sustained_elapsed"]),
+        NumberSource::Metric(&["lts__throughput.avg.pct_of_peak_sustained_elapsed"]),
         Form::Percent,
         Better::Neither,
         0.3,
     ),
     line(
         "waves of blocks",
-        From::Metric(&["launch__waves_per_multiprocessor"]),
+        NumberSource::Metric(&["launch__waves_per_multiprocessor"]),
         RATE,
         Better::Neither,
         0.2,
     ),
     line(
         "SM clock",
-        From::Metric(&["sm__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_second"]),
+        NumberSource::Metric(&[
+            "sm__cycles_elapsed.avg.per_second",
+            "smsp__cycles_elapsed.avg.per_second",
+        ]),
         COUNT,
         Better::Neither,
         0.2,
@@ -255,17 +276,19 @@ pub(super) const NO_STALLS: &[&str] = &["selected", "not_selected"];
 pub(super) const OTHER_WEIGHT: f64 = 0.05;
 
 /// What a line's number is on both sides, with the id it stands under.
-pub(super) fn both(from: From, a: &Launch, b: &Launch) -> Option<(&'static str, f64, f64)> {
+pub(super) fn both(from: NumberSource, a: &Launch, b: &Launch) -> Option<(&'static str, f64, f64)> {
     match from {
-        From::Metric(ids) => ids.iter().find_map(|id| Some((*id, a.number(id)?, b.number(id)?))),
-        From::Excess { id, all, lost } => {
+        NumberSource::Metric(ids) => {
+            ids.iter().find_map(|id| Some((*id, a.number(id)?, b.number(id)?)))
+        }
+        NumberSource::Excess { id, all, lost } => {
             let excess = |l: &Launch| {
                 let (all, lost) = (l.number(all)?, l.number(lost)?);
                 (all > 0.0).then(|| all / (all - lost).max(1.0))
             };
             either(id, excess(a), excess(b), a.number(all), b.number(all))
         }
-        From::Share { id, all, needed } => {
+        NumberSource::Share { id, all, needed } => {
             let share = |l: &Launch| {
                 let needed = l.number(needed)?;
                 (needed > 0.0).then_some(l.number(all)? / needed)
@@ -276,11 +299,11 @@ pub(super) fn both(from: From, a: &Launch, b: &Launch) -> Option<(&'static str, 
 }
 
 /// The metrics that a number is made of, or may be.
-pub(super) fn ingredients(from: From) -> Vec<&'static str> {
+pub(super) fn ingredients(from: NumberSource) -> Vec<&'static str> {
     match from {
-        From::Metric(ids) => ids.to_vec(),
-        From::Excess { all, lost, .. } => vec![all, lost],
-        From::Share { all, needed, .. } => vec![all, needed],
+        NumberSource::Metric(ids) => ids.to_vec(),
+        NumberSource::Excess { all, lost, .. } => vec![all, lost],
+        NumberSource::Share { all, needed, .. } => vec![all, needed],
     }
 }
 
