@@ -2,8 +2,8 @@
 //! kernel occupies.
 
 use super::importance::{
-    Better, Form, NO_STALLS, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX, STALL_WEIGHT, TABLE, both,
-    ingredients,
+    Better, NO_STALLS, NumberForm, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX, STALL_WEIGHT, TABLE,
+    both, ingredients,
 };
 use crate::model::comparison::MetricChange;
 use crate::model::{KernelCode, Launch, Profile};
@@ -44,7 +44,7 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
         .filter(|id| !known.contains(&id.as_str()) && comparable(id))
         .filter_map(|id| {
             let (x, y) = (a.number(id)?, b.number(id)?);
-            let form = Form::Amount { floor: 1.0 };
+            let form = NumberForm::Amount { floor: 1.0 };
             let size = size(x, y, form).filter(|size| *size >= LEAST_OTHER)?;
             Some(MetricChange {
                 metric: id.clone(),
@@ -102,12 +102,12 @@ fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
 }
 
 /// How big a change is: relative to the base, or in points over 100. `None` for noise.
-fn size(a: f64, b: f64, form: Form) -> Option<f64> {
+fn size(a: f64, b: f64, form: NumberForm) -> Option<f64> {
     match form {
-        Form::Percent => Some((b - a).abs() / 100.0),
+        NumberForm::Percent => Some((b - a).abs() / 100.0),
         // A fraction of a way is arbitration with other traffic, not a conflict.
-        Form::Ways if a.max(b) < 1.5 => None,
-        Form::Amount { floor } if a.abs().max(b.abs()) < floor => None,
+        NumberForm::Ways if a.max(b) < 1.5 => None,
+        NumberForm::Amount { floor } if a.abs().max(b.abs()) < floor => None,
         _ if a == 0.0 && b == 0.0 => None,
         _ if a == 0.0 => Some(f64::INFINITY),
         _ => Some(((b - a) / a).abs()),
@@ -115,9 +115,9 @@ fn size(a: f64, b: f64, form: Form) -> Option<f64> {
 }
 
 /// The part of the weight that a change earns, 0 to 1.
-fn weight_of(a: f64, b: f64, form: Form, size: f64) -> f64 {
+fn weight_of(a: f64, b: f64, form: NumberForm, size: f64) -> f64 {
     match form {
-        Form::Percent => size.min(1.0),
+        NumberForm::Percent => size.min(1.0),
         _ if a <= 0.0 || b <= 0.0 => 1.0,
         _ => ((b / a).ln().abs() / FULL_FACTOR.ln()).min(1.0),
     }
@@ -137,10 +137,10 @@ fn rounded(rank: f64) -> f64 {
     (rank * 1000.0).round() / 1000.0
 }
 
-fn unit(launch: &Launch, id: &str, form: Form) -> String {
+fn unit(launch: &Launch, id: &str, form: NumberForm) -> String {
     match form {
-        Form::Ways => "way".to_owned(),
-        Form::Percent => "%".to_owned(),
+        NumberForm::Ways => "way".to_owned(),
+        NumberForm::Percent => "%".to_owned(),
         _ => launch.metrics.get(id).map(|m| m.unit.clone()).unwrap_or_default(),
     }
 }

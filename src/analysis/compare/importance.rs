@@ -18,7 +18,7 @@ pub(super) enum Better {
 
 /// How a number is compared and said.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum NumberForm {
     /// A count or amount: said as the relative change. Below the floor it is noise.
     Amount { floor: f64 },
     /// Percent of something: compared by points.
@@ -45,7 +45,7 @@ pub(super) enum NumberSource {
 pub(super) struct Weighed {
     pub(super) label: &'static str,
     pub(super) from: NumberSource,
-    pub(super) form: Form,
+    pub(super) form: NumberForm,
     pub(super) better: Better,
     pub(super) weight: f64,
 }
@@ -53,15 +53,15 @@ pub(super) struct Weighed {
 const fn line(
     label: &'static str,
     from: NumberSource,
-    form: Form,
+    form: NumberForm,
     better: Better,
     weight: f64,
 ) -> Weighed {
     Weighed { label, from, form, better, weight }
 }
 
-const COUNT: Form = Form::Amount { floor: 1000.0 };
-const RATE: Form = Form::Amount { floor: 0.01 };
+const COUNT: NumberForm = NumberForm::Amount { floor: 1000.0 };
+const RATE: NumberForm = NumberForm::Amount { floor: 0.01 };
 
 /// The table, by weight.
 pub(super) static TABLE: &[Weighed] = &[
@@ -72,7 +72,7 @@ pub(super) static TABLE: &[Weighed] = &[
             all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
             lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
         },
-        Form::Ways,
+        NumberForm::Ways,
         Better::Lower,
         1.0,
     ),
@@ -83,7 +83,7 @@ pub(super) static TABLE: &[Weighed] = &[
             all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
             lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
         },
-        Form::Ways,
+        NumberForm::Ways,
         Better::Lower,
         1.0,
     ),
@@ -94,7 +94,7 @@ pub(super) static TABLE: &[Weighed] = &[
             all: "memory_l2_theoretical_sectors_global",
             needed: "memory_l2_theoretical_sectors_global_ideal",
         },
-        Form::Each,
+        NumberForm::Each,
         Better::Lower,
         1.0,
     ),
@@ -119,7 +119,7 @@ pub(super) static TABLE: &[Weighed] = &[
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
         ]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Higher,
         0.9,
     ),
@@ -175,21 +175,21 @@ pub(super) static TABLE: &[Weighed] = &[
     line(
         "theoretical occupancy",
         NumberSource::Metric(&["sm__maximum_warps_per_active_cycle_pct"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Higher,
         0.6,
     ),
     line(
         "L2 hit rate",
         NumberSource::Metric(&["lts__t_sector_hit_rate.pct"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Higher,
         0.5,
     ),
     line(
         "L1 hit rate",
         NumberSource::Metric(&["l1tex__t_sector_hit_rate.pct"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Higher,
         0.5,
     ),
@@ -199,14 +199,14 @@ pub(super) static TABLE: &[Weighed] = &[
             "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
             "dram__throughput.avg.pct_of_peak_sustained_elapsed",
         ]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Higher,
         0.45,
     ),
     line(
         "SM throughput",
         NumberSource::Metric(&["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Higher,
         0.4,
     ),
@@ -220,28 +220,28 @@ pub(super) static TABLE: &[Weighed] = &[
     line(
         "achieved occupancy",
         NumberSource::Metric(&["sm__warps_active.avg.pct_of_peak_sustained_active"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Higher,
         0.35,
     ),
     line(
         "memory throughput",
         NumberSource::Metric(&["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Neither,
         0.3,
     ),
     line(
         "L1 throughput",
         NumberSource::Metric(&["l1tex__throughput.avg.pct_of_peak_sustained_elapsed"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Neither,
         0.3,
     ),
     line(
         "L2 throughput",
         NumberSource::Metric(&["lts__throughput.avg.pct_of_peak_sustained_elapsed"]),
-        Form::Percent,
+        NumberForm::Percent,
         Better::Neither,
         0.3,
     ),
