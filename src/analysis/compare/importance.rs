@@ -42,7 +42,7 @@ pub(super) enum NumberSource {
 
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Weighed {
+pub(super) struct MetricWeight {
     pub(super) label: &'static str,
     pub(super) from: NumberSource,
     pub(super) form: NumberForm,
@@ -56,15 +56,15 @@ const fn line(
     form: NumberForm,
     better: Better,
     weight: f64,
-) -> Weighed {
-    Weighed { label, from, form, better, weight }
+) -> MetricWeight {
+    MetricWeight { label, from, form, better, weight }
 }
 
 const COUNT: NumberForm = NumberForm::Amount { floor: 1000.0 };
 const RATE: NumberForm = NumberForm::Amount { floor: 0.01 };
 
 /// The table, by weight.
-pub(super) static TABLE: &[Weighed] = &[
+pub(super) static TABLE: &[MetricWeight] = &[
     line(
         "shared-memory load bank conflicts",
         NumberSource::Excess {
