@@ -2,8 +2,8 @@
 //! kernel occupies.
 
 use super::importance::{
-    Better, NO_STALLS, NumberForm, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX, STALL_WEIGHT, TABLE,
-    both, ingredients,
+    Better, METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX,
+    STALL_WEIGHT, both, ingredients,
 };
 use crate::model::comparison::MetricChange;
 use crate::model::{KernelCode, Launch, Profile};
@@ -21,7 +21,7 @@ const FULL_FACTOR: f64 = 16.0;
 pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
     let mut known: Vec<&str> = Vec::new();
     let mut changes = Vec::new();
-    for line in TABLE {
+    for line in METRIC_WEIGHTS {
         let Some((id, x, y)) = both(line.from, a, b) else { continue };
         known.extend(ingredients(line.from));
         known.push(id);

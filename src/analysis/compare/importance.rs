@@ -64,7 +64,7 @@ const COUNT: NumberForm = NumberForm::Amount { floor: 1000.0 };
 const RATE: NumberForm = NumberForm::Amount { floor: 0.01 };
 
 /// The table, by weight.
-pub(super) static TABLE: &[MetricWeight] = &[
+pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
     line(
         "shared-memory load bank conflicts",
         NumberSource::Excess {
