@@ -1,7 +1,7 @@
 //! The time that the verdict rests on: interleaved calls where there are some, else the runner's
 //! samples, else the durations of the launches.
 
-use super::interval::{self, FEWEST};
+use super::interval::{self, MIN_LAUNCHES};
 use super::join::{Group, Joined, Joins};
 use super::sentence::{called, percent};
 use super::{Options, gap, time_change};
@@ -103,7 +103,7 @@ fn cases(a: &Profile, b: &Profile, options: &Options<'_>) -> Vec<CaseChange> {
 fn side(timing: &Timing) -> SideTime {
     SideTime {
         median_ns: timing.median_ns,
-        ci95_ns: (timing.samples >= FEWEST as u64).then_some(timing.ci95_ns),
+        ci95_ns: (timing.samples >= MIN_LAUNCHES as u64).then_some(timing.ci95_ns),
         samples: timing.samples,
     }
 }
