@@ -9,7 +9,7 @@ use crate::model::{Launch, Profile};
 
 /// All launches of one kernel with one geometry.
 #[derive(Clone, Debug)]
-pub(super) struct Group<'a> {
+pub(super) struct LaunchGroup<'a> {
     pub(super) kernel: &'a str,
     pub(super) geometry: Geometry,
     pub(super) launches: Vec<&'a Launch>,
@@ -18,8 +18,8 @@ pub(super) struct Group<'a> {
 /// Two groups that are one kernel.
 #[derive(Debug)]
 pub(super) struct Joined<'a> {
-    pub(super) a: Group<'a>,
-    pub(super) b: Group<'a>,
+    pub(super) a: LaunchGroup<'a>,
+    pub(super) b: LaunchGroup<'a>,
     pub(super) by: &'static str,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Joined<'a> {
 pub(super) struct Joins<'a> {
     /// Those with the most time first.
     pub(super) joined: Vec<Joined<'a>>,
-    pub(super) only_a: Vec<Group<'a>>,
-    pub(super) only_b: Vec<Group<'a>>,
+    pub(super) only_a: Vec<LaunchGroup<'a>>,
+    pub(super) only_b: Vec<LaunchGroup<'a>>,
 }
 
-impl Group<'_> {
+impl LaunchGroup<'_> {
     /// GPU time of all launches that have one, in nanoseconds.
     pub(super) fn total_ns(&self) -> f64 {
         self.durations().iter().sum()
@@ -78,7 +78,7 @@ impl Group<'_> {
 pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
     let (mut left, mut right) = (groups(a), groups(b));
     let mut joined = Vec::new();
-    let mut pass = |by, same: fn(&Group<'_>, &Group<'_>) -> bool| {
+    let mut pass = |by, same: fn(&LaunchGroup<'_>, &LaunchGroup<'_>) -> bool| {
         let mut rest = Vec::new();
         for group in left.drain(..) {
             match right.iter().position(|other| same(&group, other)) {
@@ -105,8 +105,8 @@ pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
 }
 
 /// The kernels of a profile, those with the most time first.
-fn groups(profile: &Profile) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+fn groups(profile: &Profile) -> Vec<LaunchGroup<'_>> {
+    let mut groups: Vec<LaunchGroup<'_>> = Vec::new();
     // nsys and ncu spell a kernel with and without its parameters: one profile may hold both.
     let has = |metrics: bool| profile.launches.iter().any(|l| l.metrics.is_empty() != metrics);
     let mixed = has(true) && has(false);
@@ -120,7 +120,7 @@ fn groups(profile: &Profile) -> Vec<Group<'_>> {
         let kernel = &launch.kernel[..name(launch)];
         let key = (kernel, launch.grid, launch.block);
         let index = *at.entry(key).or_insert_with(|| {
-            groups.push(Group { kernel, geometry, launches: Vec::new() });
+            groups.push(LaunchGroup { kernel, geometry, launches: Vec::new() });
             groups.len() - 1
         });
         groups[index].launches.push(launch);
