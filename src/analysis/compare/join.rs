@@ -17,7 +17,7 @@ pub(super) struct LaunchGroup<'a> {
 
 /// Two groups that are one kernel.
 #[derive(Debug)]
-pub(super) struct Joined<'a> {
+pub(super) struct KernelPair<'a> {
     pub(super) a: LaunchGroup<'a>,
     pub(super) b: LaunchGroup<'a>,
     pub(super) by: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Joined<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Joins<'a> {
     /// Those with the most time first.
-    pub(super) joined: Vec<Joined<'a>>,
+    pub(super) joined: Vec<KernelPair<'a>>,
     pub(super) only_a: Vec<LaunchGroup<'a>>,
     pub(super) only_b: Vec<LaunchGroup<'a>>,
 }
@@ -82,7 +82,7 @@ pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
         let mut rest = Vec::new();
         for group in left.drain(..) {
             match right.iter().position(|other| same(&group, other)) {
-                Some(at) => joined.push(Joined { a: group, b: right.remove(at), by }),
+                Some(at) => joined.push(KernelPair { a: group, b: right.remove(at), by }),
                 None => rest.push(group),
             }
         }
@@ -91,14 +91,14 @@ pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
     pass("name_and_geometry", |a, b| a.kernel == b.kernel && a.geometry == b.geometry);
     pass("name", |a, b| a.kernel == b.kernel);
     if left.len() == 1 && right.len() == 1 {
-        joined.extend(left.drain(..).zip(right.drain(..)).map(|(a, b)| Joined {
+        joined.extend(left.drain(..).zip(right.drain(..)).map(|(a, b)| KernelPair {
             a,
             b,
             by: "alone",
         }));
     }
     joined.sort_by(|x, y| {
-        let time = |j: &Joined<'_>| j.a.total_ns() + j.b.total_ns();
+        let time = |j: &KernelPair<'_>| j.a.total_ns() + j.b.total_ns();
         time(y).total_cmp(&time(x))
     });
     Joins { joined, only_a: left, only_b: right }

@@ -23,7 +23,7 @@ use crate::model::comparison::{
     ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, TimeChange, TimeVerdict,
 };
 use crate::model::profile::Gap;
-use join::Joined;
+use join::KernelPair;
 use time::Times;
 
 /// What a comparison is told besides the profiles.
@@ -115,8 +115,8 @@ fn side(name: &str, profile: &Profile) -> ComparedSide {
     }
 }
 
-fn kernel(a: &Profile, b: &Profile, joined: &Joined<'_>, threshold: f64) -> KernelChange {
-    let Joined { a: left, b: right, by } = joined;
+fn kernel(a: &Profile, b: &Profile, joined: &KernelPair<'_>, threshold: f64) -> KernelChange {
+    let KernelPair { a: left, b: right, by } = joined;
     let (x, y) = (left.typical(), right.typical());
     let time = interval::side_time(&left.durations())
         .zip(interval::side_time(&right.durations()))

@@ -2,7 +2,7 @@
 //! samples, else the durations of the launches.
 
 use super::interval::{self, MIN_LAUNCHES};
-use super::join::{Joined, Joins, LaunchGroup};
+use super::join::{Joins, KernelPair, LaunchGroup};
 use super::sentence::{called, percent};
 use super::{Options, gap, time_change};
 use crate::model::Profile;
@@ -213,7 +213,7 @@ impl Shared {
             shared.notes.push(gap("launch_counts", format!("{named}{more}: compared per launch")));
         }
         let names = called(options.names);
-        let joined: [fn(&Joined<'_>) -> f64; 2] = [|j| j.a.total_ns(), |j| j.b.total_ns()];
+        let joined: [fn(&KernelPair<'_>) -> f64; 2] = [|j| j.a.total_ns(), |j| j.b.total_ns()];
         for ((name, groups), of) in names.iter().zip([&joins.only_a, &joins.only_b]).zip(joined) {
             let alone: f64 = groups.iter().map(LaunchGroup::total_ns).sum();
             let all = alone + joins.joined.iter().map(of).sum::<f64>();
