@@ -25,7 +25,7 @@ pub(super) struct KernelPair<'a> {
 
 /// What came of joining.
 #[derive(Debug, Default)]
-pub(super) struct Joins<'a> {
+pub(super) struct JoinedKernels<'a> {
     /// Those with the most time first.
     pub(super) joined: Vec<KernelPair<'a>>,
     pub(super) only_a: Vec<LaunchGroup<'a>>,
@@ -75,7 +75,7 @@ impl LaunchGroup<'_> {
 }
 
 /// Joins the kernels of two profiles.
-pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
+pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> JoinedKernels<'a> {
     let (mut left, mut right) = (groups(a), groups(b));
     let mut joined = Vec::new();
     let mut pass = |by, same: fn(&LaunchGroup<'_>, &LaunchGroup<'_>) -> bool| {
@@ -101,7 +101,7 @@ pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> Joins<'a> {
         let time = |j: &KernelPair<'_>| j.a.total_ns() + j.b.total_ns();
         time(y).total_cmp(&time(x))
     });
-    Joins { joined, only_a: left, only_b: right }
+    JoinedKernels { joined, only_a: left, only_b: right }
 }
 
 /// The kernels of a profile, those with the most time first.
@@ -144,7 +144,7 @@ mod tests {
         Profile { launches: launches.collect(), ..Profile::default() }
     }
 
-    fn told(joins: &Joins<'_>) -> Vec<(String, &'static str)> {
+    fn told(joins: &JoinedKernels<'_>) -> Vec<(String, &'static str)> {
         joins.joined.iter().map(|j| (format!("{}={}", j.a.kernel, j.b.kernel), j.by)).collect()
     }
 

@@ -2,7 +2,7 @@
 //! samples, else the durations of the launches.
 
 use super::interval::{self, MIN_LAUNCHES};
-use super::join::{Joins, KernelPair, LaunchGroup};
+use super::join::{JoinedKernels, KernelPair, LaunchGroup};
 use super::sentence::{called, percent};
 use super::{Options, gap, time_change};
 use crate::model::Profile;
@@ -43,7 +43,7 @@ pub(super) fn times(
     a: &Profile,
     b: &Profile,
     kernels: &[KernelChange],
-    joins: &Joins<'_>,
+    joins: &JoinedKernels<'_>,
     options: &Options<'_>,
 ) -> Times {
     let on_cpu = |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
@@ -137,7 +137,7 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
 /// an interval only where every kernel that matters has one, and kernels of one side alone are few.
 fn over_kernels(
     kernels: &[KernelChange],
-    joins: &Joins<'_>,
+    joins: &JoinedKernels<'_>,
     options: &Options<'_>,
 ) -> (Option<TimeChange>, Shared) {
     let shared = Shared::of(kernels, joins, options);
@@ -193,7 +193,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn of(kernels: &[KernelChange], joins: &Joins<'_>, options: &Options<'_>) -> Self {
+    fn of(kernels: &[KernelChange], joins: &JoinedKernels<'_>, options: &Options<'_>) -> Self {
         let mut shared = Self::default();
         let unlike: Vec<String> = kernels
             .iter()
