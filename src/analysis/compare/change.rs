@@ -9,7 +9,7 @@ use crate::model::comparison::MetricChange;
 use crate::model::{KernelCode, Launch, Profile};
 
 /// Changes below it are not listed: relative, or in points of percent.
-const LEAST: f64 = 0.01;
+const MIN_CHANGE: f64 = 0.01;
 /// The same for metrics that the table does not know, of which there are hundreds.
 const LEAST_OTHER: f64 = 0.10;
 /// As many of those are listed.
@@ -25,7 +25,7 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
         let Some((id, x, y)) = both(line.from, a, b) else { continue };
         known.extend(ingredients(line.from));
         known.push(id);
-        let Some(size) = size(x, y, line.form).filter(|size| *size >= LEAST) else { continue };
+        let Some(size) = size(x, y, line.form).filter(|size| *size >= MIN_CHANGE) else { continue };
         changes.push(MetricChange {
             metric: id.to_owned(),
             label: line.label.to_owned(),
@@ -88,7 +88,7 @@ fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
         let reason = reason(id)?;
         let (x, y) = (a.number(id)?, b.number(id)?);
         let part = (y - x).abs() / most;
-        (part >= LEAST).then(|| MetricChange {
+        (part >= MIN_CHANGE).then(|| MetricChange {
             metric: id.clone(),
             label: format!("cycles per instruction lost to {reason}"),
             a: x,
