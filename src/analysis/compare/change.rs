@@ -11,7 +11,7 @@ use crate::model::{KernelCode, Launch, Profile};
 /// Changes below it are not listed: relative, or in points of percent.
 const MIN_CHANGE: f64 = 0.01;
 /// The same for metrics that the table does not know, of which there are hundreds.
-const LEAST_OTHER: f64 = 0.10;
+const MIN_UNKNOWN_CHANGE: f64 = 0.10;
 /// As many of those are listed.
 const MOST_OTHERS: usize = 20;
 /// A change by this factor counts full; more of it says no more.
@@ -45,7 +45,7 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
         .filter_map(|id| {
             let (x, y) = (a.number(id)?, b.number(id)?);
             let form = NumberForm::Amount { floor: 1.0 };
-            let size = size(x, y, form).filter(|size| *size >= LEAST_OTHER)?;
+            let size = size(x, y, form).filter(|size| *size >= MIN_UNKNOWN_CHANGE)?;
             Some(MetricChange {
                 metric: id.clone(),
                 label: id.clone(),
