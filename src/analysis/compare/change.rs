@@ -13,7 +13,7 @@ const MIN_CHANGE: f64 = 0.01;
 /// The same for metrics that the table does not know, of which there are hundreds.
 const MIN_UNKNOWN_CHANGE: f64 = 0.10;
 /// As many of those are listed.
-const MOST_OTHERS: usize = 20;
+const MAX_UNKNOWN_CHANGES: usize = 20;
 /// A change by this factor counts full; more of it says no more.
 const FULL_FACTOR: f64 = 16.0;
 
@@ -58,7 +58,7 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
         })
         .collect();
     others.sort_by(|x, y| y.rank.total_cmp(&x.rank).then_with(|| x.metric.cmp(&y.metric)));
-    others.truncate(MOST_OTHERS);
+    others.truncate(MAX_UNKNOWN_CHANGES);
     changes.extend(others);
     changes
 }
