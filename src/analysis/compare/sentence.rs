@@ -6,7 +6,7 @@ use crate::model::comparison::{
 };
 
 /// Reasons that fit in a sentence.
-const MOST_REASONS: usize = 3;
+const MAX_REASONS: usize = 3;
 /// A change must matter at least so much to count as a reason.
 const LEAST_RANK: f64 = 0.05;
 
@@ -140,7 +140,7 @@ fn reasons(subject: &Subject<'_>) -> Vec<String> {
         TimeVerdict::Ambiguous => return Vec::new(),
     };
     let fitting = kernel.metrics.iter().filter(|m| m.change == wanted && m.rank >= LEAST_RANK);
-    fitting.take(MOST_REASONS).map(phrase).collect()
+    fitting.take(MAX_REASONS).map(phrase).collect()
 }
 
 /// One change in words: `shared-memory load bank conflicts 33-way → none`.
