@@ -8,7 +8,7 @@ use crate::model::comparison::{
 /// Reasons that fit in a sentence.
 const MAX_REASONS: usize = 3;
 /// A change must matter at least so much to count as a reason.
-const LEAST_RANK: f64 = 0.05;
+const MIN_REASON_RANK: f64 = 0.05;
 
 /// What the sentence is about.
 pub(super) struct Subject<'a> {
@@ -139,7 +139,7 @@ fn reasons(subject: &Subject<'_>) -> Vec<String> {
         TimeVerdict::Ambiguous if speedup * (1.0 + subject.threshold) < 1.0 => "worse",
         TimeVerdict::Ambiguous => return Vec::new(),
     };
-    let fitting = kernel.metrics.iter().filter(|m| m.change == wanted && m.rank >= LEAST_RANK);
+    let fitting = kernel.metrics.iter().filter(|m| m.change == wanted && m.rank >= MIN_REASON_RANK);
     fitting.take(MAX_REASONS).map(phrase).collect()
 }
 
