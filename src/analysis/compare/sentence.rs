@@ -1,6 +1,6 @@
 //! The one sentence of a comparison: what became of the time, with its numbers, and why.
 
-use super::time::{SMALL_SHARE, Shared, common};
+use super::time::{SMALL_SHARE, SharedTime, common};
 use crate::model::comparison::{
     CaseChange, Difference, KernelChange, MetricChange, SideTime, TimeChange, TimeVerdict,
 };
@@ -23,7 +23,7 @@ pub(super) struct Subject<'a> {
     /// Why no time can be compared.
     pub(super) no_time: Option<&'a str>,
     /// What the sides share of their launches.
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a SharedTime,
 }
 
 /// How a text calls the sides: by their names where they have two.

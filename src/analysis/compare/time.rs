@@ -36,7 +36,7 @@ pub(super) struct Times {
     /// Why there is none to decide by.
     pub(super) no_time: Option<Gap>,
     /// What the sides share, where the launches decide.
-    pub(super) shared: Shared,
+    pub(super) shared: SharedTime,
 }
 
 pub(super) fn times(
@@ -55,7 +55,7 @@ pub(super) fn times(
     let cases = cases(a, b, options);
     if !cases.is_empty() {
         let time = over_cases(&cases, options.threshold);
-        return Times { cases, time, no_time: None, shared: Shared::default() };
+        return Times { cases, time, no_time: None, shared: SharedTime::default() };
     }
     if kernels.is_empty() && !a.launches.is_empty() && !b.launches.is_empty() {
         let text = "no kernel is in common, and so there is no ratio of times";
@@ -71,7 +71,7 @@ pub(super) fn times(
 
 impl Times {
     fn without(why: Gap) -> Self {
-        Self { cases: Vec::new(), time: None, no_time: Some(why), shared: Shared::default() }
+        Self { cases: Vec::new(), time: None, no_time: Some(why), shared: SharedTime::default() }
     }
 }
 
@@ -139,8 +139,8 @@ fn over_kernels(
     kernels: &[KernelChange],
     joins: &JoinedKernels<'_>,
     options: &Options<'_>,
-) -> (Option<TimeChange>, Shared) {
-    let shared = Shared::of(kernels, joins, options);
+) -> (Option<TimeChange>, SharedTime) {
+    let shared = SharedTime::of(kernels, joins, options);
     if shared.alone > MOST_ALONE {
         return (None, shared);
     }
@@ -181,7 +181,7 @@ pub(super) fn common(time: &TimeChange) -> f64 {
 
 /// What the sides share of their launches, and what they do not.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedTime {
     /// The part of its time that kernels of one side alone take, on the side where it is more.
     alone: f64,
     /// The same in words, where it is too much for a verdict.
@@ -192,7 +192,7 @@ pub(super) struct Shared {
     pub(super) notes: Vec<Gap>,
 }
 
-impl Shared {
+impl SharedTime {
     fn of(kernels: &[KernelChange], joins: &JoinedKernels<'_>, options: &Options<'_>) -> Self {
         let mut shared = Self::default();
         let unlike: Vec<String> = kernels
