@@ -12,7 +12,7 @@ use crate::model::profile::{Gap, Timing};
 /// A kernel with less of the time than this decides nothing.
 pub(super) const SMALL_SHARE: f64 = 0.05;
 /// With more than this of a side's time in kernels of its own, there is no ratio at all.
-const MOST_ALONE: f64 = 0.5;
+const MAX_UNMATCHED_SHARE: f64 = 0.5;
 /// Kernels that one line names.
 const MOST_NAMED: usize = 3;
 
@@ -141,7 +141,7 @@ fn over_kernels(
     options: &Options<'_>,
 ) -> (Option<TimeChange>, SharedTime) {
     let shared = SharedTime::of(kernels, joins, options);
-    if shared.alone > MOST_ALONE {
+    if shared.alone > MAX_UNMATCHED_SHARE {
         return (None, shared);
     }
     let times = || kernels.iter().filter_map(|k| k.time.as_ref());
