@@ -14,7 +14,7 @@ pub(super) const SMALL_SHARE: f64 = 0.05;
 /// With more than this of a side's time in kernels of its own, there is no ratio at all.
 const MAX_UNMATCHED_SHARE: f64 = 0.5;
 /// Kernels that one line names.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED_KERNELS: usize = 3;
 
 /// What interleaved calls of one case gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -205,11 +205,11 @@ impl SharedTime {
             .collect();
         if !unlike.is_empty() {
             shared.per_launch = true;
-            let more = match unlike.len().saturating_sub(MOST_NAMED) {
+            let more = match unlike.len().saturating_sub(MAX_NAMED_KERNELS) {
                 0 => String::new(),
                 n => format!(", and {n} more kernels unlike often"),
             };
-            let named = unlike[..unlike.len().min(MOST_NAMED)].join(", ");
+            let named = unlike[..unlike.len().min(MAX_NAMED_KERNELS)].join(", ");
             shared.notes.push(gap("launch_counts", format!("{named}{more}: compared per launch")));
         }
         let names = called(options.names);
