@@ -4,7 +4,7 @@
 //! Unlike two kernels on one GPU, these are *meant* to differ in GPU and driver; only clocks of
 //! different kinds are not held against each other: a reference on a CPU says nothing of a kernel.
 
-use super::compare::{Options, compare};
+use super::compare::{CompareOptions, compare};
 use crate::model::comparison::TimeVerdict;
 use crate::model::fan_out::{FanOutCase, FanOutRow};
 use crate::model::profile::Timing;
@@ -89,7 +89,7 @@ pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<Str
             continue;
         }
         let names = [name.as_str(), row.remote.as_str()];
-        let options = Options { names, threshold: THRESHOLD, paired: &[] };
+        let options = CompareOptions { names, threshold: THRESHOLD, paired: &[] };
         row.against_base = compare(base, profile, &options).time;
     }
     let summary = summary(&name, rows);

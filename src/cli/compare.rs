@@ -16,7 +16,7 @@ use std::path::Path;
 
 use super::app::{App, Status};
 use super::report;
-use crate::analysis::compare::{Options, compare, differences, of_one_file, untimed};
+use crate::analysis::compare::{CompareOptions, compare, differences, of_one_file, untimed};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::model::Profile;
 use crate::model::comparison::Difference;
@@ -51,7 +51,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if !unlike.is_empty() && !args.force {
         return Err(refused([a, b], &unlike));
     }
-    let options = Options { names: [a, b], threshold: args.threshold, paired: &[] };
+    let options = CompareOptions { names: [a, b], threshold: args.threshold, paired: &[] };
     let mut comparison = compare(&left, &right, &options);
     if same_file(Path::new(a), Path::new(b)) {
         of_one_file(&mut comparison);

@@ -28,7 +28,7 @@ use time::Times;
 
 /// What a comparison is told besides the profiles.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct CompareOptions<'a> {
     /// What the user calls the two.
     pub names: [&'a str; 2],
     /// The least effect that counts, as a fraction.
@@ -38,7 +38,7 @@ pub struct Options<'a> {
 }
 
 /// Holds `b` against `a`.
-pub fn compare(a: &Profile, b: &Profile, options: &Options<'_>) -> Comparison {
+pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Comparison {
     let mut gaps = Vec::new();
     let joins = join::join(a, b);
     let kernels: Vec<KernelChange> =

@@ -47,7 +47,7 @@ fn report(launches: &[(&str, f64, &[(&str, f64)])]) -> Profile {
 }
 
 fn held(a: &Profile, b: &Profile) -> Comparison {
-    compare(a, b, &Options { names: NAMES, threshold: 0.01, paired: &[] })
+    compare(a, b, &CompareOptions { names: NAMES, threshold: 0.01, paired: &[] })
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn interleaved_calls_count_more_than_times_taken_apart() {
     let (a, b) = (run(&[("n", timing(1000.0, 50.0))]), run(&[("n", timing(1001.0, 50.0))]));
     let paired =
         [Paired { case: "n".to_owned(), speedup: 1.001, ci95: [0.999, 1.003], rounds: 40 }];
-    let there = compare(&a, &b, &Options { names: NAMES, threshold: 0.01, paired: &paired });
+    let there = compare(&a, &b, &CompareOptions { names: NAMES, threshold: 0.01, paired: &paired });
     let time = there.time.unwrap();
     assert_eq!((there.verdict, time.source.as_str()), (TimeVerdict::Same, "abba"));
     assert_eq!(time.rounds, Some(40));

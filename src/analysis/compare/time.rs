@@ -4,7 +4,7 @@
 use super::interval::{self, MIN_LAUNCHES};
 use super::join::{JoinedKernels, KernelPair, LaunchGroup};
 use super::sentence::{called, percent};
-use super::{Options, gap, time_change};
+use super::{CompareOptions, gap, time_change};
 use crate::model::Profile;
 use crate::model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, TimeVerdict};
 use crate::model::profile::{Gap, Timing};
@@ -44,7 +44,7 @@ pub(super) fn times(
     b: &Profile,
     kernels: &[KernelChange],
     joins: &JoinedKernels<'_>,
-    options: &Options<'_>,
+    options: &CompareOptions<'_>,
 ) -> Times {
     let on_cpu = |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
     if on_cpu(a) || on_cpu(b) {
@@ -76,7 +76,7 @@ impl Times {
 }
 
 /// Every case that both sides timed.
-fn cases(a: &Profile, b: &Profile, options: &Options<'_>) -> Vec<CaseChange> {
+fn cases(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Vec<CaseChange> {
     let whole = |p: &Profile| p.timing.clone().map(|t| (String::new(), t));
     let timed = |p: &Profile| -> Vec<(String, Timing)> {
         let cases = p.cases.iter().filter_map(|c| Some((c.name.clone(), c.timing.clone()?)));
@@ -138,7 +138,7 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
 fn over_kernels(
     kernels: &[KernelChange],
     joins: &JoinedKernels<'_>,
-    options: &Options<'_>,
+    options: &CompareOptions<'_>,
 ) -> (Option<TimeChange>, SharedTime) {
     let shared = SharedTime::of(kernels, joins, options);
     if shared.alone > MAX_UNMATCHED_SHARE {
@@ -193,7 +193,11 @@ pub(super) struct SharedTime {
 }
 
 impl SharedTime {
-    fn of(kernels: &[KernelChange], joins: &JoinedKernels<'_>, options: &Options<'_>) -> Self {
+    fn of(
+        kernels: &[KernelChange],
+        joins: &JoinedKernels<'_>,
+        options: &CompareOptions<'_>,
+    ) -> Self {
         let mut shared = Self::default();
         let unlike: Vec<String> = kernels
             .iter()

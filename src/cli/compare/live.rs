@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
-use crate::analysis::compare::{Options, compare};
+use crate::analysis::compare::{CompareOptions, compare};
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::cli::app::{App, Status, stdout_is_taken};
 use crate::cli::build::wants_nvcc;
@@ -220,8 +220,11 @@ fn finish(
         }
     };
     let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
-    let options =
-        Options { names: [&names[0], &names[1]], threshold: args.threshold, paired: &paired };
+    let options = CompareOptions {
+        names: [&names[0], &names[1]],
+        threshold: args.threshold,
+        paired: &paired,
+    };
     let mut comparison = compare(&a, &b, &options);
     comparison.parts = parts;
     for (name, profile, beside) in [("a", &a, &beside_a), ("b", &b, &beside_b)] {
