@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Lint, Linted, is_ours, some_of};
+use super::{Lint, LintInput, is_ours, some_of};
 use crate::model::Trace;
 use crate::model::trace::RangeEvent;
 
@@ -13,7 +13,7 @@ pub(super) const LINT: Lint = Lint {
     apply,
 };
 
-fn apply(linted: &Linted<'_>) -> Vec<String> {
+fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let Some(trace) = linted.trace else { return Vec::new() };
     // By region: instances that close early, and the longest time by which.
     let mut early: BTreeMap<u32, (u64, u64)> = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Lint, Linted, is_ours, some_of};
+use super::{Lint, LintInput, is_ours, some_of};
 
 pub(super) const LINT: Lint = Lint {
     id: "colliding_ranges",
@@ -11,7 +11,7 @@ pub(super) const LINT: Lint = Lint {
     apply,
 };
 
-fn apply(linted: &Linted<'_>) -> Vec<String> {
+fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(crossing(linted));
     let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -40,7 +40,7 @@ fn apply(linted: &Linted<'_>) -> Vec<String> {
 
 /// Start/end ranges of one name that are open at once. Those of the default process-wide kind have
 /// nothing but their name.
-fn crossing(linted: &Linted<'_>) -> Option<String> {
+fn crossing(linted: &LintInput<'_>) -> Option<String> {
     let ranges = linted.trace.map(|trace| &trace.ranges[..]).unwrap_or_default();
     let mut open_until: BTreeMap<u32, u64> = BTreeMap::new();
     let mut crossing = BTreeSet::new();

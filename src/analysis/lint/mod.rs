@@ -18,7 +18,7 @@ mod tests;
 
 /// What a lint looks at.
 #[derive(Clone, Copy, Debug)]
-pub struct Linted<'a> {
+pub struct LintInput<'a> {
     /// The profile.
     pub profile: &'a Profile,
     /// The events beside it.
@@ -32,7 +32,7 @@ pub struct Lint {
     /// The next concrete step, for every finding of it.
     pub hint: &'static str,
     /// What it finds, each with its numbers; nothing where all is well or cannot be told.
-    pub apply: fn(&Linted<'_>) -> Vec<String>,
+    pub apply: fn(&LintInput<'_>) -> Vec<String>,
 }
 
 /// Every lint.
@@ -47,7 +47,7 @@ pub static LINTS: &[Lint] = &[
 
 /// Applies all lints.
 pub fn lint(profile: &Profile, trace: Option<&Trace>) -> Vec<Finding> {
-    let linted = Linted { profile, trace };
+    let linted = LintInput { profile, trace };
     let found = LINTS.iter().flat_map(|lint| {
         (lint.apply)(&linted).into_iter().map(|text| Finding {
             id: lint.id.to_owned(),
@@ -61,7 +61,7 @@ pub fn lint(profile: &Profile, trace: Option<&Trace>) -> Vec<Finding> {
     found.collect()
 }
 
-impl Linted<'_> {
+impl LintInput<'_> {
     /// A name of the trace.
     fn name(&self, index: u32) -> &str {
         self.trace.and_then(|trace| trace.names.get(index as usize)).map_or("", String::as_str)

@@ -1,6 +1,6 @@
 //! Kernels that no range claims.
 
-use super::{Lint, Linted, distinct, some_of};
+use super::{Lint, LintInput, distinct, some_of};
 use crate::model::trace::WorkKind;
 
 pub(super) const LINT: Lint = Lint {
@@ -10,7 +10,7 @@ pub(super) const LINT: Lint = Lint {
     apply,
 };
 
-fn apply(linted: &Linted<'_>) -> Vec<String> {
+fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let (outside, all) = match linted.trace.filter(|trace| !trace.work.is_empty()) {
         Some(trace) => {
             let kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel);

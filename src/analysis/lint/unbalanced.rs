@@ -1,6 +1,6 @@
 //! Ranges that never end, and ends of ranges that never began.
 
-use super::{Lint, Linted, distinct, ranges, some_of};
+use super::{Lint, LintInput, distinct, ranges, some_of};
 
 pub(super) const LINT: Lint = Lint {
     id: "unbalanced_range",
@@ -9,7 +9,7 @@ pub(super) const LINT: Lint = Lint {
     apply,
 };
 
-fn apply(linted: &Linted<'_>) -> Vec<String> {
+fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let events = linted.trace.map(|trace| &trace.ranges[..]).unwrap_or_default();
     let open = events.iter().filter(|range| range.duration_ns.is_none());
     let open: Vec<String> = open.map(|range| linted.name(range.name).to_owned()).collect();

@@ -1,6 +1,6 @@
 //! Ranges without a name: no filter of ncu or nsys can select them.
 
-use super::{Lint, Linted, ranges};
+use super::{Lint, LintInput, ranges};
 
 pub(super) const LINT: Lint = Lint {
     id: "unnamed_range",
@@ -8,7 +8,7 @@ pub(super) const LINT: Lint = Lint {
     apply,
 };
 
-fn apply(linted: &Linted<'_>) -> Vec<String> {
+fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let count = match linted.trace {
         Some(trace) => {
             let names = trace.ranges.iter().map(|range| linted.name(range.name));

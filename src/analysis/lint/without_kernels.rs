@@ -1,6 +1,6 @@
 //! Ranges in which no kernel was launched: their time is the host's alone.
 
-use super::{Lint, Linted, is_ours, ranges, some_of};
+use super::{Lint, LintInput, is_ours, ranges, some_of};
 
 pub(super) const LINT: Lint = Lint {
     id: "range_without_kernels",
@@ -9,7 +9,7 @@ pub(super) const LINT: Lint = Lint {
     apply,
 };
 
-fn apply(linted: &Linted<'_>) -> Vec<String> {
+fn apply(linted: &LintInput<'_>) -> Vec<String> {
     if !linted.sees_gpu() {
         return Vec::new();
     }
