@@ -37,7 +37,7 @@ impl Threshold {
 
 /// One row of the table.
 #[derive(Debug)]
-pub struct Row {
+pub struct ThresholdRow {
     /// The key in `[analysis]`.
     pub key: &'static str,
     /// The limit and its source.
@@ -50,16 +50,21 @@ pub struct Row {
     pub what: &'static str,
 }
 
-const fn row(key: &'static str, value: f64, source: &'static str, what: &'static str) -> Row {
-    Row { key, value, source, newer: &[], what }
+const fn row(
+    key: &'static str,
+    value: f64,
+    source: &'static str,
+    what: &'static str,
+) -> ThresholdRow {
+    ThresholdRow { key, value, source, newer: &[], what }
 }
 
 macro_rules! table {
     ($($name:ident = $row:expr;)*) => {
-        $(pub(super) static $name: Row = $row;)*
+        $(pub(super) static $name: ThresholdRow = $row;)*
 
         /// All rows.
-        pub static TABLE: &[&Row] = &[$(&$name),*];
+        pub static TABLE: &[&ThresholdRow] = &[$(&$name),*];
     };
 }
 
@@ -112,12 +117,12 @@ table! {
         "FP32 operations in the time of one FP64 operation from which FP64 is a trickle");
     FP64_BUSY = row("fp64_busy", 20.0, "ncu HighPipeUtilization",
         "% of peak of the FP64 pipe from which it counts");
-    TENSOR_LOW = Row {
+    TENSOR_LOW = ThresholdRow {
         newer: &[(10, Threshold { value: 20.0, source: UNMEASURED })],
         ..row("tensor_low", 20.0, "ncu HighPipeUtilization",
             "% of peak below which a tensor pipe that is used at all is used little")
     };
-    TENSOR_USED = Row {
+    TENSOR_USED = ThresholdRow {
         newer: &[(10, Threshold { value: 2.0, source: UNMEASURED })],
         ..row("tensor_used", 2.0, "rgpu",
             "% of peak from which a tensor pipe does matrix products: constants go through it too")
@@ -203,7 +208,7 @@ impl<'a> Limits<'a> {
     }
 
     /// A threshold.
-    pub(super) fn of(&self, row: &'static Row) -> Threshold {
+    pub(super) fn of(&self, row: &'static ThresholdRow) -> Threshold {
         if let Some(value) = self.own.own.get(&Key(row.key)) {
             return Threshold { value: *value, source: "rgpu.toml" };
         }
