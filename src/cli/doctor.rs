@@ -22,7 +22,7 @@ use super::terminal::safe;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelError, Mode, Places, Selection, find};
+use crate::kernel::{KernelError, KernelFolders, Mode, Selection, find};
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
 use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent};
@@ -164,7 +164,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
 }
 
 /// Where rgpu's own kernels lie: `doctor` runs none of the project's.
-fn own_places(app: &App) -> Places {
+fn own_places(app: &App) -> KernelFolders {
     let by_project = matches!(app.config.kernel_path.origin, Origin::Project(_));
     let mut places = places(app);
     places.project = PathBuf::new();

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::app::{App, Status};
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{KernelSpec, Places, Selection, find};
+use crate::kernel::{KernelFolders, KernelSpec, Selection, find};
 use crate::report::{Align, Grid};
 use crate::store::atomic;
 
@@ -38,7 +38,7 @@ pub(super) struct NewArgs {
 }
 
 /// The places in which kernels are looked for.
-pub(super) fn places(app: &App) -> Places {
+pub(super) fn places(app: &App) -> KernelFolders {
     let shipped = std::env::current_exe().ok().and_then(|exe| {
         let here = exe.parent()?.to_owned();
         // Installed: ../share/rgpu/kernels. In a workspace: target/<profile>/rgpu.
@@ -46,7 +46,7 @@ pub(super) fn places(app: &App) -> Places {
             .into_iter()
             .find_map(|p| p.canonicalize().ok().filter(|p| p.is_dir()))
     });
-    Places {
+    KernelFolders {
         project: app.config.project.clone(),
         kernel_path: app.config.kernel_path.value.clone(),
         shipped,

@@ -7,7 +7,7 @@ use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
 /// Where kernels are looked for by name, in this order: `<project>/kernels`, each of
 /// `kernel_path`, then the folder of those that came with rgpu.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct KernelFolders {
     /// The project's folder; empty: none.
     pub project: PathBuf,
     /// Further folders of kernel folders.
@@ -16,7 +16,7 @@ pub struct Places {
     pub shipped: Option<PathBuf>,
 }
 
-impl Places {
+impl KernelFolders {
     /// The folders, each once, in the order searched.
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
@@ -57,7 +57,7 @@ pub struct Listed {
 ///
 /// # Errors
 /// [`KernelError`] for a kernel that is not there or not described well.
-pub fn find(what: &str, places: &Places) -> Result<Loaded, KernelError> {
+pub fn find(what: &str, places: &KernelFolders) -> Result<Loaded, KernelError> {
     let path = Path::new(what);
     let looks_like_path = what.contains('/') || path.extension().is_some();
     if !looks_like_path {
@@ -99,7 +99,7 @@ pub fn find(what: &str, places: &Places) -> Result<Loaded, KernelError> {
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_to_compile(what: &str, places: &Places) -> Result<Loaded, KernelError> {
+pub fn find_to_compile(what: &str, places: &KernelFolders) -> Result<Loaded, KernelError> {
     let found = find(what, places);
     let bare = match &found {
         Ok(loaded) => loaded.spec.file.is_none(),
@@ -116,7 +116,7 @@ pub fn find_to_compile(what: &str, places: &Places) -> Result<Loaded, KernelErro
 }
 
 /// Every kernel of these places, by name; of two of one name, the one that [`find`] takes.
-pub fn list(places: &Places) -> Vec<Listed> {
+pub fn list(places: &KernelFolders) -> Vec<Listed> {
     let mut kernels: Vec<Listed> = Vec::new();
     for folder in places.folders() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };

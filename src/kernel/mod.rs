@@ -5,7 +5,7 @@
 //! [`KernelSpec::cases`] turns it and a choice of sizes into the [`rgpu_case::DataSet`]s that the
 //! harness works on: expressions are evaluated here and nowhere else.
 //!
-//! The library reads no environment: the folders to search come in as [`Places`].
+//! The library reads no environment: the folders to search come in as [`KernelFolders`].
 
 mod cases;
 mod declaration;
@@ -24,7 +24,7 @@ mod spec;
 
 pub use cases::DEFAULT_SEED;
 pub use error::KernelError;
-pub use find::{Loaded, Places};
+pub use find::{Loaded, KernelFolders};
 pub use language::{LANGUAGES, Language};
 pub use mode::{Mode, UnknownMode};
 pub use read::read;

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{KernelError, Places};
+use super::{KernelError, KernelFolders};
 
 /// The folder whose files a kernel may bring along.
 pub(super) struct OwnFiles {
@@ -14,7 +14,7 @@ pub(super) struct OwnFiles {
 impl OwnFiles {
     /// Of the kernel in `folder`: the nearest folder above with `.git` or `rgpu.toml`, the larger
     /// one where there are both; else the folder of `places` that holds it; else its own.
-    pub(super) fn of(folder: &Path, places: &Places) -> Self {
+    pub(super) fn of(folder: &Path, places: &KernelFolders) -> Self {
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(real) = here.canonicalize() else { return Self { root: here.to_owned() } };
         let marked = |mark: &str| real.ancestors().find(|above| above.join(mark).exists());
@@ -62,13 +62,13 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         let kernel = top.join("clone/sub/k");
         fs::create_dir_all(&kernel).unwrap();
-        let root = |places: &Places| OwnFiles::of(&kernel, places).root;
-        assert_eq!(root(&Places::default()), kernel);
-        let here = Places { project: top.join("clone"), ..Places::default() };
+        let root = |places: &KernelFolders| OwnFiles::of(&kernel, places).root;
+        assert_eq!(root(&KernelFolders::default()), kernel);
+        let here = KernelFolders { project: top.join("clone"), ..KernelFolders::default() };
         assert_eq!(root(&here), top.join("clone"));
         // Further folders of a project that holds the kernel add nothing to it.
         fs::write(top.join("clone/sub/rgpu.toml"), "").unwrap();
-        let wide = Places { kernel_path: vec![top.clone()], ..Places::default() };
+        let wide = KernelFolders { kernel_path: vec![top.clone()], ..KernelFolders::default() };
         assert_eq!(root(&wide), top.join("clone/sub"));
         fs::create_dir(top.join("clone/.git")).unwrap();
         assert_eq!(root(&wide), top.join("clone"));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::own_files::OwnFiles;
-use super::{KernelError, KernelSpec, Places};
+use super::{KernelError, KernelFolders, KernelSpec};
 
 /// More includes than this are no kernel's own.
 const MAX_FILES: usize = 2_000;
@@ -30,7 +30,7 @@ impl KernelSpec {
     /// [`KernelError::Unreadable`] for a source that cannot be read. An include that is not there
     /// is left to the compiler. [`KernelError::Elsewhere`] for a file, data among them, that is not
     /// of the kernel's own repository or project.
-    pub fn sources(&self, places: &Places) -> Result<SourceTree, KernelError> {
+    pub fn sources(&self, places: &KernelFolders) -> Result<SourceTree, KernelError> {
         let own = OwnFiles::of(&self.folder, places);
         for (_, data) in self.data_files() {
             own.check(&data, Some("init"))?;
@@ -147,7 +147,7 @@ fn common_folder(paths: &[PathBuf]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::super::find::find;
-    use super::Places;
+    use super::KernelFolders;
 
     #[test]
     fn secrets_do_not_travel_unless_they_are_named() {
@@ -162,8 +162,8 @@ mod tests {
         let text = "#include \".env\"\n__global__ void k(float *x) {}";
         std::fs::write(&source, text).unwrap();
         std::fs::write(folder.path().join(".env"), "TOKEN=1").unwrap();
-        let spec = find(source.to_str().unwrap(), &Places::default()).unwrap().spec;
-        assert_eq!(spec.sources(&Places::default()).unwrap().files.len(), 1);
+        let spec = find(source.to_str().unwrap(), &KernelFolders::default()).unwrap().spec;
+        assert_eq!(spec.sources(&KernelFolders::default()).unwrap().files.len(), 1);
     }
 
     #[test]
@@ -182,7 +182,8 @@ mod tests {
         file("common/a.cuh", "# include \"b.cuh\"\n");
         file("common/b.cuh", "#include \"a.cuh\"\n");
         file("k/other.cu", "");
-        let places = Places { project: folder.path().to_owned(), ..Places::default() };
+        let places =
+            KernelFolders { project: folder.path().to_owned(), ..KernelFolders::default() };
         let spec = find(source.to_str().unwrap(), &places).unwrap().spec;
         let tree = spec.sources(&places).unwrap();
         let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
@@ -200,7 +201,8 @@ mod tests {
         };
         file("notes.txt", "private");
         file("clone/rgpu.toml", "");
-        let places = Places { project: folder.path().join("clone"), ..Places::default() };
+        let places =
+            KernelFolders { project: folder.path().join("clone"), ..KernelFolders::default() };
         let refused = |source: &str| {
             let spec = find(source, &places).unwrap().spec;
             crate::error::Failure::from(spec.sources(&places).unwrap_err())

@@ -7,8 +7,8 @@ use rgpu_case::{Number, Role};
 use super::*;
 use crate::error::Failure;
 
-fn places() -> Places {
-    Places {
+fn places() -> KernelFolders {
+    KernelFolders {
         project: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
         kernel_path: Vec::new(),
         shipped: None,

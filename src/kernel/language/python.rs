@@ -135,7 +135,7 @@ fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::find::{Places, find};
+    use super::super::super::find::{KernelFolders, find};
 
     #[test]
     fn a_popcorn_module_is_run_as_it_is_and_other_python_needs_a_description() {
@@ -147,20 +147,20 @@ mod tests {
         };
         let kernel =
             file("mine.py", "from task import input_t\ndef custom_kernel(data):\n    pass\n");
-        let error = find(&kernel, &Places::default()).unwrap_err().to_string();
+        let error = find(&kernel, &KernelFolders::default()).unwrap_err().to_string();
         assert!(error.contains("no `generate_input`"), "{error}");
         file("task.py", "input_t = object\n");
         let sized = file("reference.py", "def generate_input(n: int, seed: int):\n    pass\n");
-        let error = find(&kernel, &Places::default()).unwrap_err().to_string();
+        let error = find(&kernel, &KernelFolders::default()).unwrap_err().to_string();
         assert!(error.contains("[sizes]"), "{error}");
         std::fs::write(
             sized,
             "def generate_input(seed=1):\n    pass\ndef ref_kernel(data): pass\n",
         )
         .unwrap();
-        let loaded = find(&kernel, &Places::default()).unwrap();
+        let loaded = find(&kernel, &KernelFolders::default()).unwrap();
         assert_eq!(loaded.assumptions.len(), 2);
-        let tree = loaded.spec.sources(&Places::default()).unwrap();
+        let tree = loaded.spec.sources(&KernelFolders::default()).unwrap();
         let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["mine.py", "reference.py", "task.py"]);
     }

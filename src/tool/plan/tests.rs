@@ -13,7 +13,7 @@ use super::draft::BundleFile;
 use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
 use super::rows::{NextRungs, table};
 use super::*;
-use crate::kernel::{Mode, Places, Selection, find};
+use crate::kernel::{KernelFolders, Mode, Selection, find};
 
 fn host(name: &str) -> HostFacts {
     let file = format!("{}/tests/fixtures/facts/synthetic-{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -22,7 +22,8 @@ fn host(name: &str) -> HostFacts {
 }
 
 fn request(mode: Mode, kernel: &str) -> Request {
-    let places = Places { project: env!("CARGO_MANIFEST_DIR").into(), ..Places::default() };
+    let places =
+        KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
     let spec = find::find(kernel, &places).unwrap().spec;
     let sources = spec.sources(&places).unwrap();
     let data_sets = spec.cases(&Selection::Default).unwrap();
@@ -333,7 +334,8 @@ fn arguments_passed_on_replace_ours() {
 #[test]
 fn the_reference_of_every_worked_kernel_compiles_as_planned() {
     let host = host("no-gpu");
-    let places = Places { project: env!("CARGO_MANIFEST_DIR").into(), ..Places::default() };
+    let places =
+        KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
     let compiled = |kernel: &find::Listed| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
     for kernel in find::list(&places).into_iter().filter(compiled) {
         let draft = planned(&request(Mode::Verify, &kernel.name), &host);
