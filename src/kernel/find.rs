@@ -35,7 +35,7 @@ impl KernelFolders {
 
 /// A kernel that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded {
+pub struct FoundKernel {
     /// Its spec.
     pub spec: KernelSpec,
     /// What had to be assumed, in words, to be printed; empty with a kernel.toml.
@@ -57,7 +57,7 @@ pub struct Listed {
 ///
 /// # Errors
 /// [`KernelError`] for a kernel that is not there or not described well.
-pub fn find(what: &str, places: &KernelFolders) -> Result<Loaded, KernelError> {
+pub fn find(what: &str, places: &KernelFolders) -> Result<FoundKernel, KernelError> {
     let path = Path::new(what);
     let looks_like_path = what.contains('/') || path.extension().is_some();
     if !looks_like_path {
@@ -99,7 +99,7 @@ pub fn find(what: &str, places: &KernelFolders) -> Result<Loaded, KernelError> {
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_to_compile(what: &str, places: &KernelFolders) -> Result<Loaded, KernelError> {
+pub fn find_to_compile(what: &str, places: &KernelFolders) -> Result<FoundKernel, KernelError> {
     let found = find(what, places);
     let bare = match &found {
         Ok(loaded) => loaded.spec.file.is_none(),
@@ -110,7 +110,7 @@ pub fn find_to_compile(what: &str, places: &KernelFolders) -> Result<Loaded, Ker
     let (true, Some(language)) = (bare, language) else { return found };
     let text = std::fs::read_to_string(path).map_err(KernelError::unreadable(path, None))?;
     match language.compiled(path, &text) {
-        Some(spec) => Ok(Loaded { spec, assumptions: Vec::new() }),
+        Some(spec) => Ok(FoundKernel { spec, assumptions: Vec::new() }),
         None => found,
     }
 }
@@ -154,13 +154,13 @@ fn language_of(extension: &str) -> Option<&'static dyn Language> {
     LANGUAGES.iter().copied().find(|language| language.extension() == extension)
 }
 
-fn load_toml(file: &Path) -> Result<Loaded, KernelError> {
+fn load_toml(file: &Path) -> Result<FoundKernel, KernelError> {
     let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
-    Ok(Loaded { spec: read(file, &text)?, assumptions: Vec::new() })
+    Ok(FoundKernel { spec: read(file, &text)?, assumptions: Vec::new() })
 }
 
 /// A bare source; one that lies beside a kernel.toml naming it is that kernel.
-fn load_source(language: &dyn Language, file: &Path) -> Result<Loaded, KernelError> {
+fn load_source(language: &dyn Language, file: &Path) -> Result<FoundKernel, KernelError> {
     let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
     let beside = file.parent().unwrap_or(Path::new("")).join("kernel.toml");
     if beside.is_file()
@@ -170,5 +170,5 @@ fn load_source(language: &dyn Language, file: &Path) -> Result<Loaded, KernelErr
         return Ok(loaded);
     }
     let (spec, assumptions) = language.infer(file, &text)?;
-    Ok(Loaded { spec, assumptions })
+    Ok(FoundKernel { spec, assumptions })
 }

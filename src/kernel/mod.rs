@@ -24,7 +24,7 @@ mod spec;
 
 pub use cases::DEFAULT_SEED;
 pub use error::KernelError;
-pub use find::{Loaded, KernelFolders};
+pub use find::{FoundKernel, KernelFolders};
 pub use language::{LANGUAGES, Language};
 pub use mode::{Mode, UnknownMode};
 pub use read::read;
