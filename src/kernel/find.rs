@@ -44,7 +44,7 @@ pub struct FoundKernel {
 
 /// A kernel of a list.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListedKernel {
     /// The folder's name, by which it is asked for.
     pub name: String,
     /// The folder.
@@ -116,8 +116,8 @@ pub fn find_to_compile(what: &str, places: &KernelFolders) -> Result<FoundKernel
 }
 
 /// Every kernel of these places, by name; of two of one name, the one that [`find`] takes.
-pub fn list(places: &KernelFolders) -> Vec<Listed> {
-    let mut kernels: Vec<Listed> = Vec::new();
+pub fn list(places: &KernelFolders) -> Vec<ListedKernel> {
+    let mut kernels: Vec<ListedKernel> = Vec::new();
     for folder in places.folders() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
@@ -125,7 +125,7 @@ pub fn list(places: &KernelFolders) -> Vec<Listed> {
             let name = entry.file_name().to_string_lossy().into_owned();
             if file.is_file() && !kernels.iter().any(|kernel| kernel.name == name) {
                 let spec = load_toml(&file).map(|loaded| loaded.spec);
-                kernels.push(Listed { name, folder: entry.path(), spec });
+                kernels.push(ListedKernel { name, folder: entry.path(), spec });
             }
         }
     }

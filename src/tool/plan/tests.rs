@@ -336,7 +336,7 @@ fn the_reference_of_every_worked_kernel_compiles_as_planned() {
     let host = host("no-gpu");
     let places =
         KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
-    let compiled = |kernel: &find::Listed| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
+    let compiled = |kernel: &find::ListedKernel| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
     for kernel in find::list(&places).into_iter().filter(compiled) {
         let draft = planned(&request(Mode::Verify, &kernel.name), &host);
         let job = tempfile::tempdir().unwrap();
