@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::model::profile::Gap;
-use crate::model::{Beside, Profile};
+use crate::model::{Profile, Sidecars};
 
 /// What stands where something was taken out.
 const OUT: &str = "redacted";
@@ -38,7 +38,7 @@ pub enum RedactError {
 ///
 /// # Errors
 /// [`RedactError`]; the documents are unchanged or partly redacted then, and must not be shown.
-pub fn redact(profile: &mut Profile, beside: &mut Beside) -> Result<(), RedactError> {
+pub fn redact(profile: &mut Profile, beside: &mut Sidecars) -> Result<(), RedactError> {
     let texts = Texts::of(profile)?;
     empty_fields(profile, beside);
     *profile = texts.document(profile)?;
@@ -59,7 +59,7 @@ pub fn redact(profile: &mut Profile, beside: &mut Beside) -> Result<(), RedactEr
 }
 
 /// Fields that are of no use without what they give away.
-fn empty_fields(profile: &mut Profile, beside: &mut Beside) {
+fn empty_fields(profile: &mut Profile, beside: &mut Sidecars) {
     profile.run.command.clear();
     profile.run.labels.clear();
     if profile.run.remote != "local" {

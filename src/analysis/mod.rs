@@ -24,11 +24,11 @@ mod tests;
 pub use classify::{analyze, analyze_with, classify, classify_with};
 pub use threshold::{Limits, Thresholds};
 
-use crate::model::{Beside, Profile};
+use crate::model::{Sidecars, Profile};
 
 /// Fills in all that follows from a profile and the documents beside it: classifications, the
 /// timeline, findings.
-pub fn analyze_all(profile: &mut Profile, beside: &Beside, thresholds: &Thresholds) {
+pub fn analyze_all(profile: &mut Profile, beside: &Sidecars, thresholds: &Thresholds) {
     analyze_with(profile, thresholds);
     if let Some(trace) = &beside.trace {
         let limits = Limits::new(thresholds, None);

@@ -7,7 +7,7 @@ use crate::model::launch::Launch;
 use crate::model::profile::{CaseResult, Gap, Profile};
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum};
-use crate::model::{Beside, KernelCode, Operator, Region};
+use crate::model::{KernelCode, Operator, Region, Sidecars};
 
 /// What one artifact says.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ pub struct Imported {
     /// The GPU's name.
     pub device: Option<String>,
     /// Documents of their own, with this artifact's own launch numbers.
-    pub beside: Beside,
+    pub beside: Sidecars,
 }
 
 /// A reason of the laptop's own to take another rung.
@@ -104,7 +104,7 @@ impl Imported {
     /// made from its launches where the profile has none yet. A second result of the same
     /// sanitizer tool replaces the first. Regions of the runner's own range log give way to those
     /// of any tool.
-    pub fn add_to(self, profile: &mut Profile, beside: &mut Beside) {
+    pub fn add_to(self, profile: &mut Profile, beside: &mut Sidecars) {
         let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
         beside.add(self.beside, first);
         let sums = match self.kernels {
@@ -226,8 +226,8 @@ mod tests {
     fn a_second_artifacts_launches_are_numbered_on() {
         let mut profile = Profile::default();
         let one = Imported { launches: vec![launch(0, "a", 5.0)], ..Imported::default() };
-        one.clone().add_to(&mut profile, &mut Beside::default());
-        one.add_to(&mut profile, &mut Beside::default());
+        one.clone().add_to(&mut profile, &mut Sidecars::default());
+        one.add_to(&mut profile, &mut Sidecars::default());
         assert_eq!(profile.launches.iter().map(|l| l.id).collect::<Vec<_>>(), [0, 1]);
     }
 
@@ -236,7 +236,7 @@ mod tests {
         let launches = [launch(0, "a", 1.0), launch(1, "b", 7.0), launch(2, "a", 3.0)];
         let mut profile = Profile::default();
         Imported { launches: launches.to_vec(), ..Imported::default() }
-            .add_to(&mut profile, &mut Beside::default());
+            .add_to(&mut profile, &mut Sidecars::default());
         let sums: Vec<_> = profile
             .kernels
             .iter()
@@ -253,10 +253,10 @@ mod tests {
             Imported { regions: vec![region], ..Imported::default() }
         };
         let mut profile = Profile::default();
-        regions("raw/time.ranges.jsonl").add_to(&mut profile, &mut Beside::default());
+        regions("raw/time.ranges.jsonl").add_to(&mut profile, &mut Sidecars::default());
         assert_eq!(profile.regions.len(), 1);
-        regions("raw/report.nsys-rep").add_to(&mut profile, &mut Beside::default());
-        regions("raw/once.ranges.jsonl").add_to(&mut profile, &mut Beside::default());
+        regions("raw/report.nsys-rep").add_to(&mut profile, &mut Sidecars::default());
+        regions("raw/once.ranges.jsonl").add_to(&mut profile, &mut Sidecars::default());
         assert_eq!(profile.regions.len(), 1);
         assert_eq!(profile.regions[0].from, "raw/report.nsys-rep");
     }
@@ -281,7 +281,7 @@ mod tests {
                 all.reverse();
             }
             let mut profile = Profile::default();
-            all.into_iter().for_each(|one| one.add_to(&mut profile, &mut Beside::default()));
+            all.into_iter().for_each(|one| one.add_to(&mut profile, &mut Sidecars::default()));
             assert_eq!(profile.regions.len(), 1);
             assert_eq!(profile.regions[0].host_ns, Some(5));
             let expected = if counters_first { [0, 1] } else { [3, 4] };
@@ -300,7 +300,7 @@ mod tests {
         for verdict in ["unknown", "found"] {
             let sanitizer = vec![result(verdict)];
             Imported { sanitizer, ..Imported::default() }
-                .add_to(&mut profile, &mut Beside::default());
+                .add_to(&mut profile, &mut Sidecars::default());
         }
         assert_eq!(profile.sanitizer.len(), 1);
         assert_eq!(profile.sanitizer[0].verdict, "found");

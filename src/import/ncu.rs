@@ -18,7 +18,7 @@ use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, Problem};
 
 use super::{Imported, Importer};
 use crate::model::profile::Gap;
-use crate::model::{Beside, HotSpots, Launch};
+use crate::model::{HotSpots, Launch, Sidecars};
 use code::ReportSources;
 use hotspots::HotSpotBuilder;
 use metrics::AbsentMetrics;
@@ -95,7 +95,7 @@ pub fn import(
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),
         clock_control: clock_control(&session.command_line),
-        beside: Beside { hotspots, trace: None },
+        beside: Sidecars { hotspots, trace: None },
         device: session.devices.first().map(|device| device.name.clone()),
         ..Imported::default()
     })

@@ -4,14 +4,14 @@ use super::{HotSpots, Trace};
 
 /// The documents beside a profile, as far as there are any.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Beside {
+pub struct Sidecars {
     /// `hotspots.json`.
     pub hotspots: Option<HotSpots>,
     /// `trace.json`.
     pub trace: Option<Trace>,
 }
 
-impl Beside {
+impl Sidecars {
     /// Takes in what another artifact of the same run says. `first_launch` is the number that the
     /// profile gave that artifact's first launch. Of two traces the one with more work on the GPU
     /// stays: a run's passes see the same program.
@@ -42,14 +42,14 @@ mod tests {
     use super::*;
     use crate::model::hotspots::LaunchSpots;
 
-    fn spots() -> Beside {
+    fn spots() -> Sidecars {
         let launches = vec![LaunchSpots::default()];
-        Beside { hotspots: Some(HotSpots { launches, ..HotSpots::default() }), trace: None }
+        Sidecars { hotspots: Some(HotSpots { launches, ..HotSpots::default() }), trace: None }
     }
 
     #[test]
     fn a_second_artifacts_hot_spots_follow_its_launch_numbers() {
-        let mut beside = Beside::default();
+        let mut beside = Sidecars::default();
         beside.add(spots(), 0);
         beside.add(spots(), 7);
         let numbers: Vec<_> =

@@ -29,7 +29,7 @@ pub mod tally;
 pub mod timeline;
 pub mod trace;
 
-pub use beside::Beside;
+pub use beside::Sidecars;
 pub use build::Build;
 pub use comparison::Comparison;
 pub use fan_out::{FanOut, FanOutRow};

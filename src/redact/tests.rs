@@ -30,9 +30,9 @@ fn fixture(path: &str) -> Vec<u8> {
 }
 
 /// A profile of real reports on a host with secrets in every place.
-fn profile() -> (Profile, Beside) {
+fn profile() -> (Profile, Sidecars) {
     let mut profile = Profile::default();
-    let mut beside = Beside::default();
+    let mut beside = Sidecars::default();
     let limits = Limits { max_size: 1 << 30 };
     let report = fixture("ncu/2025.3.1/full-tiled-matmul/report.ncu-repz");
     let from = "/home/alicehopper/work/report.ncu-repz";

@@ -1,6 +1,6 @@
 //! What a report is of: the profile, and the documents beside it as far as there are any.
 
-use crate::model::{Beside, Comparison, HotSpots, Profile, Trace};
+use crate::model::{Comparison, HotSpots, Profile, Sidecars, Trace};
 
 /// What a report is of.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// A profile with the documents beside it.
-    pub fn new(profile: &'a Profile, beside: &'a Beside) -> Self {
+    pub fn new(profile: &'a Profile, beside: &'a Sidecars) -> Self {
         Self { hotspots: beside.hotspots.as_ref(), trace: beside.trace.as_ref(), ..profile.into() }
     }
 }

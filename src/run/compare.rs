@@ -26,7 +26,7 @@ use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{Entry, Mode};
 use crate::model::comparison::Part;
-use crate::model::{Beside, Profile};
+use crate::model::{Profile, Sidecars};
 use crate::remote::{HostLink, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target};
@@ -64,7 +64,7 @@ pub struct CompareRun<'a> {
 #[derive(Debug)]
 pub struct ComparisonOutcome {
     /// The profile of each side with the documents beside it.
-    pub profiles: [(Profile, Beside); 2],
+    pub profiles: [(Profile, Sidecars); 2],
     /// What the interleaved calls gave, by case; empty without a GPU.
     pub paired: Vec<Paired>,
     /// What each tool gave or why it is not there.
@@ -419,7 +419,7 @@ fn finish(
         timed &= made.0.gpu.is_some();
         profiles.push(made);
     }
-    let [a, b] = <[(Profile, Beside); 2]>::try_from(profiles)
+    let [a, b] = <[(Profile, Sidecars); 2]>::try_from(profiles)
         .map_err(|_| Failure::new(Exit::Bug, "bug", "a comparison has other than two sides"))?;
     let mut parts = vec![Part {
         part: "speedup".to_owned(),

@@ -26,7 +26,7 @@ use crate::analysis::Thresholds;
 use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
-use crate::model::{Beside, Profile};
+use crate::model::{Profile, Sidecars};
 use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::tool::{self, Draft, JobName, PlanError, Request, Target};
 
@@ -72,7 +72,7 @@ pub struct ProfileRun<'a> {
 pub enum ProfileOutcome {
     /// With a profile and the documents beside it; the failure says what went wrong all the same
     /// (wrong results, say).
-    Profile(Box<Profile>, Box<Beside>, Option<Failure>),
+    Profile(Box<Profile>, Box<Sidecars>, Option<Failure>),
     /// The job was left to itself.
     Detached,
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu::model::{Beside, Profile};
+use rgpu::model::{Profile, Sidecars};
 use rgpu::report::{Style, Subject, report};
 
 use crate::browser::Browser;
@@ -114,7 +114,7 @@ fn names_that_are_markup_stay_names() {
         launch.region = vec![evil.to_owned()];
     }
     profile.findings.iter_mut().for_each(|f| f.text = evil.to_owned());
-    let beside = Beside::default();
+    let beside = Sidecars::default();
     let subject = Subject::new(&profile, &beside);
     let text = report("html").unwrap().text(&subject, &Style::default());
     assert!(!text.contains("<img"));

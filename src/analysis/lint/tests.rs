@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::import::{Imported, ncu, nsys, nvtx};
-use crate::model::Beside;
+use crate::model::Sidecars;
 
 fn fixture(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
 }
 
 fn found(imported: Imported) -> Vec<String> {
-    let (mut profile, mut beside) = (Profile::default(), Beside::default());
+    let (mut profile, mut beside) = (Profile::default(), Sidecars::default());
     imported.add_to(&mut profile, &mut beside);
     let findings = lint(&profile, beside.trace.as_ref());
     assert!(findings.iter().all(|f| f.category == "nvtx" && !f.hint.is_empty()));

@@ -11,7 +11,7 @@ use crate::cli::{disasm, missing};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
-use crate::model::{Beside, Comparison, Profile};
+use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::Subject;
 use crate::store::{RunFolder, Runs, StoreError};
 
@@ -21,7 +21,7 @@ pub(in crate::cli) struct OpenedProfile {
     /// The profile.
     pub(in crate::cli) profile: Profile,
     /// The documents beside it.
-    pub(in crate::cli) beside: Beside,
+    pub(in crate::cli) beside: Sidecars,
     /// How it compares with another run, where this is a comparison.
     pub(in crate::cli) comparison: Option<Comparison>,
     /// The run folder; a file has none.
@@ -69,7 +69,7 @@ pub(in crate::cli) fn compared(
             let name = comparison.b.kernel.clone();
             let kernel = KernelInfo { name, ..KernelInfo::default() };
             let profile = Profile { kernel, ..Profile::default() };
-            OpenedProfile { profile, beside: Beside::default(), comparison: None, folder: None }
+            OpenedProfile { profile, beside: Sidecars::default(), comparison: None, folder: None }
         }
     };
     Ok(OpenedProfile { comparison: Some(comparison), folder: Some(folder), ..opened })
@@ -79,7 +79,7 @@ pub(in crate::cli) fn compared(
 pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<OpenedProfile> {
     Ok(OpenedProfile {
         profile: saved_profile(folder)?,
-        beside: Beside {
+        beside: Sidecars {
             hotspots: document(folder, "hotspots.json")?,
             trace: document(folder, "trace.json")?,
         },
@@ -196,7 +196,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     for refusal in imported.refusals.drain(..) {
         profile.gaps.push(Gap { code: refusal.code.to_owned(), text: refusal.text });
     }
-    let mut beside = Beside::default();
+    let mut beside = Sidecars::default();
     imported.add_to(&mut profile, &mut beside);
     if let Some(spots) = &mut beside.hotspots {
         disasm::operands(app, spots, &|_| path.to_owned());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::import::{Imported, ncu, nsys};
-use crate::model::Beside;
+use crate::model::Sidecars;
 use crate::model::selection::{RegionChoice, Selection};
 
 fn fixture(path: &str) -> PathBuf {
@@ -16,7 +16,7 @@ fn profile(imported: Imported, rung: &str) -> Profile {
     profile.run.id = "20261121-101502-regions-ncu-3f2a".to_owned();
     profile.run.mode = rung.split('.').next().unwrap_or_default().to_owned();
     profile.kernel.name = "regions".to_owned();
-    let mut beside = Beside::default();
+    let mut beside = Sidecars::default();
     imported.add_to(&mut profile, &mut beside);
     crate::analysis::analyze_all(&mut profile, &beside, &crate::analysis::Thresholds::default());
     profile

@@ -8,7 +8,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::ProfileBuilder;
 use crate::analysis;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
-use crate::model::{Beside, Profile};
+use crate::model::{Profile, Sidecars};
 use crate::run::stages;
 use crate::store::RunRecord;
 use crate::tool::{Expectations, Request, Target};
@@ -19,7 +19,7 @@ pub(in crate::run) fn profile(
     request: &Request,
     facts: HostFacts,
     record: &RunRecord,
-) -> (Profile, Beside) {
+) -> (Profile, Sidecars) {
     let mut parts = parts;
     parts.end_survey();
     let mut profile = parts.profile;

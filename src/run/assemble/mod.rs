@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
-use crate::model::{Beside, Launch, Profile};
+use crate::model::{Sidecars, Launch, Profile};
 use crate::store::RunFolder;
 use crate::tool::{BundleFile, Expectations, PythonEnv, Request, Target};
 
@@ -37,7 +37,7 @@ pub(super) struct RefusedRung {
 #[derive(Default)]
 pub(super) struct ProfileBuilder {
     pub profile: Profile,
-    beside: Beside,
+    beside: Sidecars,
     /// Launches of a first pass, which those of the closer look replace.
     survey: Vec<Launch>,
     /// The last plan's expectations.
