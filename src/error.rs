@@ -57,7 +57,7 @@ pub enum Side {
 
 /// Where it happened. All fields are optional; what is known is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Place {
+pub struct FailurePlace {
     /// The remote's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -89,7 +89,7 @@ pub struct Failure {
     pub side: Side,
     /// Where.
     #[serde(default)]
-    pub place: Box<Place>,
+    pub place: Box<FailurePlace>,
     /// Why: the underlying error's or the tool's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
