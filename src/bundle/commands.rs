@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use rgpu_protocol::Plan;
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 
 use crate::error::shell_word;
 
@@ -41,7 +41,7 @@ pub fn commands(plan: &Plan) -> String {
             } else if step.rungs.len() > 1 {
                 line(&format!("# rung {}", rung.id));
             }
-            let mut command = format!("cd {} &&", word(&Word::in_job(rung.cwd.as_str())));
+            let mut command = format!("cd {} &&", word(&Arg::in_job(rung.cwd.as_str())));
             for (name, value) in plan.env.iter().chain(&rung.env) {
                 let _ = write!(command, " {name}={}", word(value));
             }
@@ -55,10 +55,10 @@ pub fn commands(plan: &Plan) -> String {
     out
 }
 
-fn word(word: &Word) -> String {
+fn word(word: &Arg) -> String {
     match word {
-        Word::Text(text) => shell_word(text),
-        Word::InJob { prefix, in_job } => {
+        Arg::Text(text) => shell_word(text),
+        Arg::InJob { prefix, in_job } => {
             let prefix = if prefix.is_empty() { String::new() } else { shell_word(prefix) };
             let path =
                 if in_job.is_empty() { String::new() } else { format!("/{}", shell_word(in_job)) };

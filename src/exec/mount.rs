@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use ignore::WalkBuilder;
-use rgpu_protocol::plan::{Word, valid_relative_path};
+use rgpu_protocol::plan::{Arg, valid_relative_path};
 
 use super::{ExecError, WORK_FOLDER};
 use crate::tool::{BundleFile, Content, Program};
@@ -110,9 +110,9 @@ impl Snapshot {
         if self.links.is_empty() {
             return;
         }
-        let mut argv = vec![Word::text("sh"), Word::in_job(MOUNTED_PATH)];
+        let mut argv = vec![Arg::text("sh"), Arg::in_job(MOUNTED_PATH)];
         for (link, target) in &self.links {
-            argv.extend([Word::text(link.as_str()), Word::in_job(target)]);
+            argv.extend([Arg::text(link.as_str()), Arg::in_job(target)]);
         }
         argv.push("--".into());
         argv.append(&mut program.argv);

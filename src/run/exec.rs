@@ -15,7 +15,7 @@ use crate::remote::{HostLink, OnRemote, RemoteFile};
 use crate::store::RunRecord;
 use crate::tool::{Draft, Expectations, Program};
 use rgpu_protocol::plan::{
-    ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success, Word,
+    Arg, ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success,
 };
 use rgpu_protocol::{HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
 
@@ -124,7 +124,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
         files: Vec::new(),
         steps: program.prepare.iter().cloned().chain([step]).collect(),
         gpu: request.gpu.clone(),
-        env: request.env.iter().map(|(k, v)| (k.clone(), Word::text(v.as_str()))).collect(),
+        env: request.env.iter().map(|(k, v)| (k.clone(), Arg::text(v.as_str()))).collect(),
         secrets: request.secrets.keys().cloned().collect(),
         origin: None,
         limits,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use rgpu_protocol::HostFacts;
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 use sha2::{Digest as _, Sha256};
 
 use super::provenance::digest_file;
@@ -32,7 +32,7 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
         }
         Target::Program(program) => {
             line("program", &program.argv);
-            if let Some(Word::Text(path)) = program.argv.first() {
+            if let Some(Arg::Text(path)) = program.argv.first() {
                 line("binary", &digest(std::path::Path::new(path)));
             }
             for file in &program.files {

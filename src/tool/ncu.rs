@@ -4,7 +4,7 @@
 //! [`ROWS`] reads its words, which all go to standard output (seen with 2025.3.1, see
 //! tests/fixtures/ncu; the others are from public logs).
 
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
@@ -204,11 +204,11 @@ pub(super) fn words(
     ncu: &str,
     collect: Collect,
     replay: Option<&str>,
-) -> Result<Vec<Word>, PlanError> {
+) -> Result<Vec<Arg>, PlanError> {
     let options = &request.ncu;
     let kernel = matches!(request.target, Target::Kernel { .. });
     let passed_on = &options.extra;
-    let mut words: Vec<Word> = vec![ncu.into()];
+    let mut words: Vec<Arg> = vec![ncu.into()];
     // ncu takes most options once: what the user passes on replaces ours.
     let once = ["--target-processes", "--clock-control", "--import-source", "--replay-mode"];
     let mut flag = |name: &str, value: &str| {
@@ -274,10 +274,10 @@ pub(super) fn words(
     if !passed_on.iter().any(|word| word == "--nvtx") {
         words.push("--nvtx".into());
     }
-    words.extend(passed_on.iter().cloned().map(Word::from));
+    words.extend(passed_on.iter().cloned().map(Arg::from));
     words.push("--force-overwrite".into());
     words.push("--export".into());
-    words.push(Word::in_job(report(request, collect)));
+    words.push(Arg::in_job(report(request, collect)));
     Ok(words)
 }
 

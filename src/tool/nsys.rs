@@ -3,7 +3,7 @@
 //! Its report is made by an importer of its own, which fails where a library is missing and leaves
 //! the raw capture, with exit status 0 (tests/fixtures/nsys/2025.3.1/importer-missing).
 
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
@@ -153,7 +153,7 @@ pub(super) fn words(
     request: &Request,
     nsys: &str,
     trace: Trace,
-) -> Result<(Vec<Word>, Vec<(&'static str, &'static str)>), PlanError> {
+) -> Result<(Vec<Arg>, Vec<(&'static str, &'static str)>), PlanError> {
     let options = &request.nsys;
     let mut env = Vec::new();
     let (traced, sample) = match trace {
@@ -173,7 +173,7 @@ pub(super) fn words(
     };
     // What the user passes on replaces ours.
     let given = |names: &[&str]| passed_on.iter().any(|w| names.iter().any(|n| is_flag(w, n)));
-    let mut words: Vec<Word> = vec![nsys.into(), "profile".into()];
+    let mut words: Vec<Arg> = vec![nsys.into(), "profile".into()];
     if !given(&["--trace", "-t"]) {
         words.push(format!("--trace={traced}").into());
     }
@@ -196,21 +196,21 @@ pub(super) fn words(
         }
         _ => {}
     }
-    words.extend(passed_on.iter().cloned().map(Word::from));
+    words.extend(passed_on.iter().cloned().map(Arg::from));
     words.push("--force-overwrite=true".into());
     words.push("--output".into());
-    words.push(Word::in_job(REPORT));
+    words.push(Arg::in_job(REPORT));
     Ok((words, env))
 }
 
 /// Makes the sqlite file of a report.
-pub(super) fn export_words(nsys: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
-        .map(Word::from)
+pub(super) fn export_words(nsys: &str) -> Vec<Arg> {
+    let mut words: Vec<Arg> = ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
+        .map(Arg::from)
         .to_vec();
     words.insert(0, nsys.into());
-    words.push(Word::in_job(format!("{REPORT}.sqlite")));
-    words.push(Word::in_job(format!("{REPORT}.nsys-rep")));
+    words.push(Arg::in_job(format!("{REPORT}.sqlite")));
+    words.push(Arg::in_job(format!("{REPORT}.nsys-rep")));
     words
 }
 

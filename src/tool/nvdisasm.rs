@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::plan::{ArtifactSpec, Limits, OnFailure, Plan, Rung, Step, Success, Word};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, Limits, OnFailure, Plan, Rung, Step, Success};
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
@@ -104,7 +104,7 @@ pub fn listings(
     let rung = Rung {
         id: "nvdisasm".to_owned(),
         needs: Vec::new(),
-        argv: vec!["sh".into(), "nvdisasm.sh".into(), Word::text(path)],
+        argv: vec!["sh".into(), "nvdisasm.sh".into(), Arg::text(path)],
         env: BTreeMap::new(),
         cwd: FOLDER.to_owned(),
         success: Success { files: vec![LISTINGS.to_owned()], ..Success::default() },

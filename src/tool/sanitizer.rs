@@ -3,7 +3,7 @@
 //! It exits 0 on findings and may exit with the program's status without any; its own summary line
 //! is the only sign that it looked at all (tests/fixtures/sanitizer).
 
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Pattern, Probe};
 
@@ -82,9 +82,9 @@ pub(super) fn words(
     request: &Request,
     sanitizer: &str,
     tool: SanitizerTool,
-) -> Result<Vec<Word>, PlanError> {
-    let mut words: Vec<Word> =
-        [sanitizer, "--tool", tool.name(), "--target-processes", "all"].map(Word::from).to_vec();
+) -> Result<Vec<Arg>, PlanError> {
+    let mut words: Vec<Arg> =
+        [sanitizer, "--tool", tool.name(), "--target-processes", "all"].map(Arg::from).to_vec();
     for name in &request.ncu.kernel_name {
         words.push("--kernel-name".into());
         words.push(kernel(name).into());
@@ -101,10 +101,10 @@ pub(super) fn words(
             words.push(count.to_string().into());
         }
     }
-    words.extend(request.sanitizer.extra.iter().cloned().map(Word::from));
+    words.extend(request.sanitizer.extra.iter().cloned().map(Arg::from));
     // `--xml yes` is refused by 2025.3; the bare flag is known to all.
-    words.extend(["--xml", "--save"].map(Word::from));
-    words.push(Word::in_job(findings(tool)));
+    words.extend(["--xml", "--save"].map(Arg::from));
+    words.push(Arg::in_job(findings(tool)));
     Ok(words)
 }
 

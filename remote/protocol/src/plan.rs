@@ -32,7 +32,7 @@ pub struct Plan {
     pub gpu: Option<GpuRequest>,
     /// Environment of every step, over the agent's allow-list.
     #[serde(default)]
-    pub env: BTreeMap<String, Word>,
+    pub env: BTreeMap<String, Arg>,
     /// Names of secret variables of every step; values are masked wherever output is kept.
     #[serde(default)]
     pub secrets: Vec<String>,
@@ -182,10 +182,10 @@ pub struct Rung {
     pub needs: Vec<String>,
     /// Program and arguments. The program is an absolute path, a name found on PATH, or a file of
     /// the job's folder.
-    pub argv: Vec<Word>,
+    pub argv: Vec<Arg>,
     /// Further environment.
     #[serde(default)]
-    pub env: BTreeMap<String, Word>,
+    pub env: BTreeMap<String, Arg>,
     /// Working folder, relative to the job's; empty: the job's own.
     #[serde(default)]
     pub cwd: String,
@@ -206,7 +206,7 @@ pub struct Rung {
 /// An argument or a variable's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Word {
+pub enum Arg {
     /// Taken as it is.
     Text(String),
     /// `prefix` and then the absolute path of a file in the job's folder.
@@ -219,7 +219,7 @@ pub enum Word {
     },
 }
 
-impl Word {
+impl Arg {
     /// A plain word.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
@@ -240,13 +240,13 @@ impl Word {
     }
 }
 
-impl From<&str> for Word {
+impl From<&str> for Arg {
     fn from(text: &str) -> Self {
         Self::text(text)
     }
 }
 
-impl From<String> for Word {
+impl From<String> for Arg {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn words_are_plain_text_or_paths_in_the_job() {
-        let words: Vec<Word> =
+        let words: Vec<Arg> =
             serde_json::from_str(r#"["-o", {"in_job":"raw/r"}, {"prefix":"--x=","in_job":""}]"#)
                 .unwrap();
         let resolved: Vec<_> = words.iter().map(|w| w.resolve("/j")).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_case::{DataSet, TimingPlan};
 use rgpu_protocol::GpuChoice;
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 
 use super::args::{DeepArgs, Limit};
 use super::{ProfileArgs, belongs};
@@ -97,12 +97,12 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
         Path::new(first).file_name().map_or(first.to_owned(), |n| n.to_string_lossy().into_owned());
     let mut assumptions = Vec::new();
     let mut files = Vec::new();
-    let mut argv: Vec<Word> = args.program.iter().cloned().map(Word::from).collect();
+    let mut argv: Vec<Arg> = args.program.iter().cloned().map(Arg::from).collect();
     if is_file && local {
-        argv[0] = Word::text(here.display().to_string());
+        argv[0] = Arg::text(here.display().to_string());
     } else if is_file {
         files.push(BundleFile::copy(format!("app/{name}"), &here).executable());
-        argv[0] = Word::in_job(format!("app/{name}"));
+        argv[0] = Arg::in_job(format!("app/{name}"));
         assumptions.push(format!("`{first}` is the file of this machine, and is sent along"));
     } else if first.contains('/') && !Path::new(first).is_absolute() {
         return Err(Failure::new(

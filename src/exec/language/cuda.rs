@@ -1,7 +1,7 @@
 //! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host, once for each text and host.
 //! NVRTC compiles no `main`; kernels without one are `rgpu build`'s.
 
-use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
+use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
@@ -54,17 +54,17 @@ impl Language for Cuda {
         let mounted = snippet.path.as_ref().and_then(|path| shop.mounts.place_of(path));
         let place = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
         let (folder, name) = place.rsplit_once('/').unwrap_or(("", &place));
-        let mut argv = vec![Word::text(nvcc.path.as_str())];
+        let mut argv = vec![Arg::text(nvcc.path.as_str())];
         // nvcc wants its own idea of what a file holds.
-        argv.extend(["-x", "cu"].map(Word::from));
-        argv.extend(flags.into_iter().map(Word::from));
+        argv.extend(["-x", "cu"].map(Arg::from));
+        argv.extend(flags.into_iter().map(Arg::from));
         argv.extend([
-            Word::text("-I"),
-            Word::in_job(WORK_FOLDER),
-            Word::text("-o"),
-            Word::in_job(BUILT),
+            Arg::text("-I"),
+            Arg::in_job(WORK_FOLDER),
+            Arg::text("-o"),
+            Arg::in_job(BUILT),
         ]);
-        argv.push(Word::text(name));
+        argv.push(Arg::text(name));
         let files = vec![BundleFile::text(place.clone(), snippet.text.clone())];
         // A mount may bring headers: then what it is made from is not known, and it is made anew.
         let inputs = shop.mounts.files.is_empty().then_some([snippet.text.as_slice()]);
@@ -89,8 +89,8 @@ impl Language for Cuda {
                 loses: String::new(),
             }],
         };
-        let mut argv = vec![Word::in_job(BUILT)];
-        argv.extend(shop.args.iter().cloned().map(Word::from));
+        let mut argv = vec![Arg::in_job(BUILT)];
+        argv.extend(shop.args.iter().cloned().map(Arg::from));
         Ok(Program {
             name: snippet.name.clone(),
             argv,

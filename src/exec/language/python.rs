@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::shell::place;
@@ -57,18 +57,17 @@ impl Language for Python {
         if imports_task(&text) && !brought(&stand_in) && !brought(&format!("{folder}/task.py")) {
             files.push(BundleFile::text(stand_in, TASK));
         }
-        let python = if wanted.is_some() { PythonEnv::python() } else { Word::text("python3") };
-        let mut argv = vec![python, Word::in_job(&place)];
-        argv.extend(shop.args.iter().cloned().map(Word::from));
+        let python = if wanted.is_some() { PythonEnv::python() } else { Arg::text("python3") };
+        let mut argv = vec![python, Arg::in_job(&place)];
+        argv.extend(shop.args.iter().cloned().map(Arg::from));
         // What it prints comes as it is printed, and its folder holds what it made itself.
         let switches = ["PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"];
-        let mut env: BTreeMap<_, _> =
-            switches.map(|name| (name.to_owned(), Word::text("1"))).into();
+        let mut env: BTreeMap<_, _> = switches.map(|name| (name.to_owned(), Arg::text("1"))).into();
         if mounted {
-            env.insert("PYTHONPATH".to_owned(), Word::in_job(WORK_FOLDER));
+            env.insert("PYTHONPATH".to_owned(), Arg::in_job(WORK_FOLDER));
             if folder == "src" {
                 // Heard since Python 3.11; before, the script's own folder stays first.
-                env.insert("PYTHONSAFEPATH".to_owned(), Word::text("1"));
+                env.insert("PYTHONSAFEPATH".to_owned(), Arg::text("1"));
             }
         }
         Ok(Program {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
+use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
 use super::super::{ExecError, Package, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line, interpreter};
@@ -40,8 +40,8 @@ impl Language for Rust {
     }
 
     fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
-        let mut argv = vec![Word::in_job(BUILT)];
-        argv.extend(shop.args.iter().cloned().map(Word::from));
+        let mut argv = vec![Arg::in_job(BUILT)];
+        argv.extend(shop.args.iter().cloned().map(Arg::from));
         let mut program = Program {
             name: snippet.name.clone(),
             argv,
@@ -58,10 +58,10 @@ impl Language for Rust {
 }
 
 /// cudarc opens NVRTC by its name alone: the folder where the host's lies.
-fn libraries(shop: &BuildTools<'_>) -> BTreeMap<String, Word> {
+fn libraries(shop: &BuildTools<'_>) -> BTreeMap<String, Arg> {
     let nvrtc = shop.facts.and_then(|facts| facts.tool("nvrtc"));
     let folder = nvrtc.and_then(|tool| tool.path.rsplit_once('/')).map(|(folder, _)| folder);
-    folder.map(|f| ("LD_LIBRARY_PATH".to_owned(), Word::text(f))).into_iter().collect()
+    folder.map(|f| ("LD_LIBRARY_PATH".to_owned(), Arg::text(f))).into_iter().collect()
 }
 
 /// Nothing compiles it here or there.
@@ -100,8 +100,8 @@ fn on_host(
     let script = format!(
         "CARGO_TARGET_DIR=\"$RGPU_JOB_FOLDER/../../../rust-target\" \"$1\" build --quiet --manifest-path \"$2\" && cp \"{made}\" \"$3\""
     );
-    let mut argv: Vec<Word> = vec!["sh".into(), "-c".into(), script.into(), "sh".into()];
-    argv.extend([cargo.path.as_str().into(), Word::in_job(manifest), Word::in_job(BUILT)]);
+    let mut argv: Vec<Arg> = vec!["sh".into(), "-c".into(), script.into(), "sh".into()];
+    argv.extend([cargo.path.as_str().into(), Arg::in_job(manifest), Arg::in_job(BUILT)]);
     let (argv, helper) = compile_once(argv, BUILT, Some(&[package.key.as_bytes()]));
     program.files.extend(helper);
     program.prepare.push(Step {

@@ -1,6 +1,6 @@
 //! Shell scripts: run by the shell that their first line names, else by `sh`.
 
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, interpreter};
@@ -31,8 +31,8 @@ impl Language for Shell {
         let named = interpreter(&text).or(by_name).filter(|name| SHELLS.contains(name));
         let shell = named.unwrap_or("sh");
         let place = place(snippet, shop);
-        let mut argv = vec![Word::text(shell), Word::in_job(&place)];
-        argv.extend(shop.args.iter().cloned().map(Word::from));
+        let mut argv = vec![Arg::text(shell), Arg::in_job(&place)];
+        argv.extend(shop.args.iter().cloned().map(Arg::from));
         Ok(Program {
             name: snippet.name.clone(),
             argv,

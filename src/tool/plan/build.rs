@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rgpu_protocol::HostFacts;
-use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Rung, Step, Success, Word};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Rung, Step, Success};
 
 use super::draft::{PlanError, SourceNames};
 use super::python_env::PythonEnv;
@@ -123,9 +123,9 @@ impl CompileRequest<'_> {
     }
 
     /// The user's flags: kernel.toml's, then those of the command line.
-    fn flags(&self) -> impl Iterator<Item = Word> {
+    fn flags(&self) -> impl Iterator<Item = Arg> {
         let flags = self.spec.flags.iter().chain(&self.options.flags);
-        flags.map(|flag| Word::text(flag.as_str()))
+        flags.map(|flag| Arg::text(flag.as_str()))
     }
 
     /// Whether a shared library is made.
@@ -154,7 +154,7 @@ pub(super) fn step(
         })
         .collect();
     if by_wheels(wanted, facts) {
-        let nvcc = vec![PythonEnv::python(), Word::in_job(WHEEL_TOOL), "nvcc".into()];
+        let nvcc = vec![PythonEnv::python(), Arg::in_job(WHEEL_TOOL), "nvcc".into()];
         rungs.push(nvcc_rung(wanted, "build.wheels", nvcc));
     }
     if rungs.is_empty() {
@@ -180,11 +180,11 @@ pub(super) fn step(
 }
 
 /// `nvcc`, in the build folder so that `--keep` leaves the PTX there.
-fn nvcc_rung(wanted: &CompileRequest<'_>, id: &str, mut argv: Vec<Word>) -> Rung {
+fn nvcc_rung(wanted: &CompileRequest<'_>, id: &str, mut argv: Vec<Arg>) -> Rung {
     let CompileRequest { spec, sources, arch, options } = wanted;
     let stem = stem(spec);
     match options.output {
-        _ if wanted.library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Word::from)),
+        _ if wanted.library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Arg::from)),
         Output::Ptx => argv.push("-ptx".into()),
         Output::Module | Output::Cubin => argv.push("-cubin".into()),
     }
@@ -217,19 +217,19 @@ fn nvrtc_rung(wanted: &CompileRequest<'_>, library: &str) -> Rung {
     let CompileRequest { spec, sources, arch, options } = wanted;
     let (folder, _) = library.rsplit_once('/').unwrap_or((".", library));
     let ptx = format!("{BUILD}/{}.ptx", stem(spec));
-    let mut argv = vec![Word::in_job(super::RUNNER), "nvrtc".into(), "--source".into()];
+    let mut argv = vec![Arg::in_job(super::RUNNER), "nvrtc".into(), "--source".into()];
     argv.push(format!("{SOURCES}/{}", sources.source).into());
     argv.extend(["--arch".into(), (*arch).into()]);
     if options.output != Output::Ptx {
-        argv.extend(["--cubin".into(), Word::in_job(wanted.product())]);
+        argv.extend(["--cubin".into(), Arg::in_job(wanted.product())]);
     }
-    argv.extend(["--ptx".into(), Word::in_job(&ptx)]);
+    argv.extend(["--ptx".into(), Arg::in_job(&ptx)]);
     argv.extend(
-        ["--library", library, "--include", "../include", "--", "-lineinfo"].map(Word::from),
+        ["--library", library, "--include", "../include", "--", "-lineinfo"].map(Arg::from),
     );
     argv.extend(wanted.flags());
     // Its own second library, which it loads by name, lies beside it.
-    let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Word::text(folder))]);
+    let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Arg::text(folder))]);
     let mut artifacts = vec![artifact(ptx, "ptx")];
     if options.output != Output::Ptx {
         artifacts.insert(0, artifact(wanted.product(), "cubin"));
@@ -241,8 +241,8 @@ fn nvrtc_rung(wanted: &CompileRequest<'_>, library: &str) -> Rung {
 
 fn rung(
     id: &str,
-    argv: Vec<Word>,
-    env: BTreeMap<String, Word>,
+    argv: Vec<Arg>,
+    env: BTreeMap<String, Arg>,
     module: String,
     artifacts: Vec<ArtifactSpec>,
 ) -> Rung {
@@ -268,8 +268,8 @@ pub(super) fn reference_step(
 ) -> Option<Step> {
     let source = sources.reference.as_ref()?;
     let cc = path_of(facts, "cc")?;
-    let mut argv: Vec<Word> = [cc, "-O2", "-shared", "-fPIC", "-I../include", "-o", "reference.so"]
-        .map(Word::from)
+    let mut argv: Vec<Arg> = [cc, "-O2", "-shared", "-fPIC", "-I../include", "-o", "reference.so"]
+        .map(Arg::from)
         .to_vec();
     argv.extend([format!("{SOURCES}/{source}").into(), "-lm".into()]);
     let mut rung = rung("build.cc", argv, BTreeMap::new(), REFERENCE.to_owned(), Vec::new());

@@ -1,7 +1,7 @@
 //! Compiling on a host what was compiled there before: not at all.
 
 use rgpu_protocol::Diagnosis;
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 use sha2::{Digest, Sha256};
 
 use super::draft::BundleFile;
@@ -16,10 +16,10 @@ const ONCE_PATH: &str = "bin/compile_once.sh";
 /// has not made it from the same `inputs` on that host before; with the file that it needs.
 /// Without inputs (what is made depends on more than can be told) it runs always.
 pub fn compile_once(
-    argv: Vec<Word>,
+    argv: Vec<Arg>,
     out: &str,
     inputs: Option<&[&[u8]]>,
-) -> (Vec<Word>, Option<BundleFile>) {
+) -> (Vec<Arg>, Option<BundleFile>) {
     let mut hash = Sha256::new();
     for word in &argv {
         hash.update(word.resolve(""));
@@ -36,14 +36,14 @@ pub fn compile_once(
         None => String::new(),
     };
     if key.is_empty() {
-        let mut always: Vec<Word> = vec!["sh".into(), "-c".into()];
+        let mut always: Vec<Arg> = vec!["sh".into(), "-c".into()];
         always.push("mkdir -p \"${1%/*}\" && shift && exec \"$@\"".into());
-        always.extend(["sh".into(), Word::in_job(out)]);
+        always.extend(["sh".into(), Arg::in_job(out)]);
         always.extend(argv);
         return (always, None);
     }
-    let mut once: Vec<Word> = vec!["sh".into(), Word::in_job(ONCE_PATH), key.into()];
-    once.push(Word::in_job(out));
+    let mut once: Vec<Arg> = vec!["sh".into(), Arg::in_job(ONCE_PATH), key.into()];
+    once.push(Arg::in_job(out));
     once.extend(argv);
     (once, Some(BundleFile::text(ONCE_PATH, ONCE)))
 }

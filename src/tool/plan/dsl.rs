@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rgpu_protocol::Plan;
-use rgpu_protocol::plan::{ArtifactSpec, Limits, OnFailure, Rung, Step, Success, Word};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, Limits, OnFailure, Rung, Step, Success};
 use serde::Serialize;
 
 use super::draft::{BundleFile, Draft, Expectations, SourceNames};
@@ -179,7 +179,7 @@ impl DslBuild {
     }
 
     fn step(&self) -> Step {
-        let argv = [PythonEnv::python(), Word::in_job("harness/build_dsl.py")];
+        let argv = [PythonEnv::python(), Arg::in_job("harness/build_dsl.py")];
         let artifact = |path: &str, kind: &str| ArtifactSpec {
             path: format!("{OUT}/{path}"),
             kind: kind.to_owned(),
@@ -187,7 +187,7 @@ impl DslBuild {
         let rung = Rung {
             id: format!("build.{}", self.dsl.name()),
             needs: Vec::new(),
-            argv: argv.into_iter().chain([Word::in_job("job.json")]).collect(),
+            argv: argv.into_iter().chain([Arg::in_job("job.json")]).collect(),
             env: BTreeMap::from([("PYTHONUNBUFFERED".to_owned(), "1".into())]),
             cwd: OUT.to_owned(),
             success: Success { files: vec![DSL_RECORD.to_owned()], ..Success::default() },

@@ -2,7 +2,7 @@
 //! guarded run below it.
 
 use rgpu_protocol::RungRecord;
-use rgpu_protocol::plan::{OnFailure, Rung, Success, Word};
+use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
 
 use super::CASE_SANITIZER;
 use super::draft::PlanError;
@@ -79,7 +79,7 @@ impl Planner<'_> {
         let mut rung = plain_rung("sanitizer", argv, artifacts);
         if self.jobs.is_python() {
             // Each tensor in an allocation of its own, whose ends the tool knows.
-            rung.env.insert("PYTORCH_NO_CUDA_MEMORY_CACHING".to_owned(), Word::text("1"));
+            rung.env.insert("PYTORCH_NO_CUDA_MEMORY_CACHING".to_owned(), Arg::text("1"));
         }
         rung.success =
             Success { exit: Vec::new(), files: Vec::new(), prints: vec![sanitizer::summary(tool)] };

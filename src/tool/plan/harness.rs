@@ -3,7 +3,7 @@
 
 use rgpu_case::Case;
 use rgpu_protocol::HostFacts;
-use rgpu_protocol::plan::{ArtifactSpec, Word};
+use rgpu_protocol::plan::{Arg, ArtifactSpec};
 
 use super::draft::{BundleFile, PlanError};
 use super::ladder::artifact;
@@ -60,7 +60,7 @@ impl<'a> JobRunner<'a> {
         job: &str,
         flags: &[&str],
         name: &str,
-    ) -> (Vec<Word>, Vec<ArtifactSpec>) {
+    ) -> (Vec<Arg>, Vec<ArtifactSpec>) {
         // Only these compare with the reference: a missing one must not stop the others.
         let case = if matches!(job, "verify" | "cpu") { CASE } else { CASE_PLAIN };
         self.words(job, case, flags, name)
@@ -73,17 +73,17 @@ impl<'a> JobRunner<'a> {
         case: &str,
         flags: &[&str],
         name: &str,
-    ) -> (Vec<Word>, Vec<ArtifactSpec>) {
+    ) -> (Vec<Arg>, Vec<ArtifactSpec>) {
         let report = format!("{RAW}/{name}.json");
         let mut argv = match self {
-            Self::Runner => vec![Word::in_job(RUNNER), Word::in_job(case), job.into()],
-            Self::Python(python) => vec![python.into(), Word::in_job(HARNESS), job.into()],
+            Self::Runner => vec![Arg::in_job(RUNNER), Arg::in_job(case), job.into()],
+            Self::Python(python) => vec![python.into(), Arg::in_job(HARNESS), job.into()],
         };
-        argv.extend(["--out".into(), Word::in_job(&report)]);
+        argv.extend(["--out".into(), Arg::in_job(&report)]);
         if self.is_python() && case == CASE_SANITIZER {
-            argv.extend(["--warmup", "0"].map(Word::from));
+            argv.extend(["--warmup", "0"].map(Arg::from));
         }
-        argv.extend(flags.iter().map(|flag| Word::from(*flag)));
+        argv.extend(flags.iter().map(|flag| Arg::from(*flag)));
         (argv, vec![artifact(report, "case_report")])
     }
 
@@ -93,10 +93,10 @@ impl<'a> JobRunner<'a> {
         job: &str,
         flags: &[&str],
         name: &str,
-    ) -> (Vec<Word>, Vec<ArtifactSpec>) {
+    ) -> (Vec<Arg>, Vec<ArtifactSpec>) {
         let (mut argv, mut artifacts) = self.usual(job, flags, name);
         let ranges = format!("{RAW}/{name}.ranges.jsonl");
-        argv.extend(["--ranges".into(), Word::in_job(&ranges)]);
+        argv.extend(["--ranges".into(), Arg::in_job(&ranges)]);
         artifacts.push(artifact(ranges, "ranges"));
         (argv, artifacts)
     }

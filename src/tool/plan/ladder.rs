@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::plan::{ArtifactSpec, Rung, Success, Word};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, Rung, Success};
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
@@ -208,7 +208,7 @@ impl<'a> Ladder<'a> {
     }
 
     /// The program that a tool looks at, and the files it leaves.
-    fn target(&self, job: &str) -> Vec<Word> {
+    fn target(&self, job: &str) -> Vec<Arg> {
         match &self.request.target {
             Target::Kernel { .. } => self.jobs.usual(job, &[], job).0,
             Target::Program(program) => program.argv.clone(),
@@ -222,7 +222,7 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    fn rung(&self, id: &str, argv: Vec<Word>, artifacts: Vec<ArtifactSpec>) -> Rung {
+    fn rung(&self, id: &str, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
         // A program's status is its own matter: what a tool saw of it counts.
         let exit = match self.request.target {
             Target::Kernel { .. } => vec![0],
@@ -260,10 +260,10 @@ impl<'a> Ladder<'a> {
                    replay: Option<&str>,
                    sudo: Option<&str>,
                    loses: &str| {
-            let mut argv: Vec<Word> = Vec::new();
+            let mut argv: Vec<Arg> = Vec::new();
             if let Some(sudo) = sudo {
                 let keep = "--preserve-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TMPDIR";
-                argv.extend([sudo, "-n", keep, "--"].map(Word::from));
+                argv.extend([sudo, "-n", keep, "--"].map(Arg::from));
             }
             argv.extend(ncu::words(this.request, path, collect, replay)?);
             argv.extend(this.target("once"));
@@ -351,7 +351,7 @@ impl<'a> Ladder<'a> {
             ];
             artifacts.extend(self.own_artifacts("once"));
             let mut rung = self.rung(id(trace), argv, artifacts);
-            rung.env.extend(env.into_iter().map(|(k, v)| (k.to_owned(), Word::from(v))));
+            rung.env.extend(env.into_iter().map(|(k, v)| (k.to_owned(), Arg::from(v))));
             rung.success.files = vec![report];
             rung.loses = match (trace, self.request.mode) {
                 (_, Mode::Ncu) => "hardware counters: times of kernels, copies and ranges remain",
@@ -394,8 +394,8 @@ impl<'a> Ladder<'a> {
         artifacts.extend(self.own_artifacts(job));
         let mut rung = self.rung(id, self.target(job), artifacts);
         rung.env.extend([
-            ("NVTX_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR)),
-            ("RGPU_NVTX_LOG".to_owned(), Word::in_job(format!("{RAW}/nvtx.jsonl"))),
+            ("NVTX_INJECTION64_PATH".to_owned(), Arg::in_job(COLLECTOR)),
+            ("RGPU_NVTX_LOG".to_owned(), Arg::in_job(format!("{RAW}/nvtx.jsonl"))),
         ]);
         rung
     }
@@ -413,9 +413,9 @@ impl<'a> Ladder<'a> {
             return;
         }
         let mut rung = self.collected("cupti", "once");
-        rung.env.insert("CUDA_INJECTION64_PATH".to_owned(), Word::in_job(COLLECTOR));
+        rung.env.insert("CUDA_INJECTION64_PATH".to_owned(), Arg::in_job(COLLECTOR));
         if !known.is_empty() {
-            rung.env.insert("RGPU_CUPTI".to_owned(), Word::from(known));
+            rung.env.insert("RGPU_CUPTI".to_owned(), Arg::from(known));
         }
         rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
         rung.loses = match self.request.mode {
@@ -433,7 +433,7 @@ impl<'a> Ladder<'a> {
         }
         let trace = format!("{RAW}/torch.trace.json");
         let (mut argv, mut artifacts) = self.jobs.usual("torch", &[], "torch");
-        argv.extend(["--trace".into(), Word::in_job(&trace)]);
+        argv.extend(["--trace".into(), Arg::in_job(&trace)]);
         artifacts.push(artifact(&trace, "torch_trace"));
         let mut rung = self.rung("torch", argv, artifacts);
         rung.success.files = vec![trace];
@@ -477,8 +477,8 @@ impl<'a> Ladder<'a> {
 fn runs_python(target: &Target) -> bool {
     let Target::Program(program) = target else { return false };
     program.argv.iter().take(2).any(|word| match word {
-        Word::Text(text) => text.contains("python") || text.ends_with(".py"),
-        Word::InJob { in_job, .. } => in_job.contains("python") || in_job.ends_with(".py"),
+        Arg::Text(text) => text.contains("python") || text.ends_with(".py"),
+        Arg::InJob { in_job, .. } => in_job.contains("python") || in_job.ends_with(".py"),
     })
 }
 

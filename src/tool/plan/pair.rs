@@ -6,7 +6,7 @@
 //! each side may fail without costing the other side, or the time.
 
 use rgpu_protocol::HostFacts;
-use rgpu_protocol::plan::{ArtifactSpec, OnFailure, Plan, Rung, Step, Word};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Plan, Rung, Step};
 
 use super::draft::{Draft, Expectations, PlanError};
 use super::harness::JobRunner;
@@ -95,11 +95,11 @@ fn pair_step(time: &Step, request: &Request) -> Step {
     let [a, b] = SIDES;
     let report = |side: &str| format!("{side}/{RAW}/time.json");
     let rungs = time.rungs.iter().map(|rung| {
-        let mut argv = vec![Word::in_job(format!("{a}/{RUNNER}"))];
-        argv.extend([Word::in_job(format!("{a}/{CASE_PLAIN}")), PAIR.into()]);
-        argv.extend(["--against".into(), Word::in_job(format!("{b}/{CASE_PLAIN}"))]);
-        argv.extend(["--out".into(), Word::in_job(report(a))]);
-        argv.extend(["--other".into(), Word::in_job(report(b))]);
+        let mut argv = vec![Arg::in_job(format!("{a}/{RUNNER}"))];
+        argv.extend([Arg::in_job(format!("{a}/{CASE_PLAIN}")), PAIR.into()]);
+        argv.extend(["--against".into(), Arg::in_job(format!("{b}/{CASE_PLAIN}"))]);
+        argv.extend(["--out".into(), Arg::in_job(report(a))]);
+        argv.extend(["--other".into(), Arg::in_job(report(b))]);
         if rung.id == "host" {
             argv.push("--host-clock".into());
         }
@@ -151,7 +151,7 @@ fn rung_within(rung: &mut Rung, side: &str) {
     }
     rung.cwd = if rung.cwd.is_empty() { side.to_owned() } else { format!("{side}/{}", rung.cwd) };
     for word in rung.argv.iter_mut().chain(rung.env.values_mut()) {
-        if let Word::InJob { in_job, .. } = word {
+        if let Arg::InJob { in_job, .. } = word {
             *in_job = if in_job.is_empty() { side.to_owned() } else { format!("{side}/{in_job}") };
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rgpu_case::{Case, Reference, TimingPlan};
 use rgpu_protocol::plan::{
-    ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success, Word,
+    Arg, ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success,
 };
 use rgpu_protocol::{HostFacts, RungRecord};
 
@@ -140,7 +140,7 @@ impl<'a> Planner<'a> {
             files: request.reuse.clone(),
             steps: self.steps,
             gpu,
-            env: request.env.iter().map(|(k, v)| (k.clone(), Word::text(v.as_str()))).collect(),
+            env: request.env.iter().map(|(k, v)| (k.clone(), Arg::text(v.as_str()))).collect(),
             secrets: request.secrets.clone(),
             origin: None,
             limits: Limits {
@@ -444,7 +444,7 @@ impl<'a> Planner<'a> {
 }
 
 /// A rung that runs one of our own programs or an exporter.
-pub(super) fn plain_rung(id: &str, argv: Vec<Word>, artifacts: Vec<ArtifactSpec>) -> Rung {
+pub(super) fn plain_rung(id: &str, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
     Rung {
         id: id.to_owned(),
         needs: Vec::new(),

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::plan::{OnFailure, Rung, Step, Success, Word};
+use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -129,8 +129,8 @@ impl PythonEnv {
     }
 
     /// The interpreter for the steps after [`PythonEnv::step`].
-    pub fn python() -> Word {
-        Word::in_job("env/bin/python")
+    pub fn python() -> Arg {
+        Arg::in_job("env/bin/python")
     }
 
     /// The files that the step needs.
@@ -146,10 +146,10 @@ impl PythonEnv {
     pub fn step(&self, timeout_s: u64) -> Step {
         let argv = vec![
             "sh".into(),
-            Word::in_job(FIND_PATH),
-            Word::in_job(MAKE_PATH),
+            Arg::in_job(FIND_PATH),
+            Arg::in_job(MAKE_PATH),
             self.key().into(),
-            Word::in_job(SPEC_PATH),
+            Arg::in_job(SPEC_PATH),
         ];
         Step {
             id: Self::STEP.to_owned(),

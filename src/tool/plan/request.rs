@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use rgpu_case::{DataSet, Policies, TimingPlan};
-use rgpu_protocol::plan::{InputFile, Step, Word};
+use rgpu_protocol::plan::{Arg, InputFile, Step};
 use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
@@ -210,11 +210,11 @@ pub struct Program {
     /// What the user sees it called.
     pub name: String,
     /// Program and arguments; a word may be a file of [`Program::files`].
-    pub argv: Vec<Word>,
+    pub argv: Vec<Arg>,
     /// Files to bring along.
     pub files: Vec<BundleFile>,
     /// Its own environment, over that of all steps.
-    pub env: BTreeMap<String, Word>,
+    pub env: BTreeMap<String, Arg>,
     /// Its working folder in the job's; empty: where the tools leave their files.
     pub cwd: String,
     /// Steps before it: what compiles it, or what makes its Python environment.

@@ -2,7 +2,7 @@
 //! taken apart into what is ncu's and what is the program's, and told in paths of a folder that
 //! travels.
 
-use rgpu_protocol::plan::{Rung, Word};
+use rgpu_protocol::plan::{Arg, Rung};
 use rgpu_protocol::probe::ToolFacts;
 use rgpu_protocol::{Diagnosis, HostFacts};
 
@@ -82,7 +82,7 @@ pub fn served(
         let (arguments, program) = apart(rung)?;
         // A program without a slash is looked for on PATH.
         let words = program.iter().enumerate().map(|(at, word)| match (at, word) {
-            (0, Word::InJob { .. }) => format!("./{}", here(word)),
+            (0, Arg::InJob { .. }) => format!("./{}", here(word)),
             _ => here(word),
         });
         Some(ProviderRung {
@@ -110,20 +110,20 @@ pub fn asks_for_less(code: &str) -> bool {
 }
 
 /// A word as it is from within the job's folder.
-fn here(word: &Word) -> String {
+fn here(word: &Arg) -> String {
     match word {
-        Word::Text(text) => text.clone(),
-        Word::InJob { prefix, in_job } if in_job.is_empty() => format!("{prefix}."),
-        Word::InJob { prefix, in_job } => format!("{prefix}{in_job}"),
+        Arg::Text(text) => text.clone(),
+        Arg::InJob { prefix, in_job } if in_job.is_empty() => format!("{prefix}."),
+        Arg::InJob { prefix, in_job } => format!("{prefix}{in_job}"),
     }
 }
 
 /// ncu's own arguments, without where its report goes, and the program with its arguments.
-fn apart(rung: &Rung) -> Option<(&[Word], &[Word])> {
-    let export = rung.argv.iter().position(|word| *word == Word::from("--export"))?;
+fn apart(rung: &Rung) -> Option<(&[Arg], &[Arg])> {
+    let export = rung.argv.iter().position(|word| *word == Arg::from("--export"))?;
     let arguments = rung.argv.get(1..export)?;
     let arguments = match arguments.split_last() {
-        Some((last, rest)) if *last == Word::from("--force-overwrite") => rest,
+        Some((last, rest)) if *last == Arg::from("--force-overwrite") => rest,
         _ => arguments,
     };
     Some((arguments, rung.argv.get(export + 2..)?))

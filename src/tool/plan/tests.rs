@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::pattern::Then;
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::draft::BundleFile;
@@ -31,7 +31,7 @@ fn request(mode: Mode, kernel: &str) -> Request {
 }
 
 fn program(mode: Mode) -> Request {
-    let argv = vec![Word::text("./app"), Word::text("--steps"), Word::text("2")];
+    let argv = vec![Arg::text("./app"), Arg::text("--steps"), Arg::text("2")];
     Request::new(mode, Target::Program(Program { name: "app".into(), argv, ..Program::default() }))
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rgpu_protocol::plan::Word;
+use rgpu_protocol::plan::Arg;
 use rgpu_protocol::{Plan, Rung};
 
 use crate::job::JobFolder;
@@ -81,7 +81,7 @@ pub(crate) fn of_rung(
 }
 
 /// The program a rung names: absolute, a file of the job's folder, or found on the step's PATH.
-pub(crate) fn program(word: &Word, folder: &JobFolder, env: &Environment) -> Option<PathBuf> {
+pub(crate) fn program(word: &Arg, folder: &JobFolder, env: &Environment) -> Option<PathBuf> {
     let work = folder.work();
     let name = word.resolve(&work.display().to_string());
     if name.contains('/') {
@@ -126,10 +126,10 @@ mod tests {
     fn programs_are_absolute_in_the_job_or_on_the_path() {
         let folder = JobFolder::at("/r/jobs/j".into());
         let env = Environment::from([("PATH".into(), ".:/nowhere:/bin".into())]);
-        let find = |word: Word| program(&word, &folder, &env);
+        let find = |word: Arg| program(&word, &folder, &env);
         assert_eq!(find("sh".into()), Some("/bin/sh".into()));
         assert_eq!(find("/x/y".into()), Some("/x/y".into()));
-        assert_eq!(find(Word::in_job("bin/k")), Some("/r/jobs/j/work/bin/k".into()));
+        assert_eq!(find(Arg::in_job("bin/k")), Some("/r/jobs/j/work/bin/k".into()));
         assert_eq!(find("bin/k".into()), Some("/r/jobs/j/work/bin/k".into()));
         assert_eq!(find("no-such-program-here".into()), None);
     }
