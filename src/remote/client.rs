@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu_protocol::frame::Kind;
-use rgpu_protocol::message::{Had, JobLine};
+use rgpu_protocol::message::{JobLine, ReceivedOutput};
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Event, EventBody, FromAgent, Hello, PROTOCOL, Plan, Probe, Stream, ToAgent};
 use tokio::task::JoinHandle;
@@ -564,7 +564,7 @@ impl Session {
         &mut self,
         job: &str,
         from_seq: u64,
-        had: Vec<Had>,
+        had: Vec<ReceivedOutput>,
     ) -> Result<(), RemoteError> {
         let message =
             ToAgent::Attach { job: job.to_owned(), from_seq, had, inline_bytes: INLINE_BYTES };

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu_protocol::message::Had;
+use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::plan::Limits;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Hello, Plan, Probe};
@@ -264,7 +264,7 @@ impl HostLink {
         job: &str,
         limits: &Limits,
         from_seq: u64,
-        had: &[Had],
+        had: &[ReceivedOutput],
     ) -> Result<(), RemoteError> {
         let job = FollowedJob::new(job, limits).from(from_seq, had);
         self.job = None;
@@ -696,7 +696,7 @@ mod tests {
         let host = FakeHost::new(script());
         let mut first = connect(&host).await;
         first.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        let had = Had { step: "run".into(), stream: Stream::Stdout, bytes: 4 };
+        let had = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 4 };
         let mut second = connect(&host).await;
         second.attach("run.1", &Limits::default(), 3, &[had]).await.unwrap();
         let mut texts = Vec::new();

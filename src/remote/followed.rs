@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::message::Had;
+use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::plan::{Limits, valid_job_id};
 use rgpu_protocol::{Event, EventBody, Stream};
 use tokio::time::Instant;
@@ -57,7 +57,7 @@ impl FollowedJob {
     }
 
     /// The same, from event `from_seq` and these offsets of its output on.
-    pub(super) fn from(mut self, from_seq: u64, had: &[Had]) -> Self {
+    pub(super) fn from(mut self, from_seq: u64, had: &[ReceivedOutput]) -> Self {
         self.seq = from_seq.saturating_sub(1);
         let end = |had: u64| StreamEnd { had, named: 0 };
         self.streams = had.iter().map(|h| ((h.step.clone(), h.stream), end(h.bytes))).collect();
@@ -65,8 +65,8 @@ impl FollowedJob {
     }
 
     /// How much of each output stream has come.
-    pub(super) fn had(&self) -> Vec<Had> {
-        let had = |((step, stream), end): (&(String, Stream), &StreamEnd)| Had {
+    pub(super) fn had(&self) -> Vec<ReceivedOutput> {
+        let had = |((step, stream), end): (&(String, Stream), &StreamEnd)| ReceivedOutput {
             step: step.clone(),
             stream: *stream,
             bytes: end.had,
@@ -201,7 +201,7 @@ mod tests {
         assert!(what.contains("--log-limit"), "{what}");
         // Each stream has its own.
         assert!(job.accept(output("build", 0, 1000)).unwrap().is_some());
-        let had = Had { step: "run".into(), stream: Stream::Stdout, bytes: 1000 };
+        let had = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 1000 };
         assert!(job.had().contains(&had));
         let limits = Limits { log_bytes: 1000, ..Limits::default() };
         let mut again = FollowedJob::new("run.1", &limits).from(1, &[had]);

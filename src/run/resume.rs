@@ -1,7 +1,7 @@
 //! What the run folder already has of a job, so that it can be taken up where it was left.
 
 use rgpu_protocol::event::Stream;
-use rgpu_protocol::message::Had;
+use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{Event, EventBody};
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ pub(super) struct RecordedJob {
     /// Its events so far, without gaps from 1 on.
     pub events: Vec<Event>,
     /// How much of each output stream is here.
-    pub had: Vec<Had>,
+    pub had: Vec<ReceivedOutput>,
 }
 
 impl RecordedJob {
@@ -74,7 +74,7 @@ pub(super) fn known(
             let path = folder.path().join(RunFolder::log_name(step, stream));
             let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
             if bytes > 0 {
-                known.had.push(Had { step: step.to_owned(), stream, bytes });
+                known.had.push(ReceivedOutput { step: step.to_owned(), stream, bytes });
             }
         }
     }
@@ -112,6 +112,9 @@ mod tests {
         let known = known(&folder, &record, "r.1").unwrap().unwrap();
         assert_eq!(known.last_seq(), 2);
         assert!(!known.ended());
-        assert_eq!(known.had, [Had { step: "build".into(), stream: Stream::Stderr, bytes: 3 }]);
+        assert_eq!(
+            known.had,
+            [ReceivedOutput { step: "build".into(), stream: Stream::Stderr, bytes: 3 }]
+        );
     }
 }

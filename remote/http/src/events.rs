@@ -71,7 +71,7 @@ struct Asked {
     after: Option<u64>,
     wait: Option<u64>,
     inline: u64,
-    had: Option<Vec<rgpu_protocol::message::Had>>,
+    had: Option<Vec<rgpu_protocol::message::ReceivedOutput>>,
 }
 
 impl Asked {

@@ -33,7 +33,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::message::Had;
+use crate::message::ReceivedOutput;
 use crate::{Digest, Event, Plan, Probe, Stream};
 
 /// The media type of frames ([`crate::frame`]), without the magic line.
@@ -142,12 +142,12 @@ pub struct OutputPiece {
 }
 
 /// `had=` of `GET /v1/jobs/{id}/events`: `STEP.STREAM:BYTES`.
-pub fn had_word(had: &Had) -> String {
+pub fn had_word(had: &ReceivedOutput) -> String {
     format!("{}.{}:{}", had.step, had.stream.as_str(), had.bytes)
 }
 
 /// Reads what [`had_word`] writes.
-pub fn parse_had(word: &str) -> Option<Had> {
+pub fn parse_had(word: &str) -> Option<ReceivedOutput> {
     let (place, bytes) = word.rsplit_once(':')?;
     let (step, stream) = place.rsplit_once('.')?;
     let stream = match stream {
@@ -155,7 +155,7 @@ pub fn parse_had(word: &str) -> Option<Had> {
         "stderr" => Stream::Stderr,
         _ => return None,
     };
-    Some(Had { step: step.to_owned(), stream, bytes: bytes.parse().ok()? })
+    Some(ReceivedOutput { step: step.to_owned(), stream, bytes: bytes.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_was_had_is_one_word_whatever_the_step_is_called() {
-        let had = Had { step: "a.b-2".into(), stream: Stream::Stderr, bytes: 7 };
+        let had = ReceivedOutput { step: "a.b-2".into(), stream: Stream::Stderr, bytes: 7 };
         assert_eq!(had_word(&had), "a.b-2.stderr:7");
         assert_eq!(parse_had("a.b-2.stderr:7"), Some(had));
         for bad in ["", "a:1", "a.stdin:1", "a.stdout:-1", "a.stdout"] {

@@ -86,7 +86,7 @@ pub enum ToAgent {
         from_seq: u64,
         /// Output already had; absent streams are sent from 0.
         #[serde(default)]
-        had: Vec<Had>,
+        had: Vec<ReceivedOutput>,
         /// As in [`ToAgent::Submit`].
         #[serde(default)]
         inline_bytes: u64,
@@ -151,7 +151,7 @@ pub enum ToAgent {
 
 /// How much of an output stream a client already has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Had {
+pub struct ReceivedOutput {
     /// The step.
     pub step: String,
     /// Which stream.

@@ -8,7 +8,7 @@ use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use rgpu_protocol::frame::{self, Frame, Kind, MAX_BODY};
 use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, had_word};
-use rgpu_protocol::message::Had;
+use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, EventBody, FromAgent, Stream};
 use tokio::time::timeout;
 
@@ -33,7 +33,7 @@ pub(super) enum FollowStart {
     /// By submitting: `body` is the request's.
     Submit { job: String, body: Vec<u8>, inline_bytes: u64 },
     /// By attaching.
-    Attach { job: String, from_seq: u64, had: Vec<Had>, inline_bytes: u64 },
+    Attach { job: String, from_seq: u64, had: Vec<ReceivedOutput>, inline_bytes: u64 },
 }
 
 /// How far a job was followed.
@@ -127,7 +127,7 @@ impl FollowPosition {
             job_path(job)
         );
         for ((step, stream), bytes) in had {
-            let had = Had { step: step.clone(), stream: *stream, bytes: *bytes };
+            let had = ReceivedOutput { step: step.clone(), stream: *stream, bytes: *bytes };
             path += &format!("&had={}", in_path(&had_word(&had)));
         }
         WorkerRequest::get(path, FOLLOWING).accept(FRAMES)

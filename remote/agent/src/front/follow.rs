@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::{Kind, MAX_BODY};
-use rgpu_protocol::message::Had;
+use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, Digest, Event, EventBody, FromAgent, Stream};
 
 use super::fetch::{Fetcher, Part};
@@ -43,7 +43,7 @@ pub struct Position {
 #[derive(Debug)]
 pub enum Seen {
     /// So much of these streams, and nothing of the others.
-    Given(Vec<Had>),
+    Given(Vec<ReceivedOutput>),
     /// What the events before the first wanted one name.
     WithEvents,
 }

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rgpu_agent::blob::hash;
 use rgpu_agent::wire::{FrameReader, write_frame, write_message};
 use rgpu_protocol::frame::{Kind, MAGIC};
-use rgpu_protocol::message::{Had, Hello};
+use rgpu_protocol::message::{Hello, ReceivedOutput};
 use rgpu_protocol::plan::{InputFile, Plan};
 use rgpu_protocol::{Event, EventBody, FromAgent, Outcome, Stream, ToAgent};
 use serde_json::{Value, json};
@@ -225,7 +225,7 @@ impl Client {
         );
     }
 
-    pub(crate) fn attach(&mut self, job: &str, from_seq: u64, had: Vec<Had>) {
+    pub(crate) fn attach(&mut self, job: &str, from_seq: u64, had: Vec<ReceivedOutput>) {
         self.send(&ToAgent::Attach { job: job.into(), from_seq, had, inline_bytes: 0 });
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::message::Had;
+use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{EventBody, FromAgent, Outcome, Stream, ToAgent};
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn a_cut_connection_loses_nothing_when_it_is_resumed_by_offset() {
         let had = story
             .output
             .iter()
-            .map(|((step, stream), bytes)| Had {
+            .map(|((step, stream), bytes)| ReceivedOutput {
                 step: step.clone(),
                 stream: *stream,
                 bytes: bytes.len() as u64,
@@ -63,7 +63,7 @@ fn a_stream_cut_after_any_number_of_bytes_is_resumed_without_gap_or_repetition()
         let had = story
             .output
             .iter()
-            .map(|((step, stream), bytes)| Had {
+            .map(|((step, stream), bytes)| ReceivedOutput {
                 step: step.clone(),
                 stream: *stream,
                 bytes: bytes.len() as u64,
@@ -101,7 +101,7 @@ fn a_job_outlives_its_connection_and_can_be_read_from_any_point() {
     second.submit(&job);
     let all = second.story();
     assert_eq!(all.stdout("main"), "one\ntwo\n");
-    let had = vec![Had { step: "main".into(), stream: Stream::Stdout, bytes: 4 }];
+    let had = vec![ReceivedOutput { step: "main".into(), stream: Stream::Stdout, bytes: 4 }];
     let last = first.events.last().map_or(1, |e| e.seq + 1);
     second.attach("j", last, had);
     second.finish(&mut first);
