@@ -61,7 +61,7 @@ pub struct Diagnosis {
     pub code: String,
     /// When the row counts at all.
     #[serde(default)]
-    pub when: When,
+    pub when: Condition,
     /// What follows.
     #[serde(default)]
     pub then: Then,
@@ -70,7 +70,7 @@ pub struct Diagnosis {
 /// When a row counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum When {
+pub enum Condition {
     /// Whatever the exit status.
     #[default]
     Always,
@@ -155,7 +155,7 @@ mod tests {
             source: Source::Output,
             pattern: Pattern::new(p),
             code: code.into(),
-            when: When::Always,
+            when: Condition::Always,
             then: Then::Next,
         };
         let table = [row("ERR_NVGPUCTRPERM", "counters_refused"), row("==ERROR==", "tool_error")];

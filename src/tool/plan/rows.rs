@@ -1,6 +1,6 @@
 //! Short forms for diagnosis tables: a tool's table is a list of rows as constants.
 
-use rgpu_protocol::pattern::{Source, Then, When};
+use rgpu_protocol::pattern::{Condition, Source, Then};
 use rgpu_protocol::{Diagnosis, Pattern};
 
 /// What a row does to a ladder; a rung's id is known only when the ladder is built.
@@ -60,8 +60,8 @@ pub(crate) fn table(rows: &[MessageRow], ways: NextRungs<'_>) -> Vec<Diagnosis> 
             pattern: Pattern::new(*pattern),
             code: (*code).to_owned(),
             when: match go {
-                RowAction::FailedNext | RowAction::FailedStop => When::Failed,
-                _ => When::Always,
+                RowAction::FailedNext | RowAction::FailedStop => Condition::Failed,
+                _ => Condition::Always,
             },
             then: match go {
                 RowAction::Next | RowAction::FailedNext => Then::Next,

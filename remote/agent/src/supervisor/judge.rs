@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rgpu_protocol::pattern::{Source, Then, When};
+use rgpu_protocol::pattern::{Condition, Source, Then};
 use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
 
 use super::capture::tail_of;
@@ -41,7 +41,7 @@ pub(crate) fn judge(
     let mut hit = None;
     let plain = plain_failure(step, rung, ran, &stdout, &stderr, work);
     for row in &rung.diagnosis {
-        if row.when == When::Failed && plain.is_none() {
+        if row.when == Condition::Failed && plain.is_none() {
             continue;
         }
         let Some(line) = find(row, &stdout, &stderr) else { continue };
