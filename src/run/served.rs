@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::event::Stream;
-use rgpu_protocol::pattern::{Condition, Then, diagnose, strip_ansi};
+use rgpu_protocol::pattern::{Condition, LadderAction, diagnose, strip_ansi};
 use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::assemble::ProfileBuilder;
@@ -174,7 +174,7 @@ fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
     record.notes.extend(end.notes.iter().map(|note| ("service".to_owned(), note.clone())));
     let failed = end.exit.unwrap_or(0) != 0 || !end.report;
     let rows = rung.diagnosis.iter().filter(|row| failed || row.when == Condition::Always);
-    let rows: Vec<_> = rows.filter(|row| row.then != Then::Note).cloned().collect();
+    let rows: Vec<_> = rows.filter(|row| row.then != LadderAction::Note).cloned().collect();
     if let Some((row, words)) = diagnose(&rows, &output, "") {
         record.code.clone_from(&row.code);
         record.words = words.to_owned();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rgpu_protocol::pattern::Then;
+use rgpu_protocol::pattern::LadderAction;
 use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
 use rgpu_protocol::{BLOB_BYTES, Plan, Step};
 
@@ -90,7 +90,7 @@ fn check_ladder(step: &Step) -> Result<(), PlanError> {
             inside(path)?;
         }
         for row in &rung.diagnosis {
-            if let Then::Rung(to) = &row.then
+            if let LadderAction::Rung(to) = &row.then
                 && !step.rungs[at + 1..].iter().any(|r| r.id == *to)
             {
                 return bad(format!("rung `{}` leads to `{to}`, which is not below it", rung.id));

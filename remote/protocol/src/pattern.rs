@@ -64,7 +64,7 @@ pub struct Diagnosis {
     pub when: Condition,
     /// What follows.
     #[serde(default)]
-    pub then: Then,
+    pub then: LadderAction,
 }
 
 /// When a row counts.
@@ -82,7 +82,7 @@ pub enum Condition {
 /// What a diagnosis does to the ladder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum LadderAction {
     /// This rung failed; the next one down is tried.
     #[default]
     Next,
@@ -156,7 +156,7 @@ mod tests {
             pattern: Pattern::new(p),
             code: code.into(),
             when: Condition::Always,
-            then: Then::Next,
+            then: LadderAction::Next,
         };
         let table = [row("ERR_NVGPUCTRPERM", "counters_refused"), row("==ERROR==", "tool_error")];
         let (hit, line) = diagnose(&table, "==ERROR== ERR_NVGPUCTRPERM - The user", "").unwrap();

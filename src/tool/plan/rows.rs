@@ -1,6 +1,6 @@
 //! Short forms for diagnosis tables: a tool's table is a list of rows as constants.
 
-use rgpu_protocol::pattern::{Condition, Source, Then};
+use rgpu_protocol::pattern::{Condition, LadderAction, Source};
 use rgpu_protocol::{Diagnosis, Pattern};
 
 /// What a row does to a ladder; a rung's id is known only when the ladder is built.
@@ -51,8 +51,8 @@ pub(crate) struct NextRungs<'a> {
 /// A table for one rung of a ladder.
 pub(crate) fn table(rows: &[MessageRow], ways: NextRungs<'_>) -> Vec<Diagnosis> {
     let to = |rung: Option<&str>| match rung {
-        Some(rung) => Then::Rung(rung.to_owned()),
-        None => Then::Stop,
+        Some(rung) => LadderAction::Rung(rung.to_owned()),
+        None => LadderAction::Stop,
     };
     rows.iter()
         .map(|MessageRow(pattern, code, go)| Diagnosis {
@@ -64,14 +64,14 @@ pub(crate) fn table(rows: &[MessageRow], ways: NextRungs<'_>) -> Vec<Diagnosis> 
                 _ => Condition::Always,
             },
             then: match go {
-                RowAction::Next | RowAction::FailedNext => Then::Next,
-                RowAction::LeaveUnfiltered if ways.filtered => Then::Stop,
+                RowAction::Next | RowAction::FailedNext => LadderAction::Next,
+                RowAction::LeaveUnfiltered if ways.filtered => LadderAction::Stop,
                 RowAction::Leave | RowAction::LeaveUnfiltered => to(ways.leave),
                 RowAction::Counterless => to(ways.counterless.or(ways.leave)),
-                RowAction::Stop | RowAction::FailedStop => Then::Stop,
-                RowAction::Note => Then::Note,
-                RowAction::StopKernel if ways.kernel => Then::Stop,
-                RowAction::StopKernel => Then::Note,
+                RowAction::Stop | RowAction::FailedStop => LadderAction::Stop,
+                RowAction::Note => LadderAction::Note,
+                RowAction::StopKernel if ways.kernel => LadderAction::Stop,
+                RowAction::StopKernel => LadderAction::Note,
             },
         })
         .collect()

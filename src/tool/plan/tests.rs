@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;
-use rgpu_protocol::pattern::Then;
+use rgpu_protocol::pattern::LadderAction;
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
@@ -55,7 +55,7 @@ fn shown(draft: &Draft) -> String {
                 .diagnosis
                 .iter()
                 .filter_map(|row| match &row.then {
-                    Then::Rung(to) => Some(format!("{} → {to}", row.code)),
+                    LadderAction::Rung(to) => Some(format!("{} → {to}", row.code)),
                     _ => None,
                 })
                 .collect();
@@ -163,7 +163,7 @@ fn counters_that_need_root_have_a_rung_of_their_own() {
     request.sudo = false;
     let profile = planned(&request, &host("restricted")).plan.steps.pop().unwrap();
     let refused = profile.rungs[0].diagnosis.iter().find(|r| r.code == "counters_refused").unwrap();
-    assert_eq!(refused.then, Then::Rung("ncu.launch".into()));
+    assert_eq!(refused.then, LadderAction::Rung("ncu.launch".into()));
 }
 
 #[test]
@@ -272,14 +272,14 @@ fn diagnosed(tool: &str, case: &str) -> Vec<String> {
     };
     let mut codes: Vec<String> = rows
         .iter()
-        .filter(|row| row.then != Then::Note)
+        .filter(|row| row.then != LadderAction::Note)
         .find(hit)
         .map(|row| row.code.clone())
         .into_iter()
         .collect();
     codes.extend(
         rows.iter()
-            .filter(|row| row.then == Then::Note)
+            .filter(|row| row.then == LadderAction::Note)
             .filter(hit)
             .map(|r| format!("note {}", r.code)),
     );

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rgpu_protocol::pattern::{Condition, Source, Then};
+use rgpu_protocol::pattern::{Condition, LadderAction, Source};
 use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
 
 use super::capture::tail_of;
@@ -46,7 +46,7 @@ pub(crate) fn judge(
         }
         let Some(line) = find(row, &stdout, &stderr) else { continue };
         let words = cut(line);
-        if row.then == Then::Note {
+        if row.then == LadderAction::Note {
             notes.push((row.code.clone(), words));
         } else if hit.is_none() {
             hit = Some((row, words));
@@ -97,11 +97,11 @@ fn find<'t>(row: &Diagnosis, stdout: &'t str, stderr: &'t str) -> Option<&'t str
     }
 }
 
-fn follow(then: &Then) -> Verdict {
+fn follow(then: &LadderAction) -> Verdict {
     match then {
-        Then::Next | Then::Note => Verdict::Next,
-        Then::Rung(id) => Verdict::Rung(id.clone()),
-        Then::Stop => Verdict::Stop,
+        LadderAction::Next | LadderAction::Note => Verdict::Next,
+        LadderAction::Rung(id) => Verdict::Rung(id.clone()),
+        LadderAction::Stop => Verdict::Stop,
     }
 }
 
