@@ -17,12 +17,12 @@ pub fn document() -> Value {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    let mut book = Book { schemas: settings.into_generator(), paths: Map::new() };
+    let mut book = SpecBuilder { schemas: settings.into_generator(), paths: Map::new() };
     book.host();
     book.blobs();
     book.jobs();
     book.following();
-    let Book { mut schemas, paths } = book;
+    let SpecBuilder { mut schemas, paths } = book;
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -49,7 +49,7 @@ pub fn document() -> Value {
     })
 }
 
-struct Book {
+struct SpecBuilder {
     schemas: SchemaGenerator,
     paths: Map<String, Value>,
 }
@@ -123,7 +123,7 @@ impl Talk {
     }
 }
 
-impl Book {
+impl SpecBuilder {
     fn json<T: JsonSchema>(&mut self) -> Value {
         json!({"application/json": {"schema": self.schemas.subschema_for::<T>()}})
     }
