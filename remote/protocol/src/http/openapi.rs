@@ -56,13 +56,13 @@ struct SpecBuilder {
 
 /// What a request may hold besides its path, and what it is answered.
 #[derive(Default)]
-struct Talk {
+struct Operation {
     params: Vec<Value>,
     body: Option<Value>,
     answers: Map<String, Value>,
 }
 
-impl Talk {
+impl Operation {
     fn param(mut self, place: &str, name: &str, schema: Value, text: &str) -> Self {
         self.params.push(json!({
             "name": name, "in": place, "required": place == "path",
@@ -132,13 +132,13 @@ impl SpecBuilder {
         self.json::<FromAgent>()
     }
 
-    fn body<T: JsonSchema>(&mut self) -> Talk {
+    fn body<T: JsonSchema>(&mut self) -> Operation {
         let body = json!({"required": true, "content": self.json::<T>()});
-        Talk { body: Some(body), ..Talk::default() }
+        Operation { body: Some(body), ..Operation::default() }
     }
 
-    fn route(&mut self, method: &str, path: &str, id: &str, text: &str, talk: Talk) {
-        let Talk { params, body, mut answers } = talk;
+    fn route(&mut self, method: &str, path: &str, id: &str, text: &str, talk: Operation) {
+        let Operation { params, body, mut answers } = talk;
         let refused =
             json!({"description": "`refused`, with a code and words", "content": self.message()});
         answers.insert("default".into(), refused);
@@ -155,10 +155,10 @@ impl SpecBuilder {
 
     fn host(&mut self) {
         let hello = self.json::<Hello>();
-        let talk = Talk::default().answer("200", "the agent's greeting", hello);
+        let talk = Operation::default().answer("200", "the agent's greeting", hello);
         self.route("get", "/v1/health", "health", "Whether the agent is there", talk);
         let any = json!({"application/json": {"schema": {"type": "object"}}});
-        let talk = Talk::default().answer("200", "this document", any);
+        let talk = Operation::default().answer("200", "this document", any);
         self.route("get", "/v1/openapi.json", "openapi", "This document", talk);
         let facts = self.message();
         let talk = self.body::<FactsRequest>().answer("200", "`facts`", facts);
@@ -171,7 +171,7 @@ impl SpecBuilder {
         self.route("post", "/v1/blobs/missing", "missing", "Which blobs are not here", talk);
         let digest = || {
             let schema = json!({"type": "string", "pattern": "^[0-9a-f]{64}$"});
-            Talk::default().param("path", "digest", schema, "sha256 of the plain bytes")
+            Operation::default().param("path", "digest", schema, "sha256 of the plain bytes")
         };
         let offset = [(UPLOAD_OFFSET, "bytes that are here")];
         let talk = digest().answer_with("200", "it is here", json!({}), &offset).answer_with(
@@ -211,15 +211,16 @@ impl SpecBuilder {
             .answer("200", "`following`: it was here already; or its frames", following)
             .answer("409", "`missing`: these blobs must come first; or `refused`", message.clone());
         self.route("post", "/v1/jobs", "submit", "Carry out a plan", talk);
-        let talk = Talk::default().answer("200", "`jobs`, newest first", message.clone());
+        let talk = Operation::default().answer("200", "`jobs`, newest first", message.clone());
         self.route("get", "/v1/jobs", "jobs", "The jobs on this host", talk);
         let line = self.json::<JobLine>();
-        let talk = Talk::default().job().answer("200", "the job", line);
+        let talk = Operation::default().job().answer("200", "the job", line);
         self.route("get", "/v1/jobs/{job}", "job", "One job", talk);
-        let talk = Talk::default().job().answer("200", "`plan`", message.clone());
+        let talk = Operation::default().job().answer("200", "`plan`", message.clone());
         let text = "A job's plan, without the values of secrets";
         self.route("get", "/v1/jobs/{job}/plan", "plan", text, talk);
-        let done = |message: &Value| Talk::default().job().answer("200", "`done`", message.clone());
+        let done =
+            |message: &Value| Operation::default().job().answer("200", "`done`", message.clone());
         let talk = done(&message);
         self.route("delete", "/v1/jobs/{job}", "forget", "Remove an ended job", talk);
         for (word, text) in [
@@ -248,7 +249,7 @@ impl SpecBuilder {
         let wait = format!(
             "seconds to wait for the first new event, or to stream for, at most {LONGEST_WAIT_S}"
         );
-        let talk = Talk::default()
+        let talk = Operation::default()
             .job()
             .query("after", "the last event that the client has")
             .query("wait", &wait)
@@ -265,7 +266,7 @@ impl SpecBuilder {
         let headers = [("etag", "the state of the file"), (SHA256, "as its event names it")];
         let file = json!({"application/octet-stream": binary, FRAMES: binary});
         let schema = json!({"type": "string", "minLength": 1});
-        let talk = Talk::default()
+        let talk = Operation::default()
             .job()
             .param(
                 "path",
