@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// What a program answered.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct CommandOutput {
     /// Exit status; `None`: killed by a signal.
     pub(crate) exit: Option<i32>,
     pub(crate) stdout: Vec<u8>,
@@ -31,7 +31,7 @@ pub(crate) fn ask(
     env: &BTreeMap<String, String>,
     cap: usize,
     limit: Duration,
-) -> io::Result<Answer> {
+) -> io::Result<CommandOutput> {
     ask_unless(argv, env, cap, limit, &AtomicBool::new(false))
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn ask_unless(
     cap: usize,
     limit: Duration,
     stop: &AtomicBool,
-) -> io::Result<Answer> {
+) -> io::Result<CommandOutput> {
     let deadline = Instant::now() + limit;
     let (program, args) = argv
         .split_first()
@@ -58,7 +58,7 @@ pub(crate) fn ask_unless(
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()?;
-    let mut answer = Answer::default();
+    let mut answer = CommandOutput::default();
     let mut stdout = child.stdout.take();
     let mut stderr = child.stderr.take();
     while stdout.is_some() || stderr.is_some() {
@@ -121,7 +121,7 @@ fn take(stream: &mut Option<impl Read>, kept: &mut Vec<u8>, cap: usize) -> io::R
 mod tests {
     use super::*;
 
-    fn sh(script: &str, limit_ms: u64) -> Answer {
+    fn sh(script: &str, limit_ms: u64) -> CommandOutput {
         let argv = ["sh", "-c", script].map(String::from);
         ask(&argv, &BTreeMap::new(), 1000, Duration::from_millis(limit_ms)).unwrap()
     }
