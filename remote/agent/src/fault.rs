@@ -47,7 +47,7 @@ impl HostFault {
 }
 
 /// Adds to an I/O error what was tried.
-pub trait Doing<T> {
+pub trait DoingContext<T> {
     /// `verb` and the path in back quotes.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ pub trait Doing<T> {
     fn doing(self, verb: &str, path: &Path) -> Result<T, HostFault>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> DoingContext<T> for Result<T, E> {
     fn doing(self, verb: &str, path: &Path) -> Result<T, HostFault> {
         self.map_err(|e| HostFault::new(format!("{verb} `{}`", path.display()), e))
     }

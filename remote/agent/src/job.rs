@@ -32,7 +32,7 @@ use rgpu_protocol::{Digest, Plan, Stream};
 use rustix::fs::FlockOperation;
 
 use crate::blob::{Blobs, hash};
-use crate::fault::{Doing, HostFault};
+use crate::fault::{DoingContext, HostFault};
 
 pub(crate) use draft::{Draft, Places};
 

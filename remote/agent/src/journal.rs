@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rgpu_protocol::{Event, EventBody};
 use rustix::fs::FallocateFlags;
 
-use crate::fault::{Doing, HostFault};
+use crate::fault::{DoingContext, HostFault};
 
 /// Room kept for the last words.
 const RESERVE_BYTES: u64 = 64 << 10;

@@ -36,7 +36,7 @@ pub mod wire;
 /// # Errors
 /// When the file is gone.
 pub fn own_digest() -> Result<rgpu_protocol::Digest, fault::HostFault> {
-    use fault::Doing;
+    use fault::DoingContext;
     let path = std::path::Path::new("/proc/self/exe");
     Ok(blob::hash(&std::fs::read(path).doing("read", path)?))
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blob;
 use crate::control;
-use crate::fault::{Doing, HostFault};
+use crate::fault::{DoingContext, HostFault};
 use crate::root::{Candidate, Roots};
 
 pub use keeper::keep;

@@ -18,7 +18,7 @@ use rustix::fs::FlockOperation;
 use super::{CreateError, JobFolder, NewJob, SOCKET};
 use crate::blob::Blobs;
 use crate::control;
-use crate::fault::{Doing, HostFault};
+use crate::fault::{DoingContext, HostFault};
 
 /// A file of more pieces is put together by as many threads as this.
 const SIDE_BY_SIDE: usize = 4;

@@ -14,7 +14,7 @@ use rgpu_protocol::mail::{MOST, MailHead};
 
 use super::{Asked, INPUT, LONGEST, SOCKET, head};
 use crate::control;
-use crate::fault::{Doing, HostFault};
+use crate::fault::{DoingContext, HostFault};
 
 /// Bytes of the agent's that wait to be fetched; it waits when there are more.
 const KEPT: usize = 4 << 20;

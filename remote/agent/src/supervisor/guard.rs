@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::fault::{Doing, HostFault};
+use crate::fault::{DoingContext, HostFault};
 use crate::job::JobFolder;
 use crate::settle::{State, settle};
 
