@@ -72,7 +72,7 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
     }
     let storer = Storer::start(service.clone(), out.clone());
     let jobs = Arc::new(Jobs::new(service.clone(), out.clone()));
-    let mut front = Front {
+    let mut front = Connection {
         service,
         out,
         jobs,
@@ -124,7 +124,7 @@ fn refused(request: &'static str, code: &'static str, text: impl Into<String>) -
 }
 
 /// A conversation.
-struct Front {
+struct Connection {
     out: Out,
     service: Arc<Service>,
     jobs: Arc<Jobs>,
@@ -140,7 +140,7 @@ struct Front {
     gone: Arc<AtomicBool>,
 }
 
-impl Front {
+impl Connection {
     fn converse(&mut self, reader: &mut FrameReader<File>) -> Result<(), WireError> {
         loop {
             let message = match reader.next_frame()? {
