@@ -45,7 +45,7 @@ pub const FEATURES: [&str; 7] =
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// The way to the client.
-pub type Out = Arc<Outbox<File>>;
+pub type ClientWriter = Arc<Outbox<File>>;
 
 /// Holds a conversation until its client goes away.
 ///
@@ -125,7 +125,7 @@ fn refused(request: &'static str, code: &'static str, text: impl Into<String>) -
 
 /// A conversation.
 struct Connection {
-    out: Out,
+    out: ClientWriter,
     service: Arc<Service>,
     jobs: Arc<Jobs>,
     /// A plan whose blobs are not all here.

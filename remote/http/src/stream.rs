@@ -15,7 +15,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
-use rgpu_agent::front::Out;
+use rgpu_agent::front::ClientWriter;
 use rgpu_agent::front::follow::{Position, follow};
 use rgpu_agent::job::JobFolder;
 use rgpu_agent::wire::Outbox;
@@ -128,7 +128,7 @@ impl hyper::body::Body for Pieces {
 }
 
 /// A way from blocking code to a body.
-fn pipe() -> io::Result<(Out, UnixStream)> {
+fn pipe() -> io::Result<(ClientWriter, UnixStream)> {
     let (ours, theirs) = StdStream::pair()?;
     ours.set_nonblocking(true)?;
     let out = Outbox::new(File::from(OwnedFd::from(theirs)));

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::Kind;
 
-use super::Out;
+use super::ClientWriter;
 use crate::inside::open_regular;
 use crate::job::JobFolder;
 use crate::service::Refusal;
@@ -32,7 +32,7 @@ pub(crate) struct Fetcher(Sender<Part>);
 
 impl Fetcher {
     /// Starts the thread; it ends with the conversation.
-    pub(crate) fn start(out: Out) -> Self {
+    pub(crate) fn start(out: ClientWriter) -> Self {
         let (ask, asked) = channel::<Part>();
         std::thread::spawn(move || {
             for part in asked {
@@ -55,7 +55,7 @@ impl Fetcher {
 /// # Errors
 /// When the outbox fails.
 pub(super) fn send_part(
-    out: &Out,
+    out: &ClientWriter,
     folder: &JobFolder,
     path: &str,
     offset: u64,

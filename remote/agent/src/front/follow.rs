@@ -16,7 +16,7 @@ use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, Digest, Event, EventBody, FromAgent, Stream};
 
 use super::fetch::{Fetcher, Part};
-use super::{Out, fetch, refused};
+use super::{ClientWriter, fetch, refused};
 use crate::control;
 use crate::job::{JobFolder, SOCKET};
 use crate::journal::JournalReader;
@@ -57,7 +57,7 @@ pub(super) struct Ahead {
 }
 
 /// Follows the job until its terminal event, the outbox fails, or `stop`.
-pub fn follow(folder: JobFolder, position: Position, out: &Out, stop: &AtomicBool) {
+pub fn follow(folder: JobFolder, position: Position, out: &ClientWriter, stop: &AtomicBool) {
     run(Follower::new(folder, position, out.clone()), out, stop);
 }
 
@@ -66,14 +66,14 @@ pub(super) fn follow_ahead(
     folder: JobFolder,
     position: Position,
     ahead: Ahead,
-    out: &Out,
+    out: &ClientWriter,
     stop: &AtomicBool,
 ) {
     let ahead = (ahead.bytes > 0).then_some(ahead);
     run(Follower { ahead, ..Follower::new(folder, position, out.clone()) }, out, stop);
 }
 
-fn run(mut follower: Follower, out: &Out, stop: &AtomicBool) {
+fn run(mut follower: Follower, out: &ClientWriter, stop: &AtomicBool) {
     let result = catch_unwind(AssertUnwindSafe(|| follower.run(stop)));
     let text = match result {
         Ok(Ok(())) => return,
@@ -101,7 +101,7 @@ struct Follower {
     ahead: Option<Ahead>,
     /// The others, the latest last.
     larger: Vec<Larger>,
-    out: Out,
+    out: ClientWriter,
 }
 
 /// An artifact that is not sent whole before it is asked for.
@@ -112,7 +112,7 @@ struct Larger {
 }
 
 impl Follower {
-    fn new(folder: JobFolder, position: Position, out: Out) -> Self {
+    fn new(folder: JobFolder, position: Position, out: ClientWriter) -> Self {
         let Position { from_seq, had, inline_bytes, beat } = position;
         let (given, had_with_events) = match had {
             Seen::Given(given) => (given, false),

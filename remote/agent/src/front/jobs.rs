@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rgpu_protocol::{Digest, FromAgent, Plan};
 
-use super::Out;
+use super::ClientWriter;
 use super::fetch::Fetcher;
 use super::follow::{self, Ahead, Position, Seen};
 use crate::control::{self, Control};
@@ -31,7 +31,7 @@ pub(super) struct Order {
 pub(super) struct Jobs {
     pub(super) service: Arc<Service>,
     pub(super) fetcher: Fetcher,
-    out: Out,
+    out: ClientWriter,
     /// Ways to the supervisors of this client's jobs.
     links: Mutex<HashMap<String, UnixStream>>,
     /// Flags that tell the followers of jobs to stop.
@@ -39,7 +39,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn new(service: Arc<Service>, out: Out) -> Self {
+    pub(super) fn new(service: Arc<Service>, out: ClientWriter) -> Self {
         let fetcher = Fetcher::start(out.clone());
         Self { service, fetcher, out, links: Mutex::default(), followers: Mutex::default() }
     }

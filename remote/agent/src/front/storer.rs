@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use rgpu_protocol::{Digest, FromAgent};
 
-use super::Out;
+use super::ClientWriter;
 use crate::blob::Packed;
 use crate::service::Service;
 
@@ -31,7 +31,7 @@ pub(super) struct Storer(SyncSender<Work>);
 
 impl Storer {
     /// Starts the thread; it ends with the conversation.
-    pub(super) fn start(service: Arc<Service>, out: Out) -> Self {
+    pub(super) fn start(service: Arc<Service>, out: ClientWriter) -> Self {
         let (ask, asked) = sync_channel(WAITING);
         std::thread::spawn(move || {
             for work in asked {

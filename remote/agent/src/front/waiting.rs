@@ -14,7 +14,7 @@ use rgpu_protocol::plan::InputFile;
 use rgpu_protocol::{Digest, FromAgent, Plan};
 
 use super::jobs::{Jobs, Order};
-use super::{Out, client_left};
+use super::{ClientWriter, client_left};
 use crate::job::{Draft, Places};
 
 /// How often the store is looked at while blobs come, and while none does.
@@ -33,7 +33,12 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Lets `order` wait for `missing`.
-    pub(super) fn begin(jobs: Arc<Jobs>, out: Out, order: Order, missing: &[Digest]) -> Self {
+    pub(super) fn begin(
+        jobs: Arc<Jobs>,
+        out: ClientWriter,
+        order: Order,
+        missing: &[Digest],
+    ) -> Self {
         let (job, stop) = (order.plan.job.clone(), Arc::new(AtomicBool::new(false)));
         let missing: HashSet<&Digest> = missing.iter().collect();
         let pieces = order.plan.files.iter().flat_map(InputFile::pieces);
@@ -108,7 +113,12 @@ fn wait(
     }
 }
 
-fn begin(jobs: &Jobs, out: &Out, order: &Order, draft: Option<Draft>) -> std::io::Result<()> {
+fn begin(
+    jobs: &Jobs,
+    out: &ClientWriter,
+    order: &Order,
+    draft: Option<Draft>,
+) -> std::io::Result<()> {
     let digests = jobs.submit(order, draft)?;
     if digests.is_empty() {
         return Ok(());
