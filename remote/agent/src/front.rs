@@ -31,7 +31,7 @@ use crate::service::{Refusal, Service};
 use crate::setup::Setup;
 use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 
-use fetch::Part;
+use fetch::ArtifactPart;
 use follow::{Position, Seen};
 use jobs::{Jobs, Order};
 use storer::{Arrived, Storer};
@@ -208,7 +208,7 @@ impl Connection {
             ToAgent::Fetch { job, path, offset, len } => {
                 if let Some(folder) = self.jobs.find("fetch", &job)? {
                     let len = len.min(BLOB_BYTES);
-                    self.jobs.fetcher.ask(Part { folder, path, offset, len });
+                    self.jobs.fetcher.ask(ArtifactPart { folder, path, offset, len });
                 }
             }
             ToAgent::Jobs {} => {

@@ -19,7 +19,7 @@ const SAMPLE_BYTES: usize = 32 << 10;
 const LEAST_BYTES: usize = 512;
 
 /// A part of an artifact that was asked for.
-pub(crate) struct Part {
+pub(crate) struct ArtifactPart {
     pub(crate) folder: JobFolder,
     pub(crate) path: String,
     pub(crate) offset: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Part {
 
 /// Sends parts in the order in which they were asked for, in a thread of its own.
 #[derive(Clone)]
-pub(crate) struct Fetcher(Sender<Part>);
+pub(crate) struct Fetcher(Sender<ArtifactPart>);
 
 impl Fetcher {
     /// Starts the thread; it ends with the conversation.
     pub(crate) fn start(out: ClientWriter) -> Self {
-        let (ask, asked) = channel::<Part>();
+        let (ask, asked) = channel::<ArtifactPart>();
         std::thread::spawn(move || {
             for part in asked {
                 if send_part(&out, &part.folder, &part.path, part.offset, part.len).is_err() {
@@ -45,7 +45,7 @@ impl Fetcher {
     }
 
     /// Asks for a part. When the outbox has failed, the conversation ends elsewhere.
-    pub(crate) fn ask(&self, part: Part) {
+    pub(crate) fn ask(&self, part: ArtifactPart) {
         let _ = self.0.send(part);
     }
 }

@@ -15,7 +15,7 @@ use rgpu_protocol::frame::{Kind, MAX_BODY};
 use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, Digest, Event, EventBody, FromAgent, Stream};
 
-use super::fetch::{Fetcher, Part};
+use super::fetch::{ArtifactPart, Fetcher};
 use super::{ClientWriter, fetch, refused};
 use crate::control;
 use crate::job::{JobFolder, SOCKET};
@@ -232,7 +232,7 @@ impl Follower {
 
     /// Says what of the larger artifacts comes unasked: the parts, in order. Whatever the client
     /// has sent itself is left out.
-    fn announce_ahead(&self) -> io::Result<Vec<Part>> {
+    fn announce_ahead(&self) -> io::Result<Vec<ArtifactPart>> {
         let mut parts = Vec::new();
         let Some(Ahead { bytes, .. }) = &self.ahead else { return Ok(parts) };
         let mut left = *bytes;
@@ -251,7 +251,12 @@ impl Follower {
             self.out.queue(&FromAgent::Ahead { job, path: path.clone(), len })?;
             for offset in (0..len).step_by(BLOB_BYTES as usize) {
                 let (folder, path) = (self.folder.clone(), path.clone());
-                parts.push(Part { folder, path, offset, len: BLOB_BYTES.min(len - offset) });
+                parts.push(ArtifactPart {
+                    folder,
+                    path,
+                    offset,
+                    len: BLOB_BYTES.min(len - offset),
+                });
             }
         }
         Ok(parts)
