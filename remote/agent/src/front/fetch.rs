@@ -16,7 +16,7 @@ use crate::service::Refusal;
 const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Parts smaller than this are sent as they are.
-const LEAST_BYTES: usize = 512;
+const MIN_PACKED_BYTES: usize = 512;
 
 /// A part of an artifact that was asked for.
 pub(crate) struct ArtifactPart {
@@ -110,7 +110,7 @@ fn read_part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> io::Resul
 
 /// The bytes as a zstd frame, if that is a tenth shorter.
 fn pack(bytes: &[u8]) -> Option<Vec<u8>> {
-    if bytes.len() < LEAST_BYTES {
+    if bytes.len() < MIN_PACKED_BYTES {
         return None;
     }
     let shrinks = |packed: &[u8], plain: &[u8]| packed.len() < plain.len() / 10 * 9;
