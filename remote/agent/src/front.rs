@@ -32,7 +32,7 @@ use crate::setup::Setup;
 use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 
 use fetch::ArtifactPart;
-use follow::{Position, Seen};
+use follow::{ClientOutput, Position};
 use jobs::{Jobs, Order};
 use storer::{Arrived, Storer};
 use waiting::Waiting;
@@ -191,7 +191,7 @@ impl Connection {
             }
             ToAgent::Attach { job, from_seq, had, inline_bytes } => {
                 if let Some(folder) = self.jobs.find("attach", &job)? {
-                    let had = Seen::Given(had);
+                    let had = ClientOutput::Given(had);
                     let position = Position { from_seq, had, inline_bytes, beat: None };
                     self.jobs.follow(folder, position, 0)?;
                 }

@@ -11,7 +11,7 @@ use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64ct::{Base64, Encoding};
-use rgpu_agent::front::follow::{Position, Seen};
+use rgpu_agent::front::follow::{ClientOutput, Position};
 use rgpu_agent::service::Word;
 use rgpu_protocol::http::{BEAT, Events, FRAMES, LONGEST_WAIT_S, OutputPiece, parse_had};
 use rgpu_protocol::{EventBody, FromAgent};
@@ -46,7 +46,7 @@ pub(crate) async fn events(
             Ok(folder)
         })
         .await?;
-    let had = asked.had.map_or(Seen::WithEvents, Seen::Given);
+    let had = asked.had.map_or(ClientOutput::WithEvents, ClientOutput::Given);
     let from_seq = after.saturating_add(1);
     let position = Position { from_seq, had, inline_bytes: asked.inline, beat: Some(BEAT) };
     let follow = |position, default_s| {

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use rgpu_agent::front::follow::{Position, Seen};
+use rgpu_agent::front::follow::{ClientOutput, Position};
 use rgpu_agent::service::{Submitted, Word};
 use rgpu_agent::setup::Setup;
 use rgpu_protocol::FromAgent;
@@ -80,7 +80,7 @@ pub(crate) async fn submit(
         }
     };
     if wants(&headers, FRAMES) {
-        let had = Seen::Given(Vec::new());
+        let had = ClientOutput::Given(Vec::new());
         let position = Position { from_seq: 1, had, inline_bytes: query.inline, beat: Some(BEAT) };
         let wait = wait_for(query.wait, LONGEST_WAIT_S);
         return Ok(Followed::start(&state, folder, position, wait)?.frames());

@@ -31,7 +31,7 @@ pub struct Position {
     /// The first event wanted; 1: all.
     pub from_seq: u64,
     /// Output that the client has.
-    pub had: Seen,
+    pub had: ClientOutput,
     /// Artifacts up to this size are sent before the terminal event.
     pub inline_bytes: u64,
     /// Says [`FromAgent::Pong`] as soon as there is nothing more to say for now, and again after
@@ -41,7 +41,7 @@ pub struct Position {
 
 /// How much of a job's output a client has.
 #[derive(Debug)]
-pub enum Seen {
+pub enum ClientOutput {
     /// So much of these streams, and nothing of the others.
     Given(Vec<ReceivedOutput>),
     /// What the events before the first wanted one name.
@@ -115,8 +115,8 @@ impl Follower {
     fn new(folder: JobFolder, position: Position, out: ClientWriter) -> Self {
         let Position { from_seq, had, inline_bytes, beat } = position;
         let (given, had_with_events) = match had {
-            Seen::Given(given) => (given, false),
-            Seen::WithEvents => (Vec::new(), true),
+            ClientOutput::Given(given) => (given, false),
+            ClientOutput::WithEvents => (Vec::new(), true),
         };
         let had = given.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
         Self {

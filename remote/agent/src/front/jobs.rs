@@ -11,7 +11,7 @@ use rgpu_protocol::{Digest, FromAgent, Plan};
 
 use super::ClientWriter;
 use super::fetch::Fetcher;
-use super::follow::{self, Ahead, Position, Seen};
+use super::follow::{self, Ahead, ClientOutput, Position};
 use crate::control::{self, Control};
 use crate::job::{Draft, JobFolder, SOCKET};
 use crate::service::{Service, Submitted};
@@ -59,7 +59,7 @@ impl Jobs {
     /// are missing, if that is why.
     pub(super) fn submit(&self, order: &Order, draft: Option<Draft>) -> io::Result<Vec<Digest>> {
         let Order { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
-        let had = Seen::Given(Vec::new());
+        let had = ClientOutput::Given(Vec::new());
         let position = Position { from_seq: 1, had, inline_bytes: *inline_bytes, beat: None };
         match self.service.submit_draft(plan, secrets, setup, draft) {
             Ok(Submitted::Begun { folder, link }) => {
