@@ -49,7 +49,7 @@ pub enum ClientOutput {
 }
 
 /// What of the larger artifacts is sent before anybody asks for it.
-pub(super) struct Ahead {
+pub(super) struct Prefetch {
     /// So many bytes of all of them together.
     pub(super) bytes: u64,
     /// Sends them, and what is asked for behind them.
@@ -65,7 +65,7 @@ pub fn follow(folder: JobFolder, position: Position, out: &ClientWriter, stop: &
 pub(super) fn follow_ahead(
     folder: JobFolder,
     position: Position,
-    ahead: Ahead,
+    ahead: Prefetch,
     out: &ClientWriter,
     stop: &AtomicBool,
 ) {
@@ -98,7 +98,7 @@ struct Follower {
     inline_bytes: u64,
     /// Artifacts small enough to be sent unasked, with their latest sizes.
     inline: BTreeMap<String, u64>,
-    ahead: Option<Ahead>,
+    ahead: Option<Prefetch>,
     /// The others, the latest last.
     larger: Vec<Larger>,
     out: ClientWriter,
@@ -224,7 +224,7 @@ impl Follower {
         }
         // Behind the terminal event, which lies in the outbox, and before anything that its reader
         // can ask for.
-        if let Some(Ahead { fetcher, .. }) = &self.ahead {
+        if let Some(Prefetch { fetcher, .. }) = &self.ahead {
             ahead.into_iter().for_each(|part| fetcher.ask(part));
         }
         Ok(ended)
@@ -234,7 +234,7 @@ impl Follower {
     /// has sent itself is left out.
     fn announce_ahead(&self) -> io::Result<Vec<ArtifactPart>> {
         let mut parts = Vec::new();
-        let Some(Ahead { bytes, .. }) = &self.ahead else { return Ok(parts) };
+        let Some(Prefetch { bytes, .. }) = &self.ahead else { return Ok(parts) };
         let mut left = *bytes;
         let sent = self.folder.plan().map(|plan| plan.files).unwrap_or_default();
         for Larger { path, size, digest } in &self.larger {

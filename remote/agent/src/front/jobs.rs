@@ -11,7 +11,7 @@ use rgpu_protocol::{Digest, FromAgent, Plan};
 
 use super::ClientWriter;
 use super::fetch::Fetcher;
-use super::follow::{self, Ahead, ClientOutput, Position};
+use super::follow::{self, ClientOutput, Position, Prefetch};
 use crate::control::{self, Control};
 use crate::job::{Draft, JobFolder, SOCKET};
 use crate::service::{Service, Submitted};
@@ -89,7 +89,7 @@ impl Jobs {
             earlier.store(true, Ordering::Relaxed);
         }
         let (out, fetcher) = (self.out.clone(), self.fetcher.clone());
-        let ahead = Ahead { bytes: ahead_bytes, fetcher };
+        let ahead = Prefetch { bytes: ahead_bytes, fetcher };
         std::thread::spawn(move || follow::follow_ahead(folder, position, ahead, &out, &stop));
         Ok(())
     }
