@@ -100,12 +100,12 @@ struct Follower {
     inline: BTreeMap<String, u64>,
     ahead: Option<Prefetch>,
     /// The others, the latest last.
-    larger: Vec<Larger>,
+    larger: Vec<LargeArtifact>,
     out: ClientWriter,
 }
 
 /// An artifact that is not sent whole before it is asked for.
-struct Larger {
+struct LargeArtifact {
     path: String,
     size: u64,
     digest: Digest,
@@ -211,7 +211,7 @@ impl Follower {
                     self.inline.insert(path.clone(), *size);
                 } else {
                     let (path, size, digest) = (path.clone(), *size, digest.clone());
-                    self.larger.push(Larger { path, size, digest });
+                    self.larger.push(LargeArtifact { path, size, digest });
                 }
             }
             EventBody::Ended { .. } if wanted && self.inline_bytes > 0 => self.send_inline()?,
@@ -237,7 +237,7 @@ impl Follower {
         let Some(Prefetch { bytes, .. }) = &self.ahead else { return Ok(parts) };
         let mut left = *bytes;
         let sent = self.folder.plan().map(|plan| plan.files).unwrap_or_default();
-        for Larger { path, size, digest } in &self.larger {
+        for LargeArtifact { path, size, digest } in &self.larger {
             if sent.iter().any(|file| file.path == *path && file.digest == *digest) {
                 continue;
             }
