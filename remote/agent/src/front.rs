@@ -33,7 +33,7 @@ use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 
 use fetch::ArtifactPart;
 use follow::{ClientOutput, Position};
-use jobs::{Jobs, Order};
+use jobs::{Jobs, SubmittedPlan};
 use storer::{Arrived, Storer};
 use waiting::Waiting;
 
@@ -182,7 +182,7 @@ impl Connection {
                 self.waiting = None;
                 self.storer.settle();
                 let setup = self.setup.clone();
-                let order = Order { plan, secrets, inline_bytes, ahead_bytes, setup };
+                let order = SubmittedPlan { plan, secrets, inline_bytes, ahead_bytes, setup };
                 self.submit(order, await_blobs)?;
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
@@ -246,7 +246,7 @@ impl Connection {
         }
     }
 
-    fn submit(&mut self, order: Order, await_blobs: bool) -> Result<(), WireError> {
+    fn submit(&mut self, order: SubmittedPlan, await_blobs: bool) -> Result<(), WireError> {
         // Such a client may say so before this program has started, and be gone when it does.
         if await_blobs && client_left() {
             return Ok(());

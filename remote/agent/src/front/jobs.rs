@@ -19,7 +19,7 @@ use crate::setup::Setup;
 use crate::wire::write_message;
 
 /// A plan as it was submitted.
-pub(super) struct Order {
+pub(super) struct SubmittedPlan {
     pub(super) plan: Box<Plan>,
     pub(super) secrets: BTreeMap<String, String>,
     pub(super) inline_bytes: u64,
@@ -57,8 +57,12 @@ impl Jobs {
 
     /// Starts a plan, of the `draft` if one was begun, and follows it, or says why not; the blobs that
     /// are missing, if that is why.
-    pub(super) fn submit(&self, order: &Order, draft: Option<Draft>) -> io::Result<Vec<Digest>> {
-        let Order { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
+    pub(super) fn submit(
+        &self,
+        order: &SubmittedPlan,
+        draft: Option<Draft>,
+    ) -> io::Result<Vec<Digest>> {
+        let SubmittedPlan { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
         let had = ClientOutput::Given(Vec::new());
         let position = Position { from_seq: 1, had, inline_bytes: *inline_bytes, beat: None };
         match self.service.submit_draft(plan, secrets, setup, draft) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rgpu_protocol::plan::InputFile;
 use rgpu_protocol::{Digest, FromAgent, Plan};
 
-use super::jobs::{Jobs, Order};
+use super::jobs::{Jobs, SubmittedPlan};
 use super::{ClientWriter, client_left};
 use crate::job::{Draft, Places};
 
@@ -36,7 +36,7 @@ impl Waiting {
     pub(super) fn begin(
         jobs: Arc<Jobs>,
         out: ClientWriter,
-        order: Order,
+        order: SubmittedPlan,
         missing: &[Digest],
     ) -> Self {
         let (job, stop) = (order.plan.job.clone(), Arc::new(AtomicBool::new(false)));
@@ -116,7 +116,7 @@ fn wait(
 fn begin(
     jobs: &Jobs,
     out: &ClientWriter,
-    order: &Order,
+    order: &SubmittedPlan,
     draft: Option<Draft>,
 ) -> std::io::Result<()> {
     let digests = jobs.submit(order, draft)?;
