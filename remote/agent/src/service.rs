@@ -244,15 +244,17 @@ impl Service {
         }
         let (root, blobs) = self.store("submit")?;
         match launch::launch(root, plan, blobs, setup, self.way.as_deref(), draft) {
-            Ok(launch::Launched::Started { folder, mut link }) => {
+            Ok(launch::LaunchResult::Started { folder, mut link }) => {
                 pass_secrets(&mut link, secrets);
                 Ok(Submitted::Begun { folder, link })
             }
-            Ok(launch::Launched::Missing(digests)) => Ok(Submitted::Missing(digests)),
-            Ok(launch::Launched::Exists) => match JobFolder::find(self.roots.all(), &plan.job) {
-                Some(there) => join(there, plan, secrets),
-                None => refuse("io", "the job vanished while it was being made".into()),
-            },
+            Ok(launch::LaunchResult::Missing(digests)) => Ok(Submitted::Missing(digests)),
+            Ok(launch::LaunchResult::Exists) => {
+                match JobFolder::find(self.roots.all(), &plan.job) {
+                    Some(there) => join(there, plan, secrets),
+                    None => refuse("io", "the job vanished while it was being made".into()),
+                }
+            }
             Err((code, text)) => refuse(code, text),
         }
     }

@@ -16,7 +16,7 @@ use crate::setup::Setup;
 use crate::{quota, settle};
 
 /// What became of a plan.
-pub(crate) enum Launched {
+pub(crate) enum LaunchResult {
     /// Its supervisor runs.
     Started {
         /// The job's folder.
@@ -42,26 +42,26 @@ pub(crate) fn launch(
     setup: &Setup,
     way: Option<&Path>,
     draft: Option<Draft>,
-) -> Result<Launched, (&'static str, String)> {
+) -> Result<LaunchResult, (&'static str, String)> {
     let missing = missing_blobs(plan, blobs);
     let draft = draft.filter(Draft::is_there);
     let wanted = bytes_of(plan, &missing).saturating_sub(draft.as_ref().map_or(0, Draft::bytes));
     quota::room_for(root, wanted).map_err(|e| (e.code(), e.to_string()))?;
     if !missing.is_empty() {
-        return Ok(Launched::Missing(missing));
+        return Ok(LaunchResult::Missing(missing));
     }
     let host = |e: HostFault| (e.code(), e.to_string());
     let draft = draft.map_or_else(|| Draft::new(root), Ok).map_err(host)?;
     let job = match draft.finish(root, plan, blobs) {
         Ok(job) => job,
-        Err(CreateError::Exists) => return Ok(Launched::Exists),
+        Err(CreateError::Exists) => return Ok(LaunchResult::Exists),
         Err(e @ CreateError::Blobs { .. }) => return Err(("bad_plan", e.to_string())),
         Err(CreateError::Host(e)) => return Err(host(e)),
     };
     let folder = job.folder.clone();
     let link = control::connect(folder.path(), SOCKET).doing("connect to", folder.path());
     match link.and_then(|link| start_supervisor(job, setup, way).map(|()| link)) {
-        Ok(link) => Ok(Launched::Started { folder, link }),
+        Ok(link) => Ok(LaunchResult::Started { folder, link }),
         Err(e) => {
             // Nobody has seen it run.
             let _ = folder.remove();
