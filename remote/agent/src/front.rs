@@ -34,7 +34,7 @@ use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 use fetch::ArtifactPart;
 use follow::{ClientOutput, Position};
 use jobs::{Jobs, SubmittedPlan};
-use storer::{Arrived, Storer};
+use storer::{ReceivedBlob, Storer};
 use waiting::Waiting;
 
 /// What this agent can do beyond the first generation.
@@ -341,7 +341,7 @@ impl Connection {
             let text = format!("blob {digest:?} is over {BLOB_BYTES} bytes");
             return Ok(self.out.send(&refused("blob", "bad_blob", text))?);
         }
-        self.storer.put(Arrived { digest: digest.clone(), size, wire, packed });
+        self.storer.put(ReceivedBlob { digest: digest.clone(), size, wire, packed });
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::service::Service;
 const WAITING: usize = 1;
 
 /// A blob as it came over the wire.
-pub(super) struct Arrived {
+pub(super) struct ReceivedBlob {
     pub(super) digest: Digest,
     pub(super) size: u64,
     pub(super) wire: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Arrived {
 }
 
 enum Work {
-    Put(Arrived),
+    Put(ReceivedBlob),
     /// Answered once everything before it is done.
     Settle(SyncSender<()>),
 }
@@ -37,7 +37,7 @@ impl Storer {
             for work in asked {
                 match work {
                     Work::Settle(done) => drop(done.send(())),
-                    Work::Put(Arrived { digest, size, wire, packed }) => {
+                    Work::Put(ReceivedBlob { digest, size, wire, packed }) => {
                         let answer = match service.put_blob(&digest, size, &wire, packed) {
                             Ok(()) => FromAgent::Stored { digest },
                             Err(refusal) => refusal.into(),
@@ -52,7 +52,7 @@ impl Storer {
     }
 
     /// Hands a blob over; waits while others wait.
-    pub(super) fn put(&self, arrived: Arrived) {
+    pub(super) fn put(&self, arrived: ReceivedBlob) {
         let _ = self.0.send(Work::Put(arrived));
     }
 
