@@ -20,14 +20,14 @@ pub(super) struct ReceivedBlob {
     pub(super) packed: Packed,
 }
 
-enum Work {
+enum StoreWork {
     Put(ReceivedBlob),
     /// Answered once everything before it is done.
     Settle(SyncSender<()>),
 }
 
 /// Stores blobs in the order in which they came, and answers each.
-pub(super) struct Storer(SyncSender<Work>);
+pub(super) struct Storer(SyncSender<StoreWork>);
 
 impl Storer {
     /// Starts the thread; it ends with the conversation.
@@ -36,8 +36,8 @@ impl Storer {
         std::thread::spawn(move || {
             for work in asked {
                 match work {
-                    Work::Settle(done) => drop(done.send(())),
-                    Work::Put(ReceivedBlob { digest, size, wire, packed }) => {
+                    StoreWork::Settle(done) => drop(done.send(())),
+                    StoreWork::Put(ReceivedBlob { digest, size, wire, packed }) => {
                         let answer = match service.put_blob(&digest, size, &wire, packed) {
                             Ok(()) => FromAgent::Stored { digest },
                             Err(refusal) => refusal.into(),
@@ -53,13 +53,13 @@ impl Storer {
 
     /// Hands a blob over; waits while others wait.
     pub(super) fn put(&self, arrived: ReceivedBlob) {
-        let _ = self.0.send(Work::Put(arrived));
+        let _ = self.0.send(StoreWork::Put(arrived));
     }
 
     /// Waits until all blobs that were handed over are stored.
     pub(super) fn settle(&self) {
         let (done, settled) = sync_channel(1);
-        if self.0.send(Work::Settle(done)).is_ok() {
+        if self.0.send(StoreWork::Settle(done)).is_ok() {
             let _ = settled.recv();
         }
     }
