@@ -34,7 +34,7 @@ use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
 use fetch::ArtifactPart;
 use follow::{ClientOutput, Position};
 use jobs::{Jobs, SubmittedPlan};
-use storer::{ReceivedBlob, Storer};
+use storer::{BlobStorer, ReceivedBlob};
 use waiting::Waiting;
 
 /// What this agent can do beyond the first generation.
@@ -70,7 +70,7 @@ pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
         out.send(&refused("hello", "unknown_feature", text))?;
         return Ok(());
     }
-    let storer = Storer::start(service.clone(), out.clone());
+    let storer = BlobStorer::start(service.clone(), out.clone());
     let jobs = Arc::new(Jobs::new(service.clone(), out.clone()));
     let mut front = Connection {
         service,
@@ -133,7 +133,7 @@ struct Connection {
     renewed: Instant,
     /// The user's settings for this host.
     setup: Setup,
-    storer: Storer,
+    storer: BlobStorer,
     /// Threads that answer probes.
     probing: Vec<JoinHandle<()>>,
     /// Set when the client has gone: what probes run is ended.

@@ -27,9 +27,9 @@ enum StoreWork {
 }
 
 /// Stores blobs in the order in which they came, and answers each.
-pub(super) struct Storer(SyncSender<StoreWork>);
+pub(super) struct BlobStorer(SyncSender<StoreWork>);
 
-impl Storer {
+impl BlobStorer {
     /// Starts the thread; it ends with the conversation.
     pub(super) fn start(service: Arc<Service>, out: ClientWriter) -> Self {
         let (ask, asked) = sync_channel(WAITING);
