@@ -10,7 +10,7 @@ use crate::blob::Packed;
 use crate::service::Service;
 
 /// Blobs that have come and wait; each is 4 MiB at most.
-const WAITING: usize = 1;
+const MAX_WAITING_BLOBS: usize = 1;
 
 /// A blob as it came over the wire.
 pub(super) struct ReceivedBlob {
@@ -32,7 +32,7 @@ pub(super) struct BlobStorer(SyncSender<StoreWork>);
 impl BlobStorer {
     /// Starts the thread; it ends with the conversation.
     pub(super) fn start(service: Arc<Service>, out: ClientWriter) -> Self {
-        let (ask, asked) = sync_channel(WAITING);
+        let (ask, asked) = sync_channel(MAX_WAITING_BLOBS);
         std::thread::spawn(move || {
             for work in asked {
                 match work {
