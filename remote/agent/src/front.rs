@@ -35,7 +35,7 @@ use fetch::ArtifactPart;
 use follow::{ClientOutput, Position};
 use jobs::{Jobs, SubmittedPlan};
 use storer::{BlobStorer, ReceivedBlob};
-use waiting::Waiting;
+use waiting::WaitingPlan;
 
 /// What this agent can do beyond the first generation.
 pub const FEATURES: [&str; 7] =
@@ -129,7 +129,7 @@ struct Connection {
     service: Arc<Service>,
     jobs: Arc<Jobs>,
     /// A plan whose blobs are not all here.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingPlan>,
     renewed: Instant,
     /// The user's settings for this host.
     setup: Setup,
@@ -259,7 +259,7 @@ impl Connection {
         self.out.send(&FromAgent::Missing { job, digests: digests.clone(), awaited })?;
         if await_blobs {
             let (jobs, out) = (self.jobs.clone(), self.out.clone());
-            self.waiting = Some(Waiting::begin(jobs, out, order, &digests));
+            self.waiting = Some(WaitingPlan::begin(jobs, out, order, &digests));
         }
         Ok(())
     }

@@ -25,13 +25,13 @@ const LOOK_SELDOM: Duration = Duration::from_millis(20);
 const LOOK_AT: usize = 32;
 
 /// A waiting plan. Dropped, it does not begin any more, unless it just has.
-pub(super) struct Waiting {
+pub(super) struct WaitingPlan {
     job: String,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Waiting {
+impl WaitingPlan {
     /// Lets `order` wait for `missing`.
     pub(super) fn begin(
         jobs: Arc<Jobs>,
@@ -66,7 +66,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingPlan {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
