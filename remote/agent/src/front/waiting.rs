@@ -18,7 +18,7 @@ use super::{ClientWriter, client_left};
 use crate::job::{Draft, Places};
 
 /// How often the store is looked at while blobs come, and while none does.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const LOOK_SELDOM: Duration = Duration::from_millis(20);
 
 /// How many of those that come next are looked for.
@@ -85,7 +85,7 @@ fn wait(
 ) -> bool {
     let Ok(blobs) = jobs.service.blobs() else { return false };
     let places = Places::of(plan);
-    let mut pause = LOOK_EVERY;
+    let mut pause = POLL_INTERVAL;
     loop {
         let before = awaited.len();
         // Several streams send at the same time, each in order.
@@ -105,7 +105,7 @@ fn wait(
             return true;
         }
         if awaited.len() < before {
-            pause = LOOK_EVERY;
+            pause = POLL_INTERVAL;
             continue;
         }
         std::thread::sleep(pause);
