@@ -19,7 +19,7 @@ use crate::job::{Draft, Places};
 
 /// How often the store is looked at while blobs come, and while none does.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-const LOOK_SELDOM: Duration = Duration::from_millis(20);
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many of those that come next are looked for.
 const LOOK_AT: usize = 32;
@@ -109,7 +109,7 @@ fn wait(
             continue;
         }
         std::thread::sleep(pause);
-        pause = LOOK_SELDOM.min(pause * 2);
+        pause = IDLE_POLL_INTERVAL.min(pause * 2);
     }
 }
 
