@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many of those that come next are looked for.
-const LOOK_AT: usize = 32;
+const POLLED_BLOBS: usize = 32;
 
 /// A waiting plan. Dropped, it does not begin any more, unless it just has.
 pub(super) struct WaitingPlan {
@@ -89,7 +89,7 @@ fn wait(
     loop {
         let before = awaited.len();
         // Several streams send at the same time, each in order.
-        for i in (before.saturating_sub(LOOK_AT)..before).rev() {
+        for i in (before.saturating_sub(POLLED_BLOBS)..before).rev() {
             let (digest, size) = &awaited[i];
             if blobs.has(digest, *size) {
                 let (digest, _) = awaited.remove(i);
