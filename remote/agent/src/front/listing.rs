@@ -12,14 +12,14 @@ use crate::service::Refusal;
 use crate::settle::{State, last_events, settle};
 
 /// More jobs than this do not fit in a message.
-const MOST_JOBS: usize = 1000;
+const MAX_LISTED_JOBS: usize = 1000;
 
 /// The jobs of this user on this host, newest first.
 pub(crate) fn list(roots: &Roots) -> Vec<JobLine> {
     let mut jobs: Vec<JobLine> =
         roots.all().flat_map(JobFolder::all).filter_map(|folder| line(&folder)).collect();
     jobs.sort_by(|a, b| b.started_ms.cmp(&a.started_ms).then_with(|| b.job.cmp(&a.job)));
-    jobs.truncate(MOST_JOBS);
+    jobs.truncate(MAX_LISTED_JOBS);
     jobs
 }
 
