@@ -185,22 +185,22 @@ impl JobFolder {
     ///
     /// # Errors
     /// When it stays.
-    pub(crate) fn set_aside(&self) -> Result<SetAside, HostFault> {
+    pub(crate) fn set_aside(&self) -> Result<RemovedFolder, HostFault> {
         let hidden = self.0.with_file_name(format!(".old-{}-{}", std::process::id(), self.id()));
         fs::rename(&self.0, &hidden).doing("remove", &self.0)?;
-        Ok(SetAside { hidden, tmp: self.tmp() })
+        Ok(RemovedFolder { hidden, tmp: self.tmp() })
     }
 }
 
 /// A job's folder that nobody sees any more. Should its process end before it is removed, the next
 /// sweep does that.
 #[derive(Debug)]
-pub struct SetAside {
+pub struct RemovedFolder {
     hidden: PathBuf,
     tmp: PathBuf,
 }
 
-impl SetAside {
+impl RemovedFolder {
     /// Removes it.
     ///
     /// # Errors

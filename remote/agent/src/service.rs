@@ -20,7 +20,7 @@ use crate::blob::{Blobs, Packed};
 use crate::control::{self, Control};
 use crate::front::{fetch, launch, listing};
 use crate::inside::open_regular;
-use crate::job::{Draft, JobFolder, SOCKET, SetAside};
+use crate::job::{Draft, JobFolder, RemovedFolder, SOCKET};
 use crate::root::{Candidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
@@ -348,7 +348,7 @@ impl Service {
     ///
     /// # Errors
     /// It has not ended, or stays.
-    pub fn set_aside(&self, job: &str) -> Result<SetAside, Refusal> {
+    pub fn set_aside(&self, job: &str) -> Result<RemovedFolder, Refusal> {
         listing::set_aside(&self.find("forget", job)?)
     }
 

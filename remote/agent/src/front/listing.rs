@@ -4,7 +4,7 @@ use rgpu_protocol::message::JobLine;
 use rgpu_protocol::{EventBody, FromAgent};
 
 use crate::fault::HostFault;
-use crate::job::{JobFolder, SetAside};
+use crate::job::{JobFolder, RemovedFolder};
 use crate::journal::{JournalReader, now_ms};
 use crate::quota;
 use crate::root::Roots;
@@ -67,7 +67,7 @@ pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
 }
 
 /// Takes an ended job out of sight, to be removed.
-pub(crate) fn set_aside(folder: &JobFolder) -> Result<SetAside, Refusal> {
+pub(crate) fn set_aside(folder: &JobFolder) -> Result<RemovedFolder, Refusal> {
     let host = |e: HostFault| Refusal::new("forget", e.code(), e.to_string());
     match settle(folder).map_err(host)? {
         State::Ended { .. } => folder.set_aside().map_err(host),
