@@ -21,7 +21,7 @@ use crate::control;
 use crate::fault::{DoingContext, HostFault};
 
 /// A file of more pieces is put together by as many threads as this.
-const SIDE_BY_SIDE: usize = 4;
+const MAX_COPY_THREADS: usize = 4;
 
 /// Which file of a plan, and which of its pieces.
 type Number = (usize, usize);
@@ -187,12 +187,12 @@ fn copy(pieces: &[InputPiece<'_>], blobs: &Blobs, out: &File) -> io::Result<()> 
             }
         })
     };
-    if pieces.len() <= SIDE_BY_SIDE {
+    if pieces.len() <= MAX_COPY_THREADS {
         return copy(pieces);
     }
     std::thread::scope(|threads| {
         let copiers: Vec<_> = pieces
-            .chunks(pieces.len().div_ceil(SIDE_BY_SIDE))
+            .chunks(pieces.len().div_ceil(MAX_COPY_THREADS))
             .map(|share| {
                 let copier = std::thread::Builder::new().spawn_scoped(threads, move || copy(share));
                 // No more threads are to be had.
