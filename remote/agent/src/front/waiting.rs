@@ -15,7 +15,7 @@ use rgpu_protocol::{Digest, FromAgent, Plan};
 
 use super::jobs::{Jobs, SubmittedPlan};
 use super::{ClientWriter, client_left};
-use crate::job::{Draft, Places};
+use crate::job::{BlobTargets, Draft};
 
 /// How often the store is looked at while blobs come, and while none does.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -84,7 +84,7 @@ fn wait(
     stop: &AtomicBool,
 ) -> bool {
     let Ok(blobs) = jobs.service.blobs() else { return false };
-    let places = Places::of(plan);
+    let places = BlobTargets::of(plan);
     let mut pause = POLL_INTERVAL;
     loop {
         let before = awaited.len();

@@ -27,9 +27,11 @@ const MAX_COPY_THREADS: usize = 4;
 type Number = (usize, usize);
 
 /// Where a plan has each blob.
-pub(crate) struct Places<'a>(HashMap<&'a Digest, Vec<(Number, &'a InputFile, InputPiece<'a>)>>);
+pub(crate) struct BlobTargets<'a>(
+    HashMap<&'a Digest, Vec<(Number, &'a InputFile, InputPiece<'a>)>>,
+);
 
-impl<'a> Places<'a> {
+impl<'a> BlobTargets<'a> {
     pub(crate) fn of(plan: &'a Plan) -> Self {
         let mut places: HashMap<_, Vec<_>> = HashMap::new();
         for (file, input) in plan.files.iter().enumerate() {
@@ -74,7 +76,7 @@ impl Draft {
 
     /// Fills in a blob wherever the plan has it. What fails here is tried once more, and told of,
     /// when the job is made.
-    pub(crate) fn fill(&mut self, places: &Places<'_>, digest: &Digest, blobs: &Blobs) {
+    pub(crate) fn fill(&mut self, places: &BlobTargets<'_>, digest: &Digest, blobs: &Blobs) {
         for (number, input, piece) in places.0.get(digest).into_iter().flatten() {
             let copied =
                 self.open(input).is_ok_and(|(_, out)| copy(&[*piece], blobs, &out).is_ok());
