@@ -34,7 +34,7 @@ use rustix::fs::FlockOperation;
 use crate::blob::{Blobs, hash};
 use crate::fault::{DoingContext, HostFault};
 
-pub(crate) use draft::{BlobTargets, Draft};
+pub(crate) use draft::{BlobTargets, FolderDraft};
 
 /// The name of the supervisor's socket in the folder.
 pub(crate) const SOCKET: &str = "sock";

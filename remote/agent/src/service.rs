@@ -20,7 +20,7 @@ use crate::blob::{Blobs, Packed};
 use crate::control::{self, Control};
 use crate::front::{fetch, launch, listing};
 use crate::inside::open_regular;
-use crate::job::{Draft, JobFolder, RemovedFolder, SOCKET};
+use crate::job::{FolderDraft, JobFolder, RemovedFolder, SOCKET};
 use crate::root::{Candidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
@@ -203,10 +203,10 @@ impl Service {
     }
 
     /// A folder for a plan that waits for its blobs, which [`Self::submit_draft`] makes a job of.
-    pub(crate) fn draft(&self) -> Option<Draft> {
+    pub(crate) fn draft(&self) -> Option<FolderDraft> {
         let (root, _) = self.store("submit").ok()?;
         // Whatever is wrong is told when the job is made.
-        Draft::new(root).ok()
+        FolderDraft::new(root).ok()
     }
 
     /// The same as [`Self::submit`] with a folder in which its inputs were filled already.
@@ -215,7 +215,7 @@ impl Service {
         plan: &Plan,
         secrets: &BTreeMap<String, String>,
         setup: &Setup,
-        draft: Option<Draft>,
+        draft: Option<FolderDraft>,
     ) -> Result<Submitted, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new("submit", code, text));
         if let Err(e) = check::check(plan) {

@@ -13,7 +13,7 @@ use super::ClientWriter;
 use super::fetch::Fetcher;
 use super::follow::{self, ClientOutput, Position, Prefetch};
 use crate::control::{self, Control};
-use crate::job::{Draft, JobFolder, SOCKET};
+use crate::job::{FolderDraft, JobFolder, SOCKET};
 use crate::service::{Service, Submitted};
 use crate::setup::Setup;
 use crate::wire::write_message;
@@ -60,7 +60,7 @@ impl Jobs {
     pub(super) fn submit(
         &self,
         order: &SubmittedPlan,
-        draft: Option<Draft>,
+        draft: Option<FolderDraft>,
     ) -> io::Result<Vec<Digest>> {
         let SubmittedPlan { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
         let had = ClientOutput::Given(Vec::new());

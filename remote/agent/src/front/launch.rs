@@ -11,7 +11,7 @@ use rgpu_protocol::{Digest, Plan};
 use crate::blob::Blobs;
 use crate::control;
 use crate::fault::{DoingContext, HostFault};
-use crate::job::{CreateError, Draft, JobFolder, NewJob, SOCKET, missing_blobs};
+use crate::job::{CreateError, FolderDraft, JobFolder, NewJob, SOCKET, missing_blobs};
 use crate::setup::Setup;
 use crate::{quota, settle};
 
@@ -41,17 +41,18 @@ pub(crate) fn launch(
     blobs: &Blobs,
     setup: &Setup,
     way: Option<&Path>,
-    draft: Option<Draft>,
+    draft: Option<FolderDraft>,
 ) -> Result<LaunchResult, (&'static str, String)> {
     let missing = missing_blobs(plan, blobs);
-    let draft = draft.filter(Draft::is_there);
-    let wanted = bytes_of(plan, &missing).saturating_sub(draft.as_ref().map_or(0, Draft::bytes));
+    let draft = draft.filter(FolderDraft::is_there);
+    let wanted =
+        bytes_of(plan, &missing).saturating_sub(draft.as_ref().map_or(0, FolderDraft::bytes));
     quota::room_for(root, wanted).map_err(|e| (e.code(), e.to_string()))?;
     if !missing.is_empty() {
         return Ok(LaunchResult::Missing(missing));
     }
     let host = |e: HostFault| (e.code(), e.to_string());
-    let draft = draft.map_or_else(|| Draft::new(root), Ok).map_err(host)?;
+    let draft = draft.map_or_else(|| FolderDraft::new(root), Ok).map_err(host)?;
     let job = match draft.finish(root, plan, blobs) {
         Ok(job) => job,
         Err(CreateError::Exists) => return Ok(LaunchResult::Exists),

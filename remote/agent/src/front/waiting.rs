@@ -15,7 +15,7 @@ use rgpu_protocol::{Digest, FromAgent, Plan};
 
 use super::jobs::{Jobs, SubmittedPlan};
 use super::{ClientWriter, client_left};
-use crate::job::{BlobTargets, Draft};
+use crate::job::{BlobTargets, FolderDraft};
 
 /// How often the store is looked at while blobs come, and while none does.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -80,7 +80,7 @@ fn wait(
     jobs: &Jobs,
     plan: &Plan,
     awaited: &mut Vec<(Digest, u64)>,
-    mut draft: Option<&mut Draft>,
+    mut draft: Option<&mut FolderDraft>,
     stop: &AtomicBool,
 ) -> bool {
     let Ok(blobs) = jobs.service.blobs() else { return false };
@@ -117,7 +117,7 @@ fn begin(
     jobs: &Jobs,
     out: &ClientWriter,
     order: &SubmittedPlan,
-    draft: Option<Draft>,
+    draft: Option<FolderDraft>,
 ) -> std::io::Result<()> {
     let digests = jobs.submit(order, draft)?;
     if digests.is_empty() {

@@ -45,21 +45,21 @@ impl<'a> BlobTargets<'a> {
 
 /// The hidden folder. Dropped, it is removed.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct FolderDraft {
     path: PathBuf,
     /// Pieces that were filled in, and their bytes.
     filled: HashSet<Number>,
     bytes: u64,
 }
 
-impl Drop for Draft {
+impl Drop for FolderDraft {
     fn drop(&mut self) {
         // After a rename there is nothing of the name any more.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-impl Draft {
+impl FolderDraft {
     /// An empty one under `root`.
     ///
     /// # Errors
