@@ -15,7 +15,7 @@ use rustix::fs::FallocateFlags;
 use crate::fault::{DoingContext, HostFault};
 
 /// Room kept for the last words.
-const RESERVE_BYTES: u64 = 64 << 10;
+const RESERVED_BYTES: u64 = 64 << 10;
 
 /// The writing end, of which there is one at a time (the holder of the job's lock).
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Journal {
             serde_json::to_vec(&event).map_err(io::Error::from).doing("tell", &self.path)?;
         line.push(b'\n');
         let end = self.len + line.len() as u64;
-        if !last_words && end + RESERVE_BYTES / 2 > self.reserved {
+        if !last_words && end + RESERVED_BYTES / 2 > self.reserved {
             self.reserve(end)?;
         }
         if let Err(e) = self.file.write_all_at(&line, self.len) {
@@ -79,7 +79,7 @@ impl Journal {
     }
 
     fn reserve(&mut self, end: u64) -> Result<(), HostFault> {
-        let to = end + RESERVE_BYTES;
+        let to = end + RESERVED_BYTES;
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, to - self.len)
         {
             Err(e @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => {
