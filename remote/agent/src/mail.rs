@@ -42,7 +42,7 @@ const INPUT: u64 = 4 << 20;
 
 /// What a command asks of a keeper, before its bytes.
 #[derive(Debug, Serialize, Deserialize)]
-struct Asked {
+struct MailRequest {
     /// Where the bytes belong among the client's.
     take: u64,
     len: u64,
@@ -74,7 +74,7 @@ pub fn post(candidates: &[Candidate], args: &[OsString]) -> Result<(), String> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| USAGE.to_owned());
     let [take, from, wait_ms] = [number(numbers[0])?, number(numbers[1])?, number(numbers[2])?];
     let bytes = input().map_err(|e| format!("its input cannot be read: {e}"))?;
-    let asked = Asked { take, len: bytes.len() as u64, eof: last == "eof", from, wait_ms };
+    let asked = MailRequest { take, len: bytes.len() as u64, eof: last == "eof", from, wait_ms };
     let link = reach(candidates, name, last == "begin").map_err(|e| e.to_string())?;
     let (head, answer) = match link.map(|link| exchange(link, &asked, &bytes)) {
         Some(Ok(answer)) => answer,
@@ -153,7 +153,11 @@ fn start(folder: &Path) -> Result<(), HostFault> {
 }
 
 /// Sends what is asked, and reads the answer.
-fn exchange(mut link: UnixStream, asked: &Asked, bytes: &[u8]) -> io::Result<(MailHead, Vec<u8>)> {
+fn exchange(
+    mut link: UnixStream,
+    asked: &MailRequest,
+    bytes: &[u8],
+) -> io::Result<(MailHead, Vec<u8>)> {
     let wait = Duration::from_millis(asked.wait_ms).min(LONGEST);
     link.set_read_timeout(Some(wait + LONGEST))?;
     let mut line = serde_json::to_vec(asked)?;

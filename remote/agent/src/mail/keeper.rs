@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rgpu_protocol::mail::{MOST, MailHead};
 
-use super::{Asked, INPUT, LONGEST, SOCKET, head};
+use super::{INPUT, LONGEST, MailRequest, SOCKET, head};
 use crate::control;
 use crate::fault::{DoingContext, HostFault};
 
@@ -137,7 +137,7 @@ impl Keeper {
         let mut link = BufReader::new(link);
         let mut line = String::new();
         link.by_ref().take(4096).read_line(&mut line)?;
-        let asked: Asked = serde_json::from_str(&line)?;
+        let asked: MailRequest = serde_json::from_str(&line)?;
         if asked.len > INPUT {
             return Err(io::ErrorKind::InvalidData.into());
         }
