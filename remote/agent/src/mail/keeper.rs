@@ -17,7 +17,7 @@ use crate::control;
 use crate::fault::{DoingContext, HostFault};
 
 /// Bytes of the agent's that wait to be fetched; it waits when there are more.
-const KEPT: usize = 4 << 20;
+const MAX_UNFETCHED_BYTES: usize = 4 << 20;
 
 /// A client that is silent for so long is gone.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -120,7 +120,7 @@ impl Keeper {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(n @ 1..) = from.read(&mut buffer) {
             let mut output = self.output();
-            while output.bytes.len() >= KEPT {
+            while output.bytes.len() >= MAX_UNFETCHED_BYTES {
                 output = self.changed.wait(output).unwrap_or_else(PoisonError::into_inner);
             }
             output.bytes.extend(&buffer[..n]);
