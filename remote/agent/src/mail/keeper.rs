@@ -20,7 +20,7 @@ use crate::fault::{DoingContext, HostFault};
 const MAX_UNFETCHED_BYTES: usize = 4 << 20;
 
 /// A client that is silent for so long is gone.
-const SILENCE: Duration = Duration::from_secs(300);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long the last bytes may wait to be fetched once the conversation has ended.
 const AFTER: Duration = Duration::from_secs(30);
@@ -112,7 +112,7 @@ impl Keeper {
         let output = self.output();
         let ended = output.ended.is_some_and(|at| output.fetched || at.elapsed() > AFTER);
         drop(output);
-        ended || self.heard().elapsed() > SILENCE
+        ended || self.heard().elapsed() > CLIENT_TIMEOUT
     }
 
     /// Gathers what the agent says.
