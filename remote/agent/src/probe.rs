@@ -14,7 +14,7 @@ use crate::setup::Setup;
 use crate::supervisor::{find_on_path, is_program};
 
 /// Files listed in an answer.
-const MOST_FOUND: usize = 16;
+const MAX_FILES: usize = 16;
 
 /// Bytes of text in an answer.
 const MOST_TEXT: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) fn answer(probe: &Probe, setup: &Setup, stop: &AtomicBool) -> ProbeAn
         _ => probe.find.iter().map(String::as_str).collect(),
     };
     let found = search(&find, setup);
-    answer.found = found.iter().take(MOST_FOUND).map(|p| p.display().to_string()).collect();
+    answer.found = found.iter().take(MAX_FILES).map(|p| p.display().to_string()).collect();
     answer.path = answer.found.first().cloned();
     let Some(path) = &answer.path else { return answer };
     let text = if probe.read {
