@@ -17,7 +17,7 @@ use crate::supervisor::{find_on_path, is_program};
 const MAX_FILES: usize = 16;
 
 /// Bytes of text in an answer.
-const MOST_TEXT: usize = 64 << 10;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// Answers one probe; what it runs is ended once `stop` is set.
 pub(crate) fn answer(probe: &Probe, setup: &Setup, stop: &AtomicBool) -> ProbeAnswer {
@@ -59,8 +59,9 @@ fn run(
     setup: &Setup,
     stop: &AtomicBool,
 ) -> Result<(Option<i32>, String), String> {
-    let answer = ask_unless(argv, setup.env(), MOST_TEXT, Duration::from_secs(timeout_s), stop)
-        .map_err(|e| format!("`{}` does not start: {e}", argv[0]))?;
+    let answer =
+        ask_unless(argv, setup.env(), MAX_TEXT_BYTES, Duration::from_secs(timeout_s), stop)
+            .map_err(|e| format!("`{}` does not start: {e}", argv[0]))?;
     if answer.timed_out {
         return Err(format!("`{}` did not answer within {timeout_s} s", argv[0]));
     }
@@ -74,7 +75,7 @@ fn run(
 
 fn read(path: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(MOST_TEXT as u64).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|f| f.take(MAX_TEXT_BYTES as u64).read_to_end(&mut bytes));
     match read {
         Ok(_) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(e) => Err(format!("`{}` cannot be read: {e}", path.display())),
@@ -87,7 +88,7 @@ fn keep(probe: &Probe, text: &str) -> String {
         |line: &&str| probe.keep.is_empty() || probe.keep.iter().any(|p| p.find(line).is_some());
     let mut kept = String::new();
     for line in text.lines().filter(wanted) {
-        if kept.len() + line.len() + 1 > MOST_TEXT {
+        if kept.len() + line.len() + 1 > MAX_TEXT_BYTES {
             break;
         }
         kept.push_str(line);
