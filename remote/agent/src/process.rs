@@ -20,21 +20,21 @@ const SUDO_WAIT: Duration = Duration::from_secs(5);
 
 /// A living process.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ProcessEntry {
     pid: i32,
     parent: i32,
     group: i32,
 }
 
 /// All living processes but zombies.
-fn living() -> Vec<Entry> {
+fn living() -> Vec<ProcessEntry> {
     let Ok(proc) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = proc.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
     pids.filter_map(entry).collect()
 }
 
 /// The process `pid`, if it lives.
-fn entry(pid: i32) -> Option<Entry> {
+fn entry(pid: i32) -> Option<ProcessEntry> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // `pid (name) state ppid …`; the name may hold anything, so count from its last bracket.
     let after = stat.iter().rposition(|b| *b == b')')?;
@@ -43,7 +43,7 @@ fn entry(pid: i32) -> Option<Entry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, group })
+    (!matches!(state, "Z" | "X")).then_some(ProcessEntry { pid, parent, group })
 }
 
 /// Children of this process as the kernel lists them, zombies too; `None` from a kernel without
@@ -62,12 +62,12 @@ fn children() -> Option<Vec<i32>> {
 /// each start the next one and end: by the time one is looked at, it is another. But a subreaper
 /// always has the living one among its children, and only its own reaping takes any off the list:
 /// if all in the list were dead and the list is the same afterwards, none lives.
-fn living_children(guard: Option<i32>) -> Vec<Entry> {
+fn living_children(guard: Option<i32>) -> Vec<ProcessEntry> {
     // A chain is met after a few looks; the bound is for a storm that only makes zombies.
     for _ in 0..1000 {
         let Some(listed) = children() else { break };
         let others = listed.iter().copied().filter(|pid| Some(*pid) != guard);
-        let alive: Vec<Entry> = others.filter_map(entry).collect();
+        let alive: Vec<ProcessEntry> = others.filter_map(entry).collect();
         if !alive.is_empty() || children().is_none_or(|again| again == listed) {
             return alive;
         }
@@ -84,7 +84,7 @@ pub(crate) struct Found {
 
 /// Descendants of the processes in `roots`, these not included.
 fn descendants(roots: &BTreeSet<i32>) -> Found {
-    let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
+    let mut children: HashMap<i32, Vec<ProcessEntry>> = HashMap::new();
     for entry in living() {
         children.entry(entry.parent).or_default().push(entry);
     }
