@@ -77,18 +77,18 @@ fn living_children(guard: Option<i32>) -> Vec<ProcessEntry> {
 
 /// Processes and the groups that they are in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ProcessList {
     pub(crate) pids: BTreeSet<i32>,
     groups: BTreeSet<i32>,
 }
 
 /// Descendants of the processes in `roots`, these not included.
-fn descendants(roots: &BTreeSet<i32>) -> Found {
+fn descendants(roots: &BTreeSet<i32>) -> ProcessList {
     let mut children: HashMap<i32, Vec<ProcessEntry>> = HashMap::new();
     for entry in living() {
         children.entry(entry.parent).or_default().push(entry);
     }
-    let mut found = Found::default();
+    let mut found = ProcessList::default();
     let mut open: Vec<i32> = roots.iter().copied().collect();
     while let Some(pid) = open.pop() {
         for child in children.get(&pid).into_iter().flatten() {
@@ -103,7 +103,7 @@ fn descendants(roots: &BTreeSet<i32>) -> Found {
 
 /// Descendants of this process but `guard`. Their groups are in sessions that this process or they
 /// began, so nobody else is in them.
-pub(crate) fn own_descendants(guard: Option<i32>) -> Found {
+pub(crate) fn own_descendants(guard: Option<i32>) -> ProcessList {
     let mut found = descendants(&BTreeSet::from([std::process::id() as i32]));
     if found.pids.iter().all(|pid| Some(*pid) == guard) {
         for child in living_children(guard) {
@@ -120,7 +120,7 @@ pub(crate) fn own_descendants(guard: Option<i32>) -> Found {
 }
 
 /// Sends a signal to each once; those that are gone are passed over.
-pub(crate) fn signal_all(found: &Found, signal: Signal) {
+pub(crate) fn signal_all(found: &ProcessList, signal: Signal) {
     let mut of_others = Vec::new();
     for pid in found.pids.iter().filter_map(|p| Pid::from_raw(*p)) {
         if kill_process(pid, signal) == Err(rustix::io::Errno::PERM) {
@@ -137,7 +137,7 @@ pub(crate) fn signal_all(found: &Found, signal: Signal) {
 }
 
 /// Sends a signal to whole groups. Only for signals that nobody hears twice.
-fn signal_groups(found: &Found, signal: Signal) {
+fn signal_groups(found: &ProcessList, signal: Signal) {
     for group in found.groups.iter().filter_map(|g| Pid::from_raw(*g)) {
         let _ = kill_process_group(group, signal);
     }
@@ -146,13 +146,13 @@ fn signal_groups(found: &Found, signal: Signal) {
 /// Kills what `find` finds until it finds nothing more, at most for `limit`; what is left then.
 /// `between` runs between rounds (to reap).
 pub(crate) fn kill_until_none(
-    find: impl Fn() -> Found,
+    find: impl Fn() -> ProcessList,
     mut between: impl FnMut(),
     limit: Duration,
 ) -> BTreeSet<i32> {
     let start = Instant::now();
     loop {
-        let mut stopped = Found::default();
+        let mut stopped = ProcessList::default();
         // A storm that is faster than this is met by the next round.
         for _ in 0..50 {
             let mut new = find();
@@ -190,7 +190,7 @@ pub(crate) fn kill_marked(marker: &str) -> BTreeSet<i32> {
         let mut all = descendants(&roots).pids;
         all.extend(roots);
         // Their groups may be anybody's by now.
-        Found { pids: all, groups: BTreeSet::new() }
+        ProcessList { pids: all, groups: BTreeSet::new() }
     };
     kill_until_none(marked, || {}, Duration::from_secs(10))
 }
