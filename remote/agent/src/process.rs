@@ -196,7 +196,7 @@ pub(crate) fn kill_marked(marker: &str) -> BTreeSet<i32> {
 }
 
 /// What became of a child.
-pub(crate) type Reaped = (i32, WaitStatus);
+pub(crate) type ReapedChild = (i32, WaitStatus);
 
 /// Whether any child is left after a reaping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ pub(crate) enum Children {
 }
 
 /// Collects the status of every child that has ended.
-pub(crate) fn reap(mut each: impl FnMut(Reaped)) -> Children {
+pub(crate) fn reap(mut each: impl FnMut(ReapedChild)) -> Children {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => each((pid.as_raw_nonzero().get(), status)),
