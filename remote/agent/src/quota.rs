@@ -25,7 +25,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// A plan gets no room.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoRoom {
+pub(crate) enum QuotaError {
     /// There is none, although all that may be removed was. All are bytes.
     #[error(
         "your jobs and their inputs take {used} of the {quota} bytes that you may use on this \
@@ -37,7 +37,7 @@ pub(crate) enum NoRoom {
     Setting(String),
 }
 
-impl NoRoom {
+impl QuotaError {
     /// A short word for machines.
     pub(crate) fn code(&self) -> &'static str {
         match self {
@@ -81,13 +81,13 @@ pub(crate) fn limit() -> u64 {
     setting(std::env::var_os(QUOTA_VARIABLE)).unwrap_or(QUOTA_BYTES)
 }
 
-fn setting(value: Option<OsString>) -> Result<u64, NoRoom> {
+fn setting(value: Option<OsString>) -> Result<u64, QuotaError> {
     match value.filter(|value| !value.is_empty()) {
         None => Ok(QUOTA_BYTES),
         Some(value) => value
             .to_str()
             .and_then(|text| text.trim().parse().ok())
-            .ok_or_else(|| NoRoom::Setting(value.to_string_lossy().into_owned())),
+            .ok_or_else(|| QuotaError::Setting(value.to_string_lossy().into_owned())),
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn job_ended(root: &Path, job: &Path) {
 ///
 /// # Errors
 /// When they may not, although everything was removed that may be.
-pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), NoRoom> {
+pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), QuotaError> {
     let quota = setting(std::env::var_os(QUOTA_VARIABLE))?;
     if Tally::read(root).bytes.saturating_add(wanted) <= quota {
         return Ok(());
@@ -120,7 +120,7 @@ pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), NoRoom> {
     if used.saturating_add(wanted) <= quota {
         return Ok(());
     }
-    Err(NoRoom::Over { used, quota, wanted })
+    Err(QuotaError::Over { used, quota, wanted })
 }
 
 /// Removes what is too old, and what is over `quota`; the bytes in use afterwards.
