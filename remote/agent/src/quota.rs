@@ -50,12 +50,12 @@ impl QuotaError {
 /// What is known without a walk: `<root>/swept` holds the time of the last sweep and the bytes that
 /// were in use after it, and those of the jobs that have ended since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct UsageRecord {
     swept_ms: u64,
     bytes: u64,
 }
 
-impl Tally {
+impl UsageRecord {
     fn read(root: &Path) -> Self {
         let text = fs::read_to_string(root.join("swept")).unwrap_or_default();
         let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
@@ -93,14 +93,14 @@ fn setting(value: Option<OsString>) -> Result<u64, QuotaError> {
 
 /// Sweeps if nobody did for a while.
 pub(crate) fn sweep_now_and_then(root: &Path) {
-    if Tally::read(root).is_old() {
+    if UsageRecord::read(root).is_old() {
         sweep(root, limit());
     }
 }
 
 /// Adds an ended job to what is in use, and sweeps where that is too much.
 pub(crate) fn job_ended(root: &Path, job: &Path) {
-    let mut tally = Tally::read(root);
+    let mut tally = UsageRecord::read(root);
     tally.bytes = tally.bytes.saturating_add(tree_bytes(job));
     if tally.bytes > limit() || tally.is_old() || !tally.write(root) {
         sweep(root, limit());
@@ -113,7 +113,7 @@ pub(crate) fn job_ended(root: &Path, job: &Path) {
 /// When they may not, although everything was removed that may be.
 pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), QuotaError> {
     let quota = setting(std::env::var_os(QUOTA_VARIABLE))?;
-    if Tally::read(root).bytes.saturating_add(wanted) <= quota {
+    if UsageRecord::read(root).bytes.saturating_add(wanted) <= quota {
         return Ok(());
     }
     let used = sweep(root, quota.saturating_sub(wanted));
@@ -126,7 +126,7 @@ pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), QuotaError> {
 /// Removes what is too old, and what is over `quota`; the bytes in use afterwards.
 fn sweep(root: &Path, quota: u64) -> u64 {
     // Written first, so that connections do not sweep at the same time.
-    let mut tally = Tally { swept_ms: now_ms(), ..Tally::read(root) };
+    let mut tally = UsageRecord { swept_ms: now_ms(), ..UsageRecord::read(root) };
     if !tally.write(root) {
         return tally.bytes;
     }
