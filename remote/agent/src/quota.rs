@@ -18,7 +18,7 @@ const QUOTA_BYTES: u64 = 20 << 30;
 const QUOTA_VARIABLE: &str = "RGPU_AGENT_QUOTA";
 
 /// Left alone by [`sweep`]: a plan that needs them may be on its way.
-const FRESH: Duration = Duration::from_secs(3600);
+const UNSWEPT_AGE: Duration = Duration::from_secs(3600);
 
 /// How often a sweep is worth its walk.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
@@ -197,7 +197,7 @@ fn remove_abandoned(root: &Path) {
                 "tmp" => running.iter().any(|job| job.tmp() == entry.path()),
                 _ => false,
             };
-            if !in_use && age(&entry.path()).is_some_and(|age| age > FRESH) {
+            if !in_use && age(&entry.path()).is_some_and(|age| age > UNSWEPT_AGE) {
                 // Tried again at the next sweep.
                 let _ = match entry.file_type() {
                     Ok(t) if t.is_dir() => remove_tree(&entry.path()).is_ok(),
@@ -219,7 +219,7 @@ fn stale_blobs(root: &Path) -> Vec<(u64, u64, PathBuf)> {
             let path = file.path();
             let meta = fs::symlink_metadata(&path).ok()?;
             let used = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-            (age(&path)? > FRESH).then(|| (used.as_secs(), disk_bytes(&meta), path))
+            (age(&path)? > UNSWEPT_AGE).then(|| (used.as_secs(), disk_bytes(&meta), path))
         })
         .collect()
 }
