@@ -14,7 +14,7 @@ use rustix::fs::{Access, StatVfsMountFlags};
 use crate::fault::{DoingContext, HostFault};
 
 /// A home with less room than this is passed over.
-const LEAST_FREE_BYTES: u64 = 32 << 20;
+const MIN_FREE_BYTES: u64 = 32 << 20;
 
 /// Why a candidate is not used.
 #[derive(Debug, thiserror::Error)]
@@ -166,7 +166,7 @@ fn prepare(candidate: &Candidate) -> Result<PathBuf, RootError> {
         return Err(RootError::ReadOnly(path.clone()));
     }
     let free = vfs.f_bavail.saturating_mul(vfs.f_frsize);
-    if free < LEAST_FREE_BYTES {
+    if free < MIN_FREE_BYTES {
         return Err(RootError::Full { path: path.clone(), free });
     }
     for part in ["blobs/tmp", "jobs", "tmp"] {
