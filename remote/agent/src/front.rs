@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::blob::Packed;
 use crate::control::Control;
-use crate::root::Candidate;
+use crate::root::RootCandidate;
 use crate::service::{Refusal, Service};
 use crate::setup::Setup;
 use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
@@ -51,7 +51,7 @@ pub type ClientWriter = Arc<Outbox<File>>;
 ///
 /// # Errors
 /// When the streams fail or the peer speaks something else.
-pub fn serve(candidates: &[Candidate]) -> Result<(), WireError> {
+pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
     let own = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
     let input = own(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
     let output = own(rustix::stdio::stdout()).map_err(std::io::Error::from)?;

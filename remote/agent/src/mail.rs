@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::blob;
 use crate::control;
 use crate::fault::{DoingContext, HostFault};
-use crate::root::{Candidate, Roots};
+use crate::root::{RootCandidate, Roots};
 
 pub use keeper::keep;
 
@@ -57,7 +57,7 @@ struct MailRequest {
 ///
 /// # Errors
 /// In words for the client.
-pub fn post(candidates: &[Candidate], args: &[OsString]) -> Result<(), String> {
+pub fn post(candidates: &[RootCandidate], args: &[OsString]) -> Result<(), String> {
     const USAGE: &str = "usage: rgpu-agent mail NAME TAKE FROM WAIT_MS NONCE [begin|eof]";
     let words: Option<Vec<&str>> = args.iter().map(|arg| arg.to_str()).collect();
     let words = words.ok_or(USAGE)?;
@@ -95,7 +95,7 @@ fn input() -> io::Result<Vec<u8>> {
 
 /// The way to the keeper of a conversation, which is started where it begins; `None`: it is gone.
 fn reach(
-    candidates: &[Candidate],
+    candidates: &[RootCandidate],
     name: &str,
     begin: bool,
 ) -> Result<Option<UnixStream>, HostFault> {

@@ -65,7 +65,7 @@ impl RootError {
 
 /// A folder that may become the agent's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct RootCandidate {
     path: PathBuf,
     place: Place,
 }
@@ -85,8 +85,8 @@ pub fn candidates(
     cache: Option<PathBuf>,
     home: Option<PathBuf>,
     uid: u32,
-) -> Vec<Candidate> {
-    let own = |path: PathBuf| Candidate { path, place: Place::Own };
+) -> Vec<RootCandidate> {
+    let own = |path: PathBuf| RootCandidate { path, place: Place::Own };
     if let Some(path) = named {
         return vec![own(path)];
     }
@@ -96,7 +96,7 @@ pub fn candidates(
     all.dedup();
     for shared in ["/var/tmp", "/tmp"] {
         let path = Path::new(shared).join(format!("rgpu-{uid}"));
-        all.push(Candidate { path, place: Place::Shared });
+        all.push(RootCandidate { path, place: Place::Shared });
     }
     all
 }
@@ -110,7 +110,7 @@ pub struct Roots {
 
 impl Roots {
     /// Tries the candidates in order; makes the chosen one.
-    pub fn choose(candidates: &[Candidate]) -> Self {
+    pub fn choose(candidates: &[RootCandidate]) -> Self {
         let mut first_error = None;
         let mut chosen = None;
         let mut others = Vec::new();
@@ -148,7 +148,7 @@ impl Roots {
 }
 
 /// Makes and checks a candidate; its absolute path.
-fn prepare(candidate: &Candidate) -> Result<PathBuf, RootError> {
+fn prepare(candidate: &RootCandidate) -> Result<PathBuf, RootError> {
     let path = &candidate.path;
     match fs::DirBuilder::new().mode(0o700).recursive(true).create(path) {
         // A dangling link or a file in the way is said by the check below.
@@ -179,7 +179,7 @@ fn prepare(candidate: &Candidate) -> Result<PathBuf, RootError> {
     Ok(path.canonicalize().doing("resolve", path)?)
 }
 
-fn check_owner(candidate: &Candidate) -> Result<(), RootError> {
+fn check_owner(candidate: &RootCandidate) -> Result<(), RootError> {
     let path = &candidate.path;
     let meta = match candidate.place {
         Place::Own => fs::metadata(path),
@@ -223,9 +223,9 @@ mod tests {
         fs::DirBuilder::new().mode(0o700).create(&real).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let shared = Candidate { path: link.clone(), place: Place::Shared };
+        let shared = RootCandidate { path: link.clone(), place: Place::Shared };
         assert_eq!(Roots::choose(&[shared]).main().unwrap_err().code(), "folder_unsafe");
-        let own = Candidate { path: link, place: Place::Own };
+        let own = RootCandidate { path: link, place: Place::Own };
         assert_eq!(Roots::choose(&[own]).main().unwrap(), real.canonicalize().unwrap());
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("home");
         fs::write(&file, "no folder").unwrap();
-        let own = |path: PathBuf| Candidate { path, place: Place::Own };
+        let own = |path: PathBuf| RootCandidate { path, place: Place::Own };
         let roots = Roots::choose(&[own(file.join("x")), own(dir.path().join("next"))]);
         assert!(roots.main().unwrap().ends_with("next"));
     }

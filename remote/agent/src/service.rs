@@ -21,7 +21,7 @@ use crate::control::{self, Control};
 use crate::front::{fetch, launch, listing};
 use crate::inside::open_regular;
 use crate::job::{FolderDraft, JobFolder, RemovedFolder, SOCKET};
-use crate::root::{Candidate, RootError, Roots};
+use crate::root::{RootCandidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
 use crate::wire::{write_frame, write_message};
@@ -129,7 +129,7 @@ impl JobInput {
 
 impl Service {
     /// Chooses the folder to work in. That there is none is said by the requests that need one.
-    pub fn open(candidates: &[Candidate]) -> Self {
+    pub fn open(candidates: &[RootCandidate]) -> Self {
         let roots = Roots::choose(candidates);
         if let Err(RootError::Full { path, .. }) = roots.main() {
             // Our own leftovers may be what fills it; the next client profits.

@@ -6,11 +6,11 @@
 
 use std::ffi::OsString;
 
-use crate::root::{self, Candidate};
+use crate::root::{self, RootCandidate};
 use crate::{front, mail, own_digest, supervisor, terminal};
 
 /// Where this process's user may keep blobs and jobs, best first.
-pub fn folders() -> Vec<Candidate> {
+pub fn folders() -> Vec<RootCandidate> {
     let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(Into::into);
     let uid = rustix::process::geteuid().as_raw();
     root::candidates(var("RGPU_AGENT_HOME"), var("XDG_CACHE_HOME"), var("HOME"), uid)
