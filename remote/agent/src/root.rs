@@ -67,12 +67,12 @@ impl RootError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootCandidate {
     path: PathBuf,
-    place: Place,
+    place: FolderAccess,
 }
 
 /// Whether strangers can put things where the candidate lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FolderAccess {
     /// The user's own: a link of theirs is followed.
     Own,
     /// A temporary folder of all users: a link is refused.
@@ -86,7 +86,7 @@ pub fn candidates(
     home: Option<PathBuf>,
     uid: u32,
 ) -> Vec<RootCandidate> {
-    let own = |path: PathBuf| RootCandidate { path, place: Place::Own };
+    let own = |path: PathBuf| RootCandidate { path, place: FolderAccess::Own };
     if let Some(path) = named {
         return vec![own(path)];
     }
@@ -96,7 +96,7 @@ pub fn candidates(
     all.dedup();
     for shared in ["/var/tmp", "/tmp"] {
         let path = Path::new(shared).join(format!("rgpu-{uid}"));
-        all.push(RootCandidate { path, place: Place::Shared });
+        all.push(RootCandidate { path, place: FolderAccess::Shared });
     }
     all
 }
@@ -182,8 +182,8 @@ fn prepare(candidate: &RootCandidate) -> Result<PathBuf, RootError> {
 fn check_owner(candidate: &RootCandidate) -> Result<(), RootError> {
     let path = &candidate.path;
     let meta = match candidate.place {
-        Place::Own => fs::metadata(path),
-        Place::Shared => fs::symlink_metadata(path),
+        FolderAccess::Own => fs::metadata(path),
+        FolderAccess::Shared => fs::symlink_metadata(path),
     };
     let meta = meta.doing("look at", path)?;
     let refuse = |why: String| Err(RootError::Unsafe { path: path.clone(), why });
@@ -223,9 +223,9 @@ mod tests {
         fs::DirBuilder::new().mode(0o700).create(&real).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let shared = RootCandidate { path: link.clone(), place: Place::Shared };
+        let shared = RootCandidate { path: link.clone(), place: FolderAccess::Shared };
         assert_eq!(Roots::choose(&[shared]).main().unwrap_err().code(), "folder_unsafe");
-        let own = RootCandidate { path: link, place: Place::Own };
+        let own = RootCandidate { path: link, place: FolderAccess::Own };
         assert_eq!(Roots::choose(&[own]).main().unwrap(), real.canonicalize().unwrap());
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("home");
         fs::write(&file, "no folder").unwrap();
-        let own = |path: PathBuf| RootCandidate { path, place: Place::Own };
+        let own = |path: PathBuf| RootCandidate { path, place: FolderAccess::Own };
         let roots = Roots::choose(&[own(file.join("x")), own(dir.path().join("next"))]);
         assert!(roots.main().unwrap().ends_with("next"));
     }
