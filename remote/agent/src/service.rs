@@ -64,7 +64,7 @@ impl From<Refusal> for FromAgent {
 
 /// What became of a plan.
 #[derive(Debug)]
-pub enum Submitted {
+pub enum SubmitResult {
     /// Its supervisor was started.
     Begun {
         /// The job.
@@ -198,7 +198,7 @@ impl Service {
         plan: &Plan,
         secrets: &BTreeMap<String, String>,
         setup: &Setup,
-    ) -> Result<Submitted, Refusal> {
+    ) -> Result<SubmitResult, Refusal> {
         self.submit_draft(plan, secrets, setup, None)
     }
 
@@ -216,7 +216,7 @@ impl Service {
         secrets: &BTreeMap<String, String>,
         setup: &Setup,
         draft: Option<FolderDraft>,
-    ) -> Result<Submitted, Refusal> {
+    ) -> Result<SubmitResult, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new("submit", code, text));
         if let Err(e) = check::check(plan) {
             return refuse(e.code(), e.to_string());
@@ -246,9 +246,9 @@ impl Service {
         match launch::launch(root, plan, blobs, setup, self.way.as_deref(), draft) {
             Ok(launch::LaunchResult::Started { folder, mut link }) => {
                 pass_secrets(&mut link, secrets);
-                Ok(Submitted::Begun { folder, link })
+                Ok(SubmitResult::Begun { folder, link })
             }
-            Ok(launch::LaunchResult::Missing(digests)) => Ok(Submitted::Missing(digests)),
+            Ok(launch::LaunchResult::Missing(digests)) => Ok(SubmitResult::Missing(digests)),
             Ok(launch::LaunchResult::Exists) => {
                 match JobFolder::find(self.roots.all(), &plan.job) {
                     Some(there) => join(there, plan, secrets),
@@ -373,7 +373,7 @@ fn join(
     there: JobFolder,
     plan: &Plan,
     secrets: &BTreeMap<String, String>,
-) -> Result<Submitted, Refusal> {
+) -> Result<SubmitResult, Refusal> {
     match there.plan() {
         Ok(same) if same == *plan => {
             if !secrets.is_empty()
@@ -381,7 +381,7 @@ fn join(
             {
                 pass_secrets(&mut link, secrets);
             }
-            Ok(Submitted::There(there))
+            Ok(SubmitResult::There(there))
         }
         Ok(_) => {
             let text = format!("another plan of the name `{}` is on this host", plan.job);

@@ -8,7 +8,7 @@ use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use rgpu_agent::front::follow::{ClientOutput, Position};
-use rgpu_agent::service::{Submitted, Word};
+use rgpu_agent::service::{SubmitResult, Word};
 use rgpu_agent::setup::Setup;
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::MAX_BODY;
@@ -61,15 +61,15 @@ pub(crate) async fn submit(
         })
         .await?;
     let (folder, status, _link) = match submitted {
-        Submitted::Missing(digests) => {
+        SubmitResult::Missing(digests) => {
             return Ok(json(
                 StatusCode::CONFLICT,
                 &FromAgent::Missing { job, digests, awaited: false },
             ));
         }
         // The link is kept until the follower has its own.
-        Submitted::Begun { folder, link } => (folder, StatusCode::CREATED, Some(link)),
-        Submitted::There(folder) => {
+        SubmitResult::Begun { folder, link } => (folder, StatusCode::CREATED, Some(link)),
+        SubmitResult::There(folder) => {
             state
                 .ask({
                     let job = job.clone();

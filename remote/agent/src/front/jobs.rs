@@ -14,7 +14,7 @@ use super::fetch::Fetcher;
 use super::follow::{self, ClientOutput, Position, Prefetch};
 use crate::control::{self, Control};
 use crate::job::{FolderDraft, JobFolder, SOCKET};
-use crate::service::{Service, Submitted};
+use crate::service::{Service, SubmitResult};
 use crate::setup::Setup;
 use crate::wire::write_message;
 
@@ -66,12 +66,12 @@ impl Jobs {
         let had = ClientOutput::Given(Vec::new());
         let position = Position { from_seq: 1, had, inline_bytes: *inline_bytes, beat: None };
         match self.service.submit_draft(plan, secrets, setup, draft) {
-            Ok(Submitted::Begun { folder, link }) => {
+            Ok(SubmitResult::Begun { folder, link }) => {
                 lock(&self.links).insert(plan.job.clone(), link);
                 self.follow(folder, position, *ahead_bytes)?;
             }
-            Ok(Submitted::There(folder)) => self.follow(folder, position, *ahead_bytes)?,
-            Ok(Submitted::Missing(digests)) => return Ok(digests),
+            Ok(SubmitResult::There(folder)) => self.follow(folder, position, *ahead_bytes)?,
+            Ok(SubmitResult::Missing(digests)) => return Ok(digests),
             Err(refusal) => self.out.send(&FromAgent::from(refusal))?,
         }
         Ok(Vec::new())
