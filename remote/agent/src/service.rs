@@ -80,7 +80,7 @@ pub enum SubmitResult {
 
 /// What a client may tell a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum JobCommand {
     /// A client is there: the lease begins anew.
     Renew,
     /// The client goes away on purpose: the job has its own limits.
@@ -89,7 +89,7 @@ pub enum Word {
     Cancel,
 }
 
-impl Word {
+impl JobCommand {
     /// As requests and answers name it.
     pub fn name(self) -> &'static str {
         match self {
@@ -303,12 +303,12 @@ impl Service {
     ///
     /// # Errors
     /// There is no such job.
-    pub fn tell(&self, word: Word, job: &str) -> Result<(), Refusal> {
+    pub fn tell(&self, word: JobCommand, job: &str) -> Result<(), Refusal> {
         let folder = self.find(word.name(), job)?;
         let control = match word {
-            Word::Renew => Control::Renew,
-            Word::Detach => Control::Detach,
-            Word::Cancel => Control::Cancel,
+            JobCommand::Renew => Control::Renew,
+            JobCommand::Detach => Control::Detach,
+            JobCommand::Cancel => Control::Cancel,
         };
         if let Ok(mut link) = control::connect(folder.path(), SOCKET) {
             // One that ends at this moment is as good as ended.

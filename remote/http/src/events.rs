@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64ct::{Base64, Encoding};
 use rgpu_agent::front::follow::{ClientOutput, Position};
-use rgpu_agent::service::Word;
+use rgpu_agent::service::JobCommand;
 use rgpu_protocol::http::{BEAT, Events, FRAMES, LONGEST_WAIT_S, OutputPiece, parse_had};
 use rgpu_protocol::{EventBody, FromAgent};
 use tokio::io::{AsyncWriteExt, DuplexStream};
@@ -42,7 +42,7 @@ pub(crate) async fn events(
     let folder = state
         .ask(move |service| {
             let folder = service.find("attach", &job)?;
-            service.tell(Word::Renew, &job)?;
+            service.tell(JobCommand::Renew, &job)?;
             Ok(folder)
         })
         .await?;

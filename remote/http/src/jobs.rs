@@ -8,7 +8,7 @@ use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use rgpu_agent::front::follow::{ClientOutput, Position};
-use rgpu_agent::service::{SubmitResult, Word};
+use rgpu_agent::service::{JobCommand, SubmitResult};
 use rgpu_agent::setup::Setup;
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::MAX_BODY;
@@ -73,7 +73,7 @@ pub(crate) async fn submit(
             state
                 .ask({
                     let job = job.clone();
-                    move |service| service.tell(Word::Renew, &job)
+                    move |service| service.tell(JobCommand::Renew, &job)
                 })
                 .await?;
             (folder, StatusCode::OK, None)
@@ -149,7 +149,7 @@ pub(crate) async fn renew(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, Refused> {
-    tell(state, Word::Renew, job).await
+    tell(state, JobCommand::Renew, job).await
 }
 
 /// The client goes away on purpose.
@@ -157,7 +157,7 @@ pub(crate) async fn detach(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, Refused> {
-    tell(state, Word::Detach, job).await
+    tell(state, JobCommand::Detach, job).await
 }
 
 /// Stop; the job's terminal event confirms.
@@ -165,10 +165,10 @@ pub(crate) async fn cancel(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, Refused> {
-    tell(state, Word::Cancel, job).await
+    tell(state, JobCommand::Cancel, job).await
 }
 
-async fn tell(state: Arc<State>, word: Word, job: String) -> Result<Response, Refused> {
+async fn tell(state: Arc<State>, word: JobCommand, job: String) -> Result<Response, Refused> {
     state.ask(move |service| service.tell(word, &job)).await?;
     Ok(done(word.name()))
 }
