@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::now_ms;
-use crate::settle::{State, state};
+use crate::settle::{JobState, state};
 
 /// What all blobs and jobs of a user may take, unless [`QUOTA_VARIABLE`] says otherwise.
 const QUOTA_BYTES: u64 = 20 << 30;
@@ -177,7 +177,7 @@ struct EndedJob {
 fn ended_jobs(root: &Path) -> Vec<EndedJob> {
     let jobs = JobFolder::all(root).into_iter();
     jobs.filter_map(|folder| {
-        let State::Ended { at_ms, .. } = state(&folder).ok()? else { return None };
+        let JobState::Ended { at_ms, .. } = state(&folder).ok()? else { return None };
         let keep_s = folder.plan().map_or(0, |p| p.limits.keep_s);
         let bytes = tree_bytes(folder.path());
         Some(EndedJob { folder, ended_ms: at_ms, keep_s, bytes })
@@ -188,7 +188,7 @@ fn ended_jobs(root: &Path) -> Vec<EndedJob> {
 /// Half-made and half-removed folders, and temporary blobs, of processes that are gone.
 fn remove_abandoned(root: &Path) {
     let mut running = JobFolder::all(root);
-    running.retain(|job| !matches!(state(job), Ok(State::Ended { .. })));
+    running.retain(|job| !matches!(state(job), Ok(JobState::Ended { .. })));
     for part in ["jobs", "blobs/tmp", "tmp"] {
         for entry in fs::read_dir(root.join(part)).into_iter().flatten().flatten() {
             let name = entry.file_name();

@@ -19,7 +19,7 @@ const TAIL_BYTES: u64 = 256 << 10;
 
 /// How a job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum JobState {
     /// Its supervisor lives.
     Running,
     /// It ended.
@@ -37,25 +37,25 @@ pub(crate) enum State {
 ///
 /// # Errors
 /// When its files cannot be read.
-pub(crate) fn state(folder: &JobFolder) -> Result<State, HostFault> {
+pub(crate) fn state(folder: &JobFolder) -> Result<JobState, HostFault> {
     if let Some(ended) = ended(folder)? {
         return Ok(ended);
     }
     if folder.try_lock()?.is_none() {
-        return Ok(State::Running);
+        return Ok(JobState::Running);
     }
     // It may have ended between the two looks.
-    Ok(ended(folder)?.unwrap_or(State::Dead))
+    Ok(ended(folder)?.unwrap_or(JobState::Dead))
 }
 
 /// How the job stands, after the last words for a dead supervisor.
 ///
 /// # Errors
 /// When they cannot be written.
-pub(crate) fn settle(folder: &JobFolder) -> Result<State, HostFault> {
-    let State::Dead = state(folder)? else { return state(folder) };
+pub(crate) fn settle(folder: &JobFolder) -> Result<JobState, HostFault> {
+    let JobState::Dead = state(folder)? else { return state(folder) };
     // Held until the words are written: nobody else writes them too.
-    let Some(_lock) = folder.try_lock()? else { return Ok(State::Running) };
+    let Some(_lock) = folder.try_lock()? else { return Ok(JobState::Running) };
     let (mut journal, last) = Journal::open(&folder.events_path())?;
     if matches!(last, Some(Event { body: EventBody::Ended { .. }, .. })) {
         return state_of_ended(folder);
@@ -84,16 +84,16 @@ pub(crate) fn settle(folder: &JobFolder) -> Result<State, HostFault> {
     state_of_ended(folder)
 }
 
-fn state_of_ended(folder: &JobFolder) -> Result<State, HostFault> {
-    Ok(ended(folder)?.unwrap_or(State::Dead))
+fn state_of_ended(folder: &JobFolder) -> Result<JobState, HostFault> {
+    Ok(ended(folder)?.unwrap_or(JobState::Dead))
 }
 
-fn ended(folder: &JobFolder) -> Result<Option<State>, HostFault> {
+fn ended(folder: &JobFolder) -> Result<Option<JobState>, HostFault> {
     let path = folder.events_path();
     let last = last_events(&path).doing("read", &path)?.into_iter().next_back();
     Ok(match last {
         Some(Event { at_ms, body: EventBody::Ended { outcome }, .. }) => {
-            Some(State::Ended { outcome, at_ms })
+            Some(JobState::Ended { outcome, at_ms })
         }
         _ => None,
     })

@@ -75,7 +75,7 @@ pub(crate) fn launch(
 pub(crate) fn take_up(root: &Path, way: &Path) {
     for folder in JobFolder::all(root) {
         let begin = || -> Result<(), HostFault> {
-            let settled = matches!(settle::state(&folder)?, settle::State::Dead);
+            let settled = matches!(settle::state(&folder)?, settle::JobState::Dead);
             let Some(lock) = folder.try_lock()?.filter(|_| settled) else { return Ok(()) };
             let _ = std::fs::remove_file(folder.path().join(SOCKET));
             let listener = control::listen(folder.path(), SOCKET);

@@ -9,7 +9,7 @@ use crate::journal::{JournalReader, now_ms};
 use crate::quota;
 use crate::root::Roots;
 use crate::service::Refusal;
-use crate::settle::{State, last_events, settle};
+use crate::settle::{JobState, last_events, settle};
 
 /// More jobs than this do not fit in a message.
 const MAX_LISTED_JOBS: usize = 1000;
@@ -37,8 +37,8 @@ pub(crate) fn answer(roots: &Roots) -> FromAgent {
 pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
     let title = folder.plan().ok()?.title;
     let (ended, ended_ms) = match settle(folder).ok()? {
-        State::Ended { outcome, at_ms } => (Some(outcome), Some(at_ms)),
-        State::Running | State::Dead => (None, None),
+        JobState::Ended { outcome, at_ms } => (Some(outcome), Some(at_ms)),
+        JobState::Running | JobState::Dead => (None, None),
     };
     let mut reader = JournalReader::open(&folder.events_path()).ok()?;
     let first = reader.read_new().ok()?.into_iter().next();
@@ -70,8 +70,8 @@ pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
 pub(crate) fn set_aside(folder: &JobFolder) -> Result<RemovedFolder, Refusal> {
     let host = |e: HostFault| Refusal::new("forget", e.code(), e.to_string());
     match settle(folder).map_err(host)? {
-        State::Ended { .. } => folder.set_aside().map_err(host),
-        State::Running | State::Dead => {
+        JobState::Ended { .. } => folder.set_aside().map_err(host),
+        JobState::Running | JobState::Dead => {
             Err(Refusal::new("forget", "running", "the job has not ended"))
         }
     }

@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::fault::{DoingContext, HostFault};
 use crate::job::JobFolder;
-use crate::settle::{State, settle};
+use crate::settle::{JobState, settle};
 
 /// Jobs shorter than this do without: starting a process takes a millisecond or two.
 pub(crate) const GUARDED_AFTER: Duration = Duration::from_millis(500);
@@ -85,7 +85,7 @@ pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
     // than the pipe.
     let folder = JobFolder::at(folder);
     let start = Instant::now();
-    while settle(&folder)? == State::Running && start.elapsed() < GONE_WITHIN {
+    while settle(&folder)? == JobState::Running && start.elapsed() < GONE_WITHIN {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
