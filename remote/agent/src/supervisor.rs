@@ -58,7 +58,7 @@ const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a job ends before its last step.
 #[derive(Debug)]
-pub(crate) enum Halt {
+pub(crate) enum EarlyEnd {
     /// Cancelled.
     Stop(Stop),
     /// The host.
@@ -67,13 +67,13 @@ pub(crate) enum Halt {
     Outcome(Outcome),
 }
 
-impl From<HostFault> for Halt {
+impl From<HostFault> for EarlyEnd {
     fn from(fault: HostFault) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl Halt {
+impl EarlyEnd {
     fn outcome(self) -> Outcome {
         match self {
             Self::Stop(Stop::Cancelled) => Outcome::Cancelled,
@@ -206,7 +206,7 @@ impl Supervisor {
     }
 
     /// Ends early when a client says so; says when no client is left.
-    fn check_stop(&mut self) -> Result<(), Halt> {
+    fn check_stop(&mut self) -> Result<(), EarlyEnd> {
         if self.hub.lapsed() {
             let lease = self.plan.limits.lease_s;
             let text = format!(
@@ -214,11 +214,11 @@ impl Supervisor {
             );
             self.warn("lease_expired", text)?;
         }
-        self.hub.stop().map_or(Ok(()), |stop| Err(Halt::Stop(stop)))
+        self.hub.stop().map_or(Ok(()), |stop| Err(EarlyEnd::Stop(stop)))
     }
 
     /// All steps in order.
-    fn carry_out(&mut self) -> Result<Outcome, Halt> {
+    fn carry_out(&mut self) -> Result<Outcome, EarlyEnd> {
         let plan = self.plan.clone();
         self.emit(EventBody::Started { folder: self.folder.work().display().to_string() })?;
         let secrets = self.await_secrets(&plan)?;
@@ -251,7 +251,7 @@ impl Supervisor {
     }
 
     /// Waits for the values of the plan's secrets.
-    fn await_secrets(&mut self, plan: &Plan) -> Result<BTreeMap<String, String>, Halt> {
+    fn await_secrets(&mut self, plan: &Plan) -> Result<BTreeMap<String, String>, EarlyEnd> {
         let start = Instant::now();
         while !plan.secrets.is_empty() {
             if let Some(values) = self.hub.secrets() {
@@ -261,7 +261,7 @@ impl Supervisor {
             if start.elapsed() > SECRETS_WAIT {
                 let text = "the values of the plan's secrets never came".into();
                 let code = "no_secrets".into();
-                return Err(Halt::Outcome(Outcome::HostError { code, text }));
+                return Err(EarlyEnd::Outcome(Outcome::HostError { code, text }));
             }
             self.hub.wait(&[], Duration::from_secs(1))?;
             self.check_stop()?;

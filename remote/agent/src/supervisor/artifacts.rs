@@ -19,7 +19,7 @@ use rgpu_protocol::plan::{ArtifactSpec, PULLED, valid_relative_path};
 use rgpu_protocol::{Digest, EventBody, PIECE_BYTES, Plan, Rung, Step};
 use sha2::{Digest as _, Sha256};
 
-use super::{Halt, Supervisor};
+use super::{EarlyEnd, Supervisor};
 use crate::blob;
 use crate::fault::DoingContext;
 use crate::inside::open_regular;
@@ -68,7 +68,7 @@ impl Supervisor {
         step: &Step,
         rung: &Rung,
         work: &Path,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), EarlyEnd> {
         self.announce_all(step, find(&rung.artifacts, work), work)
     }
 
@@ -78,7 +78,7 @@ impl Supervisor {
         step: &Step,
         rung: &Rung,
         work: &Path,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), EarlyEnd> {
         let asked: Vec<_> = rung.artifacts.iter().filter(|s| s.kind == PULLED).cloned().collect();
         self.announce_all(step, find(&asked, work), work)
     }
@@ -88,7 +88,7 @@ impl Supervisor {
         step: &Step,
         (found, refused): (Vec<Found>, Refused),
         work: &Path,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), EarlyEnd> {
         for (name, why) in refused {
             let text = format!("`{}` is not brought: it is {why}", name.escape_debug());
             self.warn("artifact_refused", text)?;
@@ -99,7 +99,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn announce_one(&mut self, step: &Step, found: Found, work: &Path) -> Result<(), Halt> {
+    fn announce_one(&mut self, step: &Step, found: Found, work: &Path) -> Result<(), EarlyEnd> {
         let Ok(mut file) = open_regular(work, &found.path) else {
             let text = format!("`{}` cannot be read", found.path.escape_debug());
             return Ok(self.warn("artifact_refused", text)?);
@@ -143,7 +143,7 @@ impl Supervisor {
         first: Vec<u8>,
         mut file: File,
         long: &Long<'_>,
-    ) -> Result<Hashed, Halt> {
+    ) -> Result<Hashed, EarlyEnd> {
         let Long { path, keep, asked } = *long;
         let blobs = self.blobs.clone();
         let (to_pieces, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(PASSED);

@@ -13,7 +13,7 @@ use rgpu_protocol::{EventBody, GpuChoice, Outcome};
 use rustix::fs::FlockOperation;
 
 use super::queue::{Look, Queue, QueueError, Ticket, valid_uuid};
-use super::{Halt, Supervisor};
+use super::{EarlyEnd, Supervisor};
 use crate::command::ask_unless;
 use crate::host::user_name;
 
@@ -61,11 +61,11 @@ impl GpuLock {
     }
 }
 
-fn no_gpu(text: String) -> Halt {
-    Halt::Outcome(Outcome::NoGpu { text })
+fn no_gpu(text: String) -> EarlyEnd {
+    EarlyEnd::Outcome(Outcome::NoGpu { text })
 }
 
-impl From<QueueError> for Halt {
+impl From<QueueError> for EarlyEnd {
     fn from(error: QueueError) -> Self {
         let (code, text) = ("gpu_lock".into(), error.to_string());
         Self::Outcome(Outcome::HostError { code, text })
@@ -74,7 +74,7 @@ impl From<QueueError> for Halt {
 
 impl Supervisor {
     /// Waits for a GPU that `request` allows, locks it and makes sure that nobody else is on it.
-    pub(crate) fn lock_gpu(&mut self, request: &GpuRequest) -> Result<(), Halt> {
+    pub(crate) fn lock_gpu(&mut self, request: &GpuRequest) -> Result<(), EarlyEnd> {
         let queue = Queue::open(std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
         let start = Instant::now();
         let mut wanted = choose(request)?;
@@ -111,7 +111,7 @@ impl Supervisor {
         }
     }
 
-    fn hold(&mut self, request: &GpuRequest, held: Vec<(String, File)>) -> Result<(), Halt> {
+    fn hold(&mut self, request: &GpuRequest, held: Vec<(String, File)>) -> Result<(), EarlyEnd> {
         for (uuid, _) in &held {
             let known = request.known.iter().find(|g| g.uuid == *uuid);
             let (index, name) = known.map_or((0, String::new()), |g| (g.index, g.name.clone()));
@@ -133,7 +133,7 @@ impl Supervisor {
         wanted: &[String],
         count: usize,
         start: Instant,
-    ) -> Result<Vec<(String, File)>, Halt> {
+    ) -> Result<Vec<(String, File)>, EarlyEnd> {
         let who = self.who();
         let mut told = (0, String::new());
         let mut told_at = None;
@@ -165,22 +165,22 @@ impl Supervisor {
     }
 
     /// Waits for `pause`, or until the job is cancelled or its time in the queue is over.
-    fn wait_in_queue(&mut self, start: Instant, pause: Duration) -> Result<(), Halt> {
+    fn wait_in_queue(&mut self, start: Instant, pause: Duration) -> Result<(), EarlyEnd> {
         let left = Duration::from_secs(self.plan.limits.queue_s).saturating_sub(start.elapsed());
         if left.is_zero() {
-            return Err(Halt::Outcome(Outcome::QueueTimeout));
+            return Err(EarlyEnd::Outcome(Outcome::QueueTimeout));
         }
         self.hub.wait(&[], pause.min(left))?;
         self.check_stop()
     }
 
     /// Processes on a GPU, in words. This job has none yet, so all are others'.
-    fn foreign(&mut self, request: &GpuRequest, uuid: &str) -> Result<Vec<String>, Halt> {
+    fn foreign(&mut self, request: &GpuRequest, uuid: &str) -> Result<Vec<String>, EarlyEnd> {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let listing = scope.spawn(|| foreign(request, uuid, &stop));
             while !listing.is_finished() {
-                let waited = self.hub.wait(&[], AGAIN).map_err(Halt::from);
+                let waited = self.hub.wait(&[], AGAIN).map_err(EarlyEnd::from);
                 if let Err(halt) = waited.and_then(|_| self.check_stop()) {
                     stop.store(true, Ordering::Relaxed);
                     return Err(halt);
@@ -198,7 +198,7 @@ impl Supervisor {
 }
 
 /// UUIDs of the GPUs that the request allows, in the driver's order.
-fn choose(request: &GpuRequest) -> Result<Vec<String>, Halt> {
+fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
     let known = || request.known.iter();
     let fits: Vec<&KnownGpu> = match &request.choice {
         GpuChoice::Any => known().collect(),
@@ -236,7 +236,7 @@ fn choose(request: &GpuRequest) -> Result<Vec<String>, Halt> {
 }
 
 /// Processes on a GPU, in words; asks no longer once `stop` is set.
-fn foreign(request: &GpuRequest, uuid: &str, stop: &AtomicBool) -> Result<Vec<String>, Halt> {
+fn foreign(request: &GpuRequest, uuid: &str, stop: &AtomicBool) -> Result<Vec<String>, EarlyEnd> {
     if request.processes.is_empty() {
         return Ok(Vec::new());
     }

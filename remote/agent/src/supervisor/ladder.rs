@@ -7,7 +7,7 @@ use rgpu_protocol::{EventBody, Rung, RungRecord, Step};
 
 use super::judge::{Verdict, judge, not_run};
 use super::rung::Launch;
-use super::{Halt, Supervisor, environment};
+use super::{EarlyEnd, Supervisor, environment};
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Supervisor {
         &mut self,
         step: &Step,
         secrets: &BTreeMap<String, String>,
-    ) -> Result<Climb, Halt> {
+    ) -> Result<Climb, EarlyEnd> {
         self.emit(EventBody::StepStarted { step: step.id.clone(), title: step.title.clone() })?;
         let mut code = String::new();
         let mut at = 0;
@@ -52,7 +52,12 @@ impl Supervisor {
         Ok(Climb::Failed(code))
     }
 
-    fn end_step(&mut self, step: &Step, rung: Option<String>, code: String) -> Result<(), Halt> {
+    fn end_step(
+        &mut self,
+        step: &Step,
+        rung: Option<String>,
+        code: String,
+    ) -> Result<(), EarlyEnd> {
         Ok(self.emit(EventBody::StepEnded { step: step.id.clone(), rung, code })?)
     }
 
@@ -61,7 +66,7 @@ impl Supervisor {
         step: &Step,
         rung: &Rung,
         secrets: &BTreeMap<String, String>,
-    ) -> Result<(RungRecord, Verdict), Halt> {
+    ) -> Result<(RungRecord, Verdict), EarlyEnd> {
         let work = self.folder.work();
         if let Some(file) = rung.needs.iter().find(|path| !work.join(path).exists()) {
             return Ok((not_run(step, rung, "missing", file.clone()), Verdict::Next));
@@ -92,7 +97,7 @@ impl Supervisor {
         }
         let launch = Launch { program: &program, args: &argv[1..], env: &env, folder: &folder };
         let ran = match self.run_program(step, &launch, secrets) {
-            Err(stopped @ Halt::Stop(_)) => {
+            Err(stopped @ EarlyEnd::Stop(_)) => {
                 self.announce_pulled(step, rung, &work)?;
                 return Err(stopped);
             }
@@ -109,7 +114,7 @@ impl Supervisor {
         Ok(judged)
     }
 
-    fn announce(&mut self, step: &Step, rung: &Rung, work: &Path) -> Result<(), Halt> {
+    fn announce(&mut self, step: &Step, rung: &Rung, work: &Path) -> Result<(), EarlyEnd> {
         if rung.artifacts.is_empty() { Ok(()) } else { self.announce_artifacts(step, rung, work) }
     }
 }

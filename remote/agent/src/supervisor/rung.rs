@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 use super::capture::{Excerpt, Log, Masker};
 use super::environment::Environment;
 use super::guard::Guard;
-use super::{Halt, KILL_WAIT, Stop, Supervisor, unkillable};
+use super::{EarlyEnd, KILL_WAIT, Stop, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
 
@@ -90,7 +90,7 @@ impl Supervisor {
         step: &Step,
         launch: &Launch<'_>,
         secrets: &BTreeMap<String, String>,
-    ) -> Result<io::Result<Ran>, Halt> {
+    ) -> Result<io::Result<Ran>, EarlyEnd> {
         let start = Instant::now();
         let limit = Duration::from_secs(step.timeout_s);
         let masker = Masker::new(secrets.values().map(String::as_str));
@@ -103,7 +103,7 @@ impl Supervisor {
         while running.status.is_none() {
             if let Err(halt) = self.check_stop() {
                 // A user's Ctrl-C is what a program on a terminal would have had of it.
-                let cancelled = matches!(halt, Halt::Stop(Stop::Cancelled));
+                let cancelled = matches!(halt, EarlyEnd::Stop(Stop::Cancelled));
                 let signals: &[Signal] =
                     if cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
                 self.end_tree(step, &mut running, signals)?;
@@ -142,7 +142,12 @@ impl Supervisor {
     }
 
     /// One wait: moves output and input, collects ended children.
-    fn pump(&mut self, step: &Step, running: &mut Running, limit: Duration) -> Result<(), Halt> {
+    fn pump(
+        &mut self,
+        step: &Step,
+        running: &mut Running,
+        limit: Duration,
+    ) -> Result<(), EarlyEnd> {
         let feed = running.stdin.is_some() && self.hub.stdin().has_bytes();
         if running.stdin.is_some()
             && self.hub.stdin().is_over()
@@ -186,7 +191,7 @@ impl Supervisor {
     }
 
     /// Reads what the pipes hold now, and not what a flooding daemon adds meanwhile.
-    fn drain(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
+    fn drain(&mut self, step: &Step, running: &mut Running) -> Result<(), EarlyEnd> {
         for pipe in &mut running.pipes {
             let mut taken = 0;
             while taken <= PIPE_BYTES {
@@ -200,7 +205,7 @@ impl Supervisor {
     }
 
     /// Takes one piece of output: its length, 0 when there is none for now.
-    fn read_once(&mut self, step: &Step, pipe: &mut Pipe) -> Result<usize, Halt> {
+    fn read_once(&mut self, step: &Step, pipe: &mut Pipe) -> Result<usize, EarlyEnd> {
         let Some(file) = &mut pipe.file else { return Ok(0) };
         let mut piece = vec![0; PIECE];
         let read = loop {
@@ -236,7 +241,7 @@ impl Supervisor {
         stream: Stream,
         excerpt: &mut Excerpt,
         bytes: &[u8],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), EarlyEnd> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -252,7 +257,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn tell_dropped(&mut self, step: &Step, stream: Stream) -> Result<(), Halt> {
+    fn tell_dropped(&mut self, step: &Step, stream: Stream) -> Result<(), EarlyEnd> {
         let log = self.logs.get(&(step.id.clone(), stream));
         let bytes = log.map_or(0, Log::dropped);
         if bytes > 0 {
@@ -261,7 +266,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn log(&mut self, step: &Step, stream: Stream) -> Result<&mut Log, Halt> {
+    fn log(&mut self, step: &Step, stream: Stream) -> Result<&mut Log, EarlyEnd> {
         use std::collections::hash_map::Entry;
         match self.logs.entry((step.id.clone(), stream)) {
             Entry::Occupied(log) => Ok(log.into_mut()),
@@ -273,7 +278,7 @@ impl Supervisor {
     }
 
     /// Passes on what the maskers held back and how much was dropped in all.
-    fn finish_streams(&mut self, step: &Step, running: &mut Running) -> Result<(), Halt> {
+    fn finish_streams(&mut self, step: &Step, running: &mut Running) -> Result<(), EarlyEnd> {
         for pipe in &mut running.pipes {
             let rest = pipe.masker.finish();
             self.keep(step, pipe.stream, &mut pipe.excerpt, &rest)?;
@@ -283,7 +288,7 @@ impl Supervisor {
     }
 
     /// Gives the program a piece of its standard input.
-    fn feed(&mut self, running: &mut Running) -> Result<(), Halt> {
+    fn feed(&mut self, running: &mut Running) -> Result<(), EarlyEnd> {
         let mut piece = [0; 64 << 10];
         let n = self.hub.stdin().peek(&mut piece)?;
         let Some(stdin) = &mut running.stdin else { return Ok(()) };
@@ -304,7 +309,7 @@ impl Supervisor {
         step: &Step,
         running: &mut Running,
         signals: &[Signal],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), EarlyEnd> {
         for signal in signals {
             let found = process::own_descendants(running.guard);
             process::signal_all(&found, *signal);
