@@ -28,7 +28,7 @@ use crate::inside::open_regular;
 const BLOB_LIMIT: u64 = 64 << 20;
 
 /// Pieces of a file that were read and wait to be hashed, as part of the whole or by themselves.
-const PASSED: usize = 4;
+const MAX_QUEUED_PIECES: usize = 4;
 
 /// Threads that hash pieces by themselves and make blobs of them: one does not keep up with the
 /// hashing of the whole.
@@ -146,7 +146,7 @@ impl Supervisor {
     ) -> Result<Hashed, EarlyEnd> {
         let Long { path, keep, asked } = *long;
         let blobs = self.blobs.clone();
-        let (to_pieces, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(PASSED);
+        let (to_pieces, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(MAX_QUEUED_PIECES);
         let pieces = Mutex::new(pieces);
         let next_piece = || pieces.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let by_piece = || {
@@ -166,7 +166,7 @@ impl Supervisor {
             let to_pieces = to_pieces;
             let start = |_| std::thread::Builder::new().spawn_scoped(threads, by_piece).ok();
             let by_piece: Vec<_> = (0..BY_PIECE).filter_map(start).collect();
-            let (to_whole, pieces) = sync_channel::<Arc<Vec<u8>>>(PASSED);
+            let (to_whole, pieces) = sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
             let whole = std::thread::Builder::new().spawn_scoped(threads, move || {
                 let mut whole = Sha256::new();
                 pieces.iter().for_each(|piece| whole.update(&*piece));
