@@ -32,7 +32,7 @@ const MAX_QUEUED_PIECES: usize = 4;
 
 /// Threads that hash pieces by themselves and make blobs of them: one does not keep up with the
 /// hashing of the whole.
-const BY_PIECE: usize = 2;
+const PIECE_THREADS: usize = 2;
 
 /// More files than this are not looked at: a program that writes that many is at fault.
 const MOST_FILES: usize = 100_000;
@@ -165,7 +165,7 @@ impl Supervisor {
             // Theirs too, so that the threads end with it however this ends.
             let to_pieces = to_pieces;
             let start = |_| std::thread::Builder::new().spawn_scoped(threads, by_piece).ok();
-            let by_piece: Vec<_> = (0..BY_PIECE).filter_map(start).collect();
+            let by_piece: Vec<_> = (0..PIECE_THREADS).filter_map(start).collect();
             let (to_whole, pieces) = sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
             let whole = std::thread::Builder::new().spawn_scoped(threads, move || {
                 let mut whole = Sha256::new();
