@@ -35,7 +35,7 @@ const MAX_QUEUED_PIECES: usize = 4;
 const PIECE_THREADS: usize = 2;
 
 /// More files than this are not looked at: a program that writes that many is at fault.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// What was announced, to tell a file that a later rung wrote anew.
 #[derive(Debug, Default)]
@@ -270,7 +270,7 @@ fn list(work: &Path) -> Vec<(String, Result<(), &'static str>)> {
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(work.join(&folder)).into_iter().flatten().flatten() {
-            if all.len() >= MOST_FILES {
+            if all.len() >= MAX_FILES {
                 return all;
             }
             let plain = entry.file_name().to_str().is_some();
