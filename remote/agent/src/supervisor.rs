@@ -40,7 +40,7 @@ pub(crate) use environment::{find_on_path, is_program, marker};
 
 pub(crate) use artifacts::left_behind;
 
-use artifacts::Announced;
+use artifacts::AnnouncedFiles;
 pub use guard::guard;
 pub(crate) use relay::facts;
 pub use relay::relay;
@@ -115,7 +115,7 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
         hub,
         gpu: None,
         logs: HashMap::new(),
-        announced: Announced::default(),
+        announced: AnnouncedFiles::default(),
         guard: None,
         started: Instant::now(),
         folder,
@@ -164,7 +164,7 @@ pub(crate) struct Supervisor {
     blobs: Blobs,
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::Log>,
-    announced: Announced,
+    announced: AnnouncedFiles,
     guard: Option<Guard>,
     /// When the job began, or when a guard could not be started.
     started: Instant,

@@ -39,7 +39,7 @@ const MAX_FILES: usize = 100_000;
 
 /// What was announced, to tell a file that a later rung wrote anew.
 #[derive(Debug, Default)]
-pub(crate) struct Announced {
+pub(crate) struct AnnouncedFiles {
     files: HashMap<String, (u64, u64, i64, i64)>,
 }
 
