@@ -44,7 +44,7 @@ pub(crate) struct AnnouncedFiles {
 }
 
 /// A file that a spec matched.
-struct Found {
+struct MatchedFile {
     path: String,
     kind: String,
 }
@@ -86,7 +86,7 @@ impl Supervisor {
     fn announce_all(
         &mut self,
         step: &Step,
-        (found, refused): (Vec<Found>, Refused),
+        (found, refused): (Vec<MatchedFile>, Refused),
         work: &Path,
     ) -> Result<(), EarlyEnd> {
         for (name, why) in refused {
@@ -99,7 +99,12 @@ impl Supervisor {
         Ok(())
     }
 
-    fn announce_one(&mut self, step: &Step, found: Found, work: &Path) -> Result<(), EarlyEnd> {
+    fn announce_one(
+        &mut self,
+        step: &Step,
+        found: MatchedFile,
+        work: &Path,
+    ) -> Result<(), EarlyEnd> {
         let Ok(mut file) = open_regular(work, &found.path) else {
             let text = format!("`{}` cannot be read", found.path.escape_debug());
             return Ok(self.warn("artifact_refused", text)?);
@@ -217,7 +222,7 @@ pub(crate) fn left_behind(plan: &Plan, work: &Path) -> impl Iterator<Item = Even
     };
     let asked = plan.steps.iter().map(asked_of).filter(|(_, specs)| !specs.is_empty());
     asked.flat_map(move |(step, specs)| {
-        let event = move |Found { path, kind }| {
+        let event = move |MatchedFile { path, kind }| {
             let (size, digest) = hash_whole(work, &path).ok()?;
             let (step, composite) = (step.clone(), None);
             Some(EventBody::Artifact { step, path, kind, size, digest, composite })
@@ -239,14 +244,14 @@ fn hash_whole(work: &Path, path: &str) -> io::Result<(u64, Digest)> {
 }
 
 /// The files that match, in the order of the specs and then of their names.
-fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<Found>, Refused) {
-    let mut found: Vec<Found> = Vec::new();
+fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<MatchedFile>, Refused) {
+    let mut found: Vec<MatchedFile> = Vec::new();
     let mut refused = Vec::new();
     let mut listing = None;
     for spec in specs {
         if !spec.path.contains('*') {
             if fs::symlink_metadata(work.join(&spec.path)).is_ok() {
-                found.push(Found { path: spec.path.clone(), kind: spec.kind.clone() });
+                found.push(MatchedFile { path: spec.path.clone(), kind: spec.kind.clone() });
             }
             continue;
         }
@@ -256,7 +261,7 @@ fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<Found>, Refused) {
             }
             match what {
                 Ok(()) if found.iter().any(|f| f.path == *name) => {}
-                Ok(()) => found.push(Found { path: name.clone(), kind: spec.kind.clone() }),
+                Ok(()) => found.push(MatchedFile { path: name.clone(), kind: spec.kind.clone() }),
                 Err(why) => refused.push((name.clone(), *why)),
             }
         }
