@@ -50,7 +50,7 @@ struct MatchedFile {
 }
 
 /// A file of more than one piece.
-struct Long<'a> {
+struct LongFile<'a> {
     path: &'a Path,
     /// Whether its pieces become blobs.
     keep: bool,
@@ -123,8 +123,11 @@ impl Supervisor {
             let _ = self.blobs.store(&digest, &piece);
             Hashed { size: piece.len() as u64, digest, composite: None }
         } else {
-            let long =
-                Long { path: &path, keep: meta.len() <= BLOB_LIMIT, asked: found.kind == PULLED };
+            let long = LongFile {
+                path: &path,
+                keep: meta.len() <= BLOB_LIMIT,
+                asked: found.kind == PULLED,
+            };
             self.hash_long(piece, file, &long)?
         };
         let (step, kind) = (step.id.clone(), found.kind);
@@ -147,9 +150,9 @@ impl Supervisor {
         &mut self,
         first: Vec<u8>,
         mut file: File,
-        long: &Long<'_>,
+        long: &LongFile<'_>,
     ) -> Result<Hashed, EarlyEnd> {
-        let Long { path, keep, asked } = *long;
+        let LongFile { path, keep, asked } = *long;
         let blobs = self.blobs.clone();
         let (to_pieces, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(MAX_QUEUED_PIECES);
         let pieces = Mutex::new(pieces);
