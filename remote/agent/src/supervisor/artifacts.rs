@@ -59,7 +59,7 @@ struct LongFile<'a> {
 }
 
 /// Names that a spec matched but that are not brought back.
-type Refused = Vec<(String, &'static str)>;
+type RefusedNames = Vec<(String, &'static str)>;
 
 impl Supervisor {
     /// Announces the files of a rung that are new or changed.
@@ -86,7 +86,7 @@ impl Supervisor {
     fn announce_all(
         &mut self,
         step: &Step,
-        (found, refused): (Vec<MatchedFile>, Refused),
+        (found, refused): (Vec<MatchedFile>, RefusedNames),
         work: &Path,
     ) -> Result<(), EarlyEnd> {
         for (name, why) in refused {
@@ -247,7 +247,7 @@ fn hash_whole(work: &Path, path: &str) -> io::Result<(u64, Digest)> {
 }
 
 /// The files that match, in the order of the specs and then of their names.
-fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<MatchedFile>, Refused) {
+fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<MatchedFile>, RefusedNames) {
     let mut found: Vec<MatchedFile> = Vec::new();
     let mut refused = Vec::new();
     let mut listing = None;
