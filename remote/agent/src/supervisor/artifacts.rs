@@ -117,11 +117,11 @@ impl Supervisor {
         }
         let mut piece = Vec::new();
         (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", &path)?;
-        let Hashed { size, digest, composite } = if (piece.len() as u64) < PIECE_BYTES {
+        let FileDigests { size, digest, composite } = if (piece.len() as u64) < PIECE_BYTES {
             let digest = blob::hash(&piece);
             // Only saves an upload later.
             let _ = self.blobs.store(&digest, &piece);
-            Hashed { size: piece.len() as u64, digest, composite: None }
+            FileDigests { size: piece.len() as u64, digest, composite: None }
         } else {
             let long = LongFile {
                 path: &path,
@@ -137,7 +137,7 @@ impl Supervisor {
 }
 
 /// What is told of a file that was read to its end.
-struct Hashed {
+struct FileDigests {
     size: u64,
     digest: Digest,
     composite: Option<Digest>,
@@ -151,7 +151,7 @@ impl Supervisor {
         first: Vec<u8>,
         mut file: File,
         long: &LongFile<'_>,
-    ) -> Result<Hashed, EarlyEnd> {
+    ) -> Result<FileDigests, EarlyEnd> {
         let LongFile { path, keep, asked } = *long;
         let blobs = self.blobs.clone();
         let (to_pieces, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(MAX_QUEUED_PIECES);
@@ -207,7 +207,7 @@ impl Supervisor {
             pieces.sort_unstable_by_key(|(at, _)| *at);
             let pieces: Vec<_> = pieces.into_iter().map(|(_, raw)| raw).collect();
             let all = count > 1 && pieces.len() == count;
-            Ok(Hashed {
+            Ok(FileDigests {
                 size,
                 digest: whole.join().map_err(failed).doing("hash", path)?,
                 composite: all.then(|| Digest::composite(&pieces)),
