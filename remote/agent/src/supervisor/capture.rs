@@ -13,7 +13,7 @@ use crate::fault::{DoingContext, HostFault};
 const EXCERPT_BYTES: usize = 1 << 20;
 
 /// Shorter values are not masked.
-const LEAST_SECRET: usize = 6;
+const MIN_SECRET_BYTES: usize = 6;
 
 /// What stands in the place of a secret.
 const MASK: &[u8] = b"***";
@@ -34,7 +34,7 @@ impl Masker {
         let mut secrets: Vec<Vec<u8>> = Vec::new();
         for value in values {
             // A flag or a number hides nothing, and would blot out half of the output.
-            if value.len() >= LEAST_SECRET {
+            if value.len() >= MIN_SECRET_BYTES {
                 secrets.push(value.into());
             }
             secrets.extend(value.lines().map(str::trim).filter(|l| l.len() >= 8).map(Into::into));
