@@ -163,7 +163,7 @@ pub(crate) struct Supervisor {
     hub: Hub,
     blobs: Blobs,
     gpu: Option<GpuLock>,
-    logs: HashMap<(String, Stream), capture::Log>,
+    logs: HashMap<(String, Stream), capture::StreamLog>,
     announced: AnnouncedFiles,
     guard: Option<Guard>,
     /// When the job began, or when a guard could not be started.

@@ -86,7 +86,7 @@ impl Masker {
 
 /// The log of one output stream of one step; its rungs append to it.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct StreamLog {
     path: PathBuf,
     file: File,
     limit: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Kept {
     pub(crate) overflowed: bool,
 }
 
-impl Log {
+impl StreamLog {
     /// A new log of at most `limit` bytes, in a folder that is made for the first.
     pub(crate) fn create(path: &Path, limit: u64) -> Result<Self, HostFault> {
         let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_full_log_counts_what_it_drops() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Log::create(&dir.path().join("log/l"), 5).unwrap();
+        let mut log = StreamLog::create(&dir.path().join("log/l"), 5).unwrap();
         assert_eq!(log.append(b"abc").unwrap(), Kept { offset: 0, len: 3, overflowed: false });
         assert_eq!(log.append(b"defg").unwrap(), Kept { offset: 3, len: 2, overflowed: true });
         assert_eq!(log.append(b"h").unwrap(), Kept { offset: 5, len: 0, overflowed: false });

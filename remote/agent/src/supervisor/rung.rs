@@ -18,7 +18,7 @@ use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 
-use super::capture::{Excerpt, Log, Masker};
+use super::capture::{Excerpt, Masker, StreamLog};
 use super::environment::Environment;
 use super::guard::Guard;
 use super::{EarlyEnd, KILL_WAIT, Stop, Supervisor, unkillable};
@@ -259,20 +259,20 @@ impl Supervisor {
 
     fn tell_dropped(&mut self, step: &Step, stream: Stream) -> Result<(), EarlyEnd> {
         let log = self.logs.get(&(step.id.clone(), stream));
-        let bytes = log.map_or(0, Log::dropped);
+        let bytes = log.map_or(0, StreamLog::dropped);
         if bytes > 0 {
             self.emit(EventBody::OutputDropped { step: step.id.clone(), stream, bytes })?;
         }
         Ok(())
     }
 
-    fn log(&mut self, step: &Step, stream: Stream) -> Result<&mut Log, EarlyEnd> {
+    fn log(&mut self, step: &Step, stream: Stream) -> Result<&mut StreamLog, EarlyEnd> {
         use std::collections::hash_map::Entry;
         match self.logs.entry((step.id.clone(), stream)) {
             Entry::Occupied(log) => Ok(log.into_mut()),
             Entry::Vacant(place) => {
                 let path = self.folder.log_path(&step.id, stream);
-                Ok(place.insert(Log::create(&path, self.plan.limits.log_bytes)?))
+                Ok(place.insert(StreamLog::create(&path, self.plan.limits.log_bytes)?))
             }
         }
     }
