@@ -96,7 +96,7 @@ pub(crate) struct StreamLog {
 
 /// What became of some output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct LoggedBytes {
     /// Where it lies in the log.
     pub(crate) offset: u64,
     /// Bytes kept.
@@ -128,7 +128,7 @@ impl StreamLog {
     ///
     /// # Errors
     /// When the disk does not take it; the log then ends where it did.
-    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<Kept, HostFault> {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<LoggedBytes, HostFault> {
         let room = usize::try_from(self.limit - self.len).unwrap_or(usize::MAX);
         let (keep, drop) = bytes.split_at(bytes.len().min(room));
         if let Err(e) = self.file.write_all_at(keep, self.len) {
@@ -140,7 +140,7 @@ impl StreamLog {
         self.len += keep.len() as u64;
         let overflowed = self.dropped == 0 && !drop.is_empty();
         self.dropped += drop.len() as u64;
-        Ok(Kept { offset, len: keep.len() as u64, overflowed })
+        Ok(LoggedBytes { offset, len: keep.len() as u64, overflowed })
     }
 
     /// Bytes dropped so far.
@@ -222,9 +222,15 @@ mod tests {
     fn a_full_log_counts_what_it_drops() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = StreamLog::create(&dir.path().join("log/l"), 5).unwrap();
-        assert_eq!(log.append(b"abc").unwrap(), Kept { offset: 0, len: 3, overflowed: false });
-        assert_eq!(log.append(b"defg").unwrap(), Kept { offset: 3, len: 2, overflowed: true });
-        assert_eq!(log.append(b"h").unwrap(), Kept { offset: 5, len: 0, overflowed: false });
+        assert_eq!(
+            log.append(b"abc").unwrap(),
+            LoggedBytes { offset: 0, len: 3, overflowed: false }
+        );
+        assert_eq!(
+            log.append(b"defg").unwrap(),
+            LoggedBytes { offset: 3, len: 2, overflowed: true }
+        );
+        assert_eq!(log.append(b"h").unwrap(), LoggedBytes { offset: 5, len: 0, overflowed: false });
         assert_eq!(log.dropped(), 3);
         assert_eq!(std::fs::read(dir.path().join("log/l")).unwrap(), b"abcde");
     }
