@@ -22,7 +22,7 @@ use crate::host::user_name;
 const FOLDER_VARIABLE: &str = "RGPU_LOCK_DIR";
 
 /// How often the first in the queue looks; those behind look more seldom.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const QUEUE_POLL: Duration = Duration::from_millis(20);
 
 /// How soon the way back to a place in the queue is tried again, when somebody else is looking.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -152,7 +152,7 @@ impl Supervisor {
                 Look::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
                 Look::Busy => (0, format!("whoever locks `{}`", queue.guard_path().display())),
             };
-            let pause = LOOK_EVERY * now.0.clamp(1, 25);
+            let pause = QUEUE_POLL * now.0.clamp(1, 25);
             let is_due = told_at.is_none_or(|at: Instant| at.elapsed() >= TELL_EVERY);
             // An empty holder says nothing new.
             if !now.1.is_empty() && told != now && is_due {
