@@ -25,7 +25,7 @@ const FOLDER_VARIABLE: &str = "RGPU_LOCK_DIR";
 const QUEUE_POLL: Duration = Duration::from_millis(20);
 
 /// How soon the way back to a place in the queue is tried again, when somebody else is looking.
-const AGAIN: Duration = Duration::from_millis(2);
+const QUEUE_LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// How often a change of the place or the holder is told: holders can write what they like.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ impl Supervisor {
             // Still holding them: the next in the queue should not find out by itself meanwhile.
             if let Some(ticket) = &mut ticket {
                 while !queue.again(ticket, &wanted)? {
-                    self.wait_in_queue(start, AGAIN)?;
+                    self.wait_in_queue(start, QUEUE_LOCK_RETRY)?;
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Supervisor {
         std::thread::scope(|scope| {
             let listing = scope.spawn(|| foreign(request, uuid, &stop));
             while !listing.is_finished() {
-                let waited = self.hub.wait(&[], AGAIN).map_err(EarlyEnd::from);
+                let waited = self.hub.wait(&[], QUEUE_LOCK_RETRY).map_err(EarlyEnd::from);
                 if let Err(halt) = waited.and_then(|_| self.check_stop()) {
                     stop.store(true, Ordering::Relaxed);
                     return Err(halt);
