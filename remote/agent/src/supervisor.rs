@@ -46,7 +46,7 @@ pub(crate) use relay::facts;
 pub use relay::relay;
 
 use gpu::GpuLock;
-use guard::{GUARDED_AFTER, Guard};
+use guard::{GUARD_AFTER, Guard};
 use hub::{Hub, Stop};
 use ladder::Climb;
 
@@ -184,7 +184,7 @@ impl Supervisor {
 
     /// Starts the guard once the job has lived for a moment; until then, how long that still is.
     fn guard(&mut self) -> Duration {
-        let left = GUARDED_AFTER.saturating_sub(self.started.elapsed());
+        let left = GUARD_AFTER.saturating_sub(self.started.elapsed());
         if self.guard.is_none() && left.is_zero() {
             match Guard::start(self.folder.path(), &[]) {
                 Ok(guard) => self.guard = Some(guard),

@@ -19,7 +19,7 @@ use crate::job::JobFolder;
 use crate::settle::{JobState, settle};
 
 /// Jobs shorter than this do without: starting a process takes a millisecond or two.
-pub(crate) const GUARDED_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const GUARD_AFTER: Duration = Duration::from_millis(500);
 
 /// How long a supervisor that was killed may take to be gone: the memory that it had goes first.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
