@@ -22,7 +22,7 @@ use crate::settle::{JobState, settle};
 pub(crate) const GUARD_AFTER: Duration = Duration::from_millis(500);
 
 /// How long a supervisor that was killed may take to be gone: the memory that it had goes first.
-const GONE_WITHIN: Duration = Duration::from_secs(60);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The supervisor's hold on its guard.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
     // than the pipe.
     let folder = JobFolder::at(folder);
     let start = Instant::now();
-    while settle(&folder)? == JobState::Running && start.elapsed() < GONE_WITHIN {
+    while settle(&folder)? == JobState::Running && start.elapsed() < EXIT_TIMEOUT {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
