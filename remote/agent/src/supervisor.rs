@@ -47,7 +47,7 @@ pub use relay::relay;
 
 use gpu::GpuLock;
 use guard::{GUARD_AFTER, Guard};
-use hub::{Hub, Stop};
+use hub::{Hub, StopReason};
 use ladder::Climb;
 
 /// How long the client may take to send the secrets after its plan.
@@ -60,7 +60,7 @@ const KILL_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) enum EarlyEnd {
     /// Cancelled.
-    Stop(Stop),
+    Stop(StopReason),
     /// The host.
     Fault(HostFault),
     /// Anything else.
@@ -76,7 +76,7 @@ impl From<HostFault> for EarlyEnd {
 impl EarlyEnd {
     fn outcome(self) -> Outcome {
         match self {
-            Self::Stop(Stop::Cancelled) => Outcome::Cancelled,
+            Self::Stop(StopReason::Cancelled) => Outcome::Cancelled,
             Self::Fault(fault) => fault.outcome(),
             Self::Outcome(outcome) => outcome,
         }

@@ -19,7 +19,7 @@ use crate::fault::{DoingContext, HostFault};
 
 /// Why a job must stop although its steps could go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     /// A client asked for it.
     Cancelled,
 }
@@ -67,8 +67,8 @@ impl Hub {
     }
 
     /// Whether the job must stop.
-    pub(crate) fn stop(&self) -> Option<Stop> {
-        self.cancelled.then_some(Stop::Cancelled)
+    pub(crate) fn stop(&self) -> Option<StopReason> {
+        self.cancelled.then_some(StopReason::Cancelled)
     }
 
     /// Whether the lease has run out since it was asked last. From then on the job is as good as

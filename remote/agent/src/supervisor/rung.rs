@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 use super::capture::{Excerpt, Masker, StreamLog};
 use super::environment::Environment;
 use super::guard::Guard;
-use super::{EarlyEnd, KILL_WAIT, Stop, Supervisor, unkillable};
+use super::{EarlyEnd, KILL_WAIT, StopReason, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
 
@@ -103,7 +103,7 @@ impl Supervisor {
         while running.status.is_none() {
             if let Err(halt) = self.check_stop() {
                 // A user's Ctrl-C is what a program on a terminal would have had of it.
-                let cancelled = matches!(halt, EarlyEnd::Stop(Stop::Cancelled));
+                let cancelled = matches!(halt, EarlyEnd::Stop(StopReason::Cancelled));
                 let signals: &[Signal] =
                     if cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
                 self.end_tree(step, &mut running, signals)?;
