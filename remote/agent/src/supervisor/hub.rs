@@ -28,7 +28,7 @@ pub(crate) enum StopReason {
 pub(crate) struct Hub {
     listener: UnixListener,
     clients: Vec<Client>,
-    stdin: Spool,
+    stdin: StdinSpool,
     /// Bytes of standard input that came, each counted once.
     heard: u64,
     secrets: Option<BTreeMap<String, String>>,
@@ -56,7 +56,7 @@ impl Hub {
         Ok(Self {
             listener,
             clients: Vec::new(),
-            stdin: Spool::new(spool),
+            stdin: StdinSpool::new(spool),
             heard: 0,
             secrets: None,
             lease,
@@ -88,7 +88,7 @@ impl Hub {
     }
 
     /// What waits for the running program's standard input.
-    pub(crate) fn stdin(&mut self) -> &mut Spool {
+    pub(crate) fn stdin(&mut self) -> &mut StdinSpool {
         &mut self.stdin
     }
 
@@ -226,7 +226,7 @@ fn nudge(stream: &UnixStream) {
 
 /// Standard input on its way to a program. It waits in a file, so that a program that reads slowly
 /// never blocks the connection on which a cancellation would come.
-pub(crate) struct Spool {
+pub(crate) struct StdinSpool {
     path: PathBuf,
     file: Option<File>,
     written: u64,
@@ -236,7 +236,7 @@ pub(crate) struct Spool {
     told: bool,
 }
 
-impl Spool {
+impl StdinSpool {
     fn new(path: PathBuf) -> Self {
         Self { path, file: None, written: 0, taken: 0, ended: false, told: false }
     }
@@ -295,7 +295,7 @@ impl Spool {
         self.told = false;
     }
 
-    /// The next bytes, at most `buffer.len()`; they stay until [`Spool::took`].
+    /// The next bytes, at most `buffer.len()`; they stay until [`StdinSpool::took`].
     pub(crate) fn peek(&self, buffer: &mut [u8]) -> Result<usize, HostFault> {
         match &self.file {
             Some(file) if self.has_bytes() => {
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn standard_input_waits_until_it_is_taken() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(dir.path().join("stdin"));
+        let mut spool = StdinSpool::new(dir.path().join("stdin"));
         spool.push(b"abc").unwrap();
         let mut buffer = [0; 2];
         assert_eq!(spool.peek(&mut buffer).unwrap(), 2);
