@@ -16,7 +16,7 @@ const WORDS_BYTES: usize = 500;
 
 /// Where the ladder goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RungVerdict {
     /// The step ended well.
     Well,
     /// The next rung down.
@@ -34,7 +34,7 @@ pub(crate) fn judge(
     argv: Vec<String>,
     ran: &Ran,
     work: &Path,
-) -> (RungRecord, Verdict) {
+) -> (RungRecord, RungVerdict) {
     let stdout = ran.stdout.text();
     let stderr = ran.stderr.text();
     let mut notes = Vec::new();
@@ -55,15 +55,15 @@ pub(crate) fn judge(
     let (code, words, verdict) = match hit {
         Some((row, words)) => (row.code.clone(), words, follow(&row.then)),
         None => match plain {
-            Some((code, words)) => (code.to_owned(), words, Verdict::Next),
-            None => (String::new(), String::new(), Verdict::Well),
+            Some((code, words)) => (code.to_owned(), words, RungVerdict::Next),
+            None => (String::new(), String::new(), RungVerdict::Well),
         },
     };
     let record = RungRecord {
         step: step.id.clone(),
         rung: rung.id.clone(),
         argv,
-        ok: verdict == Verdict::Well,
+        ok: verdict == RungVerdict::Well,
         code,
         words,
         exit: ran.exit,
@@ -97,11 +97,11 @@ fn find<'t>(row: &Diagnosis, stdout: &'t str, stderr: &'t str) -> Option<&'t str
     }
 }
 
-fn follow(then: &LadderAction) -> Verdict {
+fn follow(then: &LadderAction) -> RungVerdict {
     match then {
-        LadderAction::Next | LadderAction::Note => Verdict::Next,
-        LadderAction::Rung(id) => Verdict::Rung(id.clone()),
-        LadderAction::Stop => Verdict::Stop,
+        LadderAction::Next | LadderAction::Note => RungVerdict::Next,
+        LadderAction::Rung(id) => RungVerdict::Rung(id.clone()),
+        LadderAction::Stop => RungVerdict::Stop,
     }
 }
 
@@ -167,7 +167,7 @@ fn cut(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn judged(rung: &str, exit: i32, stderr: &str) -> (RungRecord, Verdict) {
+    fn judged(rung: &str, exit: i32, stderr: &str) -> (RungRecord, RungVerdict) {
         let rung: Rung = serde_json::from_str(rung).unwrap();
         let step = Step {
             id: "s".into(),
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn words_fail_a_rung_whose_exit_status_is_fine() {
         let (record, verdict) = judged(NCU, 0, "==WARNING== x\n==ERROR== ERR_NVGPUCTRPERM - no\n");
-        assert_eq!(verdict, Verdict::Rung("nsys".into()));
+        assert_eq!(verdict, RungVerdict::Rung("nsys".into()));
         assert_eq!((record.ok, record.code.as_str()), (false, "counters_refused"));
         assert_eq!(record.words, "==ERROR== ERR_NVGPUCTRPERM - no");
         assert_eq!(record.notes, [("warned".into(), "==WARNING== x".into())]);
@@ -200,13 +200,13 @@ mod tests {
 
     #[test]
     fn a_note_alone_fails_nothing() {
-        assert_eq!(judged(NCU, 0, "WARNING").1, Verdict::Well);
+        assert_eq!(judged(NCU, 0, "WARNING").1, RungVerdict::Well);
     }
 
     #[test]
     fn what_no_row_explains_goes_down_the_ladder_with_the_last_line() {
         let (record, verdict) = judged(NCU, 3, "one\nlast words\n\n");
-        assert_eq!((verdict, record.code.as_str()), (Verdict::Next, "exit"));
+        assert_eq!((verdict, record.code.as_str()), (RungVerdict::Next, "exit"));
         assert_eq!(record.words, "last words");
         let rung = r#"{"id":"r","argv":["x"],"success":{"files":["out"]}}"#;
         assert_eq!(judged(rung, 0, "").0.code, "no_file");
@@ -219,9 +219,9 @@ mod tests {
         let rung = r#"{"id":"r","argv":["x"],"diagnosis":[
             {"pattern":"error:","code":"does_not_compile","when":"failed","then":"stop"}]}"#;
         let warning = "k.cu(3): warning: unused\n  printf(\"error: %d\", n);\n";
-        assert_eq!(judged(rung, 0, warning).1, Verdict::Well);
+        assert_eq!(judged(rung, 0, warning).1, RungVerdict::Well);
         let (record, verdict) = judged(rung, 1, "k.cu(3): error: no\n");
-        assert_eq!((verdict, record.code.as_str()), (Verdict::Stop, "does_not_compile"));
+        assert_eq!((verdict, record.code.as_str()), (RungVerdict::Stop, "does_not_compile"));
     }
 
     #[test]
@@ -238,6 +238,6 @@ mod tests {
 
     #[test]
     fn a_row_may_say_that_no_rung_helps() {
-        assert_eq!(judged(NCU, 1, "compile error").1, Verdict::Stop);
+        assert_eq!(judged(NCU, 1, "compile error").1, RungVerdict::Stop);
     }
 }

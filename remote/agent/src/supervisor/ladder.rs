@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rgpu_protocol::{EventBody, Rung, RungRecord, Step};
 
-use super::judge::{Verdict, judge, not_run};
+use super::judge::{RungVerdict, judge, not_run};
 use super::rung::Launch;
 use super::{EarlyEnd, Supervisor, environment};
 
@@ -32,16 +32,16 @@ impl Supervisor {
             let (record, verdict) = self.try_rung(step, rung, secrets)?;
             code.clone_from(&record.code);
             self.emit(EventBody::RungEnded(record))?;
-            if !matches!(verdict, Verdict::Next | Verdict::Well | Verdict::Rung(_)) {
+            if !matches!(verdict, RungVerdict::Next | RungVerdict::Well | RungVerdict::Rung(_)) {
                 break;
             }
             match verdict {
-                Verdict::Well => {
+                RungVerdict::Well => {
                     self.end_step(step, Some(rung.id.clone()), String::new())?;
                     return Ok(Climb::Well);
                 }
                 // The plan was checked: the rung is there, further down.
-                Verdict::Rung(id) => {
+                RungVerdict::Rung(id) => {
                     let below = step.rungs.iter().skip(at + 1).position(|r| r.id == id);
                     at += 1 + below.unwrap_or(0);
                 }
@@ -66,10 +66,10 @@ impl Supervisor {
         step: &Step,
         rung: &Rung,
         secrets: &BTreeMap<String, String>,
-    ) -> Result<(RungRecord, Verdict), EarlyEnd> {
+    ) -> Result<(RungRecord, RungVerdict), EarlyEnd> {
         let work = self.folder.work();
         if let Some(file) = rung.needs.iter().find(|path| !work.join(path).exists()) {
-            return Ok((not_run(step, rung, "missing", file.clone()), Verdict::Next));
+            return Ok((not_run(step, rung, "missing", file.clone()), RungVerdict::Next));
         }
         let gpu = self.gpu.as_ref().filter(|_| step.gpu).map(super::GpuLock::visible);
         let env = environment::of_rung(&self.plan, rung, &self.folder, secrets, gpu.as_deref());
@@ -88,12 +88,12 @@ impl Supervisor {
         self.emit(started)?;
         let Some(program) = program else {
             let words = format!("`{}` is not on PATH", argv[0]);
-            return Ok((start_failed(step, rung, argv, words), Verdict::Next));
+            return Ok((start_failed(step, rung, argv, words), RungVerdict::Next));
         };
         let folder = work.join(&rung.cwd);
         if let Err(e) = std::fs::create_dir_all(&folder) {
             let words = format!("no folder `{}`: {e}", rung.cwd);
-            return Ok((start_failed(step, rung, argv, words), Verdict::Next));
+            return Ok((start_failed(step, rung, argv, words), RungVerdict::Next));
         }
         let launch = Launch { program: &program, args: &argv[1..], env: &env, folder: &folder };
         let ran = match self.run_program(step, &launch, secrets) {
@@ -107,7 +107,7 @@ impl Supervisor {
             Ok(ran) => judge(step, rung, argv, &ran, &work),
             Err(e) => {
                 let words = format!("`{}` does not start: {e}", program.display());
-                (start_failed(step, rung, argv, words), Verdict::Next)
+                (start_failed(step, rung, argv, words), RungVerdict::Next)
             }
         };
         self.announce(step, rung, &work)?;
