@@ -48,7 +48,7 @@ pub use relay::relay;
 use gpu::GpuLock;
 use guard::{GUARD_AFTER, Guard};
 use hub::{Hub, StopReason};
-use ladder::Climb;
+use ladder::StepResult;
 
 /// How long the client may take to send the secrets after its plan.
 const SECRETS_WAIT: Duration = Duration::from_secs(30);
@@ -234,13 +234,13 @@ impl Supervisor {
                     self.lock_gpu(request)?;
                 }
                 match self.climb(step, &secrets)? {
-                    Climb::Well => {
+                    StepResult::Well => {
                         ended_well.insert(step.id.as_str());
                     }
-                    Climb::Failed(code) if step.on_failure == OnFailure::Stop => {
+                    StepResult::Failed(code) if step.on_failure == OnFailure::Stop => {
                         return Ok(Outcome::Failed { step: step.id.clone(), code });
                     }
-                    Climb::Failed(_) => {}
+                    StepResult::Failed(_) => {}
                 }
             }
             if last_gpu_step == Some(at) && self.gpu.take().is_some() {

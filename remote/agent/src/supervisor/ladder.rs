@@ -11,7 +11,7 @@ use super::{EarlyEnd, Supervisor, environment};
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Climb {
+pub(crate) enum StepResult {
     /// On some rung.
     Well,
     /// On none; the last failure's code.
@@ -24,7 +24,7 @@ impl Supervisor {
         &mut self,
         step: &Step,
         secrets: &BTreeMap<String, String>,
-    ) -> Result<Climb, EarlyEnd> {
+    ) -> Result<StepResult, EarlyEnd> {
         self.emit(EventBody::StepStarted { step: step.id.clone(), title: step.title.clone() })?;
         let mut code = String::new();
         let mut at = 0;
@@ -38,7 +38,7 @@ impl Supervisor {
             match verdict {
                 RungVerdict::Well => {
                     self.end_step(step, Some(rung.id.clone()), String::new())?;
-                    return Ok(Climb::Well);
+                    return Ok(StepResult::Well);
                 }
                 // The plan was checked: the rung is there, further down.
                 RungVerdict::Rung(id) => {
@@ -49,7 +49,7 @@ impl Supervisor {
             }
         }
         self.end_step(step, None, code.clone())?;
-        Ok(Climb::Failed(code))
+        Ok(StepResult::Failed(code))
     }
 
     fn end_step(
