@@ -32,7 +32,7 @@ use ticket::{Wish, ahead_of};
 const FOLDERS: [&str; 2] = ["/run/lock/rgpu", "/tmp/rgpu-locks"];
 
 /// How often a folder that somebody is just making is looked at again, and how long between.
-const LOOKS: u32 = 20;
+const FOLDER_TRIES: u32 = 20;
 const BETWEEN: Duration = Duration::from_millis(10);
 
 /// The magic number of NFS in `statfs`.
@@ -287,7 +287,7 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
             break;
         }
         looks += 1;
-        if looks > LOOKS {
+        if looks > FOLDER_TRIES {
             return refuse(format!("has the mode {:o} in the place of 1777", meta.mode() & 0o7777));
         }
         // Between somebody's making it and opening it to all.
