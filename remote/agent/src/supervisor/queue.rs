@@ -33,7 +33,7 @@ const FOLDERS: [&str; 2] = ["/run/lock/rgpu", "/tmp/rgpu-locks"];
 
 /// How often a folder that somebody is just making is looked at again, and how long between.
 const FOLDER_TRIES: u32 = 20;
-const BETWEEN: Duration = Duration::from_millis(10);
+const FOLDER_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The magic number of NFS in `statfs`.
 const NFS: u64 = 0x6969;
@@ -291,7 +291,7 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
             return refuse(format!("has the mode {:o} in the place of 1777", meta.mode() & 0o7777));
         }
         // Between somebody's making it and opening it to all.
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(FOLDER_RETRY_PAUSE);
     }
     local(folder)
 }
