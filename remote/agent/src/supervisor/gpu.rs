@@ -12,7 +12,7 @@ use rgpu_protocol::plan::{GpuRequest, KnownGpu};
 use rgpu_protocol::{EventBody, GpuChoice, Outcome};
 use rustix::fs::FlockOperation;
 
-use super::queue::{Look, Queue, QueueError, Ticket, valid_uuid};
+use super::queue::{Queue, QueueError, QueueState, Ticket, valid_uuid};
 use super::{EarlyEnd, Supervisor};
 use crate::command::ask_unless;
 use crate::host::user_name;
@@ -142,15 +142,17 @@ impl Supervisor {
             if ticket.is_none() {
                 *ticket = queue.enter(wanted, count, &who)?;
             }
-            let look = ticket.as_ref().map_or(Ok(Look::Busy), |ticket| queue.look(ticket))?;
+            let look = ticket.as_ref().map_or(Ok(QueueState::Busy), |ticket| queue.look(ticket))?;
             let now = match look {
-                Look::Ours(held) => return Ok(held),
-                Look::Wait { place, holder } => {
+                QueueState::Ours(held) => return Ok(held),
+                QueueState::Wait { place, holder } => {
                     last_look = Instant::now();
                     (place, holder)
                 }
-                Look::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
-                Look::Busy => (0, format!("whoever locks `{}`", queue.guard_path().display())),
+                QueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
+                QueueState::Busy => {
+                    (0, format!("whoever locks `{}`", queue.guard_path().display()))
+                }
             };
             let pause = QUEUE_POLL * now.0.clamp(1, 25);
             let is_due = told_at.is_none_or(|at: Instant| at.elapsed() >= TELL_EVERY);

@@ -62,7 +62,7 @@ pub(crate) struct Queue {
 
 /// What a look at the queue gave.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum QueueState {
     /// The GPUs are ours for as long as their files are open: UUID and flocked file of each.
     Ours(Vec<(String, File)>),
     /// Somebody else looks right now; the next look will do.
@@ -149,8 +149,8 @@ impl Queue {
     ///
     /// # Errors
     /// Too few of the wanted GPUs have a usable lock file.
-    pub(crate) fn look(&self, ticket: &Ticket) -> Result<Look, QueueError> {
-        let Some(_guard) = self.guard()? else { return Ok(Look::Busy) };
+    pub(crate) fn look(&self, ticket: &Ticket) -> Result<QueueState, QueueError> {
+        let Some(_guard) = self.guard()? else { return Ok(QueueState::Busy) };
         let wish = &ticket.wish;
         let ahead = ahead_of(&self.folder, ticket.number);
         let reserved = self.reserved(&ahead);
@@ -166,7 +166,7 @@ impl Queue {
                     ours.push((uuid.clone(), lock));
                     if ours.len() == wish.count {
                         self.write(ticket, &Wish::default())?;
-                        return Ok(Look::Ours(ours));
+                        return Ok(QueueState::Ours(ours));
                     }
                 }
                 Ok(Take::HeldBy(who)) => holder = holder.or(Some(who).filter(|w| !w.is_empty())),
@@ -179,7 +179,7 @@ impl Queue {
             return Err(error);
         }
         let last = || rivals.next_back().map(|rival| rival.who.clone()).unwrap_or_default();
-        Ok(Look::Wait { place, holder: holder.unwrap_or_else(last) })
+        Ok(QueueState::Wait { place, holder: holder.unwrap_or_else(last) })
     }
 
     /// The GPUs that earlier tickets will take: of each the first free ones of its own. It waits for
@@ -320,16 +320,16 @@ mod tests {
         uuids.iter().map(|u| (*u).to_owned()).collect()
     }
 
-    fn place(look: Look) -> (u32, String) {
+    fn place(look: QueueState) -> (u32, String) {
         match look {
-            Look::Wait { place, holder } => (place, holder),
+            QueueState::Wait { place, holder } => (place, holder),
             other => panic!("got {other:?}"),
         }
     }
 
-    fn uuid(look: &Look) -> &str {
+    fn uuid(look: &QueueState) -> &str {
         match look {
-            Look::Ours(held) => &held[0].0,
+            QueueState::Ours(held) => &held[0].0,
             other => panic!("got {other:?}"),
         }
     }
@@ -386,7 +386,7 @@ mod tests {
         let late = queue.enter(&wanted(&["B"]), 1, "late").unwrap().unwrap();
         assert_eq!(place(queue.look(&late).unwrap()).0, 2);
         drop(held);
-        let Look::Ours(both) = queue.look(&two).unwrap() else { panic!() };
+        let QueueState::Ours(both) = queue.look(&two).unwrap() else { panic!() };
         assert_eq!(both.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>(), ["A", "B"]);
     }
 
@@ -528,7 +528,7 @@ mod tests {
         let (dir, queue) = queue();
         let mut mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
         let _guard = locked(&dir.path().join("locks/queue.lock"), "");
-        assert!(matches!(queue.look(&mine).unwrap(), Look::Busy));
+        assert!(matches!(queue.look(&mine).unwrap(), QueueState::Busy));
         assert!(!queue.again(&mut mine, &wanted(&["A"])).unwrap());
         assert!(queue.enter(&wanted(&["A"]), 1, "you").unwrap().is_none());
     }
