@@ -38,7 +38,7 @@ use crate::setup::Setup;
 use crate::wire::{write_frame, write_message};
 
 /// How long a host may take to confirm a cancellation before it is ended from outside.
-const CONFIRM: Duration = Duration::from_secs(30);
+const CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same while nothing was heard of it: it may not even have started.
 const CONFIRM_UNHEARD: Duration = Duration::from_secs(8);
@@ -260,7 +260,7 @@ impl Relay {
 
     /// How long the way may be gone.
     fn patience(&self) -> Duration {
-        if self.hub.stop().is_some() { CONFIRM } else { PATIENCE }
+        if self.hub.stop().is_some() { CANCEL_CONFIRM_TIMEOUT } else { PATIENCE }
     }
 
     /// One conversation; `None`: it was cut.
@@ -306,7 +306,7 @@ impl Relay {
                     cancelled = Some(Instant::now());
                 }
                 Some(since) => {
-                    let limit = if self.had > 1 { CONFIRM } else { CONFIRM_UNHEARD };
+                    let limit = if self.had > 1 { CANCEL_CONFIRM_TIMEOUT } else { CONFIRM_UNHEARD };
                     if since.elapsed() > limit {
                         return Ok(Some(Outcome::Cancelled));
                     }
