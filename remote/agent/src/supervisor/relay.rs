@@ -41,7 +41,7 @@ use crate::wire::{write_frame, write_message};
 const CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same while nothing was heard of it: it may not even have started.
-const CONFIRM_UNHEARD: Duration = Duration::from_secs(8);
+const SILENT_CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How long the way to the other agent may be gone, and the pause between two looks.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -306,7 +306,11 @@ impl Relay {
                     cancelled = Some(Instant::now());
                 }
                 Some(since) => {
-                    let limit = if self.had > 1 { CANCEL_CONFIRM_TIMEOUT } else { CONFIRM_UNHEARD };
+                    let limit = if self.had > 1 {
+                        CANCEL_CONFIRM_TIMEOUT
+                    } else {
+                        SILENT_CANCEL_CONFIRM_TIMEOUT
+                    };
                     if since.elapsed() > limit {
                         return Ok(Some(Outcome::Cancelled));
                     }
