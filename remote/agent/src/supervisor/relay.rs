@@ -44,7 +44,7 @@ const CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 const SILENT_CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How long the way to the other agent may be gone, and the pause between two looks.
-const PATIENCE: Duration = Duration::from_secs(600);
+const RECONNECT_LIMIT: Duration = Duration::from_secs(600);
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Input that was handed on so long before a cut has arrived.
@@ -260,7 +260,7 @@ impl Relay {
 
     /// How long the way may be gone.
     fn patience(&self) -> Duration {
-        if self.hub.stop().is_some() { CANCEL_CONFIRM_TIMEOUT } else { PATIENCE }
+        if self.hub.stop().is_some() { CANCEL_CONFIRM_TIMEOUT } else { RECONNECT_LIMIT }
     }
 
     /// One conversation; `None`: it was cut.
