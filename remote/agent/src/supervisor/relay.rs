@@ -45,7 +45,7 @@ const SILENT_CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How long the way to the other agent may be gone, and the pause between two looks.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(600);
-const AGAIN: Duration = Duration::from_millis(500);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Input that was handed on so long before a cut has arrived.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -254,7 +254,7 @@ impl Relay {
             (self.begun, self.greeted, self.due) = (false, false, Due::Nothing);
             // Told again: an end has no place of its own.
             self.hub.stdin().untell();
-            self.hub.wait(&[], AGAIN)?;
+            self.hub.wait(&[], RECONNECT_PAUSE)?;
         }
     }
 
