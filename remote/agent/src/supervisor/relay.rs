@@ -48,7 +48,7 @@ const RECONNECT_LIMIT: Duration = Duration::from_secs(600);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Input that was handed on so long before a cut has arrived.
-const SETTLED: Duration = Duration::from_secs(10);
+const STDIN_SETTLE_TIME: Duration = Duration::from_secs(10);
 
 /// How long facts may take: a container has to be started for them.
 const FACTS_WAIT: Duration = Duration::from_secs(840);
@@ -244,7 +244,7 @@ impl Relay {
                 }
                 Err(_) => {}
             }
-            if self.input.is_some_and(|at| at.elapsed() < SETTLED) {
+            if self.input.is_some_and(|at| at.elapsed() < STDIN_SETTLE_TIME) {
                 let text = "the way to its container was cut while input was sent: how much arrived \
                             is not known";
                 return Ok(lost("input_lost", text));
