@@ -54,7 +54,7 @@ const STDIN_SETTLE_TIME: Duration = Duration::from_secs(10);
 const FACTS_WAIT: Duration = Duration::from_secs(840);
 
 /// How often it is looked whether anybody still waits.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Bytes before the magic line that are passed over.
 const PREAMBLE: usize = 64 << 10;
@@ -89,7 +89,7 @@ pub(crate) fn facts(
         let settings = ToAgent::Setup { path: Vec::new(), env: setup.env().clone() };
         write_message(&mut stream, &settings)?;
         write_message(&mut stream, &ToAgent::Facts { probes: probes.to_vec() })?;
-        stream.set_read_timeout(Some(LOOK_EVERY))?;
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
         Ok(stream)
     };
     let mut stream = asked().map_err(|e| e.to_string())?;
