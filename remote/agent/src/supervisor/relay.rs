@@ -57,7 +57,7 @@ const FACTS_WAIT: Duration = Duration::from_secs(840);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Bytes before the magic line that are passed over.
-const PREAMBLE: usize = 64 << 10;
+const MAX_PREAMBLE_BYTES: usize = 64 << 10;
 
 /// Opens the way to another agent: `what` is `facts`, or `job` and its name.
 fn open(way: &Path, what: &str) -> io::Result<UnixStream> {
@@ -125,7 +125,9 @@ pub(crate) fn facts(
 fn after_magic(bytes: &[u8]) -> Result<Option<usize>, String> {
     match bytes.windows(MAGIC.len()).position(|part| part == MAGIC) {
         Some(at) => Ok(Some(at + MAGIC.len())),
-        None if bytes.len() > PREAMBLE => Err("what answers there is no agent".to_owned()),
+        None if bytes.len() > MAX_PREAMBLE_BYTES => {
+            Err("what answers there is no agent".to_owned())
+        }
         None => Ok(None),
     }
 }
