@@ -166,7 +166,7 @@ fn hand_over(folder: PathBuf, way: &Path) -> Result<(), HostFault> {
         begun: false,
         greeted: false,
         input: None,
-        due: Due::Nothing,
+        due: DueBytes::Nothing,
     };
     let outcome = match relay.carry(&plan, way) {
         Ok(outcome) => outcome,
@@ -186,7 +186,7 @@ fn hand_over(folder: PathBuf, way: &Path) -> Result<(), HostFault> {
 }
 
 /// Bytes that a message announced.
-enum Due {
+enum DueBytes {
     Nothing,
     /// For a log, from this offset on.
     Output {
@@ -217,7 +217,7 @@ struct Relay {
     greeted: bool,
     /// When input was handed on last.
     input: Option<Instant>,
-    due: Due,
+    due: DueBytes,
 }
 
 /// A word for the other agent.
@@ -253,7 +253,7 @@ impl Relay {
             }
             // It was cut, which says nothing of the job there: all of it is told anew.
             self.buffer.clear();
-            (self.begun, self.greeted, self.due) = (false, false, Due::Nothing);
+            (self.begun, self.greeted, self.due) = (false, false, DueBytes::Nothing);
             // Told again: an end has no place of its own.
             self.hub.stdin().untell();
             self.hub.wait(&[], RECONNECT_PAUSE)?;
@@ -437,14 +437,14 @@ impl Relay {
                     return Ok(Some(lost("damaged", "it names a step that is none")));
                 }
                 let path = self.folder.log_path(&step, stream);
-                self.due = Due::Output { path, offset, len };
+                self.due = DueBytes::Output { path, offset, len };
             }
             FromAgent::Data { path, offset, stored, zstd, .. } => {
                 if !valid_relative_path(&path) {
                     return Ok(Some(lost("damaged", "it names a file outside of the job")));
                 }
                 let bytes = Vec::new();
-                self.due = Due::Data { path, offset, stored, packed: zstd, bytes };
+                self.due = DueBytes::Data { path, offset, stored, packed: zstd, bytes };
                 if stored == 0 {
                     return self.keep(&[]);
                 }
@@ -463,19 +463,21 @@ impl Relay {
 
     /// Keeps bytes where they belong.
     fn keep(&mut self, body: &[u8]) -> Result<Option<Outcome>, HostFault> {
-        match std::mem::replace(&mut self.due, Due::Nothing) {
-            Due::Nothing => return Ok(Some(lost("damaged", "bytes came that nothing announced"))),
-            Due::Output { path, offset, len } => {
+        match std::mem::replace(&mut self.due, DueBytes::Nothing) {
+            DueBytes::Nothing => {
+                return Ok(Some(lost("damaged", "bytes came that nothing announced")));
+            }
+            DueBytes::Output { path, offset, len } => {
                 write_at(&path, offset, body)?;
                 let n = body.len() as u64;
                 if n < len {
-                    self.due = Due::Output { path, offset: offset + n, len: len - n };
+                    self.due = DueBytes::Output { path, offset: offset + n, len: len - n };
                 }
             }
-            Due::Data { path, offset, stored, packed, mut bytes } => {
+            DueBytes::Data { path, offset, stored, packed, mut bytes } => {
                 bytes.extend_from_slice(body);
                 if (bytes.len() as u64) < stored {
-                    self.due = Due::Data { path, offset, stored, packed, bytes };
+                    self.due = DueBytes::Data { path, offset, stored, packed, bytes };
                     return Ok(None);
                 }
                 let file = self.folder.work().join(path);
