@@ -221,7 +221,7 @@ struct Relay {
 }
 
 /// A word for the other agent.
-type Word = (ToAgent, Vec<u8>);
+type RelayCommand = (ToAgent, Vec<u8>);
 
 impl Relay {
     fn carry(&mut self, plan: &Plan, way: &Path) -> Result<Outcome, HostFault> {
@@ -292,7 +292,7 @@ impl Relay {
         &mut self,
         plan: &Plan,
         stream: &mut UnixStream,
-        words: &Sender<Word>,
+        words: &Sender<RelayCommand>,
     ) -> Result<Option<Outcome>, HostFault> {
         let job = || plan.job.clone();
         let mut cancelled: Option<Instant> = None;
@@ -344,7 +344,7 @@ impl Relay {
     }
 
     /// Hands standard input on.
-    fn pass_input(&mut self, plan: &Plan, words: &Sender<Word>) -> Result<(), HostFault> {
+    fn pass_input(&mut self, plan: &Plan, words: &Sender<RelayCommand>) -> Result<(), HostFault> {
         let stdin = self.hub.stdin();
         if stdin.is_told() {
             return Ok(());
@@ -514,7 +514,7 @@ fn say(
     mut stream: UnixStream,
     mut plan: Plan,
     root: &Path,
-    words: &Receiver<Word>,
+    words: &Receiver<RelayCommand>,
 ) -> io::Result<()> {
     let handed_over = Setup::handed_over();
     let env: BTreeMap<String, String> =
