@@ -26,7 +26,7 @@ use crate::process::{self, Children};
 use crate::terminal;
 
 /// What programs have to end by themselves after each signal that asks for it.
-const GRACE: Duration = Duration::from_secs(2);
+const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
 /// The largest piece of output taken at once.
 const PIECE: usize = 256 << 10;
@@ -317,7 +317,7 @@ impl Supervisor {
             process::signal_all(&found, Signal::CONT);
             let start = Instant::now();
             reap(running);
-            while running.children == Children::Some && start.elapsed() < GRACE {
+            while running.children == Children::Some && start.elapsed() < SIGNAL_GRACE {
                 // Its last words are read meanwhile; a daemon's end is noticed by looking.
                 self.pump(step, running, Duration::from_millis(10))?;
                 if running.status.is_some() {
