@@ -29,7 +29,7 @@ use crate::terminal;
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
 /// The largest piece of output taken at once.
-const PIECE: usize = 256 << 10;
+const MAX_READ_BYTES: usize = 256 << 10;
 
 /// What a pipe holds where the host allows it.
 const PIPE_BYTES: usize = 1 << 20;
@@ -207,7 +207,7 @@ impl Supervisor {
     /// Takes one piece of output: its length, 0 when there is none for now.
     fn read_once(&mut self, step: &Step, pipe: &mut Pipe) -> Result<usize, EarlyEnd> {
         let Some(file) = &mut pipe.file else { return Ok(0) };
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; MAX_READ_BYTES];
         let read = loop {
             match file.read(&mut piece) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
