@@ -36,7 +36,7 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// Output in drops is taken at most this often, so that a program that writes byte by byte gives
 /// one event for many bytes. The first bytes after a pause are taken at once.
-const READ_EVERY: Duration = Duration::from_millis(2);
+const SMALL_READ_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Fewer bytes at once are a drop.
 const DROP: usize = 32 << 10;
@@ -156,8 +156,8 @@ impl Supervisor {
             // A terminal has no end: this says it, where the program reads lines.
             let _ = stdin.write(&[terminal::END]);
         }
-        let since = running.drop_at.map_or(READ_EVERY, |at| at.elapsed());
-        let pause = READ_EVERY.saturating_sub(since);
+        let since = running.drop_at.map_or(SMALL_READ_INTERVAL, |at| at.elapsed());
+        let pause = SMALL_READ_INTERVAL.saturating_sub(since);
         let limit = if pause.is_zero() { limit } else { limit.min(pause) };
         let mut fds = Vec::with_capacity(4);
         if pause.is_zero() {
