@@ -39,7 +39,7 @@ const PIPE_BYTES: usize = 1 << 20;
 const SMALL_READ_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Fewer bytes at once are a drop.
-const DROP: usize = 32 << 10;
+const SMALL_READ_BYTES: usize = 32 << 10;
 
 /// A program to run.
 pub(crate) struct Launch<'a> {
@@ -178,7 +178,7 @@ impl Supervisor {
         for at in 0..running.pipes.len() {
             if running.pipes[at].file.is_some() && readable.next() == Some(&true) {
                 let n = self.read_once(step, &mut running.pipes[at])?;
-                if (1..DROP).contains(&n) {
+                if (1..SMALL_READ_BYTES).contains(&n) {
                     running.drop_at = Some(Instant::now());
                 }
             }
