@@ -6,7 +6,7 @@ use rgpu_protocol::pattern::{Condition, LadderAction, Source};
 use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
 
 use super::capture::tail_of;
-use super::rung::Ran;
+use super::rung::ProgramResult;
 
 /// Bytes of each stream that a record keeps.
 const TAIL_BYTES: usize = 3000;
@@ -32,7 +32,7 @@ pub(crate) fn judge(
     step: &Step,
     rung: &Rung,
     argv: Vec<String>,
-    ran: &Ran,
+    ran: &ProgramResult,
     work: &Path,
 ) -> (RungRecord, RungVerdict) {
     let stdout = ran.stdout.text();
@@ -126,7 +126,7 @@ fn is_there(work: &Path, path: &str) -> bool {
 fn plain_failure(
     step: &Step,
     rung: &Rung,
-    ran: &Ran,
+    ran: &ProgramResult,
     stdout: &str,
     stderr: &str,
     work: &Path,
@@ -179,7 +179,7 @@ mod tests {
             stdin: Default::default(),
             rungs: Vec::new(),
         };
-        let mut ran = Ran { exit: Some(exit), ..Ran::default() };
+        let mut ran = ProgramResult { exit: Some(exit), ..ProgramResult::default() };
         ran.stderr.take(stderr.as_bytes());
         judge(&step, &rung, Vec::new(), &ran, Path::new("/nowhere"))
     }

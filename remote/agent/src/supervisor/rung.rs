@@ -51,7 +51,7 @@ pub(crate) struct Launch<'a> {
 
 /// How a program ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct ProgramResult {
     pub(crate) exit: Option<i32>,
     pub(crate) signal: Option<i32>,
     pub(crate) timed_out: bool,
@@ -90,7 +90,7 @@ impl Supervisor {
         step: &Step,
         launch: &Launch<'_>,
         secrets: &BTreeMap<String, String>,
-    ) -> Result<io::Result<Ran>, EarlyEnd> {
+    ) -> Result<io::Result<ProgramResult>, EarlyEnd> {
         let start = Instant::now();
         let limit = Duration::from_secs(step.timeout_s);
         let masker = Masker::new(secrets.values().map(String::as_str));
@@ -131,7 +131,7 @@ impl Supervisor {
         self.finish_streams(step, &mut running)?;
         let [stdout, stderr] = running.pipes.map(|p| p.excerpt);
         let status = running.status;
-        Ok(Ok(Ran {
+        Ok(Ok(ProgramResult {
             exit: status.and_then(WaitStatus::exit_status),
             signal: status.and_then(WaitStatus::terminating_signal),
             timed_out,
