@@ -29,7 +29,7 @@ use crate::control::Control;
 use crate::root::RootCandidate;
 use crate::service::{Refusal, Service};
 use crate::setup::Setup;
-use crate::wire::{FrameReader, Outbox, WireError, write_frame, write_message};
+use crate::wire::{FrameReader, MessageWriter, WireError, write_frame, write_message};
 
 use fetch::ArtifactPart;
 use follow::{ClientOutput, Position};
@@ -45,7 +45,7 @@ pub const FEATURES: [&str; 7] =
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// The way to the client.
-pub type ClientWriter = Arc<Outbox<File>>;
+pub type ClientWriter = Arc<MessageWriter<File>>;
 
 /// Holds a conversation until its client goes away.
 ///
@@ -55,7 +55,7 @@ pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
     let own = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
     let input = own(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
     let output = own(rustix::stdio::stdout()).map_err(std::io::Error::from)?;
-    let out = Arc::new(Outbox::new(output));
+    let out = Arc::new(MessageWriter::new(output));
     out.raw(MAGIC)?;
     out.send(&Hello {
         rgpu: PROTOCOL,

@@ -84,15 +84,15 @@ pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> io::Resu
 /// The way to the other side, shared by threads: a message and the bytes that it announces stay
 /// together.
 ///
-/// Answers ([`Outbox::send`]) never wait for the stream, so that the thread that reads requests
+/// Answers ([`MessageWriter::send`]) never wait for the stream, so that the thread that reads requests
 /// hears a cancellation also while output floods a slow link.
-pub struct Outbox<W: Write> {
+pub struct MessageWriter<W: Write> {
     stream: Mutex<io::BufWriter<W>>,
     /// Whole frames that wait for the stream; they go before what its next owner writes.
     answers: Mutex<Vec<u8>>,
 }
 
-impl<W: Write> Outbox<W> {
+impl<W: Write> MessageWriter<W> {
     /// An outbox that writes to `stream`.
     pub fn new(stream: W) -> Self {
         let stream = Mutex::new(io::BufWriter::with_capacity(256 << 10, stream));
@@ -110,7 +110,7 @@ impl<W: Write> Outbox<W> {
         self.send_answers()
     }
 
-    /// Queues one message; [`Outbox::flush`] sends it.
+    /// Queues one message; [`MessageWriter::flush`] sends it.
     pub fn queue(&self, message: &impl Serialize) -> io::Result<()> {
         self.queue_with(message, Kind::Message, &[])
     }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn answers_do_not_wait_for_a_stream_that_is_in_use() {
-        let outbox = Outbox::new(Vec::new());
+        let outbox = MessageWriter::new(Vec::new());
         let owner = outbox.stream.lock().unwrap();
         outbox.send(&"answer").unwrap();
         drop(owner);

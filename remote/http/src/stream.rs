@@ -18,7 +18,7 @@ use hyper::body::{Frame, SizeHint};
 use rgpu_agent::front::ClientWriter;
 use rgpu_agent::front::follow::{Position, follow};
 use rgpu_agent::job::JobFolder;
-use rgpu_agent::wire::Outbox;
+use rgpu_agent::wire::MessageWriter;
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::{self, Kind};
 use rgpu_protocol::http::FRAMES;
@@ -131,7 +131,7 @@ impl hyper::body::Body for Pieces {
 fn pipe() -> io::Result<(ClientWriter, UnixStream)> {
     let (ours, theirs) = StdStream::pair()?;
     ours.set_nonblocking(true)?;
-    let out = Outbox::new(File::from(OwnedFd::from(theirs)));
+    let out = MessageWriter::new(File::from(OwnedFd::from(theirs)));
     Ok((Arc::new(out), UnixStream::from_std(ours)?))
 }
 
