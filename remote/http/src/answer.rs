@@ -27,22 +27,22 @@ pub(crate) fn done(request: &str) -> Response {
 }
 
 /// A request that is not met.
-pub(crate) struct Refused(StatusCode, Refusal);
+pub(crate) struct HttpRefusal(StatusCode, Refusal);
 
-impl Refused {
+impl HttpRefusal {
     /// With a status of its own.
     pub(crate) fn new(status: StatusCode, code: &'static str, text: impl Into<String>) -> Self {
         Self(status, Refusal::new("request", code, text))
     }
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for HttpRefusal {
     fn from(refusal: Refusal) -> Self {
         Self(status(refusal.code), refusal)
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for HttpRefusal {
     fn into_response(self) -> Response {
         json(self.0, &FromAgent::from(self.1))
     }

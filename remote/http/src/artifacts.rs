@@ -17,7 +17,7 @@ use rgpu_protocol::http::{FRAMES, SHA256};
 use rgpu_protocol::{BLOB_BYTES, EventBody};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use crate::answer::Refused;
+use crate::answer::HttpRefusal;
 use crate::guard::busy;
 use crate::jobs::wants;
 use crate::range::Asked;
@@ -29,7 +29,7 @@ pub(crate) async fn get(
     Shared(state): Shared<Arc<State>>,
     Path((job, path)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let name = path.clone();
     let (folder, file, meta) = state
         .ask(move |service| {
@@ -46,7 +46,7 @@ pub(crate) async fn get(
     let names = |list: &str| list.split(',').any(|t| t.trim() == tag || t.trim() == "*");
     if header(header::IF_MATCH).is_some_and(|list| !names(list)) {
         let text = format!("`{}` is not what it was", path.escape_debug());
-        return Err(Refused::new(StatusCode::PRECONDITION_FAILED, "changed", text));
+        return Err(HttpRefusal::new(StatusCode::PRECONDITION_FAILED, "changed", text));
     }
     if header(header::IF_NONE_MATCH).is_some_and(names) {
         let mut response = StatusCode::NOT_MODIFIED.into_response();
@@ -65,7 +65,7 @@ pub(crate) async fn get(
         Asked::Part(first, end) => (first, end, StatusCode::PARTIAL_CONTENT),
         Asked::Nothing => {
             let text = format!("the file has {size} bytes");
-            let refused = Refused::new(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", text);
+            let refused = HttpRefusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", text);
             let mut response = refused.into_response();
             let range = value(&format!("bytes */{size}"));
             response.headers_mut().insert(header::CONTENT_RANGE, range);
@@ -89,10 +89,11 @@ pub(crate) async fn get(
     Ok(response)
 }
 
-async fn body(file: File, first: u64, end: u64) -> Result<axum::body::Body, Refused> {
+async fn body(file: File, first: u64, end: u64) -> Result<axum::body::Body, HttpRefusal> {
     let mut file = tokio::fs::File::from_std(file);
-    let io =
-        |e: std::io::Error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "io", e.to_string());
+    let io = |e: std::io::Error| {
+        HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "io", e.to_string())
+    };
     file.seek(std::io::SeekFrom::Start(first)).await.map_err(io)?;
     Ok(ReadBody::sized(file.take(end - first), end - first))
 }
@@ -104,7 +105,7 @@ async fn piece(
     asked: Asked,
     size: u64,
     tag: &str,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let (first, end) = match asked {
         Asked::All => (0, size),
         Asked::Part(first, end) => (first, end),

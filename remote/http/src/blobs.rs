@@ -17,7 +17,7 @@ use rgpu_agent::service::{Refusal, Service};
 use rgpu_protocol::http::{MissingBlobs, MissingRequest, PLAIN_SIZE, UPLOAD_OFFSET};
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent};
 
-use crate::answer::{Refused, json};
+use crate::answer::{HttpRefusal, json};
 use crate::body::{read, read_json};
 use crate::range::ContentRange;
 use crate::state::State;
@@ -29,7 +29,7 @@ const WIRE_BYTES: usize = BLOB_BYTES as usize + (64 << 10);
 pub(crate) async fn missing(
     Shared(state): Shared<Arc<State>>,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let MissingRequest { blobs: asked } = read_json(body).await?;
     let digests = state
         .ask(move |service| {
@@ -45,7 +45,7 @@ pub(crate) async fn missing(
 pub(crate) async fn head(
     Shared(state): Shared<Arc<State>>,
     InPath(digest): InPath<String>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let digest = parse(digest)?;
     let (whole, part) = state
         .ask(move |service| {
@@ -57,9 +57,8 @@ pub(crate) async fn head(
         .await?;
     let mut response = match whole {
         Some(_) => StatusCode::OK.into_response(),
-        None => {
-            Refused::new(StatusCode::NOT_FOUND, "no_such_blob", "it is not here").into_response()
-        }
+        None => HttpRefusal::new(StatusCode::NOT_FOUND, "no_such_blob", "it is not here")
+            .into_response(),
     };
     response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(whole.unwrap_or(part)));
     Ok(response)
@@ -71,12 +70,12 @@ pub(crate) async fn put(
     InPath(digest): InPath<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let digest = parse(digest)?;
     let range = headers.get(header::CONTENT_RANGE).map(|value| {
         value.to_str().ok().and_then(ContentRange::parse).ok_or_else(|| {
             let text = "write `Content-Range: bytes FIRST-LAST/TOTAL`";
-            Refused::new(StatusCode::BAD_REQUEST, "bad_range", text)
+            HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_range", text)
         })
     });
     let range = range.transpose()?;
@@ -85,7 +84,7 @@ pub(crate) async fn put(
         Some(b"zstd") if range.is_none() => Packed::Zstd,
         Some(_) => {
             let text = "bodies are plain, or zstd when they are whole";
-            return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", text));
+            return Err(HttpRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", text));
         }
     };
     let bytes = read(body, WIRE_BYTES).await?;
@@ -96,7 +95,7 @@ pub(crate) async fn put(
             size.filter(|size| *size <= BLOB_BYTES).ok_or_else(|| {
                 let text =
                     format!("`{PLAIN_SIZE}` says how many bytes they are, at most {BLOB_BYTES}");
-                Refused::new(StatusCode::BAD_REQUEST, "bad_blob", text)
+                HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_blob", text)
             })?
         }
     };
@@ -115,7 +114,7 @@ pub(crate) async fn put(
         Kept::Elsewhere(offset) => {
             let text = format!("{offset} bytes of it are here: go on there");
             let mut response =
-                Refused::new(StatusCode::CONFLICT, "wrong_offset", text).into_response();
+                HttpRefusal::new(StatusCode::CONFLICT, "wrong_offset", text).into_response();
             response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(offset));
             return Ok(response);
         }
@@ -171,7 +170,7 @@ fn append(
     service.put_blob(digest, range.total, &whole, Packed::Plain).map(|()| Kept::Whole)
 }
 
-fn parse(digest: String) -> Result<Digest, Refused> {
+fn parse(digest: String) -> Result<Digest, HttpRefusal> {
     Digest::try_from(digest)
-        .map_err(|e| Refused::new(StatusCode::BAD_REQUEST, "bad_digest", e.to_string()))
+        .map_err(|e| HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_digest", e.to_string()))
 }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::answer::Refused;
+use crate::answer::HttpRefusal;
 
 /// The longest pause within a body.
 const PAUSE: Duration = Duration::from_secs(20);
@@ -25,16 +25,16 @@ const UNWANTED: usize = 16 << 20;
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// All of a body, at most `limit` bytes.
-pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
+pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
     let slow =
-        |_| Refused::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body came too slowly");
+        |_| HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body came too slowly");
     timeout(WHOLE, collect(body, limit)).await.map_err(slow)?
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
+async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
     let too_long = || {
         let text = format!("the body is over {limit} bytes");
-        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", text)
+        HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", text)
     };
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
@@ -47,7 +47,11 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
         let frame = timeout(PAUSE, poll_fn(|context| body.as_mut().poll_frame(context)))
             .await
             .map_err(|_| {
-                Refused::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body stopped coming")
+                HttpRefusal::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "slow_body",
+                    "the body stopped coming",
+                )
             })?;
         match frame {
             None => return Ok(bytes),
@@ -60,7 +64,7 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, Refused> {
             }
             Some(Err(_)) => {
                 let text = "the body was cut or is no HTTP";
-                return Err(Refused::new(StatusCode::BAD_REQUEST, "cut_body", text));
+                return Err(HttpRefusal::new(StatusCode::BAD_REQUEST, "cut_body", text));
             }
         }
     }
@@ -83,9 +87,9 @@ pub(crate) async fn discard(body: Body) {
 }
 
 /// A body of JSON.
-pub(crate) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
+pub(crate) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HttpRefusal> {
     let bytes = read(body, JSON_BYTES).await?;
-    let bad = |text: String| Refused::new(StatusCode::BAD_REQUEST, "bad_message", text);
+    let bad = |text: String| HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_message", text);
     // serde would take a list of the fields' values too.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(bad("the body is no JSON object".into()));

@@ -18,7 +18,7 @@ use rgpu_protocol::{EventBody, FromAgent};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
-use crate::answer::{Refused, json};
+use crate::answer::{HttpRefusal, json};
 use crate::jobs::{wait_for, wants};
 use crate::state::State;
 use crate::stream::{Followed, Frames, ReadBody};
@@ -35,7 +35,7 @@ pub(crate) async fn events(
     Path(job): Path<String>,
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let asked = Asked::parse(&query)?;
     let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = asked.after.or(resumed).unwrap_or(0);
@@ -75,12 +75,12 @@ struct Asked {
 }
 
 impl Asked {
-    fn parse(query: &[(String, String)]) -> Result<Self, Refused> {
+    fn parse(query: &[(String, String)]) -> Result<Self, HttpRefusal> {
         let mut asked = Self::default();
         for (name, value) in query {
             let bad = || {
                 let text = format!("`{name}={value}` is not understood");
-                Refused::new(StatusCode::BAD_REQUEST, "bad_query", text)
+                HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_query", text)
             };
             let number = || value.parse::<u64>().map_err(|_| bad());
             match name.as_str() {
@@ -130,7 +130,7 @@ async fn next(frames: &mut Frames<Followed>) -> std::io::Result<Option<Said>> {
 }
 
 /// What is there, or what comes first within `wait`.
-async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Events, Refused> {
+async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Events, HttpRefusal> {
     let mut frames = Frames::new(followed);
     let mut told = Events { next: after, ..Events::default() };
     // Pieces whose event has not come yet.
@@ -166,7 +166,7 @@ async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Even
             Ok(Some(Said::Quiet)) => caught_up = true,
             Ok(Some(Said::Refused(FromAgent::Refused { text, .. }))) => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
-                return Err(Refused::new(status, "follow_failed", text));
+                return Err(HttpRefusal::new(status, "follow_failed", text));
             }
             // The terminal event was had before.
             Ok(None) => {

@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
-use crate::answer::Refused;
+use crate::answer::HttpRefusal;
 use crate::body::discard;
 use crate::connections::Connection;
 use crate::settings::{Settings, Token};
@@ -51,8 +51,8 @@ impl Doors {
         }
     }
 
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        let bad = |code, text| Err(Refused::new(StatusCode::BAD_REQUEST, code, text));
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
+        let bad = |code, text| Err(HttpRefusal::new(StatusCode::BAD_REQUEST, code, text));
         let mut hosts = headers.get_all(header::HOST).iter();
         let Some(host) = hosts.next().and_then(|host| host.to_str().ok()) else {
             return bad("no_host", "there is no `Host`");
@@ -69,19 +69,19 @@ impl Doors {
             let text = format!(
                 "this worker is not called `{name}`: start it with `--allow-host {name}` if it is"
             );
-            return Err(Refused::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", text));
+            return Err(HttpRefusal::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", text));
         }
         if let Some(origin) = headers.get(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
             if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
                 let text = "pages of other sites may not talk to a worker";
-                return Err(Refused::new(StatusCode::FORBIDDEN, "foreign_origin", text));
+                return Err(HttpRefusal::new(StatusCode::FORBIDDEN, "foreign_origin", text));
             }
         }
         match shown(headers) {
             Some(token) if self.token.is(&token) => Ok(()),
             Some(_) => Err(self.wrong_token()),
-            None => Err(Refused::new(
+            None => Err(HttpRefusal::new(
                 StatusCode::UNAUTHORIZED,
                 "no_token",
                 "a token is needed: `Authorization: Bearer …`",
@@ -98,7 +98,7 @@ impl Doors {
         }
     }
 
-    fn wrong_token(&self) -> Refused {
+    fn wrong_token(&self) -> HttpRefusal {
         let mut wrong = lock(&self.wrong);
         if wrong.0.elapsed() > WINDOW {
             *wrong = (Instant::now(), 0);
@@ -106,9 +106,9 @@ impl Doors {
         wrong.1 = wrong.1.saturating_add(1);
         if wrong.1 > WRONG_TOKENS {
             let text = "too many wrong tokens in the last minute";
-            return Refused::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", text);
+            return HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", text);
         }
-        Refused::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is not this worker's")
+        HttpRefusal::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is not this worker's")
     }
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn guard(
             _ => "bad_request",
         };
         let text = status.canonical_reason().unwrap_or("refused").to_lowercase();
-        response = Refused::new(status, code, text).into_response();
+        response = HttpRefusal::new(status, code, text).into_response();
         if let Some(allow) = allow {
             response.headers_mut().insert(header::ALLOW, allow);
         }
@@ -181,8 +181,8 @@ pub(crate) async fn guard(
 }
 
 /// Try again in a moment.
-pub(crate) fn busy(text: &str) -> Refused {
-    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
+pub(crate) fn busy(text: &str) -> HttpRefusal {
+    HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
 }
 
 fn is_json(response: &Response) -> bool {

@@ -12,7 +12,7 @@ use rgpu_agent::setup::Setup;
 use rgpu_protocol::http::FactsRequest;
 use rgpu_protocol::{FromAgent, Hello, PROTOCOL};
 
-use crate::answer::{Refused, json};
+use crate::answer::{HttpRefusal, json};
 use crate::body::read_json;
 use crate::state::State;
 
@@ -40,7 +40,7 @@ impl Drop for Gone {
 pub(crate) async fn facts(
     Shared(state): Shared<Arc<State>>,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let FactsRequest { probes, settings } = read_json(body).await?;
     let gone = Gone(Arc::default());
     let stop = gone.0.clone();

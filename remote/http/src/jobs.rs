@@ -15,7 +15,7 @@ use rgpu_protocol::frame::MAX_BODY;
 use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, SubmitRequest};
 use serde::Deserialize;
 
-use crate::answer::{Refused, done, json};
+use crate::answer::{HttpRefusal, done, json};
 use crate::body::{read, read_json};
 use crate::state::State;
 use crate::stream::Followed;
@@ -47,11 +47,11 @@ pub(crate) async fn submit(
     Query(query): Query<SubmitQuery>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let SubmitRequest { plan, secrets, settings } = read_json(body).await?;
     if headers.get(IDEMPOTENCY_KEY).is_some_and(|key| key.as_bytes() != plan.job.as_bytes()) {
         let text = format!("`{IDEMPOTENCY_KEY}` is the name of the plan's job");
-        return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_key", text));
+        return Err(HttpRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_key", text));
     }
     let job = plan.job.clone();
     let submitted = state
@@ -89,7 +89,7 @@ pub(crate) async fn submit(
 }
 
 /// The jobs, newest first.
-pub(crate) async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response, Refused> {
+pub(crate) async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response, HttpRefusal> {
     let listing = state.ask(|service| Ok(service.listing())).await?;
     Ok(json(StatusCode::OK, &listing))
 }
@@ -98,7 +98,7 @@ pub(crate) async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response, 
 pub(crate) async fn show(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let line = state.ask(move |service| service.job(&job)).await?;
     Ok(json(StatusCode::OK, &line))
 }
@@ -107,7 +107,7 @@ pub(crate) async fn show(
 pub(crate) async fn plan(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let plan = state.ask(move |service| service.plan(&job).map(Box::new)).await?;
     Ok(json(StatusCode::OK, &FromAgent::Plan { plan }))
 }
@@ -116,7 +116,7 @@ pub(crate) async fn plan(
 pub(crate) async fn forget(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let aside = state.ask(move |service| service.set_aside(&job)).await?;
     // Nobody waits for it. What stays after a failure, the next sweep removes.
     tokio::task::spawn_blocking(move || aside.remove());
@@ -137,7 +137,7 @@ pub(crate) async fn stdin(
     Path(job): Path<String>,
     Query(query): Query<StdinQuery>,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     let bytes = read(body, 4 * MAX_BODY).await?;
     let own = state.clone();
     state.ask(move |_| own.send_input(&job, &bytes, query.eof, query.offset)).await?;
@@ -148,7 +148,7 @@ pub(crate) async fn stdin(
 pub(crate) async fn renew(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     tell(state, JobCommand::Renew, job).await
 }
 
@@ -156,7 +156,7 @@ pub(crate) async fn renew(
 pub(crate) async fn detach(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     tell(state, JobCommand::Detach, job).await
 }
 
@@ -164,11 +164,11 @@ pub(crate) async fn detach(
 pub(crate) async fn cancel(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
-) -> Result<Response, Refused> {
+) -> Result<Response, HttpRefusal> {
     tell(state, JobCommand::Cancel, job).await
 }
 
-async fn tell(state: Arc<State>, word: JobCommand, job: String) -> Result<Response, Refused> {
+async fn tell(state: Arc<State>, word: JobCommand, job: String) -> Result<Response, HttpRefusal> {
     state.ask(move |service| service.tell(word, &job)).await?;
     Ok(done(word.name()))
 }

@@ -27,7 +27,7 @@ use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::answer::Refused;
+use crate::answer::HttpRefusal;
 use crate::guard::busy;
 use crate::state::State;
 
@@ -90,9 +90,10 @@ impl<R: AsyncRead + Unpin> hyper::body::Body for ReadBody<R> {
 }
 
 /// A message and the bytes that it announces, as a body of frames. The bytes are not copied.
-pub(crate) fn announced(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, Refused> {
-    let json = serde_json::to_vec(message)
-        .map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", e.to_string()))?;
+pub(crate) fn announced(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, HttpRefusal> {
+    let json = serde_json::to_vec(message).map_err(|e| {
+        HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", e.to_string())
+    })?;
     let head = [&frame::header(Kind::Message, json.len())[..], &json].concat();
     let mut pieces = VecDeque::from([Bytes::from(head)]);
     let mut bytes = Bytes::from(bytes);
@@ -151,7 +152,7 @@ impl Followed {
         folder: JobFolder,
         position: Position,
         wait: Duration,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, HttpRefusal> {
         let place = state.followed.clone().try_acquire_owned();
         let place = place.map_err(|_| busy("too many jobs are followed at once"))?;
         let begun = || -> io::Result<(UnixStream, Arc<AtomicBool>)> {
