@@ -23,7 +23,7 @@ use crate::range::ContentRange;
 use crate::state::State;
 
 /// Over a blob's bytes: what zstd may add to bytes that do not shrink.
-const WIRE_BYTES: usize = BLOB_BYTES as usize + (64 << 10);
+const ZSTD_OVERHEAD_BYTES: usize = BLOB_BYTES as usize + (64 << 10);
 
 /// Which of these blobs are not here.
 pub(crate) async fn missing(
@@ -87,7 +87,7 @@ pub(crate) async fn put(
             return Err(HttpRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", text));
         }
     };
-    let bytes = read(body, WIRE_BYTES).await?;
+    let bytes = read(body, ZSTD_OVERHEAD_BYTES).await?;
     let size = match packed {
         Packed::Plain => bytes.len() as u64,
         Packed::Zstd => {
