@@ -103,15 +103,17 @@ pub(crate) async fn put(
         let digest = digest.clone();
         state
             .ask(move |service| match range {
-                None => service.put_blob(&digest, size, &bytes, packed).map(|()| Kept::Whole),
+                None => {
+                    service.put_blob(&digest, size, &bytes, packed).map(|()| StoredBytes::Whole)
+                }
                 Some(range) => append(service, &digest, range, &bytes),
             })
             .await?
     };
     let (status, offset) = match stored {
-        Kept::Whole => (StatusCode::OK, None),
-        Kept::Part(offset) => (StatusCode::ACCEPTED, Some(offset)),
-        Kept::Elsewhere(offset) => {
+        StoredBytes::Whole => (StatusCode::OK, None),
+        StoredBytes::Part(offset) => (StatusCode::ACCEPTED, Some(offset)),
+        StoredBytes::Elsewhere(offset) => {
             let text = format!("{offset} bytes of it are here: go on there");
             let mut response =
                 HttpRefusal::new(StatusCode::CONFLICT, "wrong_offset", text).into_response();
@@ -127,7 +129,7 @@ pub(crate) async fn put(
 }
 
 /// What became of the bytes.
-enum Kept {
+enum StoredBytes {
     /// The blob is here.
     Whole,
     /// So many bytes of it are.
@@ -141,7 +143,7 @@ fn append(
     digest: &Digest,
     range: ContentRange,
     bytes: &[u8],
-) -> Result<Kept, Refusal> {
+) -> Result<StoredBytes, Refusal> {
     let refuse = |text: String| Refusal::new("blob", "bad_blob", text);
     if range.total > BLOB_BYTES || range.len() != bytes.len() as u64 {
         let len = bytes.len();
@@ -158,16 +160,16 @@ fn append(
         // Begun anew.
         file.set_len(0).map_err(io)?;
     } else if range.first != here {
-        return Ok(Kept::Elsewhere(here));
+        return Ok(StoredBytes::Elsewhere(here));
     }
     file.write_all(bytes).map_err(io)?;
     if range.end < range.total {
-        return Ok(Kept::Part(range.end));
+        return Ok(StoredBytes::Part(range.end));
     }
     let whole = fs::read(&path).map_err(io)?;
     // Right or damaged: it is of no more use as a part.
     let _ = fs::remove_file(&path);
-    service.put_blob(digest, range.total, &whole, Packed::Plain).map(|()| Kept::Whole)
+    service.put_blob(digest, range.total, &whole, Packed::Plain).map(|()| StoredBytes::Whole)
 }
 
 fn parse(digest: String) -> Result<Digest, HttpRefusal> {
