@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::answer::HttpRefusal;
 
 /// The longest pause within a body.
-const PAUSE: Duration = Duration::from_secs(20);
+const MAX_BODY_PAUSE: Duration = Duration::from_secs(20);
 
 /// The longest that a body may take: a blob of 4 MiB at 14 KiB a second.
 const WHOLE: Duration = Duration::from_secs(300);
@@ -44,7 +44,7 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
     let mut bytes = Vec::with_capacity(announced as usize);
     let mut body = pin!(body);
     loop {
-        let frame = timeout(PAUSE, poll_fn(|context| body.as_mut().poll_frame(context)))
+        let frame = timeout(MAX_BODY_PAUSE, poll_fn(|context| body.as_mut().poll_frame(context)))
             .await
             .map_err(|_| {
                 HttpRefusal::new(
