@@ -15,7 +15,7 @@ use crate::answer::HttpRefusal;
 const MAX_BODY_PAUSE: Duration = Duration::from_secs(20);
 
 /// The longest that a body may take: a blob of 4 MiB at 14 KiB a second.
-const WHOLE: Duration = Duration::from_secs(300);
+const MAX_BODY_TIME: Duration = Duration::from_secs(300);
 
 /// The longest JSON body: a message of a byte stream, and settings.
 const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY + (64 << 10);
@@ -28,7 +28,7 @@ const MOMENT: Duration = Duration::from_secs(2);
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
     let slow =
         |_| HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body came too slowly");
-    timeout(WHOLE, collect(body, limit)).await.map_err(slow)?
+    timeout(MAX_BODY_TIME, collect(body, limit)).await.map_err(slow)?
 }
 
 async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
