@@ -21,7 +21,7 @@ const MAX_BODY_TIME: Duration = Duration::from_secs(300);
 const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY + (64 << 10);
 
 /// Bytes that are read of a body that nobody wants, and how long.
-const UNWANTED: usize = 16 << 20;
+const MAX_DISCARDED_BYTES: usize = 16 << 20;
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// All of a body, at most `limit` bytes.
@@ -75,7 +75,7 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
 pub(crate) async fn discard(body: Body) {
     let mut body = pin!(body);
     let all = async {
-        let mut left = UNWANTED;
+        let mut left = MAX_DISCARDED_BYTES;
         while let Some(Ok(frame)) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
             left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len()));
             if left == 0 {
