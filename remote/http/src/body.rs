@@ -22,7 +22,7 @@ const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY + (64 << 10);
 
 /// Bytes that are read of a body that nobody wants, and how long.
 const MAX_DISCARDED_BYTES: usize = 16 << 20;
-const MOMENT: Duration = Duration::from_secs(2);
+const MAX_DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// All of a body, at most `limit` bytes.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
@@ -83,7 +83,7 @@ pub(crate) async fn discard(body: Body) {
             }
         }
     };
-    let _ = timeout(MOMENT, all).await;
+    let _ = timeout(MAX_DISCARD_TIME, all).await;
 }
 
 /// A body of JSON.
