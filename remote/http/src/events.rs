@@ -27,7 +27,7 @@ use crate::stream::{Followed, Frames, ReadBody};
 const DOCUMENT_BYTES: usize = 1 << 20;
 
 /// What comes within such a pause belongs to the same document.
-const TOGETHER: Duration = Duration::from_millis(5);
+const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// Events from a number on.
 pub(crate) async fn events(
@@ -146,7 +146,7 @@ async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Even
                 Err(_) => break,
             }
         } else {
-            match timeout(TOGETHER, next(&mut frames)).await {
+            match timeout(BATCH_PAUSE, next(&mut frames)).await {
                 Ok(said) => said,
                 Err(_) => break,
             }
