@@ -36,7 +36,7 @@ pub(crate) async fn events(
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, HttpRefusal> {
-    let asked = Asked::parse(&query)?;
+    let asked = EventsQuery::parse(&query)?;
     let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = asked.after.or(resumed).unwrap_or(0);
     let folder = state
@@ -67,14 +67,14 @@ pub(crate) async fn events(
 
 /// What stands behind `?`.
 #[derive(Default)]
-struct Asked {
+struct EventsQuery {
     after: Option<u64>,
     wait: Option<u64>,
     inline: u64,
     had: Option<Vec<rgpu_protocol::message::ReceivedOutput>>,
 }
 
-impl Asked {
+impl EventsQuery {
     fn parse(query: &[(String, String)]) -> Result<Self, HttpRefusal> {
         let mut asked = Self::default();
         for (name, value) in query {
