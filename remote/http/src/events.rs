@@ -101,7 +101,7 @@ impl EventsQuery {
 }
 
 /// One thing that a follower says, with its bytes.
-enum Said {
+enum FollowerMessage {
     Event(rgpu_protocol::Event),
     Output(OutputPiece),
     /// Nothing more for now.
@@ -110,19 +110,19 @@ enum Said {
     Refused(FromAgent),
 }
 
-async fn next(frames: &mut Frames<Followed>) -> std::io::Result<Option<Said>> {
+async fn next(frames: &mut Frames<Followed>) -> std::io::Result<Option<FollowerMessage>> {
     loop {
         let Some((_, body)) = frames.next().await? else { return Ok(None) };
         let message: FromAgent = serde_json::from_slice(&body)?;
         let said = match message {
-            FromAgent::Event { event, .. } => Said::Event(event),
+            FromAgent::Event { event, .. } => FollowerMessage::Event(event),
             FromAgent::Output { step, stream, offset, .. } => {
                 let Some((_, bytes)) = frames.next().await? else { return Ok(None) };
                 let data = Base64::encode_string(&bytes);
-                Said::Output(OutputPiece { step, stream, offset, data })
+                FollowerMessage::Output(OutputPiece { step, stream, offset, data })
             }
-            FromAgent::Pong {} => Said::Quiet,
-            FromAgent::Refused { .. } => Said::Refused(message),
+            FromAgent::Pong {} => FollowerMessage::Quiet,
+            FromAgent::Refused { .. } => FollowerMessage::Refused(message),
             _ => continue,
         };
         return Ok(Some(said));
@@ -152,19 +152,19 @@ async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Even
             }
         };
         match said {
-            Ok(Some(Said::Event(event))) => {
+            Ok(Some(FollowerMessage::Event(event))) => {
                 told.next = event.seq;
                 told.ended = matches!(event.body, EventBody::Ended { .. });
                 told.events.push(event);
                 told.output.append(&mut early);
             }
-            Ok(Some(Said::Output(piece))) => {
+            Ok(Some(FollowerMessage::Output(piece))) => {
                 bytes += piece.data.len();
                 early.push(piece);
             }
-            Ok(Some(Said::Quiet)) if !told.events.is_empty() => break,
-            Ok(Some(Said::Quiet)) => caught_up = true,
-            Ok(Some(Said::Refused(FromAgent::Refused { text, .. }))) => {
+            Ok(Some(FollowerMessage::Quiet)) if !told.events.is_empty() => break,
+            Ok(Some(FollowerMessage::Quiet)) => caught_up = true,
+            Ok(Some(FollowerMessage::Refused(FromAgent::Refused { text, .. }))) => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 return Err(HttpRefusal::new(status, "follow_failed", text));
             }
@@ -173,7 +173,7 @@ async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Even
                 told.ended = told.events.is_empty() && !frames.source().was_stopped();
                 break;
             }
-            Ok(Some(Said::Refused(_))) | Err(_) => break,
+            Ok(Some(FollowerMessage::Refused(_))) | Err(_) => break,
         }
     }
     Ok(told)
@@ -196,15 +196,15 @@ async fn tell(followed: Followed, mut to: DuplexStream) -> std::io::Result<()> {
     let mut frames = Frames::new(followed);
     while let Some(said) = next(&mut frames).await? {
         let text = match said {
-            Said::Event(event) => {
+            FollowerMessage::Event(event) => {
                 let data = serde_json::to_string(&event)?;
                 format!("id: {}\nevent: event\ndata: {data}\n\n", event.seq)
             }
-            Said::Output(piece) => {
+            FollowerMessage::Output(piece) => {
                 format!("event: output\ndata: {}\n\n", serde_json::to_string(&piece)?)
             }
-            Said::Quiet => ": nothing new\n\n".to_owned(),
-            Said::Refused(refused) => {
+            FollowerMessage::Quiet => ": nothing new\n\n".to_owned(),
+            FollowerMessage::Refused(refused) => {
                 format!("event: refused\ndata: {}\n\n", serde_json::to_string(&refused)?)
             }
         };
