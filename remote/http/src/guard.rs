@@ -22,7 +22,7 @@ use crate::settings::{Settings, Token};
 use crate::state::{State, lock};
 
 /// Requests that are worked on at the same time.
-const AT_ONCE: usize = 256;
+const MAX_CONCURRENT_REQUESTS: usize = 256;
 
 /// Wrong tokens in [`WINDOW`] that are answered as such.
 const WRONG_TOKENS: u32 = 30;
@@ -46,7 +46,7 @@ impl Doors {
             token: settings.token,
             names,
             listen: address.ip(),
-            room: Semaphore::new(AT_ONCE),
+            room: Semaphore::new(MAX_CONCURRENT_REQUESTS),
             wrong: Mutex::new((Instant::now(), 0)),
         }
     }
