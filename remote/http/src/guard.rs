@@ -25,7 +25,7 @@ use crate::state::{State, lock};
 const MAX_CONCURRENT_REQUESTS: usize = 256;
 
 /// Wrong tokens in [`WINDOW`] that are answered as such.
-const WRONG_TOKENS: u32 = 30;
+const MAX_WRONG_TOKENS: u32 = 30;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// What a request must get past.
@@ -104,7 +104,7 @@ impl Doors {
             *wrong = (Instant::now(), 0);
         }
         wrong.1 = wrong.1.saturating_add(1);
-        if wrong.1 > WRONG_TOKENS {
+        if wrong.1 > MAX_WRONG_TOKENS {
             let text = "too many wrong tokens in the last minute";
             return HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", text);
         }
