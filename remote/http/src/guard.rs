@@ -29,7 +29,7 @@ const MAX_WRONG_TOKENS: u32 = 30;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// What a request must get past.
-pub(crate) struct Doors {
+pub(crate) struct RequestGuard {
     token: Token,
     names: Vec<String>,
     listen: IpAddr,
@@ -37,7 +37,7 @@ pub(crate) struct Doors {
     wrong: Mutex<(Instant, u32)>,
 }
 
-impl Doors {
+impl RequestGuard {
     /// For a server that listens at `address`.
     pub(crate) fn new(settings: Settings, address: SocketAddr) -> Self {
         let mut names = settings.hosts;

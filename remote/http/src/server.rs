@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connections::{Connection, Connections};
-use crate::guard::Doors;
+use crate::guard::RequestGuard;
 use crate::routes::router;
 use crate::settings::Settings;
 use crate::state::State;
@@ -57,7 +57,7 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Runtime)?;
     let (json, way) = (settings.json, settings.hand_over.clone());
-    let state = Arc::new(State::new(Doors::new(settings, address), way));
+    let state = Arc::new(State::new(RequestGuard::new(settings, address), way));
     match json {
         true => println!(r#"{{"schema":"rgpu.worker/1","url":"http://{address}"}}"#),
         false => println!("listening on http://{address}"),

@@ -10,7 +10,7 @@ use rgpu_agent::service::{JobInput, Refusal, Service};
 use rgpu_agent::verbs;
 use tokio::sync::Semaphore;
 
-use crate::guard::Doors;
+use crate::guard::RequestGuard;
 
 /// Jobs followed at the same time: each has a thread.
 const FOLLOWED: usize = 256;
@@ -20,7 +20,7 @@ const FOLDERS_FOR: Duration = Duration::from_secs(60);
 
 /// What all requests share.
 pub(crate) struct State {
-    pub(crate) doors: Doors,
+    pub(crate) doors: RequestGuard,
     service: Mutex<(Arc<Service>, Instant)>,
     way: Option<PathBuf>,
     inputs: Mutex<HashMap<String, Arc<Mutex<JobInput>>>>,
@@ -30,7 +30,7 @@ pub(crate) struct State {
 
 impl State {
     /// With jobs carried out here, or by another agent behind the socket `way`.
-    pub(crate) fn new(doors: Doors, way: Option<PathBuf>) -> Self {
+    pub(crate) fn new(doors: RequestGuard, way: Option<PathBuf>) -> Self {
         let service = Arc::new(Service::open(&verbs::folders()).through(way.clone()));
         // Before anybody asks how they stand.
         service.take_up();
