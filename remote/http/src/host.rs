@@ -28,9 +28,9 @@ pub(crate) async fn health() -> Response {
 }
 
 /// Sets its flag when it is dropped: with its request, if the client goes away.
-struct Gone(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Gone {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -42,7 +42,7 @@ pub(crate) async fn facts(
     body: Body,
 ) -> Result<Response, HttpRefusal> {
     let FactsRequest { probes, settings } = read_json(body).await?;
-    let gone = Gone(Arc::default());
+    let gone = CancelOnDrop(Arc::default());
     let stop = gone.0.clone();
     let facts = state
         .ask(move |service| {
