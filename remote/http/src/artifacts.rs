@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use crate::answer::HttpRefusal;
 use crate::guard::busy;
 use crate::jobs::wants;
-use crate::range::Asked;
+use crate::range::RequestedRange;
 use crate::state::State;
 use crate::stream::{ReadBody, announced, frames};
 
@@ -56,14 +56,14 @@ pub(crate) async fn get(
     let size = meta.len();
     // A range of another state of the file would not fit: then all of it is sent.
     let same = header(header::IF_RANGE).is_none_or(|of| of == tag);
-    let asked = Asked::parse(header(header::RANGE).filter(|_| same), size);
+    let asked = RequestedRange::parse(header(header::RANGE).filter(|_| same), size);
     if wants(&headers, FRAMES) {
         return piece(folder, path, asked, size, &tag).await;
     }
     let (first, end, status) = match asked {
-        Asked::All => (0, size, StatusCode::OK),
-        Asked::Part(first, end) => (first, end, StatusCode::PARTIAL_CONTENT),
-        Asked::Nothing => {
+        RequestedRange::All => (0, size, StatusCode::OK),
+        RequestedRange::Part(first, end) => (first, end, StatusCode::PARTIAL_CONTENT),
+        RequestedRange::Nothing => {
             let text = format!("the file has {size} bytes");
             let refused = HttpRefusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", text);
             let mut response = refused.into_response();
@@ -102,15 +102,15 @@ async fn body(file: File, first: u64, end: u64) -> Result<axum::body::Body, Http
 async fn piece(
     folder: JobFolder,
     path: String,
-    asked: Asked,
+    asked: RequestedRange,
     size: u64,
     tag: &str,
 ) -> Result<Response, HttpRefusal> {
     let (first, end) = match asked {
-        Asked::All => (0, size),
-        Asked::Part(first, end) => (first, end),
+        RequestedRange::All => (0, size),
+        RequestedRange::Part(first, end) => (first, end),
         // An empty piece, as on a byte stream.
-        Asked::Nothing => (size, size),
+        RequestedRange::Nothing => (size, size),
     };
     let len = (end - first).min(BLOB_BYTES);
     let read = tokio::task::spawn_blocking(move || part(&folder, &path, first, len)).await;

@@ -33,7 +33,7 @@ impl fmt::Display for ContentRange {
 
 /// What a `Range` header asks of `size` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedRange {
     /// All: there is no header, or none of a form that must be heeded.
     All,
     /// From the first up to, and without, the second.
@@ -42,7 +42,7 @@ pub(crate) enum Asked {
     Nothing,
 }
 
-impl Asked {
+impl RequestedRange {
     /// Reads `bytes=A-B`, `bytes=A-` and `bytes=-N`.
     pub(crate) fn parse(text: Option<&str>, size: u64) -> Self {
         let Some(range) = text.and_then(|text| text.strip_prefix("bytes=")) else {
@@ -77,25 +77,25 @@ mod tests {
     #[test]
     fn ranges_are_read_as_the_rfc_says() {
         for (text, asked) in [
-            ("bytes=0-0", Asked::Part(0, 1)),
-            ("bytes=2-", Asked::Part(2, 10)),
-            ("bytes=-3", Asked::Part(7, 10)),
-            ("bytes=-30", Asked::Part(0, 10)),
-            ("bytes=5-99", Asked::Part(5, 10)),
-            ("bytes=10-", Asked::Nothing),
-            ("bytes=10-12", Asked::Nothing),
-            ("bytes=-0", Asked::Nothing),
-            ("bytes=5-2", Asked::All),
-            ("bytes=a-2", Asked::All),
-            ("bytes=+1-2", Asked::All),
-            ("bytes=0-1,3-4", Asked::All),
-            ("lines=1-2", Asked::All),
-            ("bytes=-", Asked::All),
+            ("bytes=0-0", RequestedRange::Part(0, 1)),
+            ("bytes=2-", RequestedRange::Part(2, 10)),
+            ("bytes=-3", RequestedRange::Part(7, 10)),
+            ("bytes=-30", RequestedRange::Part(0, 10)),
+            ("bytes=5-99", RequestedRange::Part(5, 10)),
+            ("bytes=10-", RequestedRange::Nothing),
+            ("bytes=10-12", RequestedRange::Nothing),
+            ("bytes=-0", RequestedRange::Nothing),
+            ("bytes=5-2", RequestedRange::All),
+            ("bytes=a-2", RequestedRange::All),
+            ("bytes=+1-2", RequestedRange::All),
+            ("bytes=0-1,3-4", RequestedRange::All),
+            ("lines=1-2", RequestedRange::All),
+            ("bytes=-", RequestedRange::All),
         ] {
-            assert_eq!(Asked::parse(Some(text), 10), asked, "{text}");
+            assert_eq!(RequestedRange::parse(Some(text), 10), asked, "{text}");
         }
-        assert_eq!(Asked::parse(None, 10), Asked::All);
-        assert_eq!(Asked::parse(Some("bytes=0-"), 0), Asked::Nothing);
+        assert_eq!(RequestedRange::parse(None, 10), RequestedRange::All);
+        assert_eq!(RequestedRange::parse(Some("bytes=0-"), 0), RequestedRange::Nothing);
     }
 
     #[test]
