@@ -22,7 +22,7 @@ use crate::settings::Settings;
 use crate::state::State;
 
 /// From the first byte of a request to the last of its head; and how long a connection may idle.
-const HEAD: Duration = Duration::from_secs(15);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long what runs may take to end once the server is to stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -117,7 +117,7 @@ async fn serve_one(
     let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
