@@ -25,7 +25,7 @@ use crate::state::State;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long what runs may take to end once the server is to stop.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// The server cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     state.stop_followers();
     let ended = async { while tasks.join_next().await.is_some() {} };
     // What does not end in time is cut; clients resume.
-    let _ = timeout(GRACE, ended).await;
+    let _ = timeout(SHUTDOWN_GRACE, ended).await;
     Ok(())
 }
 
