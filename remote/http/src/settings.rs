@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use subtle::ConstantTimeEq;
 
 /// A token shorter than this can be guessed.
-const LEAST_TOKEN: usize = 16;
+const MIN_TOKEN_BYTES: usize = 16;
 
 /// What the server is started with.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) enum SettingsError {
     )]
     Open { path: PathBuf, why: String },
     /// The token can be guessed.
-    #[error("the token in `{path}` has {len} characters; at least {LEAST_TOKEN} are needed")]
+    #[error("the token in `{path}` has {len} characters; at least {MIN_TOKEN_BYTES} are needed")]
     Short { path: PathBuf, len: usize },
 }
 
@@ -96,7 +96,7 @@ impl Token {
         }
         let text = std::fs::read_to_string(path).map_err(read)?;
         let token = text.trim();
-        if token.len() < LEAST_TOKEN {
+        if token.len() < MIN_TOKEN_BYTES {
             let len = token.len();
             return Err(SettingsError::Short { path: path.to_owned(), len });
         }
