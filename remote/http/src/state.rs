@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::guard::RequestGuard;
 
 /// Jobs followed at the same time: each has a thread.
-const FOLLOWED: usize = 256;
+const MAX_FOLLOWED_JOBS: usize = 256;
 
 /// The folders are chosen anew this often: a full disk may have room again.
 const FOLDERS_FOR: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ impl State {
             way,
             service: Mutex::new((service, Instant::now())),
             inputs: Mutex::default(),
-            followed: Arc::new(Semaphore::new(FOLLOWED)),
+            followed: Arc::new(Semaphore::new(MAX_FOLLOWED_JOBS)),
             followers: Mutex::default(),
         }
     }
