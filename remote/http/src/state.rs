@@ -16,7 +16,7 @@ use crate::guard::RequestGuard;
 const MAX_FOLLOWED_JOBS: usize = 256;
 
 /// The folders are chosen anew this often: a full disk may have room again.
-const FOLDERS_FOR: Duration = Duration::from_secs(60);
+const ROOTS_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// What all requests share.
 pub(crate) struct State {
@@ -56,7 +56,7 @@ impl State {
 
     fn service(&self) -> Arc<Service> {
         let mut held = lock(&self.service);
-        if held.1.elapsed() > FOLDERS_FOR || held.0.blobs().is_err() {
+        if held.1.elapsed() > ROOTS_MAX_AGE || held.0.blobs().is_err() {
             let service = Service::open(&verbs::folders()).through(self.way.clone());
             *held = (Arc::new(service), Instant::now());
         }
