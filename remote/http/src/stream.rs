@@ -32,7 +32,7 @@ use crate::guard::busy;
 use crate::state::State;
 
 /// Bytes of a body that are sent at once.
-const PIECE: usize = 128 << 10;
+const BODY_PIECE_BYTES: usize = 128 << 10;
 
 /// A body that is read from `R`, of `left` bytes when that is known.
 pub(crate) struct ReadBody<R> {
@@ -60,7 +60,8 @@ impl<R: AsyncRead + Unpin> hyper::body::Body for ReadBody<R> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let most = self.left.map_or(PIECE, |left| left.min(PIECE as u64) as usize);
+        let most =
+            self.left.map_or(BODY_PIECE_BYTES, |left| left.min(BODY_PIECE_BYTES as u64) as usize);
         if most == 0 {
             return Poll::Ready(None);
         }
@@ -238,7 +239,7 @@ impl<R: AsyncRead + Unpin> Frames<R> {
             }
             self.buffer.drain(..self.used);
             self.used = 0;
-            self.buffer.reserve(PIECE);
+            self.buffer.reserve(BODY_PIECE_BYTES);
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 return Ok(None);
             }
