@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::answer::{HttpRefusal, json};
 use crate::jobs::{wait_for, wants};
 use crate::state::State;
-use crate::stream::{Followed, Frames, ReadBody};
+use crate::stream::{FollowedBody, Frames, ReadBody};
 
 /// A document of events is cut when its output is longer than this.
 const DOCUMENT_BYTES: usize = 1 << 20;
@@ -50,7 +50,7 @@ pub(crate) async fn events(
     let from_seq = after.saturating_add(1);
     let position = Position { from_seq, had, inline_bytes: asked.inline, beat: Some(BEAT) };
     let follow = |position, default_s| {
-        Followed::start(&state, folder, position, wait_for(asked.wait, default_s))
+        FollowedBody::start(&state, folder, position, wait_for(asked.wait, default_s))
     };
     if wants(&headers, FRAMES) {
         return Ok(follow(position, LONGEST_WAIT_S)?.frames());
@@ -110,7 +110,7 @@ enum FollowerMessage {
     Refused(FromAgent),
 }
 
-async fn next(frames: &mut Frames<Followed>) -> std::io::Result<Option<FollowerMessage>> {
+async fn next(frames: &mut Frames<FollowedBody>) -> std::io::Result<Option<FollowerMessage>> {
     loop {
         let Some((_, body)) = frames.next().await? else { return Ok(None) };
         let message: FromAgent = serde_json::from_slice(&body)?;
@@ -130,7 +130,11 @@ async fn next(frames: &mut Frames<Followed>) -> std::io::Result<Option<FollowerM
 }
 
 /// What is there, or what comes first within `wait`.
-async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Events, HttpRefusal> {
+async fn document(
+    followed: FollowedBody,
+    after: u64,
+    wait: Duration,
+) -> Result<Events, HttpRefusal> {
     let mut frames = Frames::new(followed);
     let mut told = Events { next: after, ..Events::default() };
     // Pieces whose event has not come yet.
@@ -180,7 +184,7 @@ async fn document(followed: Followed, after: u64, wait: Duration) -> Result<Even
 }
 
 /// Each event under its number, so that a browser's `EventSource` resumes by itself.
-fn server_sent(followed: Followed) -> Response {
+fn server_sent(followed: FollowedBody) -> Response {
     let (ours, theirs) = tokio::io::duplex(256 << 10);
     tokio::spawn(async move {
         // A client that went away is no failure of the job.
@@ -192,7 +196,7 @@ fn server_sent(followed: Followed) -> Response {
     response
 }
 
-async fn tell(followed: Followed, mut to: DuplexStream) -> std::io::Result<()> {
+async fn tell(followed: FollowedBody, mut to: DuplexStream) -> std::io::Result<()> {
     let mut frames = Frames::new(followed);
     while let Some(said) = next(&mut frames).await? {
         let text = match said {

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::answer::{HttpRefusal, done, json};
 use crate::body::{read, read_json};
 use crate::state::State;
-use crate::stream::Followed;
+use crate::stream::FollowedBody;
 
 /// What may stand behind `POST /v1/jobs?`.
 #[derive(Debug, Default, Deserialize)]
@@ -83,7 +83,7 @@ pub(crate) async fn submit(
         let had = ClientOutput::Given(Vec::new());
         let position = Position { from_seq: 1, had, inline_bytes: query.inline, beat: Some(BEAT) };
         let wait = wait_for(query.wait, LONGEST_WAIT_S);
-        return Ok(Followed::start(&state, folder, position, wait)?.frames());
+        return Ok(FollowedBody::start(&state, folder, position, wait)?.frames());
     }
     Ok(json(status, &FromAgent::Following { job }))
 }

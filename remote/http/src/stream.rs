@@ -138,7 +138,7 @@ fn pipe() -> io::Result<(ClientWriter, UnixStream)> {
 }
 
 /// A job that is being followed, for a while at most. Dropping it ends that.
-pub(crate) struct Followed {
+pub(crate) struct FollowedBody {
     stream: UnixStream,
     stop: Arc<AtomicBool>,
     until: Pin<Box<Sleep>>,
@@ -146,7 +146,7 @@ pub(crate) struct Followed {
     _place: OwnedSemaphorePermit,
 }
 
-impl Followed {
+impl FollowedBody {
     /// Follows a job in a thread of its own, for `wait` at most.
     pub(crate) fn start(
         state: &Arc<State>,
@@ -183,13 +183,13 @@ impl Followed {
     }
 }
 
-impl Drop for Followed {
+impl Drop for FollowedBody {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl AsyncRead for Followed {
+impl AsyncRead for FollowedBody {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
