@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::answer::{HttpRefusal, json};
 use crate::jobs::{wait_for, wants};
 use crate::state::State;
-use crate::stream::{FollowedBody, Frames, ReadBody};
+use crate::stream::{FollowedBody, FrameReader, ReadBody};
 
 /// A document of events is cut when its output is longer than this.
 const DOCUMENT_BYTES: usize = 1 << 20;
@@ -110,7 +110,7 @@ enum FollowerMessage {
     Refused(FromAgent),
 }
 
-async fn next(frames: &mut Frames<FollowedBody>) -> std::io::Result<Option<FollowerMessage>> {
+async fn next(frames: &mut FrameReader<FollowedBody>) -> std::io::Result<Option<FollowerMessage>> {
     loop {
         let Some((_, body)) = frames.next().await? else { return Ok(None) };
         let message: FromAgent = serde_json::from_slice(&body)?;
@@ -135,7 +135,7 @@ async fn document(
     after: u64,
     wait: Duration,
 ) -> Result<Events, HttpRefusal> {
-    let mut frames = Frames::new(followed);
+    let mut frames = FrameReader::new(followed);
     let mut told = Events { next: after, ..Events::default() };
     // Pieces whose event has not come yet.
     let mut early = Vec::new();
@@ -197,7 +197,7 @@ fn server_sent(followed: FollowedBody) -> Response {
 }
 
 async fn tell(followed: FollowedBody, mut to: DuplexStream) -> std::io::Result<()> {
-    let mut frames = Frames::new(followed);
+    let mut frames = FrameReader::new(followed);
     while let Some(said) = next(&mut frames).await? {
         let text = match said {
             FollowerMessage::Event(event) => {

@@ -212,13 +212,13 @@ pub(crate) fn frames(body: Body) -> Response {
 }
 
 /// Reads frames back, to be told in another form.
-pub(crate) struct Frames<R> {
+pub(crate) struct FrameReader<R> {
     from: R,
     buffer: Vec<u8>,
     used: usize,
 }
 
-impl<R: AsyncRead + Unpin> Frames<R> {
+impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(crate) fn new(from: R) -> Self {
         Self { from, buffer: Vec::new(), used: 0 }
     }
