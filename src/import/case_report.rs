@@ -1,7 +1,7 @@
 //! The runner's own report of a Case: correctness, times, the host's fitness, why it stopped.
 
 use rgpu_case::{
-    CaseReport, Checked, DataSetReport, ErrorClass, GuardFinding, GuardKind, Job, TimingSource,
+    CaseReport, DataSetReport, ErrorClass, GuardFinding, GuardKind, Job, OutputCheck, TimingSource,
 };
 
 use super::{Imported, Importer, Source};
@@ -120,7 +120,7 @@ fn median(values: impl Iterator<Item = u32>) -> Option<f64> {
 }
 
 fn correctness(c: &rgpu_case::Correctness) -> Correctness {
-    let largest = |f: fn(&Checked) -> f64| {
+    let largest = |f: fn(&OutputCheck) -> f64| {
         c.outputs
             .iter()
             .map(f)
@@ -153,7 +153,7 @@ fn correctness(c: &rgpu_case::Correctness) -> Correctness {
     }
 }
 
-fn first_wrong(output: &Checked) -> Option<String> {
+fn first_wrong(output: &OutputCheck) -> Option<String> {
     let first = output.first_mismatch.as_ref()?;
     let at: Vec<String> = first.coordinates.iter().map(u64::to_string).collect();
     let unwritten = if output.unwritten > 0 {

@@ -30,7 +30,7 @@ pub use data::{Arg, DataSet, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
 pub use pair::Paired;
 pub use report::{
-    CaseReport, Checked, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
+    CaseReport, OutputCheck, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
     GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, ModelReport, Phase, RunError,
     Timing, TimingSource, WarningKind,
 };

@@ -117,7 +117,7 @@ pub struct Correctness {
     /// Every output matches and no input changed.
     pub passed: bool,
     /// One per output and group; empty when the Case has no reference.
-    pub outputs: Vec<Checked>,
+    pub outputs: Vec<OutputCheck>,
     /// Whether two launches on the same inputs gave the same bits.
     pub bit_equal: bool,
     /// Names of `in` arguments whose contents changed.
@@ -127,7 +127,7 @@ pub struct Correctness {
 
 /// Comparison of one output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Checked {
+pub struct OutputCheck {
     /// Name of the argument.
     pub name: String,
     /// Group, from 0.

@@ -1,7 +1,7 @@
 //! Comparison of one output with the reference.
 
 use crate::poison::Poison;
-use rgpu_case::{Arg, Checked, Dtype, Mismatch, Tolerance, Value};
+use rgpu_case::{Arg, Dtype, Mismatch, OutputCheck, Tolerance, Value};
 
 /// One output after two launches on the same inputs, each on its own poison.
 pub(crate) struct Results<'a> {
@@ -59,10 +59,10 @@ impl Results<'_> {
     }
 
     /// Compares the first launch with the reference.
-    pub(crate) fn check(&self, expected: &[u8], default: &Tolerance) -> Checked {
+    pub(crate) fn check(&self, expected: &[u8], default: &Tolerance) -> OutputCheck {
         let dtype = self.arg.dtype;
         let tolerance = self.arg.tolerance.as_ref().unwrap_or(default);
-        let mut checked = Checked {
+        let mut checked = OutputCheck {
             name: self.arg.name.clone(),
             group: self.group,
             elements: self.elements() as u64,
@@ -105,7 +105,7 @@ impl Results<'_> {
 }
 
 /// Whether a comparison passes: mismatches within the allowed fraction and nothing unwritten.
-pub(crate) fn passes(checked: &Checked, arg: &Arg, default: &Tolerance) -> bool {
+pub(crate) fn passes(checked: &OutputCheck, arg: &Arg, default: &Tolerance) -> bool {
     let tolerance = arg.tolerance.as_ref().unwrap_or(default);
     let allowed = tolerance.mismatch_fraction * checked.elements as f64;
     checked.unwritten == 0 && checked.mismatches as f64 <= allowed
@@ -197,7 +197,7 @@ mod tests {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    fn check(actual: &[f32], expected: &[f32], tolerance: Tolerance) -> (Checked, bool) {
+    fn check(actual: &[f32], expected: &[f32], tolerance: Tolerance) -> (OutputCheck, bool) {
         let arg = arg(Dtype::F32, &[actual.len() as u64]);
         let actual = bytes(actual);
         let results = Results { arg: &arg, group: 0, first: &actual, second: &actual };

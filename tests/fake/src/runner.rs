@@ -6,8 +6,8 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, Checked, Correctness, DataSet, DataSetReport, DeviceFacts,
-    ErrorClass, GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, Paired, Phase,
+    CASE_ABI, Case, CaseReport, Correctness, DataSet, DataSetReport, DeviceFacts, ErrorClass,
+    GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase,
     RunError, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
@@ -169,7 +169,7 @@ fn correctness(case: &Case, set: &DataSet, wrong: bool) -> Correctness {
     let outputs = set.groups.iter().enumerate().flat_map(|(group, values)| {
         values.args.iter().filter(|arg| arg.role.is_output()).map(move |arg| (group, arg))
     });
-    let checked = outputs.map(|(group, arg)| Checked {
+    let checked = outputs.map(|(group, arg)| OutputCheck {
         name: arg.name.clone(),
         group,
         elements: arg.count().unwrap_or(0),

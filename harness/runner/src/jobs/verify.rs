@@ -12,7 +12,7 @@ use crate::journal::say;
 use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
 use crate::poison::Poison;
 use rgpu_case::{
-    Checked, Correctness, DataSet, ErrorClass, HostFunction, Phase, Reference, Tolerance,
+    Correctness, DataSet, ErrorClass, HostFunction, OutputCheck, Phase, Reference, Tolerance,
 };
 use std::time::Instant;
 
@@ -139,7 +139,7 @@ fn compare(
     second: &Outputs,
     wanted: Option<&Outputs>,
     tolerance: &Tolerance,
-) -> (Vec<Checked>, bool, bool) {
+) -> (Vec<OutputCheck>, bool, bool) {
     let mut outputs = Vec::new();
     let (mut bit_equal, mut passed) = (true, true);
     for (i, arg) in host.args.iter().enumerate() {
