@@ -9,7 +9,7 @@ pub const CASE_ABI: u32 = 1;
 
 /// Everything the runner needs for one kernel. All paths are relative to the Case file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Case {
+pub struct RunnerInput {
     /// [`CASE_ABI`]; a runner refuses any other value.
     pub abi: u32,
     /// Name of the kernel spec.

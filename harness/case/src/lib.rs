@@ -1,6 +1,6 @@
 //! What the harness does with one kernel, and what it says afterwards.
 //!
-//! A [`Case`] is data: what to allocate, how to fill it, what to launch and how to check it. The
+//! A [`RunnerInput`] is data: what to allocate, how to fill it, what to launch and how to check it. The
 //! laptop evaluates every expression of `kernel.toml` before it writes the Case, so the Case holds
 //! numbers only and the GPU host never parses a formula. The runner (`rgpu-runner`) reads it and
 //! answers with one [`CaseReport`].
@@ -22,7 +22,7 @@ mod report;
 pub mod stats;
 
 pub use case::{
-    CASE_ABI, Case, ClockPolicy, Entry, HostFunction, Policies, PythonEntry, Reference, Setting,
+    CASE_ABI, RunnerInput, ClockPolicy, Entry, HostFunction, Policies, PythonEntry, Reference, Setting,
     TimingPlan, Tolerance,
 };
 pub use codec::Value;

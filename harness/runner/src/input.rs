@@ -1,13 +1,13 @@
 //! Reads a Case and refuses what cannot be run, before anything is allocated.
 
 use crate::fault::{Fault, Outcome, bad_case};
-use rgpu_case::{Arg, CASE_ABI, Case, DataSet, Entry, ErrorClass, Reference, Role};
+use rgpu_case::{Arg, CASE_ABI, DataSet, Entry, ErrorClass, Reference, Role, RunnerInput};
 use std::path::{Path, PathBuf};
 
 /// A Case and the folder that its paths start from.
 #[derive(Debug)]
 pub(crate) struct Input {
-    pub(crate) case: Case,
+    pub(crate) case: RunnerInput,
     pub(crate) folder: PathBuf,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path) -> Outcome<Input> {
             "`{shown}` has case version {found}, this runner knows {CASE_ABI}"
         )));
     }
-    let case: Case = serde_json::from_slice(&bytes).map_err(malformed)?;
+    let case: RunnerInput = serde_json::from_slice(&bytes).map_err(malformed)?;
     check(&case)?;
     // Relative paths are resolved against the real folder: the loader of shared libraries searches
     // the system's folders for a name without a slash.
@@ -39,7 +39,7 @@ pub(crate) fn read(path: &Path) -> Outcome<Input> {
     Ok(Input { case, folder: folder.unwrap_or_else(|| PathBuf::from("/")) })
 }
 
-fn check(case: &Case) -> Outcome<()> {
+fn check(case: &RunnerInput) -> Outcome<()> {
     if case.data_sets.is_empty() {
         return Err(bad_case("the case has no data set"));
     }
@@ -137,7 +137,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// `c[n] = a[n] + b[n]` as a Case.
-    pub(crate) fn vecadd(n: u64) -> Case {
+    pub(crate) fn vecadd(n: u64) -> RunnerInput {
         let text = format!(
             r#"{{"abi":1,"kernel":"vecadd","entry":{{"device":{{"module":"k.cubin","function":"vecadd"}}}},
             "data_sets":[{{"name":"n={n}","vars":["n"],"groups":[{{"sizes":[{n}],"args":[
@@ -151,7 +151,7 @@ pub(crate) mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn refusal(change: impl FnOnce(&mut Case)) -> String {
+    fn refusal(change: impl FnOnce(&mut RunnerInput)) -> String {
         let mut case = vecadd(4);
         change(&mut case);
         check(&case).unwrap_err().0.text
@@ -174,7 +174,7 @@ pub(crate) mod tests {
             refusal(|c| c.data_sets[0].groups[0].args[0].dims = vec![u64::MAX; 2])
                 .contains("`a` is too large")
         );
-        let twice = |c: &mut Case| {
+        let twice = |c: &mut RunnerInput| {
             let group = c.data_sets[0].groups[0].clone();
             c.data_sets[0].groups.push(group);
         };

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use rgpu_case::{
-    Case, CaseReport, ErrorClass, GuardKind, Launch, Phase, Reference, Role, TimingSource,
+    CaseReport, ErrorClass, GuardKind, Launch, Phase, Reference, Role, RunnerInput, TimingSource,
     WarningKind,
 };
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 /// A folder with the fakes, a case of two data sets and a reference.
 struct Bench {
     folder: tempfile::TempDir,
-    case: Case,
+    case: RunnerInput,
     env: Vec<(&'static str, String)>,
 }
 
@@ -40,7 +40,7 @@ impl Bench {
         self
     }
 
-    fn change(mut self, change: impl FnOnce(&mut Case)) -> Bench {
+    fn change(mut self, change: impl FnOnce(&mut RunnerInput)) -> Bench {
         change(&mut self.case);
         self
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rgpu_case::{
-    CASE_ABI, Case, DataSet, Entry as CaseEntry, HostFunction, PythonEntry, Reference, Setting,
-    Tolerance,
+    CASE_ABI, DataSet, Entry as CaseEntry, HostFunction, PythonEntry, Reference, RunnerInput,
+    Setting, Tolerance,
 };
 
 use super::build;
@@ -19,7 +19,7 @@ pub(super) fn case_of(
     data_sets: Vec<DataSet>,
     small: Vec<DataSet>,
     seed: u64,
-) -> Case {
+) -> RunnerInput {
     let module = build::module(spec);
     let reference = spec.reference.as_ref().map(|reference| {
         let check = HostFunction {
@@ -46,7 +46,7 @@ pub(super) fn case_of(
             },
         }
     });
-    Case {
+    RunnerInput {
         abi: CASE_ABI,
         kernel: spec.name.clone(),
         entry: match &spec.entry {

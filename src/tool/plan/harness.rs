@@ -1,7 +1,7 @@
 //! What carries out a kernel's jobs on the host: our runner, which reads a Case; for Python a
 //! `harness.py` of the kernel's own, made from the same Case, under the host's Python.
 
-use rgpu_case::Case;
+use rgpu_case::RunnerInput;
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, ArtifactSpec};
 
@@ -122,11 +122,11 @@ pub(super) fn check(request: &Request, facts: &HostFacts) -> Result<(), PlanErro
 }
 
 /// The harness of a kernel.
-pub(super) fn file(case: &Case) -> BundleFile {
+pub(super) fn file(case: &RunnerInput) -> BundleFile {
     BundleFile::text(HARNESS, rendered(case))
 }
 
-fn rendered(case: &Case) -> String {
+fn rendered(case: &RunnerInput) -> String {
     // A Case is plain data with text keys: it always serialises.
     let value = serde_json::to_value(case).unwrap_or_default();
     let mut literal = String::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_case::{Case, Reference, TimingPlan};
+use rgpu_case::{Reference, RunnerInput, TimingPlan};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, KnownGpu, Limits, OnFailure, Plan, Rung, Step, Success,
 };
@@ -21,7 +21,7 @@ use crate::tool::{nsys, nvidia_smi};
 pub(super) struct KernelTarget<'a> {
     pub(super) spec: &'a KernelSpec,
     pub(super) sources: &'a SourceTree,
-    pub(super) case: Case,
+    pub(super) case: RunnerInput,
     pub(super) arch: String,
 }
 
@@ -180,18 +180,18 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         self.bring_runner()?;
-        let plain = Case { reference: None, ..target.case.clone() };
+        let plain = RunnerInput { reference: None, ..target.case.clone() };
         self.case(CASE, &target.case);
         self.case(CASE_PLAIN, &plain);
         if self.request.mode == Mode::Sanitizer {
             // Launches that nobody looks at would only repeat each finding.
             let timing = TimingPlan { warmup: 0, ..plain.timing.clone() };
-            self.case(CASE_SANITIZER, &Case { timing, ..plain });
+            self.case(CASE_SANITIZER, &RunnerInput { timing, ..plain });
         }
         Ok(())
     }
 
-    fn case(&mut self, path: &str, case: &Case) {
+    fn case(&mut self, path: &str, case: &RunnerInput) {
         // A Case is plain data with text keys: it always serialises.
         let text = serde_json::to_vec_pretty(case).unwrap_or_default();
         self.files.push(BundleFile::text(path, text));

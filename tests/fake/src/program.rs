@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use rgpu_case::Case;
+use rgpu_case::RunnerInput;
 
 use crate::Trouble;
 
@@ -24,7 +24,7 @@ pub(crate) fn kernel(words: &[String]) -> Result<String, Trouble> {
     if let Some(case) =
         words.iter().find(|word| word.ends_with(".json") && Path::new(word).exists())
     {
-        let case: Case = serde_json::from_slice(&std::fs::read(case)?)?;
+        let case: RunnerInput = serde_json::from_slice(&std::fs::read(case)?)?;
         return Ok(case.kernel);
     }
     let bare = |word: &&String| !word.is_empty() && !word.contains(['/', '-', '.']);

@@ -6,9 +6,9 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, Correctness, DataSet, DataSetReport, DeviceFacts, ErrorClass,
+    CASE_ABI, CaseReport, Correctness, DataSet, DataSetReport, DeviceFacts, ErrorClass,
     GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase,
-    RunError, Timing, TimingSource, WarningKind,
+    RunError, RunnerInput, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     }
     let options = Options::read(&options, &["--strict", "--host-clock"]);
     let [case_file, job] = rest.as_slice() else { return Ok(ErrorClass::Usage.exit_code()) };
-    let case: Case = serde_json::from_slice(&fs::read(case_file)?)?;
+    let case: RunnerInput = serde_json::from_slice(&fs::read(case_file)?)?;
     let job: Job = serde_json::from_value(json!(job))?;
     println!(
         "rgpu-runner {} (synthetic): {} {}",
@@ -72,7 +72,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let wrong = matches!(error, Some((ErrorClass::WrongResult, ..)));
     let stopped = error.is_some() && !wrong;
     let other = options.value(&["--against"]).map(fs::read).transpose()?;
-    let other: Option<Case> = other.map(|text| serde_json::from_slice(&text)).transpose()?;
+    let other: Option<RunnerInput> = other.map(|text| serde_json::from_slice(&text)).transpose()?;
     let report = CaseReport {
         abi: CASE_ABI,
         runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
@@ -143,7 +143,13 @@ fn named(set: &DataSet) -> DataSetReport {
     DataSetReport { name: set.name.clone(), ..DataSetReport::default() }
 }
 
-fn results(case: &Case, set: &DataSet, job: Job, wrong: bool, guard_finds: bool) -> DataSetReport {
+fn results(
+    case: &RunnerInput,
+    set: &DataSet,
+    job: Job,
+    wrong: bool,
+    guard_finds: bool,
+) -> DataSetReport {
     let mut report = named(set);
     match job {
         Job::Verify => report.correctness = Some(correctness(case, set, wrong)),
@@ -165,7 +171,7 @@ fn results(case: &Case, set: &DataSet, job: Job, wrong: bool, guard_finds: bool)
     report
 }
 
-fn correctness(case: &Case, set: &DataSet, wrong: bool) -> Correctness {
+fn correctness(case: &RunnerInput, set: &DataSet, wrong: bool) -> Correctness {
     let outputs = set.groups.iter().enumerate().flat_map(|(group, values)| {
         values.args.iter().filter(|arg| arg.role.is_output()).map(move |arg| (group, arg))
     });
@@ -189,11 +195,11 @@ fn correctness(case: &Case, set: &DataSet, wrong: bool) -> Correctness {
 }
 
 /// How many times as fast the other kernel is made up to be: another kernel twice, the same once.
-fn advantage(case: &Case, other: &Case) -> f64 {
+fn advantage(case: &RunnerInput, other: &RunnerInput) -> f64 {
     if case.kernel == other.kernel { 1.0 } else { 2.0 }
 }
 
-fn paired(case: &Case, other: &Case) -> Paired {
+fn paired(case: &RunnerInput, other: &RunnerInput) -> Paired {
     let speedup = advantage(case, other);
     Paired {
         against: other.kernel.clone(),
@@ -258,7 +264,7 @@ enum Gpu {
 
 /// What the collector would see: the runner's ranges, those of `nested-regions` inside them, and in
 /// each of the innermost a kernel, if CUPTI tells of any.
-fn collected(case: &Case, gpu: Gpu) -> Result<String, Trouble> {
+fn collected(case: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
     let pid = process::id();
     let unix_ns = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut lines = vec![
@@ -318,7 +324,7 @@ fn collected(case: &Case, gpu: Gpu) -> Result<String, Trouble> {
 }
 
 /// The ranges that the real one writes: each phase, and each data set within.
-fn range_log(case: &Case) -> Result<String, Trouble> {
+fn range_log(case: &RunnerInput) -> Result<String, Trouble> {
     let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut log =
         format!("{}\n", json!({"rgpu_ranges": 1, "clock": "unix_ns", "pid": process::id()}));
