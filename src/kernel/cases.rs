@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_case::{Arg, DataSet, Group, Init, Launch, Number, Role};
+use rgpu_case::{Arg, Case, Group, Init, Launch, Number, Role};
 
 use super::expr::{Division, Expr, Scope};
 use super::spec::{ArgSpec, KernelSpec, LaunchSpec, NamedCase, ScalarValue, data_path};
@@ -24,7 +24,7 @@ impl KernelSpec {
     /// # Errors
     /// [`KernelError`] for sizes that the kernel does not take, expressions without a value, and
     /// launch shapes or extents that no GPU takes.
-    pub fn cases(&self, selection: &Selection) -> Result<Vec<DataSet>, KernelError> {
+    pub fn cases(&self, selection: &Selection) -> Result<Vec<Case>, KernelError> {
         let named = |case: &NamedCase| self.sizes.cases.iter().any(|own| own.name == case.name);
         let set = |case: &NamedCase| match self.data_set(case) {
             // The user's own numbers, and not kernel.toml's, are what is wrong.
@@ -42,14 +42,14 @@ impl KernelSpec {
     ///
     /// # Errors
     /// As [`KernelSpec::cases`].
-    pub fn small_cases(&self) -> Result<Vec<DataSet>, KernelError> {
+    pub fn small_cases(&self) -> Result<Vec<Case>, KernelError> {
         let device = self.reference.as_ref().and_then(|reference| reference.device.as_ref());
         let names = device.map(|device| device.small.as_slice()).unwrap_or_default();
         let small = self.sizes.cases.iter().filter(|case| names.contains(&case.name));
         small.map(|case| self.data_set(case)).collect()
     }
 
-    fn data_set(&self, case: &NamedCase) -> Result<DataSet, KernelError> {
+    fn data_set(&self, case: &NamedCase) -> Result<Case, KernelError> {
         let eval = Evaluation { vars: &self.sizes.vars, case: &case.name };
         let mut groups = Vec::with_capacity(case.groups.len());
         for row in &case.groups {
@@ -81,7 +81,7 @@ impl KernelSpec {
                 region_flops.insert(region.clone(), flops);
             }
         }
-        Ok(DataSet {
+        Ok(Case {
             name: case.name.clone(),
             vars: self.sizes.vars.clone(),
             groups,

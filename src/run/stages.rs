@@ -1,6 +1,6 @@
 //! A model as it was built, and the stages that it marks with NVTX regions.
 
-use rgpu_case::{DataSet, ModelReport, Number, Setting};
+use rgpu_case::{Case, ModelReport, Number, Setting};
 
 use crate::kernel::{KernelSpec, ModelSpec};
 use crate::model::profile::ModelInfo;
@@ -28,14 +28,14 @@ pub(super) fn model(spec: &ModelSpec, built: &ModelReport) -> ModelInfo {
 }
 
 /// The stages of a kernel that has a model, or counts the work of regions.
-pub(super) fn stages(regions: &[Region], data_sets: &[DataSet], spec: &KernelSpec) -> Vec<Stage> {
+pub(super) fn stages(regions: &[Region], data_sets: &[Case], spec: &KernelSpec) -> Vec<Stage> {
     if spec.model.is_none() && spec.work.regions.is_empty() {
         return Vec::new();
     }
     regions.iter().filter_map(|region| stage(region, data_sets)).collect()
 }
 
-fn stage(region: &Region, data_sets: &[DataSet]) -> Option<Stage> {
+fn stage(region: &Region, data_sets: &[Case]) -> Option<Stage> {
     let [phase, case, .., own] = region.path.as_slice() else { return None };
     let case = case.strip_prefix("rgpu@").unwrap_or(case);
     let set = data_sets.iter().find(|set| set.range_name() == case && phase == TIMED)?;
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_region_of_the_models_own_inside_the_timed_phase_is_a_stage() {
-        let set: DataSet = serde_json::from_value(serde_json::json!({
+        let set: Case = serde_json::from_value(serde_json::json!({
             "name": "n=1,m=2", "groups": [], "region_flops": { "LLM@prefill": 6e9 },
         }))
         .unwrap();

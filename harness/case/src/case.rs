@@ -1,6 +1,6 @@
 //! The Case itself: entry, reference, tolerance, timing plan.
 
-use crate::{DataSet, Number};
+use crate::{Case, Number};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct RunnerInput {
     /// What is launched.
     pub entry: Entry,
     /// The problem sizes, in the order asked.
-    pub data_sets: Vec<DataSet>,
+    pub data_sets: Vec<Case>,
     /// What the outputs are compared with; absent: nothing is compared, and the report says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
@@ -109,7 +109,7 @@ pub enum Reference {
         /// The host function that checks the kernel.
         check: HostFunction,
         /// Small data sets for that check; each has a `reference_launch`.
-        small: Vec<DataSet>,
+        small: Vec<Case>,
     },
     /// The same for a host entry: a function of a shared library that launches slow, plain kernels,
     /// `int f(const rgpu_case *, cudaStream_t)` on device pointers.
@@ -121,7 +121,7 @@ pub enum Reference {
         /// The host function that checks it.
         check: HostFunction,
         /// Small data sets for that check.
-        small: Vec<DataSet>,
+        small: Vec<Case>,
     },
     /// A Python callable, for an [`Entry::Python`].
     Python {

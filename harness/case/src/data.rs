@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// One problem size ("case" in `--problem-sizes`): all data that one launch works on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DataSet {
+pub struct Case {
     /// Unique in the Case, such as `n=1024`. Letters, digits and `_ - . = + ,` only.
     pub name: String,
     /// Names of the size variables, in the order of [`Group::sizes`].
@@ -31,7 +31,7 @@ pub struct DataSet {
     pub region_flops: BTreeMap<String, f64>,
 }
 
-impl DataSet {
+impl Case {
     /// The name of the NVTX range around this data set: the name without `,` and `+`, which are
     /// operators in ncu's range filters.
     pub fn range_name(&self) -> String {
@@ -42,7 +42,7 @@ impl DataSet {
 /// One group: its sizes and its own arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Values of [`DataSet::vars`].
+    /// Values of [`Case::vars`].
     #[serde(default)]
     pub sizes: Vec<i64>,
     /// Arguments in the order of the kernel's parameters; every group has the same names, roles

@@ -26,7 +26,7 @@ pub use case::{
     TimingPlan, Tolerance,
 };
 pub use codec::Value;
-pub use data::{Arg, DataSet, Group, Init, Launch, Number, Role};
+pub use data::{Arg, Case, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
 pub use pair::Paired;
 pub use report::{

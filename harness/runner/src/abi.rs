@@ -1,6 +1,6 @@
 //! `rgpu.h` in Rust: the structs given to host entries and references.
 
-use rgpu_case::{CASE_ABI, DataSet};
+use rgpu_case::{CASE_ABI, Case};
 use std::ffi::c_void;
 
 /// `rgpu_tensor`.
@@ -39,7 +39,7 @@ pub(crate) struct AbiCase {
 
 impl AbiCase {
     /// `data` has one address per argument, groups outermost, as `rgpu_case.args` has them.
-    pub(crate) fn new(set: &DataSet, data: &[*mut c_void]) -> AbiCase {
+    pub(crate) fn new(set: &Case, data: &[*mut c_void]) -> AbiCase {
         let args: Vec<_> = set.groups.iter().flat_map(|group| &group.args).collect();
         let dims: Vec<Vec<u64>> = args.iter().map(|arg| arg.dims.clone()).collect();
         let tensors: Vec<Tensor> = args

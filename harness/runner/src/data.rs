@@ -7,13 +7,13 @@ use crate::generate;
 use crate::host_memory::HostBuffer;
 use crate::library::ReferenceLibrary;
 use crate::poison::Poison;
-use rgpu_case::{Arg, DataSet, ErrorClass, Role};
+use rgpu_case::{Arg, Case, ErrorClass, Role};
 use std::ffi::c_void;
 use std::path::Path;
 
 /// A data set with its inputs filled. Arguments are flat, groups outermost.
 pub(crate) struct HostSet<'a> {
-    pub(crate) set: &'a DataSet,
+    pub(crate) set: &'a Case,
     pub(crate) args: Vec<HostArg<'a>>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct HostArg<'a> {
 }
 
 impl<'a> HostSet<'a> {
-    pub(crate) fn fill(set: &'a DataSet, case_seed: u64, folder: &Path) -> Outcome<HostSet<'a>> {
+    pub(crate) fn fill(set: &'a Case, case_seed: u64, folder: &Path) -> Outcome<HostSet<'a>> {
         let mut args = Vec::new();
         for (group, members) in set.groups.iter().enumerate() {
             for (position, arg) in members.args.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Reads a Case and refuses what cannot be run, before anything is allocated.
 
 use crate::fault::{Fault, Outcome, bad_case};
-use rgpu_case::{Arg, CASE_ABI, DataSet, Entry, ErrorClass, Reference, Role, RunnerInput};
+use rgpu_case::{Arg, CASE_ABI, Case, Entry, ErrorClass, Reference, Role, RunnerInput};
 use std::path::{Path, PathBuf};
 
 /// A Case and the folder that its paths start from.
@@ -87,7 +87,7 @@ fn check(case: &RunnerInput) -> Outcome<()> {
     Ok(())
 }
 
-fn check_data_set(data: &DataSet) -> Outcome<()> {
+fn check_data_set(data: &Case) -> Outcome<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.=+,".contains(c);
     if data.name.is_empty() || !data.name.chars().all(plain) {
         return Err(bad_case("the name may hold letters, digits and `_-.=+,` only"));

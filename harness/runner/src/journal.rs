@@ -8,7 +8,7 @@ use crate::fault::{Fault, Outcome};
 use crate::file;
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
-    CASE_ABI, CaseReport, DataSet, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase,
+    CASE_ABI, Case, CaseReport, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase,
     RunError,
 };
 use std::cell::RefCell;
@@ -104,7 +104,7 @@ impl Journal {
     }
 
     /// Opens the ranges of a phase and notes the place for errors.
-    pub(crate) fn enter(&self, phase: Phase, data_set: Option<&DataSet>) -> Outcome<Stage<'_>> {
+    pub(crate) fn enter(&self, phase: Phase, data_set: Option<&Case>) -> Outcome<Stage<'_>> {
         let name = data_set.map(|set| set.name.as_str());
         *self.place.borrow_mut() = (Some(phase), name.map(str::to_owned));
         if let Some(name) = name {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rgpu_case::{DataSet, TimingPlan};
+use rgpu_case::{Case, TimingPlan};
 use rgpu_protocol::GpuChoice;
 use rgpu_protocol::plan::Arg;
 
@@ -154,7 +154,7 @@ fn needs_no_kernel(mode: Mode) -> Result<()> {
     }
 }
 
-fn inputs(spec: &KernelSpec, data_sets: &[DataSet], seed: u64) -> Result<InputsRecord> {
+fn inputs(spec: &KernelSpec, data_sets: &[Case], seed: u64) -> Result<InputsRecord> {
     Ok(InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
         seed,

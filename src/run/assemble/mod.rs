@@ -6,7 +6,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rgpu_case::DataSet;
+use rgpu_case::Case;
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{HostFacts, RungRecord};
 
@@ -490,7 +490,7 @@ impl ProfileBuilder {
     }
 }
 
-fn empty_case(set: &DataSet, vars: &[String]) -> CaseResult {
+fn empty_case(set: &Case, vars: &[String]) -> CaseResult {
     let named =
         |row: &Vec<i64>| vars.iter().cloned().zip(row.iter().copied()).collect::<BTreeMap<_, _>>();
     let sizes = set.groups.iter().map(|group| named(&group.sizes)).collect();

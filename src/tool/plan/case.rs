@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rgpu_case::{
-    CASE_ABI, DataSet, Entry as CaseEntry, HostFunction, PythonEntry, Reference, RunnerInput,
-    Setting, Tolerance,
+    CASE_ABI, Case, Entry as CaseEntry, HostFunction, PythonEntry, Reference, RunnerInput, Setting,
+    Tolerance,
 };
 
 use super::build;
@@ -16,8 +16,8 @@ pub(super) fn case_of(
     request: &Request,
     spec: &KernelSpec,
     sources: &SourceTree,
-    data_sets: Vec<DataSet>,
-    small: Vec<DataSet>,
+    data_sets: Vec<Case>,
+    small: Vec<Case>,
     seed: u64,
 ) -> RunnerInput {
     let module = build::module(spec);

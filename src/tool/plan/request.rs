@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use rgpu_case::{DataSet, Policies, TimingPlan};
+use rgpu_case::{Case, Policies, TimingPlan};
 use rgpu_protocol::plan::{Arg, InputFile, Step};
 use rgpu_protocol::{GpuChoice, HostFacts};
 
@@ -196,7 +196,7 @@ pub enum Target {
         /// From [`KernelSpec::sources`].
         sources: SourceTree,
         /// From [`KernelSpec::cases`].
-        data_sets: Vec<DataSet>,
+        data_sets: Vec<Case>,
         /// Seed of generated inputs.
         seed: u64,
     },

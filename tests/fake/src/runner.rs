@@ -6,9 +6,9 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
-    CASE_ABI, CaseReport, Correctness, DataSet, DataSetReport, DeviceFacts, ErrorClass,
-    GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase,
-    RunError, RunnerInput, Timing, TimingSource, WarningKind,
+    CASE_ABI, Case, CaseReport, Correctness, DataSetReport, DeviceFacts, ErrorClass, GuardFinding,
+    GuardKind, GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase, RunError,
+    RunnerInput, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
@@ -139,13 +139,13 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     }
 }
 
-fn named(set: &DataSet) -> DataSetReport {
+fn named(set: &Case) -> DataSetReport {
     DataSetReport { name: set.name.clone(), ..DataSetReport::default() }
 }
 
 fn results(
     case: &RunnerInput,
-    set: &DataSet,
+    set: &Case,
     job: Job,
     wrong: bool,
     guard_finds: bool,
@@ -171,7 +171,7 @@ fn results(
     report
 }
 
-fn correctness(case: &RunnerInput, set: &DataSet, wrong: bool) -> Correctness {
+fn correctness(case: &RunnerInput, set: &Case, wrong: bool) -> Correctness {
     let outputs = set.groups.iter().enumerate().flat_map(|(group, values)| {
         values.args.iter().filter(|arg| arg.role.is_output()).map(move |arg| (group, arg))
     });

@@ -6,7 +6,7 @@ use crate::input::Input;
 use crate::journal::{Journal, say};
 use crate::library::ReferenceLibrary;
 use crate::sampling::{Sampling, describe};
-use rgpu_case::{DataSet, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
+use rgpu_case::{Case, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
 use std::time::Instant;
 
 /// A plain reference is slow and its timing coarse, so less of both does than on a GPU.
@@ -35,7 +35,7 @@ fn run_set(
     input: &Input,
     journal: &Journal,
     library: &ReferenceLibrary,
-    set: &DataSet,
+    set: &Case,
     plan: &TimingPlan,
 ) -> Outcome<()> {
     let setup = journal.enter(Phase::Setup, Some(set))?;
@@ -67,10 +67,7 @@ fn run_set(
 }
 
 /// The host function and the data sets it is meant for.
-fn reference<'a>(
-    input: &'a Input,
-    journal: &Journal,
-) -> Outcome<(&'a HostFunction, &'a [DataSet])> {
+fn reference<'a>(input: &'a Input, journal: &Journal) -> Outcome<(&'a HostFunction, &'a [Case])> {
     match &input.case.reference {
         Some(Reference::HostLibrary(function)) => Ok((function, &input.case.data_sets)),
         Some(

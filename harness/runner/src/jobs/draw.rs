@@ -13,7 +13,7 @@ use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, Probing};
 use crate::data::HostSet;
 use crate::fault::Outcome;
 use crate::generate;
-use rgpu_case::{Arg, DataSet, Dtype, Init, Launch, Role};
+use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
 
 pub(super) const FRESH: &str = include_str!("../cuda/fresh.ptx");
 
@@ -119,7 +119,7 @@ fn is_random(arg: &Arg) -> bool {
 }
 
 /// The random arguments of a data set that are not drawn anew, by name; each once.
-pub(super) fn fixed_inputs(set: &DataSet) -> Vec<String> {
+pub(super) fn fixed_inputs(set: &Case) -> Vec<String> {
     let args = set.groups.first().map_or(&[][..], |group| &group.args);
     let inputs = args.iter().filter(|arg| matches!(arg.role, Role::In | Role::InOut));
     inputs.filter(|arg| !is_random(arg)).map(|arg| arg.name.clone()).collect()

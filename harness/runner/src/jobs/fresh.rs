@@ -21,7 +21,7 @@ use crate::cli::Clock;
 use crate::cuda::{Buffer, Event};
 use crate::fault::Outcome;
 use crate::sampling::Sampling;
-use rgpu_case::{ClockReading, DataSet, ErrorClass, Phase, Timing, TimingSource};
+use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::Instant;
 
 /// One data set of a kernel, ready to be sampled on new contents.
@@ -33,7 +33,7 @@ pub(super) struct Fresh<'w> {
     draws: Draws<'w>,
     /// None where there is no memory for it.
     check: Option<Check<'w>>,
-    set: &'w DataSet,
+    set: &'w Case,
 }
 
 /// What sampling by one clock gave.

@@ -13,7 +13,7 @@ use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
 use crate::journal::say;
 use crate::poison::Poison;
-use rgpu_case::{DataSet, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
+use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 
 /// Bytes of canary on each side of a buffer.
 const MARGIN: usize = 64 * 1024;
@@ -40,7 +40,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     first.map_or(Ok(()), Err)
 }
 
-fn guard(session: &Session<'_>, target: &Target<'_>, set: &DataSet) -> Outcome<GuardReport> {
+fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<GuardReport> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, MARGIN)?;

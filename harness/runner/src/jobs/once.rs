@@ -5,7 +5,7 @@ use super::session::{DeviceSet, Target};
 use crate::cuda::Probing;
 use crate::fault::Outcome;
 use crate::journal::say;
-use rgpu_case::{DataSet, Phase};
+use rgpu_case::{Case, Phase};
 
 pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     let target = session.target()?;
@@ -16,7 +16,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     Ok(())
 }
 
-fn launch_once(session: &Session<'_>, target: &Target<'_>, set: &DataSet) -> Outcome<()> {
+fn launch_once(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<()> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, 0)?;

@@ -25,7 +25,7 @@ use crate::journal::say;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
-    CASE_ABI, CaseReport, ClockReading, DataSet, DataSetReport, ErrorClass, Job, Paired, Phase,
+    CASE_ABI, Case, CaseReport, ClockReading, DataSetReport, ErrorClass, Job, Paired, Phase,
     Timing, TimingPlan, TimingSource,
 };
 use std::path::Path;
@@ -129,7 +129,7 @@ pub(crate) fn run(
 fn sample(
     session: &Session<'_>,
     works: [&Work<'_>; 2],
-    set: &DataSet,
+    set: &Case,
     clock: Clock,
 ) -> Outcome<Option<(Timing, Timing, Paired)>> {
     let plan = &session.input.case.timing;

@@ -11,7 +11,7 @@ use crate::judge;
 use crate::library::{EntryLibrary, EntryState};
 use crate::nvml::Nvml;
 use crate::poison::Poison;
-use rgpu_case::{DataSet, Entry, ErrorClass, Launch, Phase, Role};
+use rgpu_case::{Case, Entry, ErrorClass, Launch, Phase, Role};
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
@@ -85,7 +85,7 @@ impl<'a> Session<'a> {
     }
 
     /// Fills a data set on the host.
-    pub(crate) fn fill<'s>(&self, set: &'s DataSet) -> Outcome<HostSet<'s>> {
+    pub(crate) fn fill<'s>(&self, set: &'s Case) -> Outcome<HostSet<'s>> {
         HostSet::fill(set, self.input.case.seed, &self.input.folder)
     }
 }

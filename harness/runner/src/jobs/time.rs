@@ -24,7 +24,7 @@ use crate::journal::say;
 use crate::judge;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::stats::median;
-use rgpu_case::{ClockReading, DataSet, ErrorClass, Phase, Timing, TimingSource};
+use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::{Duration, Instant};
 
 /// Samples in a batch at most: the launch queue holds about a thousand entries.
@@ -104,7 +104,7 @@ fn on_new_data(
     target: &Target<'_>,
     flush: Option<&Buffer<'_>>,
     reference: &DeviceReference<'_>,
-    set: &DataSet,
+    set: &Case,
     terms: Terms,
 ) -> Outcome<Option<Timing>> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
@@ -126,7 +126,7 @@ fn on_two_sets(
     session: &Session<'_>,
     target: &Target<'_>,
     flush: Option<&Buffer<'_>>,
-    set: &DataSet,
+    set: &Case,
     terms: Terms,
 ) -> Outcome<Option<Timing>> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
@@ -169,7 +169,7 @@ fn on_two_sets(
     }))
 }
 
-pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &DataSet) {
+pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &Case) {
     session.journal.gap(format!(
         "`{}`: the GPU is busy after the events around a call: the kernel works on a stream of its \
          own, so the host's clock timed it",
@@ -178,7 +178,7 @@ pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &DataSet) {
 }
 
 /// Keeps the first call's outputs of each set of data. None where there is no memory for that.
-fn watch<'w>(works: &'w [Work<'w>], set: &DataSet) -> Outcome<Vec<Watch<'w>>> {
+fn watch<'w>(works: &'w [Work<'w>], set: &Case) -> Outcome<Vec<Watch<'w>>> {
     let mut watches = Vec::new();
     for work in works {
         let session = work.session;
@@ -219,7 +219,7 @@ pub(super) struct Work<'w> {
 
 impl Work<'_> {
     /// Launches without measuring; gives the rough time of one launch.
-    pub(super) fn warm_up(&self, set: &DataSet) -> Outcome<f64> {
+    pub(super) fn warm_up(&self, set: &Case) -> Outcome<f64> {
         let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
         let asked = self.session.input.case.timing.warmup;
         let start = Instant::now();
@@ -254,7 +254,7 @@ impl Work<'_> {
 
     /// Warms up, judges the host, and looks at whole calls: gives the clock that can time them and
     /// what one takes by the host's.
-    fn before_timing(&self, set: &DataSet, terms: Terms) -> Outcome<(Clock, f64)> {
+    fn before_timing(&self, set: &Case, terms: Terms) -> Outcome<(Clock, f64)> {
         let launch_ns = self.warm_up(set)?;
         if terms.first {
             self.judge_under_load(launch_ns)?;
@@ -314,7 +314,7 @@ struct Sampled<'s, 'w> {
     works: &'s [Work<'w>],
     /// One for each form, or none.
     watches: &'s mut Vec<Watch<'w>>,
-    set: &'s DataSet,
+    set: &'s Case,
 }
 
 impl Sampled<'_, '_> {

@@ -12,7 +12,7 @@ use crate::journal::say;
 use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
 use crate::poison::Poison;
 use rgpu_case::{
-    Correctness, DataSet, ErrorClass, HostFunction, OutputCheck, Phase, Reference, Tolerance,
+    Case, Correctness, ErrorClass, HostFunction, OutputCheck, Phase, Reference, Tolerance,
 };
 use std::time::Instant;
 
@@ -89,7 +89,7 @@ fn verify(
     session: &Session<'_>,
     target: &Target<'_>,
     expected: &Expected<'_>,
-    set: &DataSet,
+    set: &Case,
 ) -> Outcome<Correctness> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
@@ -205,7 +205,7 @@ fn check_on_small(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     check: &HostFunction,
-    small: &[DataSet],
+    small: &[Case],
 ) -> Outcome<()> {
     let check = ReferenceLibrary::open(check, &session.input.folder)?;
     small.iter().try_for_each(|set| check_reference(session, reference, &check, set))
@@ -215,7 +215,7 @@ fn check_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     check: &ReferenceLibrary,
-    set: &DataSet,
+    set: &Case,
 ) -> Outcome<()> {
     let host = session.fill(set)?;
     let run = ReferenceRun::new(&host)?;
