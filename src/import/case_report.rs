@@ -1,7 +1,8 @@
 //! The runner's own report of a Case: correctness, times, the host's fitness, why it stopped.
 
 use rgpu_case::{
-    CaseReport, DataSetReport, ErrorClass, GuardFinding, GuardKind, Job, OutputCheck, TimingSource,
+    DataSetReport, ErrorClass, GuardFinding, GuardKind, Job, OutputCheck, RunnerReport,
+    TimingSource,
 };
 
 use super::{Imported, Importer, Source};
@@ -15,7 +16,7 @@ pub(super) const IMPORTER: Importer = Importer {
         name.ends_with(".json") && head.starts_with(b"{") && has(head, b"\"data_sets\"")
     },
     import: |source| {
-        let report: CaseReport =
+        let report: RunnerReport =
             serde_json::from_slice(&source.bytes()?).map_err(|cause| source.broken(cause))?;
         Ok(import(&report, source))
     },
@@ -34,7 +35,7 @@ pub struct RunnerFailure {
     pub text: String,
 }
 
-fn import(report: &CaseReport, source: &Source<'_>) -> Imported {
+fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
     let guarded: Vec<SanitizerResult> =
         report.data_sets.iter().filter_map(|d| guard(d, source.from)).collect();
     Imported {

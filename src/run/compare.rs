@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rgpu_case::CaseReport;
+use rgpu_case::RunnerReport;
 use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
 
 use super::assemble::{self, ProfileBuilder};
@@ -466,7 +466,7 @@ fn part(mode: Mode, looked: Option<&[(Mode, PassResult); 2]>) -> Part {
 /// What the runner said of the interleaved calls.
 fn paired_of(side: &RunFolder) -> Vec<Paired> {
     let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
-    let Ok(report) = serde_json::from_slice::<CaseReport>(&bytes) else { return Vec::new() };
+    let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
     let of = |set: rgpu_case::DataSetReport| {
         let paired = set.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);

@@ -3,7 +3,7 @@
 //! A [`RunnerInput`] is data: what to allocate, how to fill it, what to launch and how to check it. The
 //! laptop evaluates every expression of `kernel.toml` before it writes the Case, so the Case holds
 //! numbers only and the GPU host never parses a formula. The runner (`rgpu-runner`) reads it and
-//! answers with one [`CaseReport`].
+//! answers with one [`RunnerReport`].
 //!
 //! What both sides make of samples of time stands in [`stats`], so that both mean the same.
 //!
@@ -30,7 +30,7 @@ pub use data::{Arg, Case, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
 pub use pair::Paired;
 pub use report::{
-    CaseReport, OutputCheck, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
+    RunnerReport, OutputCheck, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
     GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, ModelReport, Phase, RunError,
     Timing, TimingSource, WarningKind,
 };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The answer to one Case under one job; written even when the job fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CaseReport {
+pub struct RunnerReport {
     /// [`crate::CASE_ABI`] of the runner.
     pub abi: u32,
     /// Version of the runner.

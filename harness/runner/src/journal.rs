@@ -8,8 +8,8 @@ use crate::fault::{Fault, Outcome};
 use crate::file;
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase,
-    RunError,
+    CASE_ABI, Case, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase, RunError,
+    RunnerReport,
 };
 use std::cell::RefCell;
 use std::io::Write;
@@ -26,7 +26,7 @@ pub(crate) use say;
 
 /// Collects what a job finds.
 pub(crate) struct Journal {
-    report: RefCell<CaseReport>,
+    report: RefCell<RunnerReport>,
     place: RefCell<(Option<Phase>, Option<String>)>,
     ranges: Ranges,
     out: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub(crate) struct Stage<'a> {
 
 impl Journal {
     pub(crate) fn new(job: Job, out: Option<PathBuf>, ranges: Ranges) -> Journal {
-        let report = CaseReport {
+        let report = RunnerReport {
             abi: CASE_ABI,
             runner: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: String::new(),
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn read(path: &Path) -> CaseReport {
+    fn read(path: &Path) -> RunnerReport {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 

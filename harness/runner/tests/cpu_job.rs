@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use rgpu_case::{CaseReport, ErrorClass, Phase, TimingSource};
+use rgpu_case::{ErrorClass, Phase, RunnerReport, TimingSource};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -64,7 +64,7 @@ fn runner(folder: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn report(folder: &Path) -> CaseReport {
+fn report(folder: &Path) -> RunnerReport {
     serde_json::from_slice(&std::fs::read(folder.join("report.json")).unwrap()).unwrap()
 }
 

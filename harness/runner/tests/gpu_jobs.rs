@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use rgpu_case::{
-    CaseReport, ErrorClass, GuardKind, Launch, Phase, Reference, Role, RunnerInput, TimingSource,
+    ErrorClass, GuardKind, Launch, Phase, Reference, Role, RunnerInput, RunnerReport, TimingSource,
     WarningKind,
 };
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Bench {
     }
 
     /// Runs a job; gives the output and the report.
-    fn run(&self, args: &[&str]) -> (Output, CaseReport) {
+    fn run(&self, args: &[&str]) -> (Output, RunnerReport) {
         std::fs::write(self.path("case.json"), serde_json::to_vec(&self.case).unwrap()).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_rgpu-runner"))
             .arg("case.json")

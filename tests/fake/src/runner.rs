@@ -6,9 +6,9 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, Correctness, DataSetReport, DeviceFacts, ErrorClass, GuardFinding,
-    GuardKind, GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase, RunError,
-    RunnerInput, Timing, TimingSource, WarningKind,
+    CASE_ABI, Case, Correctness, DataSetReport, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
+    GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase, RunError, RunnerInput,
+    RunnerReport, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
@@ -73,7 +73,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let stopped = error.is_some() && !wrong;
     let other = options.value(&["--against"]).map(fs::read).transpose()?;
     let other: Option<RunnerInput> = other.map(|text| serde_json::from_slice(&text)).transpose()?;
-    let report = CaseReport {
+    let report = RunnerReport {
         abi: CASE_ABI,
         runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
         kernel: case.kernel.clone(),
@@ -124,7 +124,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
             ..named(set)
         });
         let data_sets = data_sets.collect();
-        let twin = CaseReport { kernel: other.kernel.clone(), data_sets, ..report };
+        let twin = RunnerReport { kernel: other.kernel.clone(), data_sets, ..report };
         fs::write(out, serde_json::to_vec_pretty(&twin)?)?;
     }
     if let Some(ranges) = options.value(&["--ranges"]) {

@@ -25,7 +25,7 @@ use crate::journal::say;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, ClockReading, DataSetReport, ErrorClass, Job, Paired, Phase,
+    CASE_ABI, Case, ClockReading, DataSetReport, ErrorClass, Job, Paired, Phase, RunnerReport,
     Timing, TimingPlan, TimingSource,
 };
 use std::path::Path;
@@ -304,7 +304,7 @@ fn write_other(
     data_sets: Vec<DataSetReport>,
 ) -> Outcome<()> {
     let Some(out) = other.out else { return Ok(()) };
-    let report = CaseReport {
+    let report = RunnerReport {
         abi: CASE_ABI,
         runner: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: other.input.case.kernel.clone(),
