@@ -1,8 +1,7 @@
 //! The runner's own report of a Case: correctness, times, the host's fitness, why it stopped.
 
 use rgpu_case::{
-    DataSetReport, ErrorClass, GuardFinding, GuardKind, Job, OutputCheck, RunnerReport,
-    TimingSource,
+    CaseReport, ErrorClass, GuardFinding, GuardKind, Job, OutputCheck, RunnerReport, TimingSource,
 };
 
 use super::{Imported, Importer, Source};
@@ -68,7 +67,7 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
     }
 }
 
-fn case(data: &DataSetReport, stopped: bool) -> CaseResult {
+fn case(data: &CaseReport, stopped: bool) -> CaseResult {
     CaseResult {
         name: data.name.clone(),
         sizes: Vec::new(),
@@ -172,7 +171,7 @@ fn first_wrong(output: &OutputCheck) -> Option<String> {
 }
 
 /// A guarded run can say `found`, never `clean`.
-fn guard(data: &DataSetReport, from: &str) -> Option<SanitizerResult> {
+fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
     let guard = data.guard.as_ref()?;
     let found = !guard.findings.is_empty();
     Some(SanitizerResult {

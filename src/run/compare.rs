@@ -467,7 +467,7 @@ fn part(mode: Mode, looked: Option<&[(Mode, PassResult); 2]>) -> Part {
 fn paired_of(side: &RunFolder) -> Vec<Paired> {
     let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
     let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
-    let of = |set: rgpu_case::DataSetReport| {
+    let of = |set: rgpu_case::CaseReport| {
         let paired = set.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
         sound.then_some(Paired {

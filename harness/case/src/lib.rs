@@ -30,7 +30,7 @@ pub use data::{Arg, Case, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
 pub use pair::Paired;
 pub use report::{
-    RunnerReport, OutputCheck, ClockReading, Correctness, DataSetReport, DeviceFacts, ErrorClass,
+    RunnerReport, OutputCheck, ClockReading, Correctness, CaseReport, DeviceFacts, ErrorClass,
     GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, ModelReport, Phase, RunError,
     Timing, TimingSource, WarningKind,
 };

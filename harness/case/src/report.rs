@@ -22,7 +22,7 @@ pub struct RunnerReport {
     pub model: Option<ModelReport>,
     /// One per data set that was begun, in the Case's order.
     #[serde(default)]
-    pub data_sets: Vec<DataSetReport>,
+    pub data_sets: Vec<CaseReport>,
     /// The GPU; absent when none was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceFacts>,
@@ -88,7 +88,7 @@ impl Job {
 
 /// Results of one data set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct DataSetReport {
+pub struct CaseReport {
     /// [`crate::DataSet::name`].
     pub name: String,
     /// Time of `rgpu_prepare`, for a host entry.

@@ -8,7 +8,7 @@ use crate::fault::{Fault, Outcome};
 use crate::file;
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
-    CASE_ABI, Case, DataSetReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase, RunError,
+    CASE_ABI, Case, CaseReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase, RunError,
     RunnerReport,
 };
 use std::cell::RefCell;
@@ -92,12 +92,12 @@ impl Journal {
     }
 
     /// Adds to the report of a data set.
-    pub(crate) fn record(&self, data_set: &str, change: impl FnOnce(&mut DataSetReport)) {
+    pub(crate) fn record(&self, data_set: &str, change: impl FnOnce(&mut CaseReport)) {
         let mut report = self.report.borrow_mut();
         let known = report.data_sets.iter().position(|set| set.name == data_set);
         let index = known.unwrap_or_else(|| {
             let name = data_set.to_owned();
-            report.data_sets.push(DataSetReport { name, ..DataSetReport::default() });
+            report.data_sets.push(CaseReport { name, ..CaseReport::default() });
             report.data_sets.len() - 1
         });
         change(&mut report.data_sets[index]);

@@ -6,7 +6,7 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
-    CASE_ABI, Case, Correctness, DataSetReport, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
+    CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
     GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase, RunError, RunnerInput,
     RunnerReport, Timing, TimingSource, WarningKind,
 };
@@ -87,7 +87,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
                     named(set)
                 } else {
                     let paired = other.as_ref().map(|other| paired(&case, other));
-                    DataSetReport { paired, ..results(&case, set, job, wrong, is("guard-finds")) }
+                    CaseReport { paired, ..results(&case, set, job, wrong, is("guard-finds")) }
                 }
             })
             .collect(),
@@ -119,7 +119,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         fs::write(format!("{log}.{}", process::id()), collected(&case, gpu)?)?;
     }
     if let (Some(other), Some(out), false) = (&other, options.value(&["--other"]), stopped) {
-        let data_sets = other.data_sets.iter().map(|set| DataSetReport {
+        let data_sets = other.data_sets.iter().map(|set| CaseReport {
             timing: Some(timing(TimingSource::Events, LAUNCH_NS / advantage(&case, other))),
             ..named(set)
         });
@@ -139,17 +139,11 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     }
 }
 
-fn named(set: &Case) -> DataSetReport {
-    DataSetReport { name: set.name.clone(), ..DataSetReport::default() }
+fn named(set: &Case) -> CaseReport {
+    CaseReport { name: set.name.clone(), ..CaseReport::default() }
 }
 
-fn results(
-    case: &RunnerInput,
-    set: &Case,
-    job: Job,
-    wrong: bool,
-    guard_finds: bool,
-) -> DataSetReport {
+fn results(case: &RunnerInput, set: &Case, job: Job, wrong: bool, guard_finds: bool) -> CaseReport {
     let mut report = named(set);
     match job {
         Job::Verify => report.correctness = Some(correctness(case, set, wrong)),

@@ -25,8 +25,8 @@ use crate::journal::say;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
-    CASE_ABI, Case, ClockReading, DataSetReport, ErrorClass, Job, Paired, Phase, RunnerReport,
-    Timing, TimingPlan, TimingSource,
+    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, Job, Paired, Phase, RunnerReport, Timing,
+    TimingPlan, TimingSource,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -115,11 +115,11 @@ pub(crate) fn run(
             report.timing = Some(first);
             report.paired = Some(paired);
         });
-        reports.push(DataSetReport {
+        reports.push(CaseReport {
             name: set.name.clone(),
             prepare_ns: prepare_b,
             timing: Some(second),
-            ..DataSetReport::default()
+            ..CaseReport::default()
         });
     }
     write_other(session, other, reports)
@@ -301,7 +301,7 @@ impl<'a> Rounds<'a> {
 fn write_other(
     session: &Session<'_>,
     other: &Other<'_>,
-    data_sets: Vec<DataSetReport>,
+    data_sets: Vec<CaseReport>,
 ) -> Outcome<()> {
     let Some(out) = other.out else { return Ok(()) };
     let report = RunnerReport {
