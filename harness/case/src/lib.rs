@@ -28,7 +28,7 @@ pub use case::{
 pub use codec::Value;
 pub use data::{Arg, Case, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
-pub use pair::Paired;
+pub use pair::PairedTiming;
 pub use report::{
     RunnerReport, OutputCheck, ClockReading, Correctness, CaseReport, DeviceFacts, ErrorClass,
     GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, ModelReport, Phase, RunError,

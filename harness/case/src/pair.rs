@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One data set of two Cases, called in rounds of four: a, b, b, a and b, a, a, b in turn. A drift of
 /// the clocks that is steady over a round weighs on both alike, so each round's ratio is free of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Paired {
+pub struct PairedTiming {
     /// Name of the other Case's kernel.
     pub against: String,
     /// Rounds that count: those of which no sample was discarded.

@@ -108,7 +108,7 @@ pub struct CaseReport {
     pub guard: Option<GuardReport>,
     /// Under `pair`, in the report of the first Case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paired: Option<crate::Paired>,
+    pub paired: Option<crate::PairedTiming>,
 }
 
 /// Comparison of one data set with the reference.

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
     CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
-    GuardReport, HostWarning, Job, Mismatch, OutputCheck, Paired, Phase, RunError, RunnerInput,
-    RunnerReport, Timing, TimingSource, WarningKind,
+    GuardReport, HostWarning, Job, Mismatch, OutputCheck, PairedTiming, Phase, RunError,
+    RunnerInput, RunnerReport, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
@@ -193,9 +193,9 @@ fn advantage(case: &RunnerInput, other: &RunnerInput) -> f64 {
     if case.kernel == other.kernel { 1.0 } else { 2.0 }
 }
 
-fn paired(case: &RunnerInput, other: &RunnerInput) -> Paired {
+fn paired(case: &RunnerInput, other: &RunnerInput) -> PairedTiming {
     let speedup = advantage(case, other);
-    Paired {
+    PairedTiming {
         against: other.kernel.clone(),
         rounds: 31,
         speedup,

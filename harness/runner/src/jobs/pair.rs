@@ -25,8 +25,8 @@ use crate::journal::say;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, Job, Paired, Phase, RunnerReport, Timing,
-    TimingPlan, TimingSource,
+    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, Job, PairedTiming, Phase, RunnerReport,
+    Timing, TimingPlan, TimingSource,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -131,7 +131,7 @@ fn sample(
     works: [&Work<'_>; 2],
     set: &Case,
     clock: Clock,
-) -> Outcome<Option<(Timing, Timing, Paired)>> {
+) -> Outcome<Option<(Timing, Timing, PairedTiming)>> {
     let plan = &session.input.case.timing;
     let mut events = Vec::new();
     for _ in 0..BATCH {
@@ -275,7 +275,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// What the rounds say, without those of which a sample was discarded.
-    fn finish(self, discarded: &[&Vec<usize>]) -> Option<Paired> {
+    fn finish(self, discarded: &[&Vec<usize>]) -> Option<PairedTiming> {
         let kept: Vec<f64> = self
             .ratios
             .iter()
@@ -287,7 +287,7 @@ impl<'a> Rounds<'a> {
             .map(|(_, ratio)| *ratio)
             .collect();
         let summary = Summary::of(&kept)?;
-        Some(Paired {
+        Some(PairedTiming {
             against: String::new(),
             rounds: kept.len(),
             speedup: summary.median,
