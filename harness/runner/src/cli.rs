@@ -43,12 +43,12 @@ pub(crate) struct Args {
     pub(crate) unfit: Unfit,
     pub(crate) clock: Clock,
     /// For `pair`.
-    pub(crate) against: Option<Against>,
+    pub(crate) against: Option<OtherInput>,
 }
 
 /// The other Case of `pair`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Against {
+pub(crate) struct OtherInput {
     pub(crate) case: PathBuf,
     pub(crate) out: Option<PathBuf>,
 }
@@ -119,7 +119,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
     let job = job.ok_or("the job is missing")?;
     let against = match (job, against) {
         (Job::Pair, None) => return Err("`pair` needs `--against CASE`".to_owned()),
-        (Job::Pair, Some(case)) => Some(Against { case, out: other }),
+        (Job::Pair, Some(case)) => Some(OtherInput { case, out: other }),
         (_, None) if other.is_none() => None,
         _ => return Err(format!("`--against` and `--other` are for `pair`, not `{}`", job.name())),
     };
