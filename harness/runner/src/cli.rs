@@ -40,7 +40,7 @@ pub(crate) struct Args {
     pub(crate) job: Job,
     pub(crate) out: Option<PathBuf>,
     pub(crate) ranges: Option<PathBuf>,
-    pub(crate) unfit: Unfit,
+    pub(crate) unfit: UnfitHost,
     pub(crate) clock: Clock,
     /// For `pair`.
     pub(crate) against: Option<OtherInput>,
@@ -55,7 +55,7 @@ pub(crate) struct OtherInput {
 
 /// What to do on a host that is not fit to measure on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum UnfitHost {
     /// Say so and measure.
     Warn,
     /// Stop before any timing.
@@ -88,7 +88,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
         };
     }
     let (mut case, mut job, mut out, mut ranges) = (None, None, None, None);
-    let (mut unfit, mut clock) = (Unfit::Warn, Clock::Events);
+    let (mut unfit, mut clock) = (UnfitHost::Warn, Clock::Events);
     let (mut against, mut other) = (None, None);
     while let Some(arg) = args.next() {
         let mut file = |option: &str| {
@@ -101,7 +101,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
             Some("--ranges") => ranges = Some(file("--ranges")?),
             Some("--against") => against = Some(file("--against")?),
             Some("--other") => other = Some(file("--other")?),
-            Some("--strict") => unfit = Unfit::Refuse,
+            Some("--strict") => unfit = UnfitHost::Refuse,
             Some("--host-clock") => clock = Clock::Host,
             Some(option) if option.starts_with('-') => {
                 return Err(format!("unknown option `{option}`"));
@@ -147,7 +147,7 @@ mod tests {
         else {
             panic!("refused")
         };
-        assert_eq!((args.job, args.unfit, args.clock), (Job::Time, Unfit::Refuse, Clock::Host));
+        assert_eq!((args.job, args.unfit, args.clock), (Job::Time, UnfitHost::Refuse, Clock::Host));
         assert_eq!(args.out, Some("r.json".into()));
     }
 

@@ -15,7 +15,7 @@
 use super::Session;
 use super::session::DeviceSet;
 use super::time::{BATCH, Work, batch_size, bind, flush_bytes, overhead};
-use crate::cli::{Clock, Unfit};
+use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
 use crate::data::HostSet;
 use crate::fault::{Fault, Outcome, bad_case};
@@ -49,9 +49,9 @@ pub(crate) fn run(
     session: &Session<'_>,
     other: &Other<'_>,
     clock: Clock,
-    unfit: Unfit,
+    unfit: UnfitHost,
 ) -> Outcome<()> {
-    if unfit == Unfit::Refuse {
+    if unfit == UnfitHost::Refuse {
         session.refuse_if_unfit()?;
     }
     let (ours, theirs) = (&session.input.case, &other.input.case);
@@ -92,7 +92,7 @@ pub(crate) fn run(
         b.warm_up(set)?;
         if i == 0 {
             a.judge_under_load(launch_ns)?;
-            if unfit == Unfit::Refuse {
+            if unfit == UnfitHost::Refuse {
                 session.refuse_if_unfit()?;
             }
         }

@@ -16,7 +16,7 @@ use super::fresh::Fresh;
 use super::session::{DeviceSet, Prepared, Target};
 use super::verify::{DeviceReference, reference_on_device};
 use super::watch::{Watch, wrong};
-use crate::cli::{Clock, Unfit};
+use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, Probing};
 use crate::data::HostSet;
 use crate::fault::Outcome;
@@ -55,8 +55,8 @@ pub(super) const LATE_PART: f64 = 0.2;
 /// Empty pairs of events that tell what the method itself costs.
 const EMPTY_PAIRS: usize = 25;
 
-pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<()> {
-    if unfit == Unfit::Refuse {
+pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outcome<()> {
+    if unfit == UnfitHost::Refuse {
         session.refuse_if_unfit()?;
     }
     let target = session.target()?;
@@ -92,7 +92,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: Unfit) -> Outcome<
 /// How a data set is to be timed.
 #[derive(Clone, Copy)]
 struct Terms {
-    unfit: Unfit,
+    unfit: UnfitHost,
     clock: Clock,
     /// The first data set of the job, on which the host is judged under load.
     first: bool,
@@ -258,7 +258,7 @@ impl Work<'_> {
         let launch_ns = self.warm_up(set)?;
         if terms.first {
             self.judge_under_load(launch_ns)?;
-            if terms.unfit == Unfit::Refuse {
+            if terms.unfit == UnfitHost::Refuse {
                 self.session.refuse_if_unfit()?;
             }
         }
