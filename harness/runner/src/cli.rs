@@ -71,7 +71,7 @@ pub(crate) enum Clock {
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RunnerCommand {
     Run(Args),
     Compile(nvrtc::Args),
     Help,
@@ -79,12 +79,12 @@ pub(crate) enum Asked {
 }
 
 /// Parses the arguments after the program's name; the error is one line for the user.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, String> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<RunnerCommand, String> {
     let mut args = args.into_iter().peekable();
     if args.next_if(|arg| arg == "nvrtc").is_some() {
         return match args.peek().and_then(|arg| arg.to_str()) {
-            Some("--help" | "-h") => Ok(Asked::Help),
-            _ => nvrtc::parse(args).map(Asked::Compile),
+            Some("--help" | "-h") => Ok(RunnerCommand::Help),
+            _ => nvrtc::parse(args).map(RunnerCommand::Compile),
         };
     }
     let (mut case, mut job, mut out, mut ranges) = (None, None, None, None);
@@ -95,8 +95,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
             args.next().map(PathBuf::from).ok_or_else(|| format!("`{option}` needs a file"))
         };
         match arg.to_str() {
-            Some("--help" | "-h") => return Ok(Asked::Help),
-            Some("--version") => return Ok(Asked::Version),
+            Some("--help" | "-h") => return Ok(RunnerCommand::Help),
+            Some("--version") => return Ok(RunnerCommand::Version),
             Some("--out") => out = Some(file("--out")?),
             Some("--ranges") => ranges = Some(file("--ranges")?),
             Some("--against") => against = Some(file("--against")?),
@@ -123,7 +123,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked, S
         (_, None) if other.is_none() => None,
         _ => return Err(format!("`--against` and `--other` are for `pair`, not `{}`", job.name())),
     };
-    Ok(Asked::Run(Args { case, job, out, ranges, unfit, clock, against }))
+    Ok(RunnerCommand::Run(Args { case, job, out, ranges, unfit, clock, against }))
 }
 
 fn job_named(word: &str) -> Option<Job> {
@@ -136,13 +136,13 @@ fn job_named(word: &str) -> Option<Job> {
 mod tests {
     use super::*;
 
-    fn parse_words(line: &str) -> Result<Asked, String> {
+    fn parse_words(line: &str) -> Result<RunnerCommand, String> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn options_may_stand_anywhere() {
-        let Ok(Asked::Run(args)) =
+        let Ok(RunnerCommand::Run(args)) =
             parse_words("--out r.json case.json --strict time --ranges l --host-clock")
         else {
             panic!("refused")

@@ -33,7 +33,7 @@ mod poison;
 mod ranges;
 mod sampling;
 
-use cli::{Args, Asked};
+use cli::{Args, RunnerCommand};
 use fault::{Fault, Outcome};
 use jobs::Session;
 use journal::{Journal, say};
@@ -42,16 +42,16 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
-        Ok(Asked::Help) => {
+        Ok(RunnerCommand::Help) => {
             print!("{}", cli::HELP);
             ExitCode::SUCCESS
         }
-        Ok(Asked::Version) => {
+        Ok(RunnerCommand::Version) => {
             say!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        Ok(Asked::Run(args)) => ExitCode::from(run(args)),
-        Ok(Asked::Compile(args)) => ExitCode::from(nvrtc::run(&args)),
+        Ok(RunnerCommand::Run(args)) => ExitCode::from(run(args)),
+        Ok(RunnerCommand::Compile(args)) => ExitCode::from(nvrtc::run(&args)),
         Err(text) => {
             eprintln!("error: {text}\n\n{}", cli::HELP);
             ExitCode::from(ErrorClass::Usage.exit_code())
