@@ -18,7 +18,7 @@ pub(crate) struct Gpu {
 }
 
 /// A device without a context: enough to ask who else uses it.
-pub(crate) struct Found {
+pub(crate) struct FoundDevice {
     driver: &'static Driver,
     device: CUdevice,
     pub(crate) facts: DeviceFacts,
@@ -26,7 +26,7 @@ pub(crate) struct Found {
 
 impl Gpu {
     /// Finds the device without making a context on it.
-    pub(crate) fn find(driver: &'static Driver) -> Outcome<Found> {
+    pub(crate) fn find(driver: &'static Driver) -> Outcome<FoundDevice> {
         let mut count = 0;
         let mut device: CUdevice = 0;
         let mut cuda_version = 0;
@@ -41,11 +41,11 @@ impl Gpu {
             call!(driver, cuDriverGetVersion(&mut cuda_version))?;
         }
         let facts = facts(driver, device, cuda_version as u32)?;
-        Ok(Found { driver, device, facts })
+        Ok(FoundDevice { driver, device, facts })
     }
 }
 
-impl Found {
+impl FoundDevice {
     /// Makes the primary context current and a stream on it.
     ///
     /// The stream synchronises with the legacy default stream, so that a host entry that uses the
