@@ -127,7 +127,7 @@ fn list(names: &[String]) -> String {
 
 /// Whether driver calls may be made that fail when all is well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Probing {
+pub(crate) enum ProbeCalls {
     /// They may: no tool looks.
     Thorough,
     /// They may not: compute-sanitizer reports every failing call of the program it runs.
@@ -167,7 +167,7 @@ impl Function<'_> {
         &self,
         launch: &Launch,
         args: &KernelArgs,
-        probing: Probing,
+        probing: ProbeCalls,
     ) -> Outcome<()> {
         self.check_parameters(args, probing)?;
         let refused = |text: String| {
@@ -269,11 +269,11 @@ impl Function<'_> {
     }
 
     /// Compares number and sizes of the parameters, where the driver can tell them (12.4 on).
-    fn check_parameters(&self, args: &KernelArgs, probing: Probing) -> Outcome<()> {
+    fn check_parameters(&self, args: &KernelArgs, probing: ProbeCalls) -> Outcome<()> {
         let Some(info) = self.gpu.driver.cuFuncGetParamInfo else { return Ok(()) };
         let most = match probing {
-            Probing::Quiet => args.sizes.len(),
-            Probing::Thorough => usize::MAX,
+            ProbeCalls::Quiet => args.sizes.len(),
+            ProbeCalls::Thorough => usize::MAX,
         };
         let mut takes = Vec::new();
         while takes.len() < most {

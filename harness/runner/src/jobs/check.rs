@@ -10,7 +10,7 @@ use super::session::{DeviceSet, Prepared, bind};
 use super::time::BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
-use crate::cuda::{Buffer, Function, KernelArgs, Module, Probing};
+use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
 use crate::data::HostSet;
 use crate::fault::{Fault, Outcome};
 use crate::library::DeviceReferenceLibrary;
@@ -62,7 +62,7 @@ impl<'w> Check<'w> {
         let reference = match reference {
             DeviceReference::Kernel(function) => {
                 let launch = host.set.reference_launch.as_ref();
-                let bound = bind(function, launch, &twin, Probing::Thorough).map_err(blame)?;
+                let bound = bind(function, launch, &twin, ProbeCalls::Thorough).map_err(blame)?;
                 Slow::Kernel(bound)
             }
             DeviceReference::Function(library) => {
@@ -72,7 +72,7 @@ impl<'w> Check<'w> {
         let check = Check { session, reference, twin, beyond, tables, counts };
         if let Some((at, (i, _))) = check.tables.iter().enumerate().next() {
             let args = check.args(&check.twin, at, *i, 0);
-            check.beyond.prepare(&wide(gpu), &args, Probing::Thorough)?;
+            check.beyond.prepare(&wide(gpu), &args, ProbeCalls::Thorough)?;
         }
         Ok(check)
     }

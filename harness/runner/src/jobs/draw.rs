@@ -9,7 +9,7 @@
 
 use super::Session;
 use super::session::DeviceSet;
-use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, Probing};
+use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, ProbeCalls};
 use crate::data::HostSet;
 use crate::fault::Outcome;
 use crate::generate;
@@ -66,7 +66,7 @@ impl<'w> Draws<'w> {
         let draws = Draws { gpu, draw, drawn, seed };
         if let Some(first) = draws.drawn.first() {
             let args = draws.args(first, &first.pool, 0);
-            draws.draw.prepare(&draws.launch(), &args, Probing::Thorough)?;
+            draws.draw.prepare(&draws.launch(), &args, ProbeCalls::Thorough)?;
         }
         Ok(draws)
     }

@@ -8,7 +8,7 @@
 use super::Session;
 use super::session::{DeviceSet, Prepared, Target};
 use crate::compare::Results;
-use crate::cuda::Probing;
+use crate::cuda::ProbeCalls;
 use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
 use crate::journal::say;
@@ -45,7 +45,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<Guar
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, MARGIN)?;
     device.fill(Poison::First)?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, Probing::Quiet)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
     let _stage = session.journal.enter(Phase::Verify, Some(set))?;

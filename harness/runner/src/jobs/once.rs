@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::session::{DeviceSet, Target};
-use crate::cuda::Probing;
+use crate::cuda::ProbeCalls;
 use crate::fault::Outcome;
 use crate::journal::say;
 use rgpu_case::{Case, Phase};
@@ -21,7 +21,7 @@ fn launch_once(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcom
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, Probing::Quiet)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
     let warmup = session.journal.enter(Phase::Warmup, Some(set))?;

@@ -1,7 +1,7 @@
 //! What all jobs on a GPU share: the device, the entry, and a data set in device memory.
 
 use crate::abi::AbiCase;
-use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, Probing};
+use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, ProbeCalls};
 use crate::data::HostSet;
 use crate::fault::{Fault, Outcome, bad_case};
 use crate::host_memory::HostBuffer;
@@ -108,7 +108,7 @@ impl<'t> Target<'t> {
         &'t self,
         gpu: &'t Gpu,
         device: &DeviceSet<'_>,
-        probing: Probing,
+        probing: ProbeCalls,
     ) -> Outcome<(Prepared<'t>, Option<f64>)> {
         match self {
             Target::Device(function) => {
@@ -133,7 +133,7 @@ pub(crate) fn bind<'t>(
     function: &'t Function<'t>,
     launch: Option<&Launch>,
     device: &DeviceSet<'_>,
-    probing: Probing,
+    probing: ProbeCalls,
 ) -> Outcome<Prepared<'t>> {
     let launch = launch.ok_or_else(|| bad_case("a kernel needs a launch shape"))?.clone();
     let args = device.kernel_args();

@@ -17,7 +17,7 @@ use super::session::{DeviceSet, Prepared, Target};
 use super::verify::{DeviceReference, reference_on_device};
 use super::watch::{Watch, wrong};
 use crate::cli::{Clock, UnfitHost};
-use crate::cuda::{Buffer, Event, Probing};
+use crate::cuda::{Buffer, Event, ProbeCalls};
 use crate::data::HostSet;
 use crate::fault::Outcome;
 use crate::journal::say;
@@ -202,7 +202,7 @@ pub(super) fn bind<'t>(
     target: &'t Target<'_>,
     device: &DeviceSet<'_>,
 ) -> Outcome<(Prepared<'t>, Option<f64>)> {
-    target.prepare(&session.gpu, device, Probing::Thorough)
+    target.prepare(&session.gpu, device, ProbeCalls::Thorough)
 }
 
 pub(super) fn flush_bytes(l2_bytes: u64) -> usize {

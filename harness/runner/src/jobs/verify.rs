@@ -4,7 +4,7 @@ use super::Session;
 use super::session::{DeviceSet, Target, bind};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
-use crate::cuda::{Function, Module, Probing};
+use crate::cuda::{Function, Module, ProbeCalls};
 use crate::data::{HostSet, ReferenceRun};
 use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
@@ -95,7 +95,7 @@ fn verify(
     let host = session.fill(set)?;
     let device = DeviceSet::new(&session.gpu, &host, 0)?;
     device.fill(Poison::First)?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, Probing::Thorough)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Thorough)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
 
@@ -187,7 +187,7 @@ fn device_reference(
     match reference {
         DeviceReference::Kernel(function) => {
             let launch = host.set.reference_launch.as_ref();
-            let prepared = bind(function, launch, &device, Probing::Thorough).map_err(blame)?;
+            let prepared = bind(function, launch, &device, ProbeCalls::Thorough).map_err(blame)?;
             prepared.launch().map_err(blame)?;
         }
         DeviceReference::Function(library) => {

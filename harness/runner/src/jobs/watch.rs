@@ -7,7 +7,7 @@
 use super::Session;
 use super::session::{DeviceSet, Prepared};
 use crate::compare::Results;
-use crate::cuda::{Buffer, Function, KernelArgs, Module, Probing};
+use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
 use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
 use rgpu_case::{ErrorClass, Launch};
@@ -69,7 +69,7 @@ impl<'w> Watch<'w> {
                 ("bytes".into(), 8, buffer.size() as u64),
                 ("count".into(), 8, self.count.address()),
             ]);
-            self.differ.prepare(&launch, &args, Probing::Thorough)?;
+            self.differ.prepare(&launch, &args, ProbeCalls::Thorough)?;
             self.differ.launch(&launch, &args)?;
         }
         Ok(())
