@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::path::Path;
 
 /// A data set with its inputs filled. Arguments are flat, groups outermost.
-pub(crate) struct HostSet<'a> {
+pub(crate) struct HostCase<'a> {
     pub(crate) set: &'a Case,
     pub(crate) args: Vec<HostArg<'a>>,
 }
@@ -27,8 +27,8 @@ pub(crate) struct HostArg<'a> {
     pub(crate) scalar: Box<u64>,
 }
 
-impl<'a> HostSet<'a> {
-    pub(crate) fn fill(set: &'a Case, case_seed: u64, folder: &Path) -> Outcome<HostSet<'a>> {
+impl<'a> HostCase<'a> {
+    pub(crate) fn fill(set: &'a Case, case_seed: u64, folder: &Path) -> Outcome<HostCase<'a>> {
         let mut args = Vec::new();
         for (group, members) in set.groups.iter().enumerate() {
             for (position, arg) in members.args.iter().enumerate() {
@@ -41,12 +41,12 @@ impl<'a> HostSet<'a> {
                 args.push(HostArg { arg, group, initial, scalar: Box::new(bits.to_le()) });
             }
         }
-        Ok(HostSet { set, args })
+        Ok(HostCase { set, args })
     }
 
     /// Whether the tensors of both are alike in size, place and contents, so that one copy in device
     /// memory serves both.
-    pub(crate) fn same_tensors(&self, other: &HostSet<'_>) -> bool {
+    pub(crate) fn same_tensors(&self, other: &HostCase<'_>) -> bool {
         self.args.len() == other.args.len()
             && self.args.iter().zip(&other.args).all(|(a, b)| {
                 a.arg.role == b.arg.role
@@ -77,7 +77,7 @@ impl HostArg<'_> {
 
 /// A reference about to run: copies of all tensors, so that it cannot spoil what the kernel gets.
 pub(crate) struct ReferenceRun<'a> {
-    host: &'a HostSet<'a>,
+    host: &'a HostCase<'a>,
     /// One per argument; absent for scalars.
     pub(crate) buffers: Vec<Option<HostBuffer>>,
     case: AbiCase,
@@ -86,7 +86,7 @@ pub(crate) struct ReferenceRun<'a> {
 }
 
 impl<'a> ReferenceRun<'a> {
-    pub(crate) fn new(host: &'a HostSet<'a>) -> Outcome<ReferenceRun<'a>> {
+    pub(crate) fn new(host: &'a HostCase<'a>) -> Outcome<ReferenceRun<'a>> {
         let mut scalars: Vec<u64> = host.args.iter().map(|arg| *arg.scalar).collect();
         let mut buffers = Vec::new();
         let mut addresses: Vec<*mut c_void> = Vec::new();

@@ -11,7 +11,7 @@ use super::time::BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
-use crate::data::HostSet;
+use crate::data::HostCase;
 use crate::fault::{Fault, Outcome};
 use crate::library::DeviceReferenceLibrary;
 use crate::poison::Poison;
@@ -40,7 +40,7 @@ impl<'w> Check<'w> {
     pub(super) fn new(
         session: &'w Session<'w>,
         reference: &'w DeviceReference<'w>,
-        host: &'w HostSet<'w>,
+        host: &'w HostCase<'w>,
     ) -> Outcome<Check<'w>> {
         let gpu = &session.gpu;
         let twin = DeviceSet::new(gpu, host, 0)?;

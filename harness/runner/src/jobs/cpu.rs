@@ -1,6 +1,6 @@
 //! `cpu`: no driver. The reference runs on the CPU under the ranges that the kernel would have.
 
-use crate::data::{HostSet, ReferenceRun};
+use crate::data::{HostCase, ReferenceRun};
 use crate::fault::{Fault, Outcome};
 use crate::input::Input;
 use crate::journal::{Journal, say};
@@ -39,7 +39,7 @@ fn run_set(
     plan: &TimingPlan,
 ) -> Outcome<()> {
     let setup = journal.enter(Phase::Setup, Some(set))?;
-    let host = HostSet::fill(set, input.case.seed, &input.folder)?;
+    let host = HostCase::fill(set, input.case.seed, &input.folder)?;
     let mut run = ReferenceRun::new(&host)?;
     drop(setup);
     {

@@ -10,7 +10,7 @@
 use super::Session;
 use super::session::DeviceSet;
 use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, ProbeCalls};
-use crate::data::HostSet;
+use crate::data::HostCase;
 use crate::fault::Outcome;
 use crate::generate;
 use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
@@ -43,7 +43,7 @@ struct Drawn<'w> {
 }
 
 impl<'w> Draws<'w> {
-    pub(super) fn new(session: &'w Session<'_>, host: &HostSet<'_>) -> Outcome<Draws<'w>> {
+    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Outcome<Draws<'w>> {
         let gpu = &session.gpu;
         let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
         let draw = module.function("rgpu_draw")?;

@@ -17,7 +17,7 @@ use super::session::DeviceSet;
 use super::time::{BATCH, Work, batch_size, bind, flush_bytes, overhead};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
-use crate::data::HostSet;
+use crate::data::HostCase;
 use crate::fault::{Fault, Outcome, bad_case};
 use crate::file;
 use crate::input::Input;
@@ -67,7 +67,7 @@ pub(crate) fn run(
             bad_case(format!("`{}` has no data set `{}`", theirs.kernel, set.name))
         })?;
         let setup = session.journal.enter(Phase::Setup, Some(set))?;
-        let hosts = (session.fill(set)?, HostSet::fill(twin, theirs.seed, &other.input.folder)?);
+        let hosts = (session.fill(set)?, HostCase::fill(twin, theirs.seed, &other.input.folder)?);
         let first = DeviceSet::new(&session.gpu, &hosts.0, 0)?;
         let second = match hosts.0.same_tensors(&hosts.1) {
             true => first.shared_with(&hosts.1),

@@ -2,7 +2,7 @@
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, ProbeCalls};
-use crate::data::HostSet;
+use crate::data::HostCase;
 use crate::fault::{Fault, Outcome, bad_case};
 use crate::host_memory::HostBuffer;
 use crate::input::Input;
@@ -85,8 +85,8 @@ impl<'a> Session<'a> {
     }
 
     /// Fills a data set on the host.
-    pub(crate) fn fill<'s>(&self, set: &'s Case) -> Outcome<HostSet<'s>> {
-        HostSet::fill(set, self.input.case.seed, &self.input.folder)
+    pub(crate) fn fill<'s>(&self, set: &'s Case) -> Outcome<HostCase<'s>> {
+        HostCase::fill(set, self.input.case.seed, &self.input.folder)
     }
 }
 
@@ -176,7 +176,7 @@ impl Prepared<'_> {
 
 /// A data set in device memory.
 pub(crate) struct DeviceSet<'a> {
-    pub(crate) host: &'a HostSet<'a>,
+    pub(crate) host: &'a HostCase<'a>,
     /// One per argument; absent for scalars.
     buffers: Rc<[Option<Buffer<'a>>]>,
     /// First contents of `inout` tensors, for restoring without a copy from the host.
@@ -187,7 +187,7 @@ impl<'a> DeviceSet<'a> {
     /// Allocates with `margin` bytes around each tensor; nothing is filled.
     pub(crate) fn new(
         gpu: &'a Gpu,
-        host: &'a HostSet<'a>,
+        host: &'a HostCase<'a>,
         margin: usize,
     ) -> Outcome<DeviceSet<'a>> {
         let mut buffers = Vec::new();
@@ -210,7 +210,7 @@ impl<'a> DeviceSet<'a> {
     }
 
     /// The same device memory for another data set of the same contents.
-    pub(crate) fn shared_with(&self, host: &'a HostSet<'a>) -> DeviceSet<'a> {
+    pub(crate) fn shared_with(&self, host: &'a HostCase<'a>) -> DeviceSet<'a> {
         DeviceSet { host, buffers: Rc::clone(&self.buffers), pristine: Rc::clone(&self.pristine) }
     }
 

@@ -18,7 +18,7 @@ use super::verify::{DeviceReference, reference_on_device};
 use super::watch::{Watch, wrong};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, ProbeCalls};
-use crate::data::HostSet;
+use crate::data::HostCase;
 use crate::fault::Outcome;
 use crate::journal::say;
 use crate::judge;
@@ -134,7 +134,7 @@ fn on_two_sets(
     let mut hosts = vec![session.fill(set)?];
     if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MOST_DOUBLED_BYTES {
         let seed = seed.wrapping_add(SEED_STEP);
-        hosts.push(HostSet::fill(set, seed, &session.input.folder)?);
+        hosts.push(HostCase::fill(set, seed, &session.input.folder)?);
     }
     let mut devices = Vec::new();
     for host in &hosts {

@@ -5,7 +5,7 @@ use super::session::{DeviceSet, Target, bind};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
 use crate::cuda::{Function, Module, ProbeCalls};
-use crate::data::{HostSet, ReferenceRun};
+use crate::data::{HostCase, ReferenceRun};
 use crate::fault::{Fault, Outcome};
 use crate::host_memory::HostBuffer;
 use crate::journal::say;
@@ -134,7 +134,7 @@ fn verify(
 /// Gives the comparisons, whether both launches are bit-equal, and whether all passes. Without
 /// wanted outputs there is nothing to compare and nothing fails.
 fn compare(
-    host: &HostSet<'_>,
+    host: &HostCase<'_>,
     first: &Outputs,
     second: &Outputs,
     wanted: Option<&Outputs>,
@@ -163,7 +163,7 @@ fn compare(
 fn host_reference(
     session: &Session<'_>,
     library: &ReferenceLibrary,
-    host: &HostSet<'_>,
+    host: &HostCase<'_>,
 ) -> Outcome<Outputs> {
     let run = ReferenceRun::new(host)?;
     let start = Instant::now();
@@ -178,7 +178,7 @@ fn host_reference(
 fn device_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
-    host: &HostSet<'_>,
+    host: &HostCase<'_>,
 ) -> Outcome<(Outputs, f64)> {
     let blame = |fault: Fault| fault.while_doing("the reference on the GPU");
     let device = DeviceSet::new(&session.gpu, host, 0)?;
