@@ -5,7 +5,7 @@
 //! that lie beyond the tolerance, for each output and each call of a batch apart.
 
 use super::Session;
-use super::draw::{Draws, FRESH, wide};
+use super::draw::{FRESH, FreshTensors, wide};
 use super::session::{DeviceSet, Prepared, bind};
 use super::time::BATCH;
 use super::verify::DeviceReference;
@@ -78,7 +78,7 @@ impl<'w> Check<'w> {
     }
 
     /// Enqueues the reference on the contents of a call.
-    pub(super) fn expect(&self, draws: &Draws<'_>, call: u64) -> Outcome<()> {
+    pub(super) fn expect(&self, draws: &FreshTensors<'_>, call: u64) -> Outcome<()> {
         draws.fill(&self.twin, call)?;
         self.twin.restore()?;
         self.twin.poison()?;

@@ -25,7 +25,7 @@ const POOL_KEY: u64 = 0x706f_6f6c;
 const CALL_KEY: u64 = 0x6361_6c6c;
 
 /// The tensors of a data set that get new contents.
-pub(super) struct Draws<'w> {
+pub(super) struct FreshTensors<'w> {
     gpu: &'w Gpu,
     draw: Function<'w>,
     drawn: Vec<Drawn<'w>>,
@@ -42,8 +42,8 @@ struct Drawn<'w> {
     pool: Buffer<'w>,
 }
 
-impl<'w> Draws<'w> {
-    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Outcome<Draws<'w>> {
+impl<'w> FreshTensors<'w> {
+    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Outcome<FreshTensors<'w>> {
         let gpu = &session.gpu;
         let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
         let draw = module.function("rgpu_draw")?;
@@ -63,7 +63,7 @@ impl<'w> Draws<'w> {
             let elements = arg.arg.count().unwrap_or(0); // checked when the Case was read
             drawn.push(Drawn { index, dtype: arg.arg.dtype, elements, place, pool });
         }
-        let draws = Draws { gpu, draw, drawn, seed };
+        let draws = FreshTensors { gpu, draw, drawn, seed };
         if let Some(first) = draws.drawn.first() {
             let args = draws.args(first, &first.pool, 0);
             draws.draw.prepare(&draws.launch(), &args, ProbeCalls::Thorough)?;

@@ -13,7 +13,7 @@
 
 use super::Session;
 use super::check::Check;
-use super::draw::{Draws, fixed_inputs};
+use super::draw::{FreshTensors, fixed_inputs};
 use super::session::{DeviceSet, Prepared, Target};
 use super::time::{LATE_NS, LATE_PART, Work, batch_size, bind, overhead};
 use super::verify::DeviceReference;
@@ -30,7 +30,7 @@ pub(super) struct Fresh<'w> {
     target: &'w Target<'w>,
     device: &'w DeviceSet<'w>,
     flush: Option<&'w Buffer<'w>>,
-    draws: Draws<'w>,
+    draws: FreshTensors<'w>,
     /// None where there is no memory for it.
     check: Option<Check<'w>>,
     set: &'w Case,
@@ -52,7 +52,7 @@ impl<'w> Fresh<'w> {
         flush: Option<&'w Buffer<'w>>,
     ) -> Outcome<Fresh<'w>> {
         let set = device.host.set;
-        let draws = Draws::new(session, device.host)?;
+        let draws = FreshTensors::new(session, device.host)?;
         let check = match Check::new(session, reference, device.host) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.journal.gap(format!(
