@@ -28,11 +28,11 @@ const CALL_KEY: u64 = 0x6361_6c6c;
 pub(super) struct FreshTensors<'w> {
     gpu: &'w Gpu,
     draw: Function<'w>,
-    drawn: Vec<Drawn<'w>>,
+    drawn: Vec<FreshTensor<'w>>,
     seed: u64,
 }
 
-struct Drawn<'w> {
+struct FreshTensor<'w> {
     /// Index among the arguments of all groups.
     index: usize,
     dtype: Dtype,
@@ -61,7 +61,7 @@ impl<'w> FreshTensors<'w> {
             let pool = Buffer::new(gpu, values.bytes().len(), 0)?;
             pool.upload(values.bytes())?;
             let elements = arg.arg.count().unwrap_or(0); // checked when the Case was read
-            drawn.push(Drawn { index, dtype: arg.arg.dtype, elements, place, pool });
+            drawn.push(FreshTensor { index, dtype: arg.arg.dtype, elements, place, pool });
         }
         let draws = FreshTensors { gpu, draw, drawn, seed };
         if let Some(first) = draws.drawn.first() {
@@ -86,7 +86,7 @@ impl<'w> FreshTensors<'w> {
         Ok(())
     }
 
-    fn args(&self, drawn: &Drawn<'_>, out: &Buffer<'_>, call: u64) -> KernelArgs {
+    fn args(&self, drawn: &FreshTensor<'_>, out: &Buffer<'_>, call: u64) -> KernelArgs {
         let key = generate::call_key(self.seed ^ CALL_KEY, call, drawn.place);
         KernelArgs::new(vec![
             ("out".into(), 8, out.address()),
