@@ -18,7 +18,7 @@ use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
 pub(super) const FRESH: &str = include_str!("../cuda/fresh.ptx");
 
 /// Values in a pool: few enough for a second-level cache, more than a dtype of 16 bits has.
-const POOL: u64 = 1 << 18;
+const POOL_VALUES: u64 = 1 << 18;
 
 /// Keeps the keys of pools and of calls apart from those of first contents.
 const POOL_KEY: u64 = 0x706f_6f6c;
@@ -56,7 +56,7 @@ impl<'w> FreshTensors<'w> {
             }
             let (group, position) = (index / positions, index % positions);
             let place = generate::key(seed, arg.arg, group, position);
-            let of_pool = Arg { dims: vec![POOL], ..arg.arg.clone() };
+            let of_pool = Arg { dims: vec![POOL_VALUES], ..arg.arg.clone() };
             let values = generate::contents(&of_pool, place ^ POOL_KEY, &session.input.folder)?;
             let pool = Buffer::new(gpu, values.bytes().len(), 0)?;
             pool.upload(values.bytes())?;
@@ -91,7 +91,7 @@ impl<'w> FreshTensors<'w> {
         KernelArgs::new(vec![
             ("out".into(), 8, out.address()),
             ("pool".into(), 8, drawn.pool.address()),
-            ("pool_count".into(), 8, POOL),
+            ("pool_count".into(), 8, POOL_VALUES),
             ("elements".into(), 8, drawn.elements),
             ("key".into(), 8, key),
             ("bits".into(), 8, u64::from(drawn.dtype.bits())),
