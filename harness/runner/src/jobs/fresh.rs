@@ -25,7 +25,7 @@ use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::Instant;
 
 /// One data set of a kernel, ready to be sampled on new contents.
-pub(super) struct Fresh<'w> {
+pub(super) struct FreshCase<'w> {
     session: &'w Session<'w>,
     target: &'w Target<'w>,
     device: &'w DeviceSet<'w>,
@@ -43,14 +43,14 @@ struct Sampled {
     late: u64,
 }
 
-impl<'w> Fresh<'w> {
+impl<'w> FreshCase<'w> {
     pub(super) fn new(
         session: &'w Session<'w>,
         target: &'w Target<'w>,
         reference: &'w DeviceReference<'w>,
         device: &'w DeviceSet<'w>,
         flush: Option<&'w Buffer<'w>>,
-    ) -> Outcome<Fresh<'w>> {
+    ) -> Outcome<FreshCase<'w>> {
         let set = device.host.set;
         let draws = FreshTensors::new(session, device.host)?;
         let check = match Check::new(session, reference, device.host) {
@@ -73,7 +73,7 @@ impl<'w> Fresh<'w> {
                 fixed.join("`, `")
             ));
         }
-        Ok(Fresh { session, target, device, flush, draws, check, set })
+        Ok(FreshCase { session, target, device, flush, draws, check, set })
     }
 
     /// Samples, by the host's clock where the GPU is busy after the events.

@@ -12,7 +12,7 @@
 //! leaves is compared with what the first call on the same set left ([`super::watch`]).
 
 use super::Session;
-use super::fresh::Fresh;
+use super::fresh::FreshCase;
 use super::session::{DeviceSet, Prepared, Target};
 use super::verify::{DeviceReference, reference_on_device};
 use super::watch::{Watch, wrong};
@@ -113,7 +113,7 @@ fn on_new_data(
     device.fill_inputs()?;
     let (prepared, prepare_ns) = bind(session, target, &device)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
-    let fresh = Fresh::new(session, target, reference, &device, flush)?;
+    let fresh = FreshCase::new(session, target, reference, &device, flush)?;
     drop(setup);
     let work = Work { session, device: &device, prepared: &prepared, flush };
     let (clock, wall_ns) = work.before_timing(set, terms)?;
