@@ -37,7 +37,7 @@ pub(super) struct FreshCase<'w> {
 }
 
 /// What sampling by one clock gave.
-struct Sampled {
+struct ClockSamples {
     timing: Option<Timing>,
     /// Calls after whose end event the GPU was busy.
     late: u64,
@@ -94,7 +94,7 @@ impl<'w> FreshCase<'w> {
         mut prepared: Prepared<'w>,
         clock: Clock,
         before: u64,
-    ) -> Outcome<(Prepared<'w>, Sampled)> {
+    ) -> Outcome<(Prepared<'w>, ClockSamples)> {
         let gpu = &self.session.gpu;
         let pair = (Event::new(gpu)?, Event::new(gpu)?);
         let (start, end) = &pair;
@@ -174,7 +174,7 @@ impl<'w> FreshCase<'w> {
             timing.contents = Some(if self.draws.any() { taken } else { 1 });
             timing
         });
-        Ok((prepared, Sampled { timing, late }))
+        Ok((prepared, ClockSamples { timing, late }))
     }
 
     /// New contents, told to the kernel and put before the reference.
