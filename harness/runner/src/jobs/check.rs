@@ -20,7 +20,7 @@ use rgpu_case::{Dtype, ErrorClass};
 /// What the outputs of one data set must be, call by call.
 pub(super) struct Check<'w> {
     session: &'w Session<'w>,
-    reference: Slow<'w>,
+    reference: ReadyReference<'w>,
     /// The reference's memory.
     twin: DeviceSet<'w>,
     beyond: Function<'w>,
@@ -31,7 +31,7 @@ pub(super) struct Check<'w> {
 }
 
 /// The reference, ready to be enqueued.
-enum Slow<'w> {
+enum ReadyReference<'w> {
     Kernel(Prepared<'w>),
     Function(&'w DeviceReferenceLibrary, AbiCase),
 }
@@ -63,10 +63,10 @@ impl<'w> Check<'w> {
             DeviceReference::Kernel(function) => {
                 let launch = host.set.reference_launch.as_ref();
                 let bound = bind(function, launch, &twin, ProbeCalls::Thorough).map_err(blame)?;
-                Slow::Kernel(bound)
+                ReadyReference::Kernel(bound)
             }
             DeviceReference::Function(library) => {
-                Slow::Function(library, AbiCase::new(host.set, &twin.addresses()))
+                ReadyReference::Function(library, AbiCase::new(host.set, &twin.addresses()))
             }
         };
         let check = Check { session, reference, twin, beyond, tables, counts };
@@ -83,8 +83,10 @@ impl<'w> Check<'w> {
         self.twin.restore()?;
         self.twin.poison()?;
         match &self.reference {
-            Slow::Kernel(prepared) => prepared.launch().map_err(blame),
-            Slow::Function(library, case) => library.run(case, self.session.gpu.stream.cast()),
+            ReadyReference::Kernel(prepared) => prepared.launch().map_err(blame),
+            ReadyReference::Function(library, case) => {
+                library.run(case, self.session.gpu.stream.cast())
+            }
         }
     }
 
