@@ -83,7 +83,7 @@ fn work(args: &Args, journal: &Journal) -> Outcome<()> {
     let against = args.against.as_ref().map(|other| input::read(&other.case)).transpose()?;
     let session = Session::open(&input, journal)?;
     if let (Some(case), Some(to)) = (&against, &args.against) {
-        let other = jobs::pair::Other { input: case, out: to.out.as_deref() };
+        let other = jobs::pair::OtherSide { input: case, out: to.out.as_deref() };
         return jobs::pair::run(&session, &other, args.clock, args.unfit);
     }
     match args.job {

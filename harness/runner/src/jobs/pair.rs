@@ -39,7 +39,7 @@ const ORDER: [[usize; ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
 const MOST_ROUNDS: usize = 2_500;
 
 /// The other Case, and where its report goes.
-pub(crate) struct Other<'a> {
+pub(crate) struct OtherSide<'a> {
     pub(crate) input: &'a Input,
     pub(crate) out: Option<&'a Path>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Other<'a> {
 /// Measures every data set that both Cases have.
 pub(crate) fn run(
     session: &Session<'_>,
-    other: &Other<'_>,
+    other: &OtherSide<'_>,
     clock: Clock,
     unfit: UnfitHost,
 ) -> Outcome<()> {
@@ -300,7 +300,7 @@ impl<'a> Rounds<'a> {
 /// Writes the other Case's report: its times as `time` would have given them.
 fn write_other(
     session: &Session<'_>,
-    other: &Other<'_>,
+    other: &OtherSide<'_>,
     data_sets: Vec<CaseReport>,
 ) -> Outcome<()> {
     let Some(out) = other.out else { return Ok(()) };
