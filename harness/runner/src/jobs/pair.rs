@@ -32,9 +32,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Calls of a round.
-const ROUND: usize = 4;
+const CALLS_PER_ROUND: usize = 4;
 /// The sides of the calls of a round, for even and for odd rounds.
-const ORDER: [[usize; ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
+const ORDER: [[usize; CALLS_PER_ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
 /// More rounds than this only make the report long.
 const MOST_ROUNDS: usize = 2_500;
 
@@ -142,9 +142,10 @@ fn sample(
     let mut rounds = Rounds::start(plan);
     let _stage = session.journal.enter(Phase::Timed, Some(set))?;
     loop {
-        let calls = batch_size(rounds.wanted().saturating_mul(ROUND), samplings[0].typical());
+        let calls =
+            batch_size(rounds.wanted().saturating_mul(CALLS_PER_ROUND), samplings[0].typical());
         // The first batch asks for one call; a round is the least that can be had.
-        let batch = calls.div_ceil(ROUND).min(BATCH / ROUND);
+        let batch = calls.div_ceil(CALLS_PER_ROUND).min(BATCH / CALLS_PER_ROUND);
         if calls == 0 {
             break;
         }
@@ -333,7 +334,7 @@ mod tests {
         let mut rounds = Rounds::start(plan);
         for i in 0..count {
             // A drift of 1 % a call weighs on both sides of a round alike.
-            let drift = |call: usize| 1.01_f64.powi((i * ROUND + call) as i32);
+            let drift = |call: usize| 1.01_f64.powi((i * CALLS_PER_ROUND + call) as i32);
             let mut calls = [Vec::new(), Vec::new()];
             for (call, side) in order(i, 1).into_iter().enumerate() {
                 calls[side].push(100.0 * [ratio, 1.0][side] * drift(call));
@@ -354,15 +355,15 @@ mod tests {
             found
         };
         let before = |at: usize| order[(at + order.len() - 1) % order.len()];
-        for place in 0..ROUND {
-            assert_eq!(count(&|at| at % ROUND == place), [1, 1], "place {place}");
+        for place in 0..CALLS_PER_ROUND {
+            assert_eq!(count(&|at| at % CALLS_PER_ROUND == place), [1, 1], "place {place}");
         }
         let same = count(&|at| before(at) == order[at]);
         let other = count(&|at| before(at) != order[at]);
         assert_eq!((same[0], other[0]), (same[1], other[1]));
         // The mean place of either side is the same: a steady drift cancels in every round.
         for round in ORDER {
-            let places = |side| (0..ROUND).filter(|p| round[*p] == side).sum::<usize>();
+            let places = |side| (0..CALLS_PER_ROUND).filter(|p| round[*p] == side).sum::<usize>();
             assert_eq!(places(0), places(1));
         }
     }
