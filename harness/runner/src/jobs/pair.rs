@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 /// Calls of a round.
 const CALLS_PER_ROUND: usize = 4;
 /// The sides of the calls of a round, for even and for odd rounds.
-const ORDER: [[usize; CALLS_PER_ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
+const ROUND_ORDER: [[usize; CALLS_PER_ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
 /// More rounds than this only make the report long.
 const MOST_ROUNDS: usize = 2_500;
 
@@ -176,7 +176,7 @@ fn sample(
 
 /// The side of each call of `rounds` rounds, of which `taken` came before.
 fn order(taken: usize, rounds: usize) -> Vec<usize> {
-    (taken..taken + rounds).flat_map(|round| ORDER[round % ORDER.len()]).collect()
+    (taken..taken + rounds).flat_map(|round| ROUND_ORDER[round % ROUND_ORDER.len()]).collect()
 }
 
 /// Enqueues an untimed call of the side that would have come before: as within a batch.
@@ -362,7 +362,7 @@ mod tests {
         let other = count(&|at| before(at) != order[at]);
         assert_eq!((same[0], other[0]), (same[1], other[1]));
         // The mean place of either side is the same: a steady drift cancels in every round.
-        for round in ORDER {
+        for round in ROUND_ORDER {
             let places = |side| (0..CALLS_PER_ROUND).filter(|p| round[*p] == side).sum::<usize>();
             assert_eq!(places(0), places(1));
         }
