@@ -36,7 +36,7 @@ const CALLS_PER_ROUND: usize = 4;
 /// The sides of the calls of a round, for even and for odd rounds.
 const ROUND_ORDER: [[usize; CALLS_PER_ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
 /// More rounds than this only make the report long.
-const MOST_ROUNDS: usize = 2_500;
+const MAX_ROUNDS: usize = 2_500;
 
 /// The other Case, and where its report goes.
 pub(crate) struct OtherSide<'a> {
@@ -255,7 +255,7 @@ impl<'a> Rounds<'a> {
         match self.plan.iters {
             Some(iters) => (iters.max(1) as usize).div_ceil(2).saturating_sub(taken),
             None if taken > 0 && (Instant::now() >= self.deadline || self.converged()) => 0,
-            None => MOST_ROUNDS.saturating_sub(taken),
+            None => MAX_ROUNDS.saturating_sub(taken),
         }
     }
 
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn rounds_end_when_the_ratio_is_known_or_the_count_is_reached() {
         let plan = TimingPlan::default();
-        assert_eq!(rounds(&plan, 29, 1.0).wanted(), MOST_ROUNDS - 29);
+        assert_eq!(rounds(&plan, 29, 1.0).wanted(), MAX_ROUNDS - 29);
         assert_eq!(rounds(&plan, 30, 1.0).wanted(), 0);
         let fixed = TimingPlan { iters: Some(9), ..TimingPlan::default() };
         assert_eq!(rounds(&fixed, 0, 1.0).wanted(), 5);
