@@ -6,7 +6,7 @@
 
 use super::Session;
 use super::draw::{FRESH, FreshTensors, wide};
-use super::session::{DeviceSet, Prepared, bind};
+use super::session::{DeviceSet, PreparedTarget, bind};
 use super::time::BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
@@ -32,7 +32,7 @@ pub(super) struct Check<'w> {
 
 /// The reference, ready to be enqueued.
 enum ReadyReference<'w> {
-    Kernel(Prepared<'w>),
+    Kernel(PreparedTarget<'w>),
     Function(&'w DeviceReferenceLibrary, AbiCase),
 }
 

@@ -14,7 +14,7 @@
 use super::Session;
 use super::check::Check;
 use super::draw::{FreshTensors, fixed_inputs};
-use super::session::{DeviceSet, Prepared, Target};
+use super::session::{DeviceSet, PreparedTarget, Target};
 use super::time::{LATE_NS, LATE_PART, Work, batch_size, bind, overhead};
 use super::verify::DeviceReference;
 use crate::cli::Clock;
@@ -77,7 +77,11 @@ impl<'w> FreshCase<'w> {
     }
 
     /// Samples, by the host's clock where the GPU is busy after the events.
-    pub(super) fn time(&self, prepared: Prepared<'w>, clock: Clock) -> Outcome<Option<Timing>> {
+    pub(super) fn time(
+        &self,
+        prepared: PreparedTarget<'w>,
+        clock: Clock,
+    ) -> Outcome<Option<Timing>> {
         let _stage = self.session.journal.enter(Phase::Timed, Some(self.set))?;
         let (prepared, sampled) = self.sample(prepared, clock, 0)?;
         let taken = sampled.timing.as_ref().map_or(0, |timing| timing.sample_ns.len() as u64);
@@ -91,10 +95,10 @@ impl<'w> FreshCase<'w> {
     /// `before` calls have had their data.
     fn sample(
         &self,
-        mut prepared: Prepared<'w>,
+        mut prepared: PreparedTarget<'w>,
         clock: Clock,
         before: u64,
-    ) -> Outcome<(Prepared<'w>, ClockSamples)> {
+    ) -> Outcome<(PreparedTarget<'w>, ClockSamples)> {
         let gpu = &self.session.gpu;
         let pair = (Event::new(gpu)?, Event::new(gpu)?);
         let (start, end) = &pair;
@@ -178,7 +182,7 @@ impl<'w> FreshCase<'w> {
     }
 
     /// New contents, told to the kernel and put before the reference.
-    fn renew(&self, prepared: Prepared<'w>, call: u64) -> Outcome<Prepared<'w>> {
+    fn renew(&self, prepared: PreparedTarget<'w>, call: u64) -> Outcome<PreparedTarget<'w>> {
         self.draws.fill(self.device, call)?;
         self.device.restore()?;
         let prepared = match self.draws.any() && !prepared.refresh()? {

@@ -6,7 +6,7 @@
 //! launch that differ (beyond the tolerance) are a race. All of that is "found"; none of it found says nothing.
 
 use super::Session;
-use super::session::{DeviceSet, Prepared, Target};
+use super::session::{DeviceSet, PreparedTarget, Target};
 use crate::compare::Results;
 use crate::cuda::ProbeCalls;
 use crate::fault::{Fault, Outcome};
@@ -88,7 +88,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<Guar
 fn guarded_launch(
     session: &Session<'_>,
     device: &DeviceSet<'_>,
-    prepared: &Prepared<'_>,
+    prepared: &PreparedTarget<'_>,
     poison: Poison,
     findings: &mut Vec<GuardFinding>,
 ) -> Outcome<Vec<Option<HostBuffer>>> {

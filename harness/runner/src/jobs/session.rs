@@ -97,7 +97,7 @@ pub(crate) enum Target<'g> {
 }
 
 /// A target bound to a data set in device memory.
-pub(crate) enum Prepared<'t> {
+pub(crate) enum PreparedTarget<'t> {
     Device { function: &'t Function<'t>, launch: Launch, args: KernelArgs },
     Host { state: EntryState<'t>, gpu: &'t Gpu },
 }
@@ -109,7 +109,7 @@ impl<'t> Target<'t> {
         gpu: &'t Gpu,
         device: &DeviceSet<'_>,
         probing: ProbeCalls,
-    ) -> Outcome<(Prepared<'t>, Option<f64>)> {
+    ) -> Outcome<(PreparedTarget<'t>, Option<f64>)> {
         match self {
             Target::Device(function) => {
                 let launch = device.host.set.launch.as_ref();
@@ -122,7 +122,7 @@ impl<'t> Target<'t> {
                 let state = library.prepare(case)?;
                 gpu.synchronize()?;
                 let ns = start.elapsed().as_nanos() as f64;
-                Ok((Prepared::Host { state, gpu }, Some(ns)))
+                Ok((PreparedTarget::Host { state, gpu }, Some(ns)))
             }
         }
     }
@@ -134,20 +134,20 @@ pub(crate) fn bind<'t>(
     launch: Option<&Launch>,
     device: &DeviceSet<'_>,
     probing: ProbeCalls,
-) -> Outcome<Prepared<'t>> {
+) -> Outcome<PreparedTarget<'t>> {
     let launch = launch.ok_or_else(|| bad_case("a kernel needs a launch shape"))?.clone();
     let args = device.kernel_args();
     function.prepare(&launch, &args, probing)?;
-    Ok(Prepared::Device { function, launch, args })
+    Ok(PreparedTarget::Device { function, launch, args })
 }
 
-impl Prepared<'_> {
+impl PreparedTarget<'_> {
     /// Tells a host entry, once the GPU is done, that the tensors have new contents. False where it
     /// has no function for that and must be prepared again.
     pub(crate) fn refresh(&self) -> Outcome<bool> {
         match self {
-            Prepared::Device { .. } => Ok(true),
-            Prepared::Host { state, gpu } => {
+            PreparedTarget::Device { .. } => Ok(true),
+            PreparedTarget::Host { state, gpu } => {
                 if !state.can_refresh() {
                     return Ok(false);
                 }
@@ -162,14 +162,16 @@ impl Prepared<'_> {
     /// Enqueues one launch.
     pub(crate) fn launch(&self) -> Outcome<()> {
         match self {
-            Prepared::Device { function, launch, args } => function.launch(launch, args),
-            Prepared::Host { state, gpu } => state.launch(gpu.stream.cast()).map_err(|fault| {
-                // The entry's own number says little when the GPU has faulted meanwhile.
-                match gpu.synchronize() {
-                    Err(cuda) => cuda.while_doing(&fault.0.text),
-                    Ok(()) => fault,
-                }
-            }),
+            PreparedTarget::Device { function, launch, args } => function.launch(launch, args),
+            PreparedTarget::Host { state, gpu } => {
+                state.launch(gpu.stream.cast()).map_err(|fault| {
+                    // The entry's own number says little when the GPU has faulted meanwhile.
+                    match gpu.synchronize() {
+                        Err(cuda) => cuda.while_doing(&fault.0.text),
+                        Ok(()) => fault,
+                    }
+                })
+            }
         }
     }
 }

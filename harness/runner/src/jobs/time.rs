@@ -13,7 +13,7 @@
 
 use super::Session;
 use super::fresh::FreshCase;
-use super::session::{DeviceSet, Prepared, Target};
+use super::session::{DeviceSet, PreparedTarget, Target};
 use super::verify::{DeviceReference, reference_on_device};
 use super::watch::{Watch, wrong};
 use crate::cli::{Clock, UnfitHost};
@@ -201,7 +201,7 @@ pub(super) fn bind<'t>(
     session: &'t Session<'_>,
     target: &'t Target<'_>,
     device: &DeviceSet<'_>,
-) -> Outcome<(Prepared<'t>, Option<f64>)> {
+) -> Outcome<(PreparedTarget<'t>, Option<f64>)> {
     target.prepare(&session.gpu, device, ProbeCalls::Thorough)
 }
 
@@ -213,7 +213,7 @@ pub(super) fn flush_bytes(l2_bytes: u64) -> usize {
 pub(super) struct Work<'w> {
     pub(super) session: &'w Session<'w>,
     pub(super) device: &'w DeviceSet<'w>,
-    pub(super) prepared: &'w Prepared<'w>,
+    pub(super) prepared: &'w PreparedTarget<'w>,
     pub(super) flush: Option<&'w Buffer<'w>>,
 }
 

@@ -5,7 +5,7 @@
 //! does nothing, or only what an earlier one left to do, is found whichever it is.
 
 use super::Session;
-use super::session::{DeviceSet, Prepared};
+use super::session::{DeviceSet, PreparedTarget};
 use crate::compare::Results;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
 use crate::fault::{Fault, Outcome};
@@ -33,7 +33,7 @@ impl<'w> Watch<'w> {
     pub(super) fn start(
         session: &'w Session<'w>,
         device: &'w DeviceSet<'w>,
-        prepared: &Prepared<'_>,
+        prepared: &PreparedTarget<'_>,
     ) -> Outcome<Watch<'w>> {
         let gpu = &session.gpu;
         let module = Module::of_image(gpu, DIFFER.as_bytes().to_vec(), "differ.ptx")?;
@@ -84,7 +84,7 @@ impl<'w> Watch<'w> {
 
     /// Some calls more, compared value by value: an error where they lie beyond the tolerance of
     /// the first; whether all their bits are the first's.
-    pub(super) fn look_closely(&self, prepared: &Prepared<'_>, name: &str) -> Outcome<bool> {
+    pub(super) fn look_closely(&self, prepared: &PreparedTarget<'_>, name: &str) -> Outcome<bool> {
         let mut alike = true;
         for _ in 0..CLOSE_LOOKS {
             self.device.restore()?;
