@@ -6,7 +6,7 @@
 
 use super::Session;
 use super::draw::{FRESH, FreshTensors, wide};
-use super::session::{DeviceSet, PreparedTarget, bind};
+use super::session::{DeviceCase, PreparedTarget, bind};
 use super::time::BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
@@ -22,7 +22,7 @@ pub(super) struct Check<'w> {
     session: &'w Session<'w>,
     reference: ReadyReference<'w>,
     /// The reference's memory.
-    twin: DeviceSet<'w>,
+    twin: DeviceCase<'w>,
     beyond: Function<'w>,
     /// For each output: what its codes of up to 16 bits are worth; empty for wider dtypes.
     tables: Vec<(usize, Buffer<'w>)>,
@@ -43,7 +43,7 @@ impl<'w> Check<'w> {
         host: &'w HostCase<'w>,
     ) -> Outcome<Check<'w>> {
         let gpu = &session.gpu;
-        let twin = DeviceSet::new(gpu, host, 0)?;
+        let twin = DeviceCase::new(gpu, host, 0)?;
         twin.fill_inputs()?;
         let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
         let beyond = module.function("rgpu_beyond")?;
@@ -91,7 +91,7 @@ impl<'w> Check<'w> {
     }
 
     /// Enqueues the judgement of what the outputs hold by then, as that of a batch's `slot`.
-    pub(super) fn judge(&self, device: &DeviceSet<'_>, slot: usize) -> Outcome<()> {
+    pub(super) fn judge(&self, device: &DeviceCase<'_>, slot: usize) -> Outcome<()> {
         let launch = wide(&self.session.gpu);
         for (at, (i, _)) in self.tables.iter().enumerate() {
             self.beyond.launch(&launch, &self.args(device, at, *i, slot))?;
@@ -133,10 +133,10 @@ impl<'w> Check<'w> {
         self.counts.set(0)
     }
 
-    fn args(&self, device: &DeviceSet<'_>, at: usize, i: usize, slot: usize) -> KernelArgs {
+    fn args(&self, device: &DeviceCase<'_>, at: usize, i: usize, slot: usize) -> KernelArgs {
         let arg = self.twin.host.args[i].arg;
         let tolerance = arg.tolerance.unwrap_or(self.session.input.case.tolerance);
-        let address = |set: &DeviceSet<'_>| {
+        let address = |set: &DeviceCase<'_>| {
             set.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
         };
         let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;

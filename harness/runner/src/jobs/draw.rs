@@ -8,7 +8,7 @@
 //! What a user fixed stays: zeros, constants, files, and arguments with a seed of their own.
 
 use super::Session;
-use super::session::DeviceSet;
+use super::session::DeviceCase;
 use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, ProbeCalls};
 use crate::data::HostCase;
 use crate::fault::Outcome;
@@ -78,7 +78,7 @@ impl<'w> FreshTensors<'w> {
 
     /// Enqueues the contents of call `call` into `device`. The same call gives any device memory of
     /// this data set the same contents.
-    pub(super) fn fill(&self, device: &DeviceSet<'_>, call: u64) -> Outcome<()> {
+    pub(super) fn fill(&self, device: &DeviceCase<'_>, call: u64) -> Outcome<()> {
         for drawn in &self.drawn {
             let Some(buffer) = device.source(drawn.index) else { continue };
             self.draw.launch(&self.launch(), &self.args(drawn, buffer, call))?;

@@ -14,7 +14,7 @@
 use super::Session;
 use super::check::Check;
 use super::draw::{FreshTensors, fixed_inputs};
-use super::session::{DeviceSet, PreparedTarget, Target};
+use super::session::{DeviceCase, PreparedTarget, Target};
 use super::time::{LATE_NS, LATE_PART, Work, batch_size, bind, overhead};
 use super::verify::DeviceReference;
 use crate::cli::Clock;
@@ -28,7 +28,7 @@ use std::time::Instant;
 pub(super) struct FreshCase<'w> {
     session: &'w Session<'w>,
     target: &'w Target<'w>,
-    device: &'w DeviceSet<'w>,
+    device: &'w DeviceCase<'w>,
     flush: Option<&'w Buffer<'w>>,
     draws: FreshTensors<'w>,
     /// None where there is no memory for it.
@@ -48,7 +48,7 @@ impl<'w> FreshCase<'w> {
         session: &'w Session<'w>,
         target: &'w Target<'w>,
         reference: &'w DeviceReference<'w>,
-        device: &'w DeviceSet<'w>,
+        device: &'w DeviceCase<'w>,
         flush: Option<&'w Buffer<'w>>,
     ) -> Outcome<FreshCase<'w>> {
         let set = device.host.set;

@@ -6,7 +6,7 @@
 //! launch that differ (beyond the tolerance) are a race. All of that is "found"; none of it found says nothing.
 
 use super::Session;
-use super::session::{DeviceSet, PreparedTarget, Target};
+use super::session::{DeviceCase, PreparedTarget, Target};
 use crate::compare::Results;
 use crate::cuda::ProbeCalls;
 use crate::fault::{Fault, Outcome};
@@ -43,7 +43,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
 fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<GuardReport> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
-    let device = DeviceSet::new(&session.gpu, &host, MARGIN)?;
+    let device = DeviceCase::new(&session.gpu, &host, MARGIN)?;
     device.fill(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
@@ -87,7 +87,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<Guar
 
 fn guarded_launch(
     session: &Session<'_>,
-    device: &DeviceSet<'_>,
+    device: &DeviceCase<'_>,
     prepared: &PreparedTarget<'_>,
     poison: Poison,
     findings: &mut Vec<GuardFinding>,

@@ -1,7 +1,7 @@
 //! `once`: what tools look at. Warm-up, then a single launch per data set in the range `timed`.
 
 use super::Session;
-use super::session::{DeviceSet, Target};
+use super::session::{DeviceCase, Target};
 use crate::cuda::ProbeCalls;
 use crate::fault::Outcome;
 use crate::journal::say;
@@ -19,7 +19,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
 fn launch_once(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<()> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
-    let device = DeviceSet::new(&session.gpu, &host, 0)?;
+    let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);

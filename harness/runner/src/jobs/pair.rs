@@ -13,7 +13,7 @@
 //! by up to 0.6 % (H200, softmax), by nothing but where they lie.
 
 use super::Session;
-use super::session::DeviceSet;
+use super::session::DeviceCase;
 use super::time::{BATCH, Work, batch_size, bind, flush_bytes, overhead};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
@@ -68,7 +68,7 @@ pub(crate) fn run(
         })?;
         let setup = session.journal.enter(Phase::Setup, Some(set))?;
         let hosts = (session.fill(set)?, HostCase::fill(twin, theirs.seed, &other.input.folder)?);
-        let first = DeviceSet::new(&session.gpu, &hosts.0, 0)?;
+        let first = DeviceCase::new(&session.gpu, &hosts.0, 0)?;
         let second = match hosts.0.same_tensors(&hosts.1) {
             true => first.shared_with(&hosts.1),
             false => {
@@ -76,7 +76,7 @@ pub(crate) fn run(
                     "the arguments of the two kernels are unlike, so that each has memory of its \
                      own: where that lies may weigh on their ratio by some tenths of a percent",
                 );
-                DeviceSet::new(&session.gpu, &hosts.1, 0)?
+                DeviceCase::new(&session.gpu, &hosts.1, 0)?
             }
         };
         let devices = (first, second);

@@ -107,7 +107,7 @@ impl<'t> Target<'t> {
     pub(crate) fn prepare(
         &'t self,
         gpu: &'t Gpu,
-        device: &DeviceSet<'_>,
+        device: &DeviceCase<'_>,
         probing: ProbeCalls,
     ) -> Outcome<(PreparedTarget<'t>, Option<f64>)> {
         match self {
@@ -132,7 +132,7 @@ impl<'t> Target<'t> {
 pub(crate) fn bind<'t>(
     function: &'t Function<'t>,
     launch: Option<&Launch>,
-    device: &DeviceSet<'_>,
+    device: &DeviceCase<'_>,
     probing: ProbeCalls,
 ) -> Outcome<PreparedTarget<'t>> {
     let launch = launch.ok_or_else(|| bad_case("a kernel needs a launch shape"))?.clone();
@@ -177,7 +177,7 @@ impl PreparedTarget<'_> {
 }
 
 /// A data set in device memory.
-pub(crate) struct DeviceSet<'a> {
+pub(crate) struct DeviceCase<'a> {
     pub(crate) host: &'a HostCase<'a>,
     /// One per argument; absent for scalars.
     buffers: Rc<[Option<Buffer<'a>>]>,
@@ -185,13 +185,13 @@ pub(crate) struct DeviceSet<'a> {
     pristine: Rc<[Option<Buffer<'a>>]>,
 }
 
-impl<'a> DeviceSet<'a> {
+impl<'a> DeviceCase<'a> {
     /// Allocates with `margin` bytes around each tensor; nothing is filled.
     pub(crate) fn new(
         gpu: &'a Gpu,
         host: &'a HostCase<'a>,
         margin: usize,
-    ) -> Outcome<DeviceSet<'a>> {
+    ) -> Outcome<DeviceCase<'a>> {
         let mut buffers = Vec::new();
         let mut pristine = Vec::new();
         for arg in &host.args {
@@ -208,12 +208,12 @@ impl<'a> DeviceSet<'a> {
             buffers.push(tensor);
             pristine.push(kept);
         }
-        Ok(DeviceSet { host, buffers: buffers.into(), pristine: pristine.into() })
+        Ok(DeviceCase { host, buffers: buffers.into(), pristine: pristine.into() })
     }
 
     /// The same device memory for another data set of the same contents.
-    pub(crate) fn shared_with(&self, host: &'a HostCase<'a>) -> DeviceSet<'a> {
-        DeviceSet { host, buffers: Rc::clone(&self.buffers), pristine: Rc::clone(&self.pristine) }
+    pub(crate) fn shared_with(&self, host: &'a HostCase<'a>) -> DeviceCase<'a> {
+        DeviceCase { host, buffers: Rc::clone(&self.buffers), pristine: Rc::clone(&self.pristine) }
     }
 
     /// Fills inputs and leaves outputs as the driver gave them: poison is a write, after which

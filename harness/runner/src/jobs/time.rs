@@ -13,7 +13,7 @@
 
 use super::Session;
 use super::fresh::FreshCase;
-use super::session::{DeviceSet, PreparedTarget, Target};
+use super::session::{DeviceCase, PreparedTarget, Target};
 use super::verify::{DeviceReference, reference_on_device};
 use super::watch::{Watch, wrong};
 use crate::cli::{Clock, UnfitHost};
@@ -109,7 +109,7 @@ fn on_new_data(
 ) -> Outcome<Option<Timing>> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
-    let device = DeviceSet::new(&session.gpu, &host, 0)?;
+    let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, prepare_ns) = bind(session, target, &device)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
@@ -138,7 +138,7 @@ fn on_two_sets(
     }
     let mut devices = Vec::new();
     for host in &hosts {
-        let device = DeviceSet::new(&session.gpu, host, 0)?;
+        let device = DeviceCase::new(&session.gpu, host, 0)?;
         device.fill_inputs()?;
         devices.push(device);
     }
@@ -200,7 +200,7 @@ fn watch<'w>(works: &'w [Work<'w>], set: &Case) -> Outcome<Vec<Watch<'w>>> {
 pub(super) fn bind<'t>(
     session: &'t Session<'_>,
     target: &'t Target<'_>,
-    device: &DeviceSet<'_>,
+    device: &DeviceCase<'_>,
 ) -> Outcome<(PreparedTarget<'t>, Option<f64>)> {
     target.prepare(&session.gpu, device, ProbeCalls::Thorough)
 }
@@ -212,7 +212,7 @@ pub(super) fn flush_bytes(l2_bytes: u64) -> usize {
 /// One data set, ready to be measured.
 pub(super) struct Work<'w> {
     pub(super) session: &'w Session<'w>,
-    pub(super) device: &'w DeviceSet<'w>,
+    pub(super) device: &'w DeviceCase<'w>,
     pub(super) prepared: &'w PreparedTarget<'w>,
     pub(super) flush: Option<&'w Buffer<'w>>,
 }

@@ -1,7 +1,7 @@
 //! `verify`: two launches on the same inputs, each on its own poison, against the reference.
 
 use super::Session;
-use super::session::{DeviceSet, Target, bind};
+use super::session::{DeviceCase, Target, bind};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
 use crate::cuda::{Function, Module, ProbeCalls};
@@ -93,7 +93,7 @@ fn verify(
 ) -> Outcome<Correctness> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
-    let device = DeviceSet::new(&session.gpu, &host, 0)?;
+    let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Thorough)?;
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
@@ -181,7 +181,7 @@ fn device_reference(
     host: &HostCase<'_>,
 ) -> Outcome<(Outputs, f64)> {
     let blame = |fault: Fault| fault.while_doing("the reference on the GPU");
-    let device = DeviceSet::new(&session.gpu, host, 0)?;
+    let device = DeviceCase::new(&session.gpu, host, 0)?;
     device.fill(Poison::First)?;
     let start = Instant::now();
     match reference {

@@ -5,7 +5,7 @@
 //! does nothing, or only what an earlier one left to do, is found whichever it is.
 
 use super::Session;
-use super::session::{DeviceSet, PreparedTarget};
+use super::session::{DeviceCase, PreparedTarget};
 use crate::compare::Results;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
 use crate::fault::{Fault, Outcome};
@@ -20,7 +20,7 @@ const CLOSE_LOOKS: usize = 3;
 /// What the outputs of one data set must be.
 pub(super) struct Watch<'w> {
     session: &'w Session<'w>,
-    device: &'w DeviceSet<'w>,
+    device: &'w DeviceCase<'w>,
     differ: Function<'w>,
     count: Buffer<'w>,
     kept: Vec<(usize, Buffer<'w>)>,
@@ -32,7 +32,7 @@ impl<'w> Watch<'w> {
     /// Calls once, and keeps what comes out.
     pub(super) fn start(
         session: &'w Session<'w>,
-        device: &'w DeviceSet<'w>,
+        device: &'w DeviceCase<'w>,
         prepared: &PreparedTarget<'_>,
     ) -> Outcome<Watch<'w>> {
         let gpu = &session.gpu;
