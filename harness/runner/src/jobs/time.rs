@@ -76,7 +76,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outc
         reference => reference?,
     };
     for (i, set) in session.input.case.data_sets.iter().enumerate() {
-        let first = Terms { unfit, clock, first: i == 0 };
+        let first = TimingTerms { unfit, clock, first: i == 0 };
         let timing = match &reference {
             Some(reference) => on_new_data(session, &target, flush.as_ref(), reference, set, first),
             None => on_two_sets(session, &target, flush.as_ref(), set, first),
@@ -91,7 +91,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outc
 
 /// How a data set is to be timed.
 #[derive(Clone, Copy)]
-struct Terms {
+struct TimingTerms {
     unfit: UnfitHost,
     clock: Clock,
     /// The first data set of the job, on which the host is judged under load.
@@ -105,7 +105,7 @@ fn on_new_data(
     flush: Option<&Buffer<'_>>,
     reference: &DeviceReference<'_>,
     set: &Case,
-    terms: Terms,
+    terms: TimingTerms,
 ) -> Outcome<Option<Timing>> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let host = session.fill(set)?;
@@ -127,7 +127,7 @@ fn on_two_sets(
     target: &Target<'_>,
     flush: Option<&Buffer<'_>>,
     set: &Case,
-    terms: Terms,
+    terms: TimingTerms,
 ) -> Outcome<Option<Timing>> {
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let seed = session.input.case.seed;
@@ -254,7 +254,7 @@ impl Work<'_> {
 
     /// Warms up, judges the host, and looks at whole calls: gives the clock that can time them and
     /// what one takes by the host's.
-    fn before_timing(&self, set: &Case, terms: Terms) -> Outcome<(Clock, f64)> {
+    fn before_timing(&self, set: &Case, terms: TimingTerms) -> Outcome<(Clock, f64)> {
         let launch_ns = self.warm_up(set)?;
         if terms.first {
             self.judge_under_load(launch_ns)?;
