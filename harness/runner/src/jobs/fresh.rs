@@ -15,7 +15,7 @@ use super::Session;
 use super::check::Check;
 use super::draw::{FreshTensors, fixed_inputs};
 use super::session::{DeviceCase, PreparedTarget, Target};
-use super::time::{LATE_NS, LATE_PART, Work, batch_size, bind, overhead};
+use super::time::{LATE_NS, LATE_PART, TimedCase, batch_size, bind, overhead};
 use super::verify::DeviceReference;
 use crate::cli::Clock;
 use crate::cuda::{Buffer, Event};
@@ -120,7 +120,7 @@ impl<'w> FreshCase<'w> {
             for slot in 0..batch {
                 calls += 1;
                 prepared = self.renew(prepared, calls)?;
-                let work = Work {
+                let work = TimedCase {
                     session: self.session,
                     device: self.device,
                     prepared: &prepared,

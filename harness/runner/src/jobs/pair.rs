@@ -14,7 +14,7 @@
 
 use super::Session;
 use super::session::DeviceCase;
-use super::time::{BATCH, Work, batch_size, bind, flush_bytes, overhead};
+use super::time::{BATCH, TimedCase, batch_size, bind, flush_bytes, overhead};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
 use crate::data::HostCase;
@@ -86,8 +86,8 @@ pub(crate) fn run(
         let (prepared_b, prepare_b) = bind(session, &targets.1, &devices.1)?;
         drop(setup);
         let flush = flush.as_ref();
-        let a = Work { session, device: &devices.0, prepared: &prepared_a, flush };
-        let b = Work { session, device: &devices.1, prepared: &prepared_b, flush };
+        let a = TimedCase { session, device: &devices.0, prepared: &prepared_a, flush };
+        let b = TimedCase { session, device: &devices.1, prepared: &prepared_b, flush };
         let launch_ns = a.warm_up(set)?;
         b.warm_up(set)?;
         if i == 0 {
@@ -128,7 +128,7 @@ pub(crate) fn run(
 /// Samples rounds until their ratio is known well enough.
 fn sample(
     session: &Session<'_>,
-    works: [&Work<'_>; 2],
+    works: [&TimedCase<'_>; 2],
     set: &Case,
     clock: Clock,
 ) -> Outcome<Option<(Timing, Timing, PairedTiming)>> {
@@ -180,7 +180,7 @@ fn order(taken: usize, rounds: usize) -> Vec<usize> {
 }
 
 /// Enqueues an untimed call of the side that would have come before: as within a batch.
-fn lead_in(works: [&Work<'_>; 2], order: &[usize]) -> Outcome<()> {
+fn lead_in(works: [&TimedCase<'_>; 2], order: &[usize]) -> Outcome<()> {
     let Some(first) = order.first() else { return Ok(()) };
     let before = works[1 - first];
     before.before_sample()?;
@@ -190,13 +190,13 @@ fn lead_in(works: [&Work<'_>; 2], order: &[usize]) -> Outcome<()> {
 /// Enqueues whole rounds and reads their events afterwards; there is a pair of events for each call.
 fn by_events(
     session: &Session<'_>,
-    works: [&Work<'_>; 2],
+    works: [&TimedCase<'_>; 2],
     order: &[usize],
     events: &[(Event<'_>, Event<'_>)],
 ) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
     let events = &events[..order.len()];
     for ((start, end), side) in events.iter().zip(order) {
-        let work: &Work<'_> = works[*side];
+        let work: &TimedCase<'_> = works[*side];
         work.before_sample()?;
         start.record()?;
         work.prepared.launch()?;
@@ -213,13 +213,13 @@ fn by_events(
 /// Each call waited for, by the host's clock.
 fn by_host_clock(
     session: &Session<'_>,
-    works: [&Work<'_>; 2],
+    works: [&TimedCase<'_>; 2],
     order: &[usize],
 ) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
     let mut calls = Vec::with_capacity(order.len());
     let mut reading = None;
     for side in order {
-        let work: &Work<'_> = works[*side];
+        let work: &TimedCase<'_> = works[*side];
         work.before_sample()?;
         session.gpu.synchronize()?;
         let start = Instant::now();

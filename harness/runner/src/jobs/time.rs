@@ -115,7 +115,7 @@ fn on_new_data(
     session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
     let fresh = FreshCase::new(session, target, reference, &device, flush)?;
     drop(setup);
-    let work = Work { session, device: &device, prepared: &prepared, flush };
+    let work = TimedCase { session, device: &device, prepared: &prepared, flush };
     let (clock, wall_ns) = work.before_timing(set, terms)?;
     let timing = fresh.time(prepared, clock)?;
     Ok(timing.map(|timing| Timing { wall_ns: Some(wall_ns), ..timing }))
@@ -148,10 +148,10 @@ fn on_two_sets(
     }
     session.journal.record(&set.name, |report| report.prepare_ns = bound[0].1);
     drop(setup);
-    let works: Vec<Work<'_>> = devices
+    let works: Vec<TimedCase<'_>> = devices
         .iter()
         .zip(&bound)
-        .map(|(device, (prepared, _))| Work { session, device, prepared, flush })
+        .map(|(device, (prepared, _))| TimedCase { session, device, prepared, flush })
         .collect();
     // Before any other call, so that none has done their work.
     let mut watches = watch(&works, set)?;
@@ -178,7 +178,7 @@ pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &Case) {
 }
 
 /// Keeps the first call's outputs of each set of data. None where there is no memory for that.
-fn watch<'w>(works: &'w [Work<'w>], set: &Case) -> Outcome<Vec<Watch<'w>>> {
+fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<Watch<'w>>> {
     let mut watches = Vec::new();
     for work in works {
         let session = work.session;
@@ -210,14 +210,14 @@ pub(super) fn flush_bytes(l2_bytes: u64) -> usize {
 }
 
 /// One data set, ready to be measured.
-pub(super) struct Work<'w> {
+pub(super) struct TimedCase<'w> {
     pub(super) session: &'w Session<'w>,
     pub(super) device: &'w DeviceCase<'w>,
     pub(super) prepared: &'w PreparedTarget<'w>,
     pub(super) flush: Option<&'w Buffer<'w>>,
 }
 
-impl Work<'_> {
+impl TimedCase<'_> {
     /// Launches without measuring; gives the rough time of one launch.
     pub(super) fn warm_up(&self, set: &Case) -> Outcome<f64> {
         let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
@@ -311,7 +311,7 @@ impl Work<'_> {
 
 /// One data set in both its forms, to be sampled.
 struct Sampled<'s, 'w> {
-    works: &'s [Work<'w>],
+    works: &'s [TimedCase<'w>],
     /// One for each form, or none.
     watches: &'s mut Vec<Watch<'w>>,
     set: &'s Case,
