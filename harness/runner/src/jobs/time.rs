@@ -156,7 +156,7 @@ fn on_two_sets(
     // Before any other call, so that none has done their work.
     let mut watches = watch(&works, set)?;
     let (clock, wall_ns) = works[0].before_timing(set, terms)?;
-    let sampled = Sampled { works: &works, watches: &mut watches, set };
+    let sampled = SampledForms { works: &works, watches: &mut watches, set };
     let timing = match clock {
         Clock::Events => sampled.by_events()?,
         Clock::Host => sampled.by_host_clock()?,
@@ -310,14 +310,14 @@ impl TimedCase<'_> {
 }
 
 /// One data set in both its forms, to be sampled.
-struct Sampled<'s, 'w> {
+struct SampledForms<'s, 'w> {
     works: &'s [TimedCase<'w>],
     /// One for each form, or none.
     watches: &'s mut Vec<Watch<'w>>,
     set: &'s Case,
 }
 
-impl Sampled<'_, '_> {
+impl SampledForms<'_, '_> {
     /// Which form a call gets: without an order that a kernel could follow.
     fn pick(&self, call: usize) -> usize {
         let mixed = (call as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
