@@ -15,7 +15,7 @@ use super::Session;
 use super::fresh::FreshCase;
 use super::session::{DeviceCase, PreparedTarget, Target};
 use super::verify::{DeviceReference, reference_on_device};
-use super::watch::{Watch, wrong};
+use super::watch::{OutputWatch, wrong};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, ProbeCalls};
 use crate::data::HostCase;
@@ -178,12 +178,12 @@ pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &Case) {
 }
 
 /// Keeps the first call's outputs of each set of data. None where there is no memory for that.
-fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<Watch<'w>>> {
+fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<OutputWatch<'w>>> {
     let mut watches = Vec::new();
     for work in works {
         let session = work.session;
         let _stage = session.journal.enter(Phase::Verify, Some(set))?;
-        match Watch::start(session, work.device, work.prepared) {
+        match OutputWatch::start(session, work.device, work.prepared) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.journal.gap(format!(
                     "`{}`: no memory to keep its outputs, so those of timed calls were not compared",
@@ -313,7 +313,7 @@ impl TimedCase<'_> {
 struct SampledForms<'s, 'w> {
     works: &'s [TimedCase<'w>],
     /// One for each form, or none.
-    watches: &'s mut Vec<Watch<'w>>,
+    watches: &'s mut Vec<OutputWatch<'w>>,
     set: &'s Case,
 }
 
@@ -394,7 +394,7 @@ impl SampledForms<'_, '_> {
     }
 
     fn compare(&self, form: usize) -> Outcome<()> {
-        self.watches.get(form).map_or(Ok(()), Watch::compare)
+        self.watches.get(form).map_or(Ok(()), OutputWatch::compare)
     }
 
     /// Ends where a timed call was wrong. Where calls merely differ in their bits, comparing bits

@@ -18,7 +18,7 @@ const DIFFER: &str = include_str!("../cuda/differ.ptx");
 const CLOSE_LOOKS: usize = 3;
 
 /// What the outputs of one data set must be.
-pub(super) struct Watch<'w> {
+pub(super) struct OutputWatch<'w> {
     session: &'w Session<'w>,
     device: &'w DeviceCase<'w>,
     differ: Function<'w>,
@@ -28,13 +28,13 @@ pub(super) struct Watch<'w> {
     first: Vec<Option<HostBuffer>>,
 }
 
-impl<'w> Watch<'w> {
+impl<'w> OutputWatch<'w> {
     /// Calls once, and keeps what comes out.
     pub(super) fn start(
         session: &'w Session<'w>,
         device: &'w DeviceCase<'w>,
         prepared: &PreparedTarget<'_>,
-    ) -> Outcome<Watch<'w>> {
+    ) -> Outcome<OutputWatch<'w>> {
         let gpu = &session.gpu;
         let module = Module::of_image(gpu, DIFFER.as_bytes().to_vec(), "differ.ptx")?;
         let differ = module.function("rgpu_differ")?;
@@ -53,7 +53,7 @@ impl<'w> Watch<'w> {
             }
         }
         let first = device.outputs()?;
-        Ok(Watch { session, device, differ, count, kept, first })
+        Ok(OutputWatch { session, device, differ, count, kept, first })
     }
 
     /// Enqueues the comparison of what the outputs hold by then.
