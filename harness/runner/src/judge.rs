@@ -7,7 +7,7 @@ const CLOCK_TOLERANCE: f64 = 0.02;
 
 /// What is known before a context is made.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct AtRest {
+pub(crate) struct IdleState {
     pub(crate) mig: bool,
     pub(crate) is_virtual: Option<bool>,
     /// Enforced and default, in mW.
@@ -16,7 +16,7 @@ pub(crate) struct AtRest {
 }
 
 /// Judges the GPU before anything runs on it.
-pub(crate) fn at_rest(facts: &AtRest) -> Vec<HostWarning> {
+pub(crate) fn at_rest(facts: &IdleState) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
     if facts.mig {
@@ -80,10 +80,10 @@ mod tests {
 
     #[test]
     fn a_whole_idle_gpu_at_its_default_limit_raises_nothing() {
-        let facts = AtRest {
+        let facts = IdleState {
             is_virtual: Some(false),
             power_limits: Some((700_000, 700_000)),
-            ..AtRest::default()
+            ..IdleState::default()
         };
         assert_eq!(at_rest(&facts), []);
         let reading = ClockReading { sm_mhz: Some(1980), ..ClockReading::default() };
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_defect_has_its_own_kind_and_its_values() {
-        let facts = AtRest {
+        let facts = IdleState {
             mig: true,
             is_virtual: Some(true),
             power_limits: Some((300_000, 700_000)),

@@ -39,7 +39,7 @@ impl<'a> Session<'a> {
             if others.is_none() {
                 journal.gap("NVML does not tell which processes use the GPU");
             }
-            let facts = judge::AtRest {
+            let facts = judge::IdleState {
                 mig: nvml.mig,
                 is_virtual: nvml.is_virtual(),
                 power_limits: nvml.power_limits(),
