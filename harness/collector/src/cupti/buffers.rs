@@ -4,7 +4,7 @@
 //! the program's at a flush; nothing here runs while a kernel is being launched but [`request`].
 
 use super::library::NO_MORE;
-use super::record::{self, Place, Record};
+use super::record::{self, Record, RecordTiming};
 use super::{Active, active};
 use crate::log::{self, Activity, Notice};
 use crate::process::{self, Process, lock};
@@ -276,7 +276,7 @@ impl Writer {
     }
 }
 
-fn at(active: &Active, event: &'static str, place: Place) -> Activity {
+fn at(active: &Active, event: &'static str, place: RecordTiming) -> Activity {
     Activity {
         event,
         ns: active.ours(place.start),

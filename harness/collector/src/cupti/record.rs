@@ -77,7 +77,7 @@ mod at {
 
 /// When and where a piece of work ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordTiming {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) device: u32,
@@ -90,7 +90,7 @@ pub(super) struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
     Kernel {
-        place: Place,
+        place: RecordTiming,
         name: *const c_char,
         grid: [u32; 3],
         block: [u32; 3],
@@ -101,12 +101,12 @@ pub(super) enum Record {
         graph_node: u64,
     },
     Copy {
-        place: Place,
+        place: RecordTiming,
         kind: u8,
         bytes: u64,
     },
     Set {
-        place: Place,
+        place: RecordTiming,
         value: u32,
         bytes: u64,
     },
@@ -132,7 +132,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
     unsafe {
         match u32_at(record, at::KIND) {
             CONCURRENT_KERNEL | KERNEL => Record::Kernel {
-                place: Place {
+                place: RecordTiming {
                     start: u64_at(record, at::KERNEL_START),
                     end: u64_at(record, at::KERNEL_END),
                     device: u32_at(record, at::KERNEL_DEVICE),
@@ -150,7 +150,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
                 graph_node: u64_at(record, at::KERNEL_GRAPH_NODE),
             },
             MEMCPY => Record::Copy {
-                place: Place {
+                place: RecordTiming {
                     start: u64_at(record, at::COPY_START),
                     end: u64_at(record, at::COPY_END),
                     device: u32_at(record, at::COPY_DEVICE),
@@ -162,7 +162,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
                 bytes: u64_at(record, at::COPY_BYTES),
             },
             MEMCPY2 => Record::Copy {
-                place: Place {
+                place: RecordTiming {
                     start: u64_at(record, at::PEER_START),
                     end: u64_at(record, at::PEER_END),
                     device: u32_at(record, at::PEER_DEVICE),
@@ -174,7 +174,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
                 bytes: u64_at(record, at::PEER_BYTES),
             },
             MEMSET => Record::Set {
-                place: Place {
+                place: RecordTiming {
                     start: u64_at(record, at::SET_START),
                     end: u64_at(record, at::SET_END),
                     device: u32_at(record, at::SET_DEVICE),
