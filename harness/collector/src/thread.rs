@@ -21,7 +21,7 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
     // Leaked on purpose: a program's own thread-exit code may use NVTX after ours has run.
     static RECORDER: Cell<*mut Recorder> = const { Cell::new(std::ptr::null_mut()) };
-    static LAST: Last = const { Last };
+    static LAST: FlushOnExit = const { FlushOnExit };
 }
 
 /// One thread's recording.
@@ -212,9 +212,9 @@ fn thread_id() -> u32 {
 }
 
 /// Hands the thread's buffer over when the thread ends.
-struct Last;
+struct FlushOnExit;
 
-impl Drop for Last {
+impl Drop for FlushOnExit {
     fn drop(&mut self) {
         with(|recorder| {
             recorder.ending = true;
