@@ -19,7 +19,7 @@ use super::job::{self, HostFile, JobResult, RunContext};
 use super::local_build;
 use super::programs::Programs;
 use super::provenance::EnvRecord;
-use super::said::RunEvent;
+use super::event::RunEvent;
 use crate::analysis::Thresholds;
 use crate::analysis::compare::Paired;
 use crate::bundle::{self, BlobSource, Bundle, Packer};

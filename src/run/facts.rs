@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::cancel::CancelSignal;
 use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
-use super::said::{Reporter, RunEvent};
+use super::event::{Reporter, RunEvent};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::store::atomic;

@@ -16,7 +16,7 @@ use super::copies::FileCopies;
 use super::feed::StdinFeed;
 use super::provenance::digest_file;
 use super::resume::RecordedJob;
-use super::said::{Reporter, RunEvent};
+use super::event::{Reporter, RunEvent};
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
@@ -566,7 +566,7 @@ mod tests {
     use rgpu_protocol::Digest;
     use sha2::{Digest as _, Sha256};
 
-    use super::super::said::Reporters;
+    use super::super::event::Reporters;
     use super::*;
     use crate::remote::fake::{self, FakeHost, Say};
 

@@ -13,7 +13,7 @@ use super::blobs::submission;
 use super::job::{self, JobResult, RunContext};
 use super::programs::Programs;
 use super::resume;
-use super::said::RunEvent;
+use super::event::RunEvent;
 use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::options::NoPrompt;

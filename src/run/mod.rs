@@ -31,7 +31,7 @@ mod range_results;
 mod region_filter;
 mod regions;
 mod resume;
-mod said;
+mod event;
 mod selection;
 mod served;
 mod stages;
@@ -56,7 +56,7 @@ pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use publish::publish_cubins;
-pub use said::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
+pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use selection::first_plan;
 
 /// Whether the followed remote is this machine.

@@ -19,7 +19,7 @@ use super::job::{self, JobResult, RunContext};
 use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
-use super::said::RunEvent;
+use super::event::RunEvent;
 use super::selection::{NextStep, PassPlanner};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;

@@ -15,7 +15,7 @@ use super::blobs::submission;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
 use super::profile::ProfileRun;
-use super::said::RunEvent;
+use super::event::RunEvent;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
 use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};

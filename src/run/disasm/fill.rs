@@ -18,7 +18,7 @@ use crate::model::profile::Artifact;
 use crate::remote::HostLink;
 use crate::run::job::RunContext;
 use crate::run::provenance::digest_file;
-use crate::run::said::{Reporter, RunEvent};
+use crate::run::event::{Reporter, RunEvent};
 use crate::store::RunFolder;
 
 /// Where listings go in a run's folder, with `summary.json`.
