@@ -32,7 +32,7 @@ mod region_filter;
 mod regions;
 mod resume;
 mod event;
-mod selection;
+mod pass_planner;
 mod served;
 mod stages;
 
@@ -57,7 +57,7 @@ pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use publish::publish_cubins;
 pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
-pub use selection::first_plan;
+pub use pass_planner::first_plan;
 
 /// Whether the followed remote is this machine.
 fn is_local(follow: &crate::remote::HostLink) -> bool {

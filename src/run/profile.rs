@@ -20,7 +20,7 @@ use super::ladder::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::event::RunEvent;
-use super::selection::{NextStep, PassPlanner};
+use super::pass_planner::{NextStep, PassPlanner};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;
 use crate::bundle::{self, BlobSource, Bundle, Packer};

@@ -345,7 +345,7 @@ impl ProfileBuilder {
             keep_timed(&mut imported, request);
         } else if artifact.kind == "ncu_rep" {
             let dropped =
-                keep_regions(&mut imported, &request.regions, super::selection::ours(request));
+                keep_regions(&mut imported, &request.regions, super::pass_planner::ours(request));
             imported.gaps.extend(dropped);
         }
         let refusal = imported.refusals.drain(..).next();
