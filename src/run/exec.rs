@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::blobs::submission;
-use super::copies::FileCopies;
+use super::file_copies::FileCopies;
 use super::job::{self, HostFile, JobResult, RunContext, cancelled};
 use super::provenance::EnvRecord;
 use super::{outcome, resume};

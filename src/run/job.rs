@@ -12,7 +12,7 @@ use rgpu_protocol::{Event, EventBody, Outcome, Plan, RungRecord, Stream};
 use tokio::sync::mpsc;
 
 use super::cancel::CancelSignal;
-use super::copies::FileCopies;
+use super::file_copies::FileCopies;
 use super::feed::StdinFeed;
 use super::provenance::digest_file;
 use super::resume::RecordedJob;

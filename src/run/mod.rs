@@ -11,7 +11,7 @@ mod build;
 mod cancel;
 mod cargo_build;
 mod compare;
-mod copies;
+mod file_copies;
 mod deep;
 pub mod disasm;
 mod exec;
@@ -43,7 +43,7 @@ pub use build::{
 pub use cancel::{CancelSignal, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, ComparisonOutcome};
-pub use copies::FileCopies;
+pub use file_copies::FileCopies;
 pub use exec::{
     ExecOutcome, ExecRequest, ProgramExit, EXEC_STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
 };
