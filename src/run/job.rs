@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::cancel::CancelSignal;
 use super::file_copies::FileCopies;
-use super::feed::StdinFeed;
+use super::stdin_feed::StdinFeed;
 use super::provenance::digest_file;
 use super::resume::RecordedJob;
 use super::event::{Reporter, RunEvent};

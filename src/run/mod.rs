@@ -17,7 +17,7 @@ pub mod disasm;
 mod exec;
 mod facts;
 mod failed_rungs;
-mod feed;
+mod stdin_feed;
 mod fingerprint;
 mod job;
 mod ladder;
