@@ -33,7 +33,7 @@ mod regions;
 mod resume;
 mod event;
 mod pass_planner;
-mod served;
+mod provider_ncu;
 mod stages;
 
 pub use build::{
