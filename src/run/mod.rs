@@ -20,7 +20,7 @@ mod failed_rungs;
 mod stdin_feed;
 mod fingerprint;
 mod job;
-mod ladder;
+mod rungs;
 mod local_build;
 mod outcome;
 mod profile;
@@ -50,7 +50,7 @@ pub use exec::{
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
 pub use job::{RunContext, HostFile, JobResult, close, record_output};
-pub use ladder::{below_rung, falls_short, is_below, rungs};
+pub use rungs::{below_rung, falls_short, is_below, rungs};
 pub use outcome::{MAX_CAUSE_LINES, signal};
 pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};

@@ -16,7 +16,7 @@ use super::blobs::submission;
 use super::disasm::{self, CompiledFiles};
 use super::facts::FactsCache;
 use super::job::{self, JobResult, RunContext};
-use super::ladder::{below_rung, falls_short, is_below};
+use super::rungs::{below_rung, falls_short, is_below};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::event::RunEvent;
