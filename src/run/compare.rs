@@ -12,7 +12,7 @@ use rgpu_case::RunnerReport;
 use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
 
 use super::assemble::{self, ProfileBuilder};
-use super::blobs::submission;
+use super::bundle_reader::submission;
 use super::disasm::{self, CompiledFiles};
 use super::facts::FactsCache;
 use super::job::{self, HostFile, JobResult, RunContext};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::blobs::submission;
+use super::bundle_reader::submission;
 use super::file_copies::FileCopies;
 use super::job::{self, HostFile, JobResult, RunContext, cancelled};
 use super::provenance::EnvRecord;

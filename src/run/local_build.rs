@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rgpu_protocol::HostFacts;
 
-use super::blobs::submission;
+use super::bundle_reader::submission;
 use super::job::{self, JobResult, RunContext};
 use super::programs::Programs;
 use super::resume;

@@ -6,7 +6,7 @@
 //! terminal, no flags and no environment.
 
 mod assemble;
-mod blobs;
+mod bundle_reader;
 mod build;
 mod cancel;
 mod cargo_build;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rgpu_protocol::{Digest, HostFacts};
 
 use super::assemble::{self, ProfileBuilder};
-use super::blobs::submission;
+use super::bundle_reader::submission;
 use super::disasm::{self, CompiledFiles};
 use super::facts::FactsCache;
 use super::job::{self, JobResult, RunContext};

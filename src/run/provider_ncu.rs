@@ -11,7 +11,7 @@ use rgpu_protocol::pattern::{Condition, LadderAction, diagnose, strip_ansi};
 use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::assemble::ProfileBuilder;
-use super::blobs::submission;
+use super::bundle_reader::submission;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
 use super::profile::ProfileRun;

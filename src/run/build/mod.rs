@@ -13,7 +13,7 @@ use rgpu_protocol::pattern::strip_ansi;
 use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::compiler_message;
-use super::blobs::submission;
+use super::bundle_reader::submission;
 use super::disasm::{self, ImageTask};
 use super::facts::FactsCache;
 use super::job::{self, RunContext, JobResult};

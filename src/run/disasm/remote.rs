@@ -17,7 +17,7 @@ use super::what::ImageTask;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostLink, RemoteSpec};
-use crate::run::blobs::submission;
+use crate::run::bundle_reader::submission;
 use crate::run::job::{self, RunContext};
 use crate::run::{FactsCache, Programs, Reporter, RunEvent, outcome};
 use crate::tool::{self, CALL_TIMEOUT_S, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
