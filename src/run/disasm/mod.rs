@@ -24,7 +24,7 @@ mod remote;
 mod sampled;
 mod shards;
 mod sources;
-mod turns;
+mod permits;
 mod what;
 
 pub use code::{CodeError, LifeRanges, SourcePositions, code};

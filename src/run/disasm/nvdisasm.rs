@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::leash;
 use super::remote::HostListings;
 use super::shards;
-use super::turns::Permits;
+use super::permits::Permits;
 
 /// nvdisasm, found and answering.
 #[derive(Clone, Debug)]
