@@ -18,7 +18,7 @@ mod lines_diff;
 mod names;
 mod nvdisasm;
 mod operands;
-mod outbox;
+mod ordered_writer;
 mod read;
 mod remote;
 mod sampled;

@@ -12,7 +12,7 @@ use super::code::LifeRanges;
 use super::cores::SpareCores;
 use super::images::{at_place, header, walk};
 use super::inputs;
-use super::outbox::{OrderedWriter, PendingFile};
+use super::ordered_writer::{OrderedWriter, PendingFile};
 use super::what::ImageTask;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
