@@ -12,7 +12,7 @@ use rgpu_format::sass::{self, Instruction};
 use super::nvdisasm::ToolError;
 use super::read::asked;
 use super::sources::Sources;
-use super::what::ImageTask;
+use super::image_task::ImageTask;
 use crate::import::gpu_code;
 use crate::model::code::{
     ClassCount, CodeBlock, CodeImage, CodeKernel, CodeLine, LifeRange, Lives,

@@ -11,7 +11,7 @@ use rgpu_protocol::HostFacts;
 use super::nvdisasm::{Nvdisasm, find};
 use super::operands;
 use super::remote::{ListingHost, ListingRequest, questions};
-use super::what::ImageTask;
+use super::image_task::ImageTask;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;

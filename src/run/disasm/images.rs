@@ -7,7 +7,7 @@ use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ncu_rep;
 
 use super::inputs;
-use super::what::ImageTask;
+use super::image_task::ImageTask;
 use crate::model::disasm::Image;
 
 /// The bytes of an image, with its place in the file.

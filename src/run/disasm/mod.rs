@@ -25,7 +25,7 @@ mod sampled;
 mod shards;
 mod sources;
 mod permits;
-mod what;
+mod image_task;
 
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
@@ -40,7 +40,7 @@ pub use operands::{OperandsError, operands};
 pub use read::{OTHER_ARCHES, listing};
 pub use remote::{ListingHost, CommandHost, ListingRequest, questions};
 pub use sampled::sampled;
-pub use what::{ImageFilter, ImageTask};
+pub use image_task::{ImageFilter, ImageTask};
 
 use std::path::PathBuf;
 use std::sync::Mutex;

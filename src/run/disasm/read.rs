@@ -13,7 +13,7 @@ use super::cores::SpareCores;
 use super::images::{at_place, header, walk};
 use super::inputs;
 use super::ordered_writer::{OrderedWriter, PendingFile};
-use super::what::ImageTask;
+use super::image_task::ImageTask;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};

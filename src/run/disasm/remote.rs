@@ -13,7 +13,7 @@ use super::images::image_bytes;
 use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
 use super::read::asked;
 use super::shards;
-use super::what::ImageTask;
+use super::image_task::ImageTask;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostLink, RemoteSpec};

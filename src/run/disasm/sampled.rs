@@ -10,7 +10,7 @@ use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
 
 use super::code::{SourcePositions, code};
 use super::operands::OperandsError;
-use super::what::{ImageFilter, ImageTask};
+use super::image_task::{ImageFilter, ImageTask};
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 use crate::model::code::CodeImage;
