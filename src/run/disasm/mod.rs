@@ -7,7 +7,7 @@
 //! the same.
 
 mod code;
-mod cores;
+mod spare_cores;
 mod diff;
 mod fetch;
 mod fill;

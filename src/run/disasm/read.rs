@@ -9,7 +9,7 @@ use rgpu_format::fatbin::Unpacker;
 use rgpu_format::ptx;
 
 use super::code::LifeRanges;
-use super::cores::SpareCores;
+use super::spare_cores::SpareCores;
 use super::images::{at_place, header, walk};
 use super::inputs;
 use super::ordered_writer::{OrderedWriter, PendingFile};
