@@ -29,7 +29,7 @@ use super::refusal::Refusal;
 use super::sse::{SseLine, SseStream};
 use super::workspace::PART;
 use crate::remote::foreign::shown;
-use crate::remote::served::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
+use crate::remote::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
 /// The most bytes of files that are sent: the archive is held in memory, here and there.
