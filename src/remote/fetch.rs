@@ -7,7 +7,7 @@ use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, FromAgent, PIECE_BYTES, ToAge
 use tokio::time::timeout;
 
 use super::client::{Incoming, Session, unasked};
-use super::part::PartialFile;
+use super::partial_file::PartialFile;
 use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
 

@@ -36,7 +36,7 @@ pub mod limits;
 pub mod local;
 pub mod modal;
 pub mod options;
-mod part;
+mod partial_file;
 pub mod price;
 mod refusal;
 pub mod rented;
