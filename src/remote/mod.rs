@@ -20,7 +20,7 @@
 mod announced;
 mod backlog;
 pub mod bill;
-mod check;
+mod piece_digests;
 pub mod client;
 pub mod deploy;
 pub mod error;

@@ -13,7 +13,7 @@ use rgpu_protocol::PIECE_BYTES;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::check::PieceDigests;
+use super::piece_digests::PieceDigests;
 use super::{FetchOutcome, RemoteError, RemoteFile};
 
 /// Pieces that have come and wait to be written, and those that wait to be copied: a little more, so
