@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use super::fit::HostNeeds;
+use super::host_needs::HostNeeds;
 use super::stream::{AgentStream, BoxWrite, FrameReader, FrameWriter, StreamEnd};
 use super::{RemoteError, RemoteSpec, UserPrompt, limits};
 

@@ -27,7 +27,7 @@ pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod fetch;
-mod fit;
+mod host_needs;
 pub mod follow;
 mod followed;
 mod foreign;
@@ -53,7 +53,7 @@ pub use bill::{Bill, Bills, Meter};
 pub use client::{HostJobs, JobStdin, JobMessage, Session, Streams};
 pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
-pub use fit::{arch_of, unfit};
+pub use host_needs::{arch_of, unfit};
 pub use follow::{HostLink, ReconnectPolicy};
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
