@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::foreign;
+use super::foreign_text;
 
 /// More is no bill of a run.
 const MAX_BILL_USD: f64 = 100_000.0;
@@ -23,7 +23,7 @@ pub struct Bill {
 impl Bill {
     /// Of a provider's words.
     pub fn read(words: &str) -> Self {
-        let words = foreign::shown(words);
+        let words = foreign_text::shown(words);
         let usd = amount(&words);
         Self { words, usd }
     }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::worker::CredentialError;
-use super::{foreign, limits};
+use super::{foreign_text, limits};
 
 /// How often it is looked whether the keychain has answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -89,7 +89,7 @@ fn answer(
     match words.is_empty() || words.contains("could not be found") {
         true => Ok(None),
         false => Err(unasked(
-            format!("the keychain cannot be asked: {}", foreign::shown(&words)),
+            format!("the keychain cannot be asked: {}", foreign_text::shown(&words)),
             "it needs a desktop's session, with a D-Bus;",
         )),
     }

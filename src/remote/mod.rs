@@ -30,7 +30,7 @@ pub mod fetch;
 mod host_needs;
 pub mod follow;
 mod followed;
-mod foreign;
+mod foreign_text;
 mod keychain;
 pub mod limits;
 pub mod local;

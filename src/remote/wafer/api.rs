@@ -17,7 +17,7 @@ use super::place::is_loopback;
 use super::refusal::Refusal;
 use super::sse::SseStream;
 use super::token::Token;
-use crate::remote::foreign::shown;
+use crate::remote::foreign_text::shown;
 use crate::remote::worker::chain;
 use crate::remote::{RemoteError, limits};
 

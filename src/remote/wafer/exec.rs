@@ -19,7 +19,7 @@ use super::error::WaferError;
 use super::refusal::Refusal;
 use super::sse::SseLine;
 use super::workspace::{Workspace, exec_path};
-use crate::remote::foreign::shown;
+use crate::remote::foreign_text::shown;
 use crate::remote::{Bills, Meter, UserPrompt};
 
 /// How long the service may take to say that a command has ended which has said so itself.

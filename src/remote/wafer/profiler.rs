@@ -28,7 +28,7 @@ use super::exec::nonce;
 use super::refusal::Refusal;
 use super::sse::{SseLine, SseStream};
 use super::workspace::PART;
-use crate::remote::foreign::shown;
+use crate::remote::foreign_text::shown;
 use crate::remote::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 

@@ -4,7 +4,7 @@
 use reqwest::StatusCode;
 use serde::Deserialize;
 
-use crate::remote::foreign::shown;
+use crate::remote::foreign_text::shown;
 use crate::remote::refusal::{self, RefusalRow, passing, row};
 
 /// A refusal with its name.

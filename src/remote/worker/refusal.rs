@@ -6,7 +6,7 @@
 use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
-use crate::remote::foreign;
+use crate::remote::foreign_text;
 use crate::remote::refusal::{self, RefusalRow, passing, row};
 
 /// What should stand behind an address.
@@ -299,7 +299,7 @@ fn words(status: StatusCode, body: &[u8]) -> String {
 
 /// The beginning of a foreign body, in one line.
 fn shown(body: &[u8]) -> String {
-    foreign::shown(&String::from_utf8_lossy(body))
+    foreign_text::shown(&String::from_utf8_lossy(body))
 }
 
 #[cfg(test)]
