@@ -22,7 +22,7 @@ mod exec;
 mod install;
 mod login;
 mod mailbox;
-mod place;
+mod service;
 mod profiler;
 mod refusal;
 mod sse;
@@ -43,7 +43,7 @@ use super::{
 use api::Api;
 use exec::WorkspaceShell;
 use mailbox::MailboxClient;
-use place::WaferService;
+use service::WaferService;
 use workspace::{NewWorkspace, Workspace};
 
 pub use error::WaferError;

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::error::WaferError;
-use super::place::is_loopback;
+use super::service::is_loopback;
 use super::refusal::Refusal;
 use super::sse::SseStream;
 use super::token::Token;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::api::{Api, json};
 use super::error::WaferError;
-use super::place::WaferService;
+use super::service::WaferService;
 use super::token::{self, Login};
 use super::workspace::whose;
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::api::Api;
 use super::error::WaferError;
-use super::place::WaferService;
+use super::service::WaferService;
 
 /// Seconds before its end from which on a token is no longer shown.
 const MARGIN_S: i64 = 30;
