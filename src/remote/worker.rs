@@ -19,7 +19,7 @@ mod bridge;
 mod error;
 mod fetching;
 mod following;
-mod pace;
+mod transfer_rate;
 mod refusal;
 mod requests;
 mod token;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::bridge::{RequestContext, in_path, job_path};
 use super::error::HttpError;
-use super::pace::TransferRate;
+use super::transfer_rate::TransferRate;
 use super::requests::{WorkerAnswer, WorkerRequest, chain};
 use crate::remote::announced::announced_bytes;
 
