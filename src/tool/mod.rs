@@ -52,7 +52,7 @@ pub use plan::request::{
     Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
-pub use plan::served::{PROVIDER_RUNGS, ProviderRung, asks_for_less, served};
+pub use plan::provider_rungs::{PROVIDER_RUNGS, ProviderRung, asks_for_less, served};
 pub use plan::wheels::{NVCC, Wheels};
 pub use plan::{check, plan};
 

@@ -38,7 +38,7 @@ pub(crate) mod region;
 pub(crate) mod request;
 pub(crate) mod rows;
 pub(crate) mod sections;
-pub(crate) mod served;
+pub(crate) mod provider_rungs;
 pub(crate) mod wheels;
 
 use draft::{Draft, PlanError};
