@@ -13,7 +13,7 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::region::{OUR_DOMAIN, RegionPath, SeenRegion};
 use super::plan::request::{Request, Target};
-use super::plan::rows::{MessageRow, RowAction};
+use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::sections::{check_section, set_named};
 
 /// Nsight Compute.

@@ -13,7 +13,7 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request};
-use super::plan::rows::{MessageRow, RowAction};
+use super::plan::message_rows::{MessageRow, RowAction};
 
 /// Nsight Systems.
 pub(super) struct Nsys;

@@ -5,7 +5,7 @@ use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
 use super::plan::facts::{dotted_after, run, tool};
-use super::plan::rows::{MessageRow, RowAction};
+use super::plan::message_rows::{MessageRow, RowAction};
 
 /// `nvcc`.
 pub(super) struct Nvcc;

@@ -12,7 +12,7 @@ use super::ncu::refuse;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::{Request, SanitizerTool};
-use super::plan::rows::{MessageRow, RowAction};
+use super::plan::message_rows::{MessageRow, RowAction};
 
 /// Compute Sanitizer.
 pub(super) struct Sanitizer;

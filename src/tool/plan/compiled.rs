@@ -5,7 +5,7 @@ use rgpu_protocol::plan::Arg;
 use sha2::{Digest, Sha256};
 
 use super::draft::BundleFile;
-use super::rows::{NextRungs, table};
+use super::message_rows::{NextRungs, table};
 use crate::tool::nvcc;
 
 /// Keeps what a compiler made under a key.

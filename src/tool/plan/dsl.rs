@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::draft::{BundleFile, Draft, Expectations, SourceNames};
 use super::python_env::PythonEnv;
 use super::request::JobName;
-use super::rows::{MessageRow, NextRungs, RowAction, table};
+use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::wheels::{CUTE, TRITON, Wheels};
 use crate::kernel::name_of;
 

@@ -10,7 +10,7 @@ use super::ladder::artifact;
 use super::planner::{Planner, plain_rung};
 use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
-use super::rows::{NextRungs, table};
+use super::message_rows::{NextRungs, table};
 use crate::tool::sanitizer;
 
 impl Planner<'_> {

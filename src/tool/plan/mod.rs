@@ -36,7 +36,7 @@ pub(crate) mod python_env;
 pub(crate) mod reason;
 pub(crate) mod region;
 pub(crate) mod request;
-pub(crate) mod rows;
+pub(crate) mod message_rows;
 pub(crate) mod sections;
 pub(crate) mod provider_rungs;
 pub(crate) mod wheels;

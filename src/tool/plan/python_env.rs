@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::draft::BundleFile;
-use super::rows::{MessageRow, NextRungs, RowAction, table};
+use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 
 /// Finds the environment; `python_env.py` makes it.
 const FIND: &str = include_str!("../../../harness/templates/python_env.sh");

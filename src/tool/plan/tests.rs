@@ -11,7 +11,7 @@ use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::draft::BundleFile;
 use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
-use super::rows::{NextRungs, table};
+use super::message_rows::{NextRungs, table};
 use super::*;
 use crate::kernel::{KernelFolders, Mode, Selection, find};
 
@@ -306,7 +306,7 @@ fn recorded_words_of_the_tools_are_understood() {
 #[test]
 fn every_code_of_a_table_has_a_reason() {
     let tables = [ncu::ROWS, nsys::ROWS, sanitizer::ROWS, super::super::nvcc::ROWS];
-    for rows::MessageRow(_, code, _) in tables.into_iter().flatten() {
+    for message_rows::MessageRow(_, code, _) in tables.into_iter().flatten() {
         assert_eq!(reason::reason(code).code, *code);
     }
 }
