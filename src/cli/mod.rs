@@ -17,7 +17,7 @@ mod json;
 mod kernels;
 mod missing;
 mod open_files;
-mod outlet;
+mod program_output;
 mod profile;
 mod progress;
 mod remote;

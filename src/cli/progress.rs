@@ -13,7 +13,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody, RungRecord};
 
-use super::outlet::{OutputStyle, ProgramOutput};
+use super::program_output::{OutputStyle, ProgramOutput};
 use super::terminal::{Terminal, safe};
 use crate::config::LOCAL;
 use crate::error::inset;

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use rgpu_protocol::HostFacts;
 
 use super::app::App;
-use super::outlet::ProgramOutput;
+use super::program_output::ProgramOutput;
 use super::progress::{LiveOutput, Progress, ProgressRow};
 use super::signals;
 use super::terminal::safe;
