@@ -1,7 +1,7 @@
 //! `rgpu profile`: a kernel or a program under a profiler, on a GPU host or on this machine.
 
 mod args;
-mod belongs;
+mod mode_flags;
 pub(super) mod fan_out;
 mod preset;
 mod request;
@@ -30,7 +30,7 @@ use crate::run::{
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
-pub(super) use belongs::first_given;
+pub(super) use mode_flags::first_given;
 pub(super) use request::{ProfileCommand, gpu_choice, of_program, resolve};
 pub(super) use show::planned;
 

@@ -8,7 +8,7 @@ use rgpu_protocol::GpuChoice;
 use rgpu_protocol::plan::Arg;
 
 use super::args::{DeepArgs, Limit};
-use super::{ProfileArgs, belongs};
+use super::{ProfileArgs, mode_flags};
 use crate::cli::app::App;
 use crate::cli::kernels::places;
 use crate::error::{Exit, Failure, Result, shell_word};
@@ -87,7 +87,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
 /// A program as it is. A path that is a file here travels along; anything else is the host's own.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let mode = args.mode.map_or(Mode::Ncu, super::Mode::way);
-    belongs::check(args, mode)?;
+    mode_flags::check(args, mode)?;
     let first = args.program.first().map_or("", String::as_str);
     let local = crate::cli::session::spec(app, args.place.remote.as_deref())
         .is_ok_and(|spec| crate::cli::session::is_local(&spec));
@@ -180,7 +180,7 @@ fn digest(path: &Path) -> Result<crate::run::InputDigest> {
 
 /// Everything that is the same for kernels and programs.
 fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
-    belongs::check(args, mode)?;
+    mode_flags::check(args, mode)?;
     let mut request = Request::new(mode, target);
     let timing = TimingPlan::default();
     request.timing =
