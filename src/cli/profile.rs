@@ -2,7 +2,7 @@
 
 mod args;
 mod mode_flags;
-pub(super) mod fan_out;
+pub(super) mod several_remotes;
 mod preset;
 mod request;
 mod show;
@@ -37,7 +37,7 @@ pub(super) use show::planned;
 /// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     if let Some(remotes) = args.place.remote.as_deref().filter(|r| r.contains(',')) {
-        return fan_out::run(app, args, remotes);
+        return several_remotes::run(app, args, remotes);
     }
     let asked = request::resolve(app, args)?;
     run_asked(app, args, asked, "profile")

@@ -15,7 +15,7 @@ pub(super) use open::{OpenedProfile, compared, open, saved};
 
 use super::app::{App, Status};
 use super::compare;
-use super::profile::{bytes, fan_out};
+use super::profile::{bytes, several_remotes};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 
@@ -126,13 +126,13 @@ fn one_format(app: &App, args: &ReportArgs) -> Result<()> {
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     one_format(app, args)?;
-    if let Some(several) = fan_out::kept_by(app, &args.what)? {
+    if let Some(several) = several_remotes::kept_by(app, &args.what)? {
         if args.redact || args.lint.is_some() {
             let what = format!("`{}` is several runs together", args.what);
             return Err(Failure::new(Exit::Usage, "usage", what)
                 .hint("`--redact` and `--lint` are of one of them; `rgpu runs list` shows each"));
         }
-        return fan_out::again(app, &several, &args.what, args.format.as_deref());
+        return several_remotes::again(app, &several, &args.what, args.format.as_deref());
     }
     let kept = compare::kept_by(app, &args.what)?;
     if kept.is_some() && args.redact {

@@ -174,8 +174,8 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         }
         return Ok(0);
     }
-    if let Some(fan_out) = super::profile::fan_out::kept(folder)? {
-        super::profile::fan_out::shown(app, &fan_out)?;
+    if let Some(fan_out) = super::profile::several_remotes::kept(folder)? {
+        super::profile::several_remotes::shown(app, &fan_out)?;
         if !app.global.json {
             app.print(&place());
         }
@@ -297,7 +297,7 @@ fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
 fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     let mut record = folder.record()?;
     if record.is_several() {
-        for own in profile::fan_out::each(app, folder, &record)? {
+        for own in profile::several_remotes::each(app, folder, &record)? {
             stop(app, &own)?;
         }
         if matches!(record.state, RunState::Running | RunState::Detached) {
