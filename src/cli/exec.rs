@@ -5,7 +5,7 @@ mod args;
 mod make;
 mod pull;
 mod source;
-mod unplaced;
+mod pull_folder;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -32,7 +32,7 @@ use crate::tool;
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
 use source::ExecSource;
-use unplaced::SkippedFile;
+use pull_folder::SkippedFile;
 
 /// What `rgpu exec` itself ends with when it, not the program, fails.
 const OWN_FAILURE: u8 = 125;

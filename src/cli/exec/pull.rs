@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
-use super::unplaced::{ExistingFile, PullFolder, SkipReason, SkippedFile, forbidden};
+use super::pull_folder::{ExistingFile, PullFolder, SkipReason, SkippedFile, forbidden};
 use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
