@@ -2,7 +2,7 @@
 //! status.
 
 mod args;
-mod make;
+mod compile;
 mod pull;
 mod source;
 mod pull_folder;
@@ -157,7 +157,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
                 tokio::task::spawn_blocking(move || Packer::ahead(DEFAULT_MAX_BYTES, &large));
             async move {
                 let package = source.package.as_ref();
-                let built = make::compile(app, package, folder, &mut reporter).await?;
+                let built = compile::compile(app, package, folder, &mut reporter).await?;
                 Ok((built, hashed.await.unwrap_or_default()))
             }
         })
@@ -247,7 +247,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let known = session::facts_cache(app, &spec).load(jiff::Timestamp::now().as_second());
     let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
     let request = ExecRequest {
-        program: make::dry(args, source, &facts)?,
+        program: compile::dry(args, source, &facts)?,
         env: args.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(TIMEOUT),
@@ -269,7 +269,7 @@ async fn carry(
     folder: &RunFolder,
     record: &mut RunRecord,
     open: &mut session::OpenRemote,
-    (built, mut packer): (make::CompiledProgram, Packer),
+    (built, mut packer): (compile::CompiledProgram, Packer),
 ) -> Result<ExecOutcome> {
     let cache = session::facts_cache(app, &open.spec);
     let now_s = jiff::Timestamp::now().as_second();
@@ -290,14 +290,14 @@ async fn carry(
             env.entry("TERM".to_owned()).or_insert(name);
         }
         let request = ExecRequest {
-            program: make::program(args, source, facts.as_ref(), built.clone())?,
+            program: compile::program(args, source, facts.as_ref(), built.clone())?,
             env,
             secrets: source.secrets.clone(),
             timeout: args.run.timeout.unwrap_or(TIMEOUT),
             stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
             log_bytes: args.run.log_limit,
             pull: args.pull.clone(),
-            gpu: make::gpus(args, facts.as_ref())?,
+            gpu: compile::gpus(args, facts.as_ref())?,
             queue: args.run.queue_timeout,
             facts: facts.as_ref().map(rgpu_protocol::HostFacts::key),
             known,
@@ -345,7 +345,7 @@ fn profiled(
         let cache = session::facts_cache(app, &spec);
         let compile = |mut reporter: crate::run::SharedReporter| {
             let words = &words;
-            async move { make::compile(app, source.package.as_ref(), words, &mut reporter).await }
+            async move { compile::compile(app, source.package.as_ref(), words, &mut reporter).await }
         };
         if let Some(facts) = cache.load(now_s) {
             return Ok((facts, session::beside(app, voice, compile).await?));
@@ -355,7 +355,7 @@ fn profiled(
         open.follow.close().await;
         Ok((facts?, built))
     })?;
-    let mut program = make::program(args, source, Some(&facts), built)?;
+    let mut program = compile::program(args, source, Some(&facts), built)?;
     program.env.extend(args.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
     refuse_with_a_mode(args)?;
     let inputs = InputsRecord {
