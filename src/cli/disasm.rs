@@ -6,7 +6,7 @@ mod diff;
 mod hot;
 mod known;
 mod page;
-mod place;
+mod output_file;
 mod progress;
 mod show;
 mod tool;
@@ -236,7 +236,7 @@ fn keep_inputs(names: &FileNames, out: &Path, files: &[PathBuf]) {
     let there: HashSet<OsString> = there.flatten().map(|entry| entry.file_name()).collect();
     for file in files {
         if let Some(name) = file.file_name().filter(|name| there.contains(*name))
-            && place::same(file, &out.join(name))
+            && output_file::same(file, &out.join(name))
         {
             names.take(&name.to_string_lossy());
         }

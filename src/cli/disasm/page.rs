@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::place::OutputFile;
-use super::{DisasmArgs, hot, known, out, place, shown, tool, view, wanted};
+use super::output_file::OutputFile;
+use super::{DisasmArgs, hot, known, out, output_file, shown, tool, view, wanted};
 use crate::cli::app::{App, Status};
 use crate::cli::report::open;
 use crate::error::{Exit, Failure, Result};
@@ -129,5 +129,5 @@ fn write(
         out(app, args).map(|folder| folder.join(format!("{name}.html")))
     };
     let file = args.out.clone().map_or_else(default, Ok)?;
-    place::text(app, Some(OutputFile { path: &file, args, files }), &text)
+    output_file::text(app, Some(OutputFile { path: &file, args, files }), &text)
 }

@@ -8,8 +8,8 @@ use rgpu_format::ptx;
 use rgpu_format::sass;
 
 use super::args::{DisasmArgs, Format, View};
-use super::place::OutputFile;
-use super::{known, place, show};
+use super::output_file::OutputFile;
+use super::{known, output_file, show};
 use crate::cli::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
@@ -119,7 +119,7 @@ pub(super) fn run(
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
     };
     if !text.is_empty() {
-        place::text(app, args.out.as_deref().map(|path| OutputFile { path, args, files }), &text)?;
+        output_file::text(app, args.out.as_deref().map(|path| OutputFile { path, args, files }), &text)?;
     }
     Ok(status)
 }
