@@ -3,7 +3,7 @@
 mod add;
 mod check;
 mod list;
-mod rent;
+mod rental;
 
 use clap::Subcommand;
 
@@ -13,7 +13,7 @@ use crate::error::{Exit, Failure, Result, nearest};
 
 pub(super) use check::{HostSummary, host_text};
 pub(super) use list::RemoteList;
-pub(super) use rent::{Login, RentalStatus};
+pub(super) use rental::{Login, RentalStatus};
 
 /// Name, list and check the GPU hosts you have
 #[derive(Subcommand, Clone, Debug)]
@@ -60,9 +60,9 @@ pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
     match command {
         RemoteCommand::Add(args) => add::add(app, args),
         RemoteCommand::List => list::list(app),
-        RemoteCommand::Login { platform } => rent::login(app, platform),
-        RemoteCommand::Up { remote } => rent::up(app, remote),
-        RemoteCommand::Down { remote, yes } => rent::down(app, remote, *yes),
+        RemoteCommand::Login { platform } => rental::login(app, platform),
+        RemoteCommand::Up { remote } => rental::up(app, remote),
+        RemoteCommand::Down { remote, yes } => rental::down(app, remote, *yes),
         RemoteCommand::Check(args) => {
             let spec = session::spec(app, args.remote.as_deref())?;
             check::check(app, spec, args.accept_new)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{check, list, rent};
+use super::{check, list, rental};
 use crate::cli::app::{App, Status};
 use crate::cli::session;
 use crate::config::LOCAL;
@@ -29,7 +29,7 @@ pub(in crate::cli) struct AddArgs {
     pub url: Option<String>,
 
     #[command(flatten)]
-    pub wafer: rent::WaferArgs,
+    pub wafer: rental::WaferArgs,
 
     /// The key file to log in with
     #[arg(long, value_name = "FILE")]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::gpus;
-use super::rent;
+use super::rental;
 use crate::cli::app::{App, Status};
 use crate::cli::session;
 use crate::config::Config;
@@ -41,7 +41,7 @@ struct RemoteLine {
     price_per_hour: Option<Price>,
     /// How a rented one stands; in `remote list` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rental: Option<rent::RentalState>,
+    rental: Option<rental::RentalState>,
     /// What it had when it was last seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostFacts>,
@@ -50,7 +50,7 @@ struct RemoteLine {
 /// Lists the remotes.
 pub(super) fn list(app: &App) -> Result<Status> {
     let specs = specs(&app.config);
-    let states = rent::states(app, &specs)?;
+    let states = rental::states(app, &specs)?;
     let document = document(app, &app.config, &specs, states);
     if app.global.json {
         app.print_json(&document)?;
@@ -74,7 +74,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
             format!("{} {}", if line.default { "*" } else { " " }, line.name),
             line.url,
             line.host.as_ref().map(gpus).unwrap_or_default(),
-            line.rental.as_ref().map(rent::RentalState::words).unwrap_or_default(),
+            line.rental.as_ref().map(rental::RentalState::words).unwrap_or_default(),
         ]);
     }
     app.print(&grid.without_empty_columns().fitted_with_words(
@@ -105,11 +105,11 @@ fn document(
     app: &App,
     config: &Config,
     specs: &[RemoteSpec],
-    states: Vec<Option<rent::RentalState>>,
+    states: Vec<Option<rental::RentalState>>,
 ) -> RemoteList {
     let now = jiff::Timestamp::now().as_second();
     let default = &config.default_remote.value;
-    let line = |(rental, spec): (Option<rent::RentalState>, &RemoteSpec)| RemoteLine {
+    let line = |(rental, spec): (Option<rental::RentalState>, &RemoteSpec)| RemoteLine {
         name: spec.name.clone(),
         url: spec.url.clone(),
         default: spec.name == *default,
