@@ -140,7 +140,7 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     if let Some(out) = &what.out {
         keep_inputs(&what.names, out, files);
         if !args.force {
-            report::owned::check(&out.join(SUMMARY), SUMMARY_HEAD)?;
+            report::overwrite::check(&out.join(SUMMARY), SUMMARY_HEAD)?;
         }
     }
     let bar = progress::FilesBar::new(app, files.len());

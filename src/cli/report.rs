@@ -3,7 +3,7 @@
 
 mod bar;
 mod open;
-pub(super) mod owned;
+pub(super) mod overwrite;
 mod place;
 
 use std::path::PathBuf;

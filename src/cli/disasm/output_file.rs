@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::DisasmArgs;
 use crate::cli::app::App;
-use crate::cli::report::owned;
+use crate::cli::report::overwrite;
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
@@ -53,13 +53,13 @@ pub(super) fn same(a: &Path, b: &Path) -> bool {
 /// Refuses to put a view or page in the place of a file that is none of its kind.
 fn check(path: &Path, new: &str) -> Result<()> {
     if new.starts_with("<!doctype") {
-        return owned::check(path, new.as_bytes());
+        return overwrite::check(path, new.as_bytes());
     }
-    let Some(old) = owned::head(path).filter(|old| !old.is_empty()) else { return Ok(()) };
+    let Some(old) = overwrite::head(path).filter(|old| !old.is_empty()) else { return Ok(()) };
     let old = String::from_utf8_lossy(&old);
     match sign(&old) == sign(new) {
         true => Ok(()),
-        false => Err(owned::refused(path, "the file that is there is no such view")),
+        false => Err(overwrite::refused(path, "the file that is there is no such view")),
     }
 }
 

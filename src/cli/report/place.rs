@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{OpenedProfile, ReportArgs, owned};
+use super::{OpenedProfile, ReportArgs, overwrite};
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
@@ -42,7 +42,7 @@ pub(super) fn place(
     let paths = paths(args, opened, &documents);
     if !args.force {
         for (document, path) in documents.iter().zip(&paths) {
-            owned::check(path, &document.bytes)?;
+            overwrite::check(path, &document.bytes)?;
         }
     }
     for (document, path) in documents.iter().zip(&paths) {
