@@ -7,7 +7,7 @@
 //! Two rules hold everywhere: a number that is missing or not finite is *absent* and named in
 //! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
 
-pub mod beside;
+pub mod sidecars;
 pub mod build;
 pub mod code;
 pub mod comparison;
@@ -29,7 +29,7 @@ pub mod tally;
 pub mod timeline;
 pub mod trace;
 
-pub use beside::Sidecars;
+pub use sidecars::Sidecars;
 pub use build::Build;
 pub use comparison::Comparison;
 pub use fan_out::{FanOut, FanOutRow};
