@@ -9,7 +9,7 @@ pub mod compare;
 mod concept;
 mod datasheet;
 mod device;
-pub mod fan_out;
+pub mod compare_remotes;
 mod geometric_mean;
 pub mod lint;
 pub mod occupancy;

@@ -159,7 +159,7 @@ fn hold(
     let status = status(&ended);
     let mut rows: Vec<FanOutRow> =
         ended.iter().map(|(one, record, settled)| row(folder, one, record, settled)).collect();
-    let (base, summary) = analysis::fan_out::hold(&mut rows, &profiles);
+    let (base, summary) = analysis::compare_remotes::hold(&mut rows, &profiles);
     let states: Vec<RunState> = ended.iter().map(|(_, record, _)| record.state).collect();
     let waiting = states.iter().filter(|state| **state == RunState::Detached).count();
     record.seconds += begun.elapsed().as_secs_f64();
@@ -337,7 +337,7 @@ fn row(
         code: failure.map(|failure| failure.code.clone()),
         seconds: record.seconds,
         cost_usd: record.cost.cost_usd,
-        ..profile.map(analysis::fan_out::row).unwrap_or_default()
+        ..profile.map(analysis::compare_remotes::row).unwrap_or_default()
     }
 }
 
