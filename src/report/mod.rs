@@ -10,7 +10,7 @@ pub mod code;
 pub mod comparison;
 mod csv;
 mod document;
-pub mod fan_out;
+pub mod remotes_table;
 mod grid;
 mod headline;
 mod html;

@@ -21,7 +21,7 @@ use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
-use crate::report::fan_out::markdown;
+use crate::report::remotes_table::markdown;
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(in crate::cli) use kept::{again, kept, kept_by, show as shown};

@@ -6,7 +6,7 @@ use crate::cli::app::{App, Status};
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::FanOut;
-use crate::report::fan_out::{markdown, table};
+use crate::report::remotes_table::{markdown, table};
 use crate::store::{RunFolder, Runs};
 
 /// The file that holds them together.
