@@ -24,7 +24,7 @@ mod process;
 mod quota;
 pub mod root;
 pub mod service;
-mod settle;
+mod job_state;
 pub mod setup;
 pub mod supervisor;
 pub mod terminal;

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::now_ms;
-use crate::settle::{JobState, state};
+use crate::job_state::{JobState, state};
 
 /// What all blobs and jobs of a user may take, unless [`QUOTA_VARIABLE`] says otherwise.
 const QUOTA_BYTES: u64 = 20 << 30;

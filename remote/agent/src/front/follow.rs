@@ -20,7 +20,7 @@ use super::{ClientWriter, fetch, refused};
 use crate::control;
 use crate::job::{JobFolder, SOCKET};
 use crate::journal::JournalReader;
-use crate::settle::settle;
+use crate::job_state::settle;
 
 /// How long a wait for the supervisor may take before the flag is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::control;
 use crate::fault::{DoingContext, HostFault};
 use crate::job::{CreateError, FolderDraft, JobFolder, NewJob, SOCKET, missing_blobs};
 use crate::setup::Setup;
-use crate::{quota, settle};
+use crate::{quota, job_state};
 
 /// What became of a plan.
 pub(crate) enum LaunchResult {
@@ -75,7 +75,7 @@ pub(crate) fn launch(
 pub(crate) fn take_up(root: &Path, way: &Path) {
     for folder in JobFolder::all(root) {
         let begin = || -> Result<(), HostFault> {
-            let settled = matches!(settle::state(&folder)?, settle::JobState::Dead);
+            let settled = matches!(job_state::state(&folder)?, job_state::JobState::Dead);
             let Some(lock) = folder.try_lock()?.filter(|_| settled) else { return Ok(()) };
             let _ = std::fs::remove_file(folder.path().join(SOCKET));
             let listener = control::listen(folder.path(), SOCKET);

@@ -9,7 +9,7 @@ use crate::journal::{JournalReader, now_ms};
 use crate::quota;
 use crate::root::Roots;
 use crate::service::Refusal;
-use crate::settle::{JobState, last_events, settle};
+use crate::job_state::{JobState, last_events, settle};
 
 /// More jobs than this do not fit in a message.
 const MAX_LISTED_JOBS: usize = 1000;

@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::fault::{DoingContext, HostFault};
 use crate::job::JobFolder;
-use crate::settle::{JobState, settle};
+use crate::job_state::{JobState, settle};
 
 /// Jobs shorter than this do without: starting a process takes a millisecond or two.
 pub(crate) const GUARD_AFTER: Duration = Duration::from_millis(500);
