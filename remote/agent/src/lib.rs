@@ -13,7 +13,7 @@ pub mod check;
 mod command;
 mod control;
 pub mod fault;
-pub mod front;
+pub mod connection;
 pub mod host;
 mod inside;
 pub mod job;

@@ -18,7 +18,7 @@ use rgpu_protocol::{Digest, FromAgent, Plan, Probe};
 
 use crate::blob::{Blobs, Packed};
 use crate::control::{self, Control};
-use crate::front::{fetch, launch, listing};
+use crate::connection::{fetch, launch, listing};
 use crate::inside::open_regular;
 use crate::job::{FolderDraft, JobFolder, RemovedFolder, SOCKET};
 use crate::root::{RootCandidate, RootError, Roots};

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 
 use crate::root::{self, RootCandidate};
-use crate::{front, mail, own_digest, supervisor, terminal};
+use crate::{connection, mail, own_digest, supervisor, terminal};
 
 /// Where this process's user may keep blobs and jobs, best first.
 pub fn folders() -> Vec<RootCandidate> {
@@ -20,7 +20,7 @@ pub fn folders() -> Vec<RootCandidate> {
 pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
     let (verb, operands) = args.split_first()?;
     let result = match (verb.to_str()?, operands) {
-        ("stdio", []) => front::serve(&folders()).map_err(|e| e.to_string()),
+        ("stdio", []) => connection::serve(&folders()).map_err(|e| e.to_string()),
         ("job", [folder]) => supervisor::run(folder.as_ref()).map_err(|e| e.to_string()),
         ("mail", args) => mail::post(&folders(), args),
         ("keep", [folder]) => mail::keep(folder.into()).map_err(|e| e.to_string()),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rgpu_agent::front::fetch::part;
+use rgpu_agent::connection::fetch::part;
 use rgpu_agent::job::JobFolder;
 use rgpu_agent::journal::JournalReader;
 use rgpu_protocol::http::{FRAMES, SHA256};

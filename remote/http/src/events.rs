@@ -11,7 +11,7 @@ use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64ct::{Base64, Encoding};
-use rgpu_agent::front::follow::{ClientOutput, Position};
+use rgpu_agent::connection::follow::{ClientOutput, Position};
 use rgpu_agent::service::JobCommand;
 use rgpu_protocol::http::{BEAT, Events, FRAMES, LONGEST_WAIT_S, OutputPiece, parse_had};
 use rgpu_protocol::{EventBody, FromAgent};

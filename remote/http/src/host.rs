@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rgpu_agent::front::FEATURES;
+use rgpu_agent::connection::FEATURES;
 use rgpu_agent::setup::Setup;
 use rgpu_protocol::http::FactsRequest;
 use rgpu_protocol::{FromAgent, Hello, PROTOCOL};

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use rgpu_agent::front::follow::{ClientOutput, Position};
+use rgpu_agent::connection::follow::{ClientOutput, Position};
 use rgpu_agent::service::{JobCommand, SubmitResult};
 use rgpu_agent::setup::Setup;
 use rgpu_protocol::FromAgent;

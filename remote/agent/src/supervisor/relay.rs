@@ -30,7 +30,7 @@ use super::hub::Hub;
 use super::{inherited_files, trace};
 use crate::blob::Blobs;
 use crate::fault::{DoingContext, HostFault};
-use crate::front::FEATURES;
+use crate::connection::FEATURES;
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
 use crate::quota;
