@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rgpu_protocol::{BLOB_BYTES, Digest};
 use sha2::{Digest as _, Sha256};
 
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 /// Why a blob was not stored.
 #[derive(Debug, thiserror::Error)]

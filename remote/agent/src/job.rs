@@ -32,7 +32,7 @@ use rgpu_protocol::{Digest, Plan, Stream};
 use rustix::fs::FlockOperation;
 
 use crate::blob::{Blobs, hash};
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 pub(crate) use draft::{BlobTargets, FolderDraft};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rgpu_protocol::{Event, EventBody, Outcome};
 
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 use crate::job::JobFolder;
 use crate::journal::Journal;
 use crate::process::kill_marked;

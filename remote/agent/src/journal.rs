@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rgpu_protocol::{Event, EventBody};
 use rustix::fs::FallocateFlags;
 
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 /// Room kept for the last words.
 const RESERVED_BYTES: u64 = 64 << 10;

@@ -12,7 +12,7 @@ pub mod blob;
 pub mod check;
 mod command;
 mod control;
-pub mod fault;
+pub mod host_fault;
 pub mod connection;
 pub mod host;
 mod inside;
@@ -35,8 +35,8 @@ pub mod wire;
 ///
 /// # Errors
 /// When the file is gone.
-pub fn own_digest() -> Result<rgpu_protocol::Digest, fault::HostFault> {
-    use fault::DoingContext;
+pub fn own_digest() -> Result<rgpu_protocol::Digest, host_fault::HostFault> {
+    use host_fault::DoingContext;
     let path = std::path::Path::new("/proc/self/exe");
     Ok(blob::hash(&std::fs::read(path).doing("read", path)?))
 }

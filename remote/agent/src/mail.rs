@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blob;
 use crate::control;
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 use crate::root::{RootCandidate, Roots};
 
 pub use keeper::keep;

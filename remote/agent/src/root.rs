@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags};
 
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 /// A home with less room than this is passed over.
 const MIN_FREE_BYTES: u64 = 32 << 20;

@@ -31,7 +31,7 @@ use rgpu_protocol::{EventBody, Outcome, Plan, Stream};
 use rustix::process::getpid;
 
 use crate::blob::Blobs;
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
 use crate::{process, quota};

@@ -10,7 +10,7 @@ use rgpu_protocol::{Digest, Plan};
 
 use crate::blob::Blobs;
 use crate::control;
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 use crate::job::{CreateError, FolderDraft, JobFolder, NewJob, SOCKET, missing_blobs};
 use crate::setup::Setup;
 use crate::{quota, job_state};

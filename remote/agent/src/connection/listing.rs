@@ -3,7 +3,7 @@
 use rgpu_protocol::message::JobLine;
 use rgpu_protocol::{EventBody, FromAgent};
 
-use crate::fault::HostFault;
+use crate::host_fault::HostFault;
 use crate::job::{JobFolder, RemovedFolder};
 use crate::journal::{JournalReader, now_ms};
 use crate::quota;

@@ -18,7 +18,7 @@ use rustix::fs::FlockOperation;
 use super::{CreateError, JobFolder, NewJob, SOCKET};
 use crate::blob::Blobs;
 use crate::control;
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 /// A file of more pieces is put together by as many threads as this.
 const MAX_COPY_THREADS: usize = 4;

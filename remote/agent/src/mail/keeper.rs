@@ -14,7 +14,7 @@ use rgpu_protocol::mail::{MOST, MailHead};
 
 use super::{INPUT, LONGEST, MailRequest, SOCKET, head};
 use crate::control;
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 /// Bytes of the agent's that wait to be fetched; it waits when there are more.
 const MAX_UNFETCHED_BYTES: usize = 4 << 20;

@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{EarlyEnd, Supervisor};
 use crate::blob;
-use crate::fault::DoingContext;
+use crate::host_fault::DoingContext;
 use crate::inside::open_regular;
 
 /// Files up to this size also become blobs.

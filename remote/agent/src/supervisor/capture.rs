@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 /// How much of each end of a rung's output is searched by diagnosis tables.
 const EXCERPT_BYTES: usize = 1 << 20;

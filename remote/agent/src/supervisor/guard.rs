@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 use crate::job::JobFolder;
 use crate::job_state::{JobState, settle};
 

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
 
 use crate::control::Control;
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 
 /// Why a job must stop although its steps could go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

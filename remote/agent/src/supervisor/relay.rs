@@ -29,7 +29,7 @@ use rustix::event::PollFlags;
 use super::hub::Hub;
 use super::{inherited_files, trace};
 use crate::blob::Blobs;
-use crate::fault::{DoingContext, HostFault};
+use crate::host_fault::{DoingContext, HostFault};
 use crate::connection::FEATURES;
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
-use crate::fault::HostFault;
+use crate::host_fault::HostFault;
 use crate::job::JobFolder;
 
 /// Does the `work` of the process that supervises the job in `folder`, and keeps the words of its
