@@ -9,7 +9,7 @@
 //! rules, diagnosis tables and probes are data of [`rgpu_protocol`].
 
 pub mod blob;
-pub mod check;
+pub mod plan_check;
 mod command;
 mod control;
 pub mod host_fault;

@@ -25,7 +25,7 @@ use crate::root::{RootCandidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
 use crate::wire::{write_frame, write_message};
-use crate::{check, host, quota};
+use crate::{plan_check, host, quota};
 
 /// This host's folders, and what may be asked of them.
 #[derive(Debug)]
@@ -218,7 +218,7 @@ impl Service {
         draft: Option<FolderDraft>,
     ) -> Result<SubmitResult, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new("submit", code, text));
-        if let Err(e) = check::check(plan) {
+        if let Err(e) = plan_check::check(plan) {
             return refuse(e.code(), e.to_string());
         }
         if let Some(there) = JobFolder::find(self.roots.all(), &plan.job)
