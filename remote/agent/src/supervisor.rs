@@ -10,7 +10,7 @@ mod environment;
 mod gpu;
 mod guard;
 mod hub;
-mod judge;
+mod rung_verdict;
 mod ladder;
 mod queue;
 mod relay;

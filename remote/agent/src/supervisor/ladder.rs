@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rgpu_protocol::{EventBody, Rung, RungRecord, Step};
 
-use super::judge::{RungVerdict, judge, not_run};
+use super::rung_verdict::{RungVerdict, judge, not_run};
 use super::rung::Launch;
 use super::{EarlyEnd, Supervisor, environment};
 
