@@ -11,7 +11,7 @@ mod gpu;
 mod guard;
 mod hub;
 mod rung_verdict;
-mod ladder;
+mod step;
 mod queue;
 mod relay;
 mod rung;
@@ -48,7 +48,7 @@ pub use relay::relay;
 use gpu::GpuLock;
 use guard::{GUARD_AFTER, Guard};
 use hub::{Hub, StopReason};
-use ladder::StepResult;
+use step::StepResult;
 
 /// How long the client may take to send the secrets after its plan.
 const SECRETS_WAIT: Duration = Duration::from_secs(30);
