@@ -9,7 +9,7 @@ mod capture;
 mod environment;
 mod gpu;
 mod guard;
-mod hub;
+mod clients;
 mod rung_verdict;
 mod step;
 mod queue;
@@ -47,7 +47,7 @@ pub use relay::relay;
 
 use gpu::GpuLock;
 use guard::{GUARD_AFTER, Guard};
-use hub::{Hub, StopReason};
+use clients::{Hub, StopReason};
 use step::StepResult;
 
 /// How long the client may take to send the secrets after its plan.

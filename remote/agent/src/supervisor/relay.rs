@@ -26,7 +26,7 @@ use rgpu_protocol::{
 };
 use rustix::event::PollFlags;
 
-use super::hub::Hub;
+use super::clients::Hub;
 use super::{inherited_files, trace};
 use crate::blob::Blobs;
 use crate::host_fault::{DoingContext, HostFault};
