@@ -18,7 +18,7 @@ use rgpu_protocol::{BLOB_BYTES, EventBody};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::answer::HttpRefusal;
-use crate::guard::busy;
+use crate::request_guard::busy;
 use crate::jobs::wants;
 use crate::range::RequestedRange;
 use crate::state::State;

@@ -19,7 +19,7 @@ mod blobs;
 mod body;
 mod connections;
 mod events;
-mod guard;
+mod request_guard;
 mod host;
 mod jobs;
 mod openapi;

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, put};
 
-use crate::guard::guard;
+use crate::request_guard::guard;
 use crate::state::State;
 use crate::{artifacts, blobs, events, host, jobs, openapi};
 

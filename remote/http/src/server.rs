@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connections::{Connection, Connections};
-use crate::guard::RequestGuard;
+use crate::request_guard::RequestGuard;
 use crate::routes::router;
 use crate::settings::Settings;
 use crate::state::State;

@@ -10,7 +10,7 @@ use rgpu_agent::service::{JobInput, Refusal, Service};
 use rgpu_agent::verbs;
 use tokio::sync::Semaphore;
 
-use crate::guard::RequestGuard;
+use crate::request_guard::RequestGuard;
 
 /// Jobs followed at the same time: each has a thread.
 const MAX_FOLLOWED_JOBS: usize = 256;

@@ -28,7 +28,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::answer::HttpRefusal;
-use crate::guard::busy;
+use crate::request_guard::busy;
 use crate::state::State;
 
 /// Bytes of a body that are sent at once.
