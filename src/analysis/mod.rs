@@ -6,10 +6,10 @@
 
 pub mod classify;
 pub mod compare;
+pub mod compare_remotes;
 mod concept;
 mod datasheet;
 mod device;
-pub mod compare_remotes;
 mod geometric_mean;
 pub mod lint;
 pub mod occupancy;
@@ -24,7 +24,7 @@ mod tests;
 pub use classify::{analyze, analyze_with, classify, classify_with};
 pub use threshold::{Limits, Thresholds};
 
-use crate::model::{Sidecars, Profile};
+use crate::model::{Profile, Sidecars};
 
 /// Fills in all that follows from a profile and the documents beside it: classifications, the
 /// timeline, findings.

@@ -42,7 +42,9 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         .cause(e)
     })?;
     match cli.command {
-        Command::Profile(args) if several => profile::several_remotes::attach(app, &args, folder, record),
+        Command::Profile(args) if several => {
+            profile::several_remotes::attach(app, &args, folder, record)
+        }
         Command::Profile(mut args) => {
             args.run.events = events.map(str::to_owned);
             profile::attach(app, &args, folder.clone(), record)

@@ -4,8 +4,8 @@
 mod args;
 mod compile;
 mod pull;
-mod source;
 mod pull_folder;
+mod source;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -31,8 +31,8 @@ use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
-use source::ExecSource;
 use pull_folder::SkippedFile;
+use source::ExecSource;
 
 /// What `rgpu exec` itself ends with when it, not the program, fails.
 const OWN_FAILURE: u8 = 125;

@@ -2,9 +2,9 @@
 
 mod args;
 mod mode_flags;
-pub(super) mod several_remotes;
 mod preset;
 mod request;
+pub(super) mod several_remotes;
 mod show;
 
 use std::time::Instant;

@@ -22,10 +22,10 @@ mod snippet;
 
 pub use env_file::read as read_env_file;
 pub use error::ExecError;
-pub use language::{LANGUAGES, Language, BuildTools};
-pub use mount::{SkippedPath, MAX_MOUNT_BYTES, Mount, Snapshot, snapshot};
+pub use language::{BuildTools, LANGUAGES, Language};
+pub use mount::{MAX_MOUNT_BYTES, Mount, SkippedPath, Snapshot, snapshot};
 pub use package::{Package, PackageFile};
-pub use snippet::{SnippetInput, Snippet};
+pub use snippet::{Snippet, SnippetInput};
 
 /// The working folder of what is executed, in the job's.
 pub const WORK_FOLDER: &str = "here";

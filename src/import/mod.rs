@@ -23,7 +23,7 @@ pub mod sanitizer;
 pub mod torch_trace;
 
 pub use imported::{Imported, Refusal};
-pub use source::{DEFAULT_MAX_BYTES, ImportError, Source, TracedActivity, ReadProgress};
+pub use source::{DEFAULT_MAX_BYTES, ImportError, ReadProgress, Source, TracedActivity};
 
 /// How one kind of artifact is imported.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,6 @@
 //! Two rules hold everywhere: a number that is missing or not finite is *absent* and named in
 //! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
 
-pub mod sidecars;
 pub mod build;
 pub mod code;
 pub mod comparison;
@@ -23,13 +22,13 @@ pub mod profile;
 pub mod regions;
 pub mod sanitizer;
 pub mod selection;
+pub mod sidecars;
 pub mod speed_of_light;
 pub mod stage;
 pub mod tally;
 pub mod timeline;
 pub mod trace;
 
-pub use sidecars::Sidecars;
 pub use build::Build;
 pub use comparison::Comparison;
 pub use fan_out::{FanOut, FanOutRow};
@@ -42,6 +41,7 @@ pub use operator::Operator;
 pub use profile::Profile;
 pub use regions::RegionsDocument;
 pub use selection::Selection;
+pub use sidecars::Sidecars;
 pub use speed_of_light::{SpeedOfLight, Utilization};
 pub use stage::Stage;
 pub use tally::Tally;

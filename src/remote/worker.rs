@@ -19,10 +19,10 @@ mod bridge;
 mod error;
 mod fetching;
 mod following;
-mod transfer_rate;
 mod refusal;
 mod requests;
 mod token;
+mod transfer_rate;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

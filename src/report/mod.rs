@@ -10,7 +10,6 @@ pub mod code;
 pub mod comparison;
 mod csv;
 mod document;
-pub mod remotes_table;
 mod grid;
 mod headline;
 mod html;
@@ -19,12 +18,13 @@ mod markdown;
 mod perfetto;
 mod quantity;
 pub mod regions;
+pub mod remotes_table;
 mod subject;
 mod terminal;
 mod text;
 
 pub use brief::LEAST_BUDGET;
-pub use document::{Document, Destination};
+pub use document::{Destination, Document};
 pub use grid::{Align, Grid};
 pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
 pub use subject::Subject;
@@ -63,7 +63,12 @@ pub struct Report {
 pub static REPORTS: &[Report] = &[
     Report { id: "table", shown: Destination::Printed, lacks: |_| None, render: terminal::render },
     Report { id: "json", shown: Destination::Printed, lacks: |_| None, render: json::render },
-    Report { id: "markdown", shown: Destination::Printed, lacks: |_| None, render: markdown::render },
+    Report {
+        id: "markdown",
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: markdown::render,
+    },
     Report { id: "csv", shown: Destination::Printed, lacks: |_| None, render: csv::render },
     Report { id: "brief", shown: Destination::Printed, lacks: |_| None, render: brief::render },
     Report { id: "html", shown: Destination::Filed, lacks: |_| None, render: html::render },

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::cancel::CancelSignal;
+use super::event::{Reporter, RunEvent};
 use super::failed_rungs::FailedRungs;
 use super::programs::Programs;
-use super::event::{Reporter, RunEvent};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::store::atomic;

@@ -12,11 +12,11 @@ use rgpu_protocol::{Event, EventBody, Outcome, Plan, RungRecord, Stream};
 use tokio::sync::mpsc;
 
 use super::cancel::CancelSignal;
+use super::event::{Reporter, RunEvent};
 use super::file_copies::FileCopies;
-use super::stdin_feed::StdinFeed;
 use super::provenance::digest_file;
 use super::resume::RecordedJob;
-use super::event::{Reporter, RunEvent};
+use super::stdin_feed::StdinFeed;
 use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};

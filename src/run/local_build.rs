@@ -10,10 +10,10 @@ use std::sync::Arc;
 use rgpu_protocol::HostFacts;
 
 use super::bundle_reader::submission;
+use super::event::RunEvent;
 use super::job::{self, JobResult, RunContext};
 use super::programs::Programs;
 use super::resume;
-use super::event::RunEvent;
 use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::options::NoPrompt;

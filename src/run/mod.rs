@@ -6,58 +6,58 @@
 //! terminal, no flags and no environment.
 
 mod assemble;
-mod bundle_reader;
 mod build;
+mod bundle_reader;
 mod cancel;
 mod cargo_build;
 mod compare;
-mod file_copies;
 mod deep;
 pub mod disasm;
+mod event;
 mod exec;
 mod facts;
 mod failed_rungs;
-mod stdin_feed;
+mod file_copies;
 mod fingerprint;
 mod job;
-mod rungs;
 mod local_build;
 mod outcome;
+mod pass_planner;
 mod profile;
 mod programs;
 mod provenance;
+mod provider_ncu;
 mod publish;
 mod range_results;
 mod region_filter;
 mod regions;
 mod resume;
-mod event;
-mod pass_planner;
-mod provider_ncu;
+mod rungs;
 mod stages;
+mod stdin_feed;
 
 pub use build::{
-    BuildStart, BuildRun, BuildOutcome, Emit, KnownMessage, BuildTarget as BuildWanted, messages,
+    BuildOutcome, BuildRun, BuildStart, BuildTarget as BuildWanted, Emit, KnownMessage, messages,
     publish as publish_build,
 };
 pub use cancel::{CancelSignal, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, ComparisonOutcome};
-pub use file_copies::FileCopies;
+pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use exec::{
-    ExecOutcome, ExecRequest, ProgramExit, EXEC_STEP as EXEC_STEP, draft as exec_draft, exec, exec_again,
+    EXEC_STEP, ExecOutcome, ExecRequest, ProgramExit, draft as exec_draft, exec, exec_again,
 };
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
-pub use job::{RunContext, HostFile, JobResult, close, record_output};
-pub use rungs::{below_rung, falls_short, is_below, rungs};
+pub use file_copies::FileCopies;
+pub use job::{HostFile, JobResult, RunContext, close, record_output};
 pub use outcome::{MAX_CAUSE_LINES, signal};
+pub use pass_planner::first_plan;
 pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use publish::publish_cubins;
-pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
-pub use pass_planner::first_plan;
+pub use rungs::{below_rung, falls_short, is_below, rungs};
 
 /// Whether the followed remote is this machine.
 fn is_local(follow: &crate::remote::HostLink) -> bool {

@@ -12,10 +12,10 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::assemble::ProfileBuilder;
 use super::bundle_reader::submission;
+use super::event::RunEvent;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
 use super::profile::ProfileRun;
-use super::event::RunEvent;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
 use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};

@@ -35,7 +35,7 @@ pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compiled::{compile_once, compiler_rows};
 pub use plan::draft::{
-    BundleFile, Content, Draft, Expectations, SourceNames, PlanError, looks_again,
+    BundleFile, Content, Draft, Expectations, PlanError, SourceNames, looks_again,
 };
 pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::facts::assumed;
@@ -44,15 +44,15 @@ pub use plan::harness::HARNESS;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
+pub use plan::provider_rungs::{PROVIDER_RUNGS, ProviderRung, asks_for_less, served};
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, lasts, reason};
-pub use plan::region::{OUR_DOMAIN, RunnerRanges, RangeKind, RegionPath, SeenRegion};
+pub use plan::region::{OUR_DOMAIN, RangeKind, RegionPath, RunnerRanges, SeenRegion};
 pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
     Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
 pub use plan::sections::{SETS, sections};
-pub use plan::provider_rungs::{PROVIDER_RUNGS, ProviderRung, asks_for_less, served};
 pub use plan::wheels::{NVCC, Wheels};
 pub use plan::{check, plan};
 

@@ -11,9 +11,9 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
+use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::region::{OUR_DOMAIN, RegionPath, SeenRegion};
 use super::plan::request::{Request, Target};
-use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::sections::{check_section, set_named};
 
 /// Nsight Compute.

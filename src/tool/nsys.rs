@@ -11,9 +11,9 @@ use super::Tool;
 use super::ncu::{is_flag, refuse};
 use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
+use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request};
-use super::plan::message_rows::{MessageRow, RowAction};
 
 /// Nsight Systems.
 pub(super) struct Nsys;

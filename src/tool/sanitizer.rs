@@ -11,8 +11,8 @@ use super::Tool;
 use super::ncu::refuse;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
-use super::plan::request::{Request, SanitizerTool};
 use super::plan::message_rows::{MessageRow, RowAction};
+use super::plan::request::{Request, SanitizerTool};
 
 /// Compute Sanitizer.
 pub(super) struct Sanitizer;

@@ -22,15 +22,15 @@ mod report;
 pub mod stats;
 
 pub use case::{
-    CASE_ABI, RunnerInput, ClockPolicy, Entry, HostFunction, Policies, PythonEntry, Reference, Setting,
-    TimingPlan, Tolerance,
+    CASE_ABI, ClockPolicy, Entry, HostFunction, Policies, PythonEntry, Reference, RunnerInput,
+    Setting, TimingPlan, Tolerance,
 };
 pub use codec::Value;
 pub use data::{Arg, Case, Group, Init, Launch, Number, Role};
 pub use dtype::{Dtype, UnknownDtype};
 pub use pair::PairedTiming;
 pub use report::{
-    RunnerReport, OutputCheck, ClockReading, Correctness, CaseReport, DeviceFacts, ErrorClass,
-    GuardFinding, GuardKind, GuardReport, HostWarning, Job, Mismatch, ModelReport, Phase, RunError,
-    Timing, TimingSource, WarningKind,
+    CaseReport, ClockReading, Correctness, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
+    GuardReport, HostWarning, Job, Mismatch, ModelReport, OutputCheck, Phase, RunError,
+    RunnerReport, Timing, TimingSource, WarningKind,
 };

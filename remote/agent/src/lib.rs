@@ -9,22 +9,22 @@
 //! rules, diagnosis tables and probes are data of [`rgpu_protocol`].
 
 pub mod blob;
-pub mod plan_check;
 mod command;
-mod control;
-pub mod host_fault;
 pub mod connection;
+mod control;
 pub mod host;
+pub mod host_fault;
 mod inside;
 pub mod job;
+mod job_state;
 pub mod journal;
 pub mod mail;
+pub mod plan_check;
 mod probe;
 mod process;
 mod quota;
 pub mod root;
 pub mod service;
-mod job_state;
 pub mod setup;
 pub mod supervisor;
 pub mod terminal;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::job::{JobFolder, remove_tree};
-use crate::journal::now_ms;
 use crate::job_state::{JobState, state};
+use crate::journal::now_ms;
 
 /// What all blobs and jobs of a user may take, unless [`QUOTA_VARIABLE`] says otherwise.
 const QUOTA_BYTES: u64 = 20 << 30;

@@ -17,15 +17,15 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Digest, FromAgent, Plan, Probe};
 
 use crate::blob::{Blobs, Packed};
-use crate::control::{self, Control};
 use crate::connection::{fetch, launch, listing};
+use crate::control::{self, Control};
 use crate::inside::open_regular;
 use crate::job::{FolderDraft, JobFolder, RemovedFolder, SOCKET};
 use crate::root::{RootCandidate, RootError, Roots};
 use crate::setup::Setup;
 use crate::supervisor::facts as relayed_facts;
 use crate::wire::{write_frame, write_message};
-use crate::{plan_check, host, quota};
+use crate::{host, plan_check, quota};
 
 /// This host's folders, and what may be asked of them.
 #[derive(Debug)]

@@ -6,15 +6,15 @@
 
 mod artifacts;
 mod capture;
+mod clients;
 mod environment;
 mod gpu;
 mod guard;
-mod clients;
-mod rung_verdict;
-mod step;
 mod queue;
 mod relay;
 mod rung;
+mod rung_verdict;
+mod step;
 mod trace;
 
 use std::any::Any;
@@ -45,9 +45,9 @@ pub use guard::guard;
 pub(crate) use relay::facts;
 pub use relay::relay;
 
+use clients::{Hub, StopReason};
 use gpu::GpuLock;
 use guard::{GUARD_AFTER, Guard};
-use clients::{Hub, StopReason};
 use step::StepResult;
 
 /// How long the client may take to send the secrets after its plan.

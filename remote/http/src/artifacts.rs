@@ -18,9 +18,9 @@ use rgpu_protocol::{BLOB_BYTES, EventBody};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::answer::HttpRefusal;
-use crate::request_guard::busy;
 use crate::jobs::wants;
 use crate::range::RequestedRange;
+use crate::request_guard::busy;
 use crate::state::State;
 use crate::stream::{ReadBody, announced, frames};
 

@@ -151,7 +151,8 @@ fn append(
     }
     let path = service.blobs()?.part_path(digest);
     let io = |e: io::Error| {
-        let fault = rgpu_agent::host_fault::HostFault::new(format!("write `{}`", path.display()), e);
+        let fault =
+            rgpu_agent::host_fault::HostFault::new(format!("write `{}`", path.display()), e);
         Refusal::new("blob", fault.code(), fault.to_string())
     };
     let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(io)?;

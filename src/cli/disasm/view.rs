@@ -119,7 +119,11 @@ pub(super) fn run(
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
     };
     if !text.is_empty() {
-        output_file::text(app, args.out.as_deref().map(|path| OutputFile { path, args, files }), &text)?;
+        output_file::text(
+            app,
+            args.out.as_deref().map(|path| OutputFile { path, args, files }),
+            &text,
+        )?;
     }
     Ok(status)
 }

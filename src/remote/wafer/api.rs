@@ -13,8 +13,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::error::WaferError;
-use super::service::is_loopback;
 use super::refusal::Refusal;
+use super::service::is_loopback;
 use super::sse::SseStream;
 use super::token::Token;
 use crate::remote::foreign_text::shown;

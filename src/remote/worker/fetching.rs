@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::bridge::{AbortOnDrop, RequestContext, in_path, job_path};
 use super::error::HttpError;
-use super::transfer_rate::TransferRate;
 use super::requests::{WorkerAnswer, WorkerRequest, chain};
+use super::transfer_rate::TransferRate;
 use crate::remote::limits;
 
 /// Pieces under way at the same time.

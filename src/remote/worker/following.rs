@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::bridge::{RequestContext, in_path, job_path};
 use super::error::HttpError;
-use super::transfer_rate::TransferRate;
 use super::requests::{WorkerAnswer, WorkerRequest, chain};
+use super::transfer_rate::TransferRate;
 use crate::remote::announced::announced_bytes;
 
 /// A stream on which not even a beat came is dead.

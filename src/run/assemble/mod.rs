@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
-use crate::model::{Sidecars, Launch, Profile};
+use crate::model::{Launch, Profile, Sidecars};
 use crate::store::RunFolder;
 use crate::tool::{BundleFile, Expectations, PythonEnv, Request, Target};
 
@@ -258,11 +258,9 @@ impl ProfileBuilder {
         if !end.step_ok("build") && end.last_rung("build").is_some_and(|r| !r.ok) {
             self.compiler = compiler_message(folder, &self.expect);
         }
-        if let Some(rung) =
-            end.ended.iter().rev().find_map(|(step, rung)| {
-                rung.as_ref().filter(|_| !SETUP_STEPS.contains(&step.as_str()))
-            })
-        {
+        if let Some(rung) = end.ended.iter().rev().find_map(|(step, rung)| {
+            rung.as_ref().filter(|_| !SETUP_STEPS.contains(&step.as_str()))
+        }) {
             self.rung.clone_from(rung);
         }
         self.without_ranges(end, request);

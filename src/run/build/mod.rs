@@ -16,7 +16,7 @@ use super::assemble::compiler_message;
 use super::bundle_reader::submission;
 use super::disasm::{self, ImageTask};
 use super::facts::FactsCache;
-use super::job::{self, RunContext, JobResult};
+use super::job::{self, JobResult, RunContext};
 use super::programs::Programs;
 use super::provenance::EnvRecord;
 use super::{outcome, resume};
@@ -101,7 +101,11 @@ impl BuildRun<'_> {
     /// # Errors
     /// Whatever left nothing to tell: the link, the host, no compiler, our disk, a cancel. Code that
     /// does not compile is told in the document.
-    pub async fn run(self, follow: &mut HostLink, desk: &mut RunContext<'_>) -> Result<BuildOutcome> {
+    pub async fn run(
+        self,
+        follow: &mut HostLink,
+        desk: &mut RunContext<'_>,
+    ) -> Result<BuildOutcome> {
         let (mut draft, facts) = self.draft(follow, desk).await?;
         let mut again = true;
         let (end, expect) = loop {

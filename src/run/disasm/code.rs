@@ -9,10 +9,10 @@ use rgpu_format::demangle::demangle;
 use rgpu_format::sass::text::{File, Mark, TextSection};
 use rgpu_format::sass::{self, Instruction};
 
+use super::image_task::ImageTask;
 use super::nvdisasm::ToolError;
 use super::read::asked;
 use super::sources::Sources;
-use super::image_task::ImageTask;
 use crate::import::gpu_code;
 use crate::model::code::{
     ClassCount, CodeBlock, CodeImage, CodeKernel, CodeLine, LifeRange, Lives,

@@ -6,8 +6,8 @@ use rgpu_format::container::{self, ContainerError, Found, Image as Packed, Kind,
 use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ncu_rep;
 
-use super::inputs;
 use super::image_task::ImageTask;
+use super::inputs;
 use crate::model::disasm::Image;
 
 /// The bytes of an image, with its place in the file.

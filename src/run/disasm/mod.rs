@@ -7,10 +7,9 @@
 //! the same.
 
 mod code;
-mod spare_cores;
 mod diff;
 mod fetch;
-mod run_listings;
+mod image_task;
 mod images;
 mod inputs;
 mod leash;
@@ -19,18 +18,19 @@ mod names;
 mod nvdisasm;
 mod operands;
 mod ordered_writer;
+mod permits;
 mod read;
 mod remote;
+mod run_listings;
 mod sampled;
 mod shards;
 mod sources;
-mod permits;
-mod image_task;
+mod spare_cores;
 
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, PipOutput as FetchVoice, WHEEL, fetch, fetched, pinned};
-pub use run_listings::{CompiledFiles, fill, listings};
+pub use image_task::{ImageFilter, ImageTask};
 pub use images::{LocatedImage, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
 pub use lines_diff::{ComparedText, lines_diff};
@@ -38,9 +38,9 @@ pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
 pub use operands::{OperandsError, operands};
 pub use read::{OTHER_ARCHES, listing};
-pub use remote::{ListingHost, CommandHost, ListingRequest, questions};
+pub use remote::{CommandHost, ListingHost, ListingRequest, questions};
+pub use run_listings::{CompiledFiles, fill, listings};
 pub use sampled::sampled;
-pub use image_task::{ImageFilter, ImageTask};
 
 use std::path::PathBuf;
 use std::sync::Mutex;

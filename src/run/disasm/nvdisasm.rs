@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::leash;
+use super::permits::Permits;
 use super::remote::HostListings;
 use super::shards;
-use super::permits::Permits;
 
 /// nvdisasm, found and answering.
 #[derive(Clone, Debug)]

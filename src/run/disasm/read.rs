@@ -9,11 +9,11 @@ use rgpu_format::fatbin::Unpacker;
 use rgpu_format::ptx;
 
 use super::code::LifeRanges;
-use super::spare_cores::SpareCores;
+use super::image_task::ImageTask;
 use super::images::{at_place, header, walk};
 use super::inputs;
 use super::ordered_writer::{OrderedWriter, PendingFile};
-use super::image_task::ImageTask;
+use super::spare_cores::SpareCores;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};

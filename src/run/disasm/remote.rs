@@ -9,11 +9,11 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::event::Stream;
 use sha2::{Digest, Sha256};
 
+use super::image_task::ImageTask;
 use super::images::image_bytes;
 use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
 use super::read::asked;
 use super::shards;
-use super::image_task::ImageTask;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostLink, RemoteSpec};

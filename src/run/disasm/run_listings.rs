@@ -8,17 +8,17 @@ use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;
 
+use super::image_task::ImageTask;
 use super::nvdisasm::{Nvdisasm, find};
 use super::operands;
 use super::remote::{ListingHost, ListingRequest, questions};
-use super::image_task::ImageTask;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;
 use crate::remote::HostLink;
+use crate::run::event::{Reporter, RunEvent};
 use crate::run::job::RunContext;
 use crate::run::provenance::digest_file;
-use crate::run::event::{Reporter, RunEvent};
 use crate::store::RunFolder;
 
 /// Where listings go in a run's folder, with `summary.json`.

@@ -9,8 +9,8 @@ use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ncu_rep::{Limits, NcuReport, Source};
 
 use super::code::{SourcePositions, code};
-use super::operands::OperandsError;
 use super::image_task::{ImageFilter, ImageTask};
+use super::operands::OperandsError;
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 use crate::model::code::CodeImage;

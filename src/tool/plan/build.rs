@@ -6,9 +6,9 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Rung, Step, Success};
 
 use super::draft::{PlanError, SourceNames};
+use super::message_rows::{NextRungs, table};
 use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
-use super::message_rows::{NextRungs, table};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
 use crate::tool::nvcc;
 

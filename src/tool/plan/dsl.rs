@@ -12,9 +12,9 @@ use rgpu_protocol::plan::{Arg, ArtifactSpec, Limits, OnFailure, Rung, Step, Succ
 use serde::Serialize;
 
 use super::draft::{BundleFile, Draft, Expectations, SourceNames};
+use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::python_env::PythonEnv;
 use super::request::JobName;
-use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::wheels::{CUTE, TRITON, Wheels};
 use crate::kernel::name_of;
 

@@ -7,10 +7,10 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
 use super::CASE_SANITIZER;
 use super::draft::PlanError;
 use super::ladder::artifact;
+use super::message_rows::{NextRungs, table};
 use super::planner::{Planner, plain_rung};
 use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
-use super::message_rows::{NextRungs, table};
 use crate::tool::sanitizer;
 
 impl Planner<'_> {

@@ -8,8 +8,8 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
 use super::harness::JobRunner;
-use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
+use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
 use super::{COLLECTOR, RAW};
 use crate::kernel::Mode;
 use crate::tool::cupti;

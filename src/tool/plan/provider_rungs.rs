@@ -8,8 +8,8 @@ use rgpu_protocol::{Diagnosis, HostFacts};
 
 use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
-use super::request::{JobName, PlanPart, Request, Target, Toolbox};
 use super::message_rows::{MessageRow, RowAction};
+use super::request::{JobName, PlanPart, Request, Target, Toolbox};
 use super::{RAW, plan};
 use crate::kernel::Mode;
 use crate::tool::ncu;

@@ -10,8 +10,8 @@ use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::draft::BundleFile;
-use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
 use super::message_rows::{NextRungs, table};
+use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
 use super::*;
 use crate::kernel::{KernelFolders, Mode, Selection, find};
 

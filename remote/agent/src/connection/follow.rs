@@ -19,8 +19,8 @@ use super::fetch::{ArtifactPart, Fetcher};
 use super::{ClientWriter, fetch, refused};
 use crate::control;
 use crate::job::{JobFolder, SOCKET};
-use crate::journal::JournalReader;
 use crate::job_state::settle;
+use crate::journal::JournalReader;
 
 /// How long a wait for the supervisor may take before the flag is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

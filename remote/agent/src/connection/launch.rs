@@ -13,7 +13,7 @@ use crate::control;
 use crate::host_fault::{DoingContext, HostFault};
 use crate::job::{CreateError, FolderDraft, JobFolder, NewJob, SOCKET, missing_blobs};
 use crate::setup::Setup;
-use crate::{quota, job_state};
+use crate::{job_state, quota};
 
 /// What became of a plan.
 pub(crate) enum LaunchResult {

@@ -5,11 +5,11 @@ use rgpu_protocol::{EventBody, FromAgent};
 
 use crate::host_fault::HostFault;
 use crate::job::{JobFolder, RemovedFolder};
+use crate::job_state::{JobState, last_events, settle};
 use crate::journal::{JournalReader, now_ms};
 use crate::quota;
 use crate::root::Roots;
 use crate::service::Refusal;
-use crate::job_state::{JobState, last_events, settle};
 
 /// More jobs than this do not fit in a message.
 const MAX_LISTED_JOBS: usize = 1000;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rgpu_protocol::{EventBody, Rung, RungRecord, Step};
 
-use super::rung_verdict::{RungVerdict, judge, not_run};
 use super::rung::Launch;
+use super::rung_verdict::{RungVerdict, judge, not_run};
 use super::{EarlyEnd, Supervisor, environment};
 
 /// How a step ended.
