@@ -65,7 +65,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> DistError {
 /// Puts what `cargo build` made for hosts like this machine where `rgpu` looks for it.
 pub(crate) fn copy_debug_builds(workspace: &Workspace) -> Result<(), DistError> {
     let to = workspace.dist_folder(&workspace.triple);
-    place(TRAVELLING, &workspace.target.join("debug"), &to, Symbols::Strip)
+    place(TRAVELLING, &workspace.target.join("debug"), &to)
 }
 
 /// Builds everything for any host of `target`'s architecture, checks it, and packs it.
@@ -77,7 +77,7 @@ pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), D
         println!("  {file}: {}", target.check(&built.join(file), file)?);
     }
     // From now on `rgpu` takes these in the workspace too.
-    place(TRAVELLING, &built, &workspace.dist_folder(target.triple), Symbols::Keep)?;
+    place(TRAVELLING, &built, &workspace.dist_folder(target.triple))?;
     let tree = tree::lay_out(workspace, target, &built)?;
     println!("{}", tree.display());
     let packed = archive::pack(&tree)?;
@@ -85,27 +85,15 @@ pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), D
     Ok(())
 }
 
-/// What happens to the symbols of a copied file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Symbols {
-    /// They were stripped by cargo.
-    Keep,
-    /// A debug build is ten times as large with them, and each host is sent these files.
-    Strip,
-}
-
-fn place(
-    files: &[(&str, &str)],
-    from: &Path,
-    to: &Path,
-    symbols: Symbols,
-) -> Result<(), DistError> {
+/// Copies `files`. A debug build is stripped: it is ten times as large with its symbols, and each host
+/// is sent these files.
+fn place(files: &[(&str, &str)], from: &Path, to: &Path) -> Result<(), DistError> {
     fs::create_dir_all(to).map_err(at(to))?;
     for (_, file) in files {
         // Renamed into place: the old file may be running.
         let fresh = to.join(format!(".{file}.new"));
         fs::copy(from.join(file), &fresh).map_err(at(&fresh))?;
-        if symbols == Symbols::Strip {
+        if from.ends_with("debug") {
             command::run(std::process::Command::new("strip").arg(&fresh))?;
         }
         fs::rename(&fresh, to.join(file)).map_err(at(&to.join(file)))?;
