@@ -38,14 +38,14 @@ pub enum RedactError {
 ///
 /// # Errors
 /// [`RedactError`]; the documents are unchanged or partly redacted then, and must not be shown.
-pub fn redact(profile: &mut Profile, beside: &mut Sidecars) -> Result<(), RedactError> {
+pub fn redact(profile: &mut Profile, sidecars: &mut Sidecars) -> Result<(), RedactError> {
     let texts = Texts::of(profile)?;
-    empty_fields(profile, beside);
+    empty_fields(profile, sidecars);
     *profile = texts.document(profile)?;
-    if let Some(hotspots) = &mut beside.hotspots {
+    if let Some(hotspots) = &mut sidecars.hotspots {
         *hotspots = texts.document(hotspots)?;
     }
-    if let Some(trace) = &mut beside.trace {
+    if let Some(trace) = &mut sidecars.trace {
         *trace = texts.document(trace)?;
     }
     profile.gaps.push(Gap {
@@ -59,7 +59,7 @@ pub fn redact(profile: &mut Profile, beside: &mut Sidecars) -> Result<(), Redact
 }
 
 /// Fields that are of no use without what they give away.
-fn empty_fields(profile: &mut Profile, beside: &mut Sidecars) {
+fn empty_fields(profile: &mut Profile, sidecars: &mut Sidecars) {
     profile.run.command.clear();
     profile.run.labels.clear();
     if profile.run.remote != "local" {
@@ -86,7 +86,7 @@ fn empty_fields(profile: &mut Profile, beside: &mut Sidecars) {
         agent.answers.clear();
         host.tools.iter_mut().for_each(|tool| OUT.clone_into(&mut tool.path));
     }
-    let spots = beside.hotspots.iter_mut().flat_map(|hotspots| &mut hotspots.launches);
+    let spots = sidecars.hotspots.iter_mut().flat_map(|hotspots| &mut hotspots.launches);
     spots.flat_map(|launch| &mut launch.lines).for_each(|line| line.text = None);
 }
 

@@ -28,9 +28,9 @@ use crate::model::{Profile, Sidecars};
 
 /// Fills in all that follows from a profile and the documents beside it: classifications, the
 /// timeline, findings.
-pub fn analyze_all(profile: &mut Profile, beside: &Sidecars, thresholds: &Thresholds) {
+pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thresholds) {
     analyze_with(profile, thresholds);
-    if let Some(trace) = &beside.trace {
+    if let Some(trace) = &sidecars.trace {
         let limits = Limits::new(thresholds, None);
         timeline::analyze(profile, trace, &limits);
     }

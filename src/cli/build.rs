@@ -195,7 +195,7 @@ impl BuildTask<'_> {
             LiveOutput::Beside
         };
         let id = record.id.clone();
-        let voice = OutputOptions {
+        let output_options = OutputOptions {
             live,
             events: *events,
             accept_new: args.accept_new,
@@ -203,9 +203,9 @@ impl BuildTask<'_> {
             row: None,
         };
         app.block_on(async {
-            let open = session::open(app, spec.clone(), voice).await?;
-            let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
-            let mut desk =
+            let open = session::open(app, spec.clone(), output_options).await?;
+            let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
+            let mut context =
                 RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
             let run = BuildRun {
                 wanted: asked.wanted.clone(),
@@ -219,13 +219,13 @@ impl BuildTask<'_> {
                 now_s: jiff::Timestamp::now().as_second(),
                 begin: *begin,
             };
-            let built = run.run(&mut follow, &mut desk).await;
+            let built = run.run(&mut link, &mut context).await;
             let exit = match &built {
                 Ok(BuildOutcome::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
                 Ok(_) => 0,
             };
             reporter.say(&RunEvent::Finished { exit });
-            close(follow, record).await;
+            close(link, record).await;
             built
         })
     }

@@ -105,7 +105,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let begun = Instant::now();
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
-    let voice = OutputOptions {
+    let output_options = OutputOptions {
         live: LiveOutput::Hidden,
         events: None,
         accept_new: args.accept_new,
@@ -113,7 +113,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         row: None,
     };
     let diagnosis = app.block_on(async {
-        let mut open = session::open(app, spec, voice).await?;
+        let mut open = session::open(app, spec, output_options).await?;
         let cache = session::facts_cache(app, &open.spec);
         if args.fresh {
             cache.forget();
@@ -152,7 +152,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
                 app.config.runs_dir.origin
             ),
         };
-        open.follow.close().await;
+        open.link.close().await;
         Ok(Diagnosis { schema: "rgpu.doctor/1", host, modes, untried, chosen })
     })?;
     if app.global.json {
@@ -244,18 +244,18 @@ async fn try_mode(
         packer: Packer::new(DEFAULT_MAX_BYTES),
         built: Default::default(),
     };
-    let mut desk = RunContext {
+    let mut context = RunContext {
         folder: &folder,
         record: &mut record,
         reporter: &mut open.reporter,
         cancel: open.cancel.clone(),
         input: None,
     };
-    let ended = run.run(&mut open.follow, &mut desk).await;
+    let ended = run.run(&mut open.link, &mut context).await;
     // What was compiled on this machine has been dropped there.
     for job in record.jobs.iter().filter(|job| job.remote == open.spec.name) {
         // What a host cannot remove now, its quota removes later.
-        let _ = open.follow.forget(&job.job).await;
+        let _ = open.link.forget(&job.job).await;
     }
     let mut line =
         ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };

@@ -140,7 +140,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         (false, Some("-")) => LiveOutput::Beside,
         (false, _) => LiveOutput::Through,
     };
-    let voice = OutputOptions {
+    let output_options = OutputOptions {
         live,
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
@@ -150,7 +150,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let writing = std::thread::spawn(move || first.write());
     let ended = app.block_on(async {
         // The compiler works, and large files are hashed, while the connection is made.
-        let opened = session::open_beside(app, spec, voice, |mut reporter| {
+        let opened = session::open_beside(app, spec, output_options, |mut reporter| {
             let (source, folder) = (&source, &folder);
             let large = source.mounts.large();
             let hashed =
@@ -169,7 +169,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         let drained = open.drain().await;
         let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);
-        close(open.follow, &mut record).await;
+        close(open.link, &mut record).await;
         ended
     });
     finish(app, &folder, record, ended, begun, args)
@@ -303,7 +303,7 @@ async fn carry(
             known,
             detach: args.run.detach,
         };
-        let mut desk = RunContext {
+        let mut context = RunContext {
             folder,
             record,
             reporter: &mut open.reporter,
@@ -311,7 +311,7 @@ async fn carry(
             input: (terminal.is_some() || source.has_input(args.run.detach)).then(standard_input),
         };
         let copies = pull::copies(app, args);
-        match exec(&mut open.follow, &request, &mut packer, &mut desk, copies).await {
+        match exec(&mut open.link, &request, &mut packer, &mut context, copies).await {
             Err(failure) if failure.code == "facts_changed" && !fresh => cache.forget(),
             ended => return ended,
         }
@@ -333,7 +333,7 @@ fn profiled(
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
     let words = RunFolder::create(scratch.path(), "build", None)?;
-    let voice = OutputOptions {
+    let output_options = OutputOptions {
         live: LiveOutput::Beside,
         events: None,
         accept_new: args.place.accept_new,
@@ -348,11 +348,11 @@ fn profiled(
             async move { compile::compile(app, source.package.as_ref(), words, &mut reporter).await }
         };
         if let Some(facts) = cache.load(now_s) {
-            return Ok((facts, session::beside(app, voice, compile).await?));
+            return Ok((facts, session::beside(app, output_options, compile).await?));
         }
-        let (mut open, built) = session::open_beside(app, spec.clone(), voice, compile).await?;
+        let (mut open, built) = session::open_beside(app, spec.clone(), output_options, compile).await?;
         let facts = open.ask(&cache, now_s).await;
-        open.follow.close().await;
+        open.link.close().await;
         Ok((facts?, built))
     })?;
     let mut program = compile::program(args, source, Some(&facts), built)?;
@@ -413,10 +413,10 @@ pub(super) fn attach(
         (false, Some("-")) => LiveOutput::Beside,
         (false, _) => LiveOutput::Through,
     };
-    let voice = OutputOptions { live, events, accept_new: false, run: &id, row: None };
+    let output_options = OutputOptions { live, events, accept_new: false, run: &id, row: None };
     let ended = app.block_on(async {
-        let mut open = session::open(app, spec, voice).await?;
-        let mut desk = RunContext {
+        let mut open = session::open(app, spec, output_options).await?;
+        let mut context = RunContext {
             folder,
             record: &mut record,
             reporter: &mut open.reporter,
@@ -424,11 +424,11 @@ pub(super) fn attach(
             input: None,
         };
         let copies = pull::copies(app, args);
-        let ended = exec_again(&mut open.follow, &args.pull, &mut desk, copies).await;
+        let ended = exec_again(&mut open.link, &args.pull, &mut context, copies).await;
         let drained = open.drain().await;
         let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
         say_end(&mut open, &ended);
-        close(open.follow, &mut record).await;
+        close(open.link, &mut record).await;
         ended
     });
     finish(app, folder, record, ended, begun, args)

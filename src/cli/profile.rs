@@ -141,7 +141,7 @@ fn carry_out(
     // Of several at once each has its line, and its output in its log.
     let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
-    let voice = OutputOptions {
+    let output_options = OutputOptions {
         live: if hidden { LiveOutput::Hidden } else { LiveOutput::Beside },
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
@@ -150,9 +150,10 @@ fn carry_out(
     };
     let source_folder = asked.folder.clone();
     let ended = app.block_on(async {
-        let open = session::open(app, spec.clone(), voice).await?;
-        let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk = RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
+        let open = session::open(app, spec.clone(), output_options).await?;
+        let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
+        let mut context =
+            RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
         let run = ProfileRun {
             request: asked.request,
             spec: &spec,
@@ -170,13 +171,13 @@ fn carry_out(
             packer: Packer::new(DEFAULT_MAX_BYTES),
             built: Default::default(),
         };
-        let ended = run.run(&mut follow, &mut desk).await;
+        let ended = run.run(&mut link, &mut context).await;
         let exit = match &ended {
             Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
         reporter.say(&RunEvent::Finished { exit });
-        close(follow, record).await;
+        close(link, record).await;
         ended
     });
     record.lasted(begun.elapsed().as_secs_f64());
@@ -241,18 +242,18 @@ fn settle(
             folder.save(record)?;
             return Ok(FinishedRun { profile: None, failure: None, status: 0 });
         }
-        Ok(ProfileOutcome::Profile(mut profile, beside, failure)) => {
+        Ok(ProfileOutcome::Profile(mut profile, sidecars, failure)) => {
             profile.run.seconds = record.seconds;
             profile.run.cost_usd = record.cost.cost_usd;
             profile.run.cost_from = record.cost.source();
-            if let Some(hotspots) = &beside.hotspots {
+            if let Some(hotspots) = &sidecars.hotspots {
                 folder.write_json("hotspots.json", hotspots)?;
             }
-            if let Some(trace) = &beside.trace {
+            if let Some(trace) = &sidecars.trace {
                 folder.write_json("trace.json", trace)?;
             }
             // The page and the Markdown say what this run was, whatever becomes of rgpu.
-            let subject = crate::report::Subject::new(&profile, &beside);
+            let subject = crate::report::Subject::new(&profile, &sidecars);
             for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
                 for document in (report.render)(&subject, &crate::report::Style::default()) {
                     folder.write(document.name, &document.bytes)?;

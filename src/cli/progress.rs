@@ -65,7 +65,7 @@ pub(super) struct Progress {
     /// Streams whose loss of output was told.
     cut: Vec<(String, Stream)>,
     /// Where the program's output goes; `None`: beside what is said.
-    outlet: Option<ProgramOutput>,
+    program_output: Option<ProgramOutput>,
     /// What a compiler says, until it is known whether that is the failure's own words.
     compiler: Option<Vec<u8>>,
     /// What stands before each line: nothing, or the remote where there are several at once.
@@ -105,7 +105,7 @@ struct SilenceWatch {
     step: String,
     since: Instant,
     last_line: String,
-    said: bool,
+    was_reported: bool,
 }
 
 impl Progress {
@@ -135,7 +135,7 @@ impl Progress {
             step: String::new(),
             since: Instant::now(),
             last_line: String::new(),
-            said: true,
+            was_reported: true,
         }));
         let (phase, ticker, cut) = (String::new(), None, Vec::new());
         let look = match live {
@@ -143,14 +143,27 @@ impl Progress {
             LiveOutput::Through => Some(OutputStyle::Safe),
             LiveOutput::Beside | LiveOutput::Hidden => None,
         };
-        let outlet = look.map(|look| ProgramOutput::new(terminal, look, bar.clone(), canceller));
+        let program_output =
+            look.map(|look| ProgramOutput::new(terminal, look, bar.clone(), canceller));
         let compiler = None;
-        Self { bar, live, quiet, terminal, phase, silence, ticker, cut, outlet, compiler, lead }
+        Self {
+            bar,
+            live,
+            quiet,
+            terminal,
+            phase,
+            silence,
+            ticker,
+            cut,
+            program_output,
+            compiler,
+            lead,
+        }
     }
 
     /// Where the program's output goes, if it goes through this process's own streams.
     pub(super) fn outlet(&self) -> Option<ProgramOutput> {
-        self.outlet.clone()
+        self.program_output.clone()
     }
 
     /// Its bar, for those who write to the terminal beside it.
@@ -200,7 +213,7 @@ impl Progress {
         {
             let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
             silence.since = Instant::now();
-            silence.said = false;
+            silence.was_reported = false;
             silence.step = step.to_owned();
             // The last line is in the last bytes: output may come at hundreds of megabytes a second.
             let end = &bytes[bytes.len().saturating_sub(4096)..];
@@ -211,9 +224,9 @@ impl Progress {
             }
         }
         // What is prepared before the program talks beside it.
-        match &self.outlet {
-            Some(outlet) if step == crate::run::EXEC_STEP => {
-                outlet.take(stream, bytes, recorded);
+        match &self.program_output {
+            Some(program_output) if step == crate::run::EXEC_STEP => {
+                program_output.take(stream, bytes, recorded);
             }
             _ if self.live == LiveOutput::Hidden => {}
             _ => match &mut self.compiler {
@@ -271,7 +284,7 @@ impl Progress {
                     step: step.clone(),
                     since: Instant::now(),
                     last_line: String::new(),
-                    said: false,
+                    was_reported: false,
                 };
                 drop(silence);
                 if !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) {
@@ -316,7 +329,7 @@ impl Progress {
                 }
             }
             EventBody::Ended { .. } => {
-                self.silence.lock().unwrap_or_else(PoisonError::into_inner).said = true;
+                self.silence.lock().unwrap_or_else(PoisonError::into_inner).was_reported = true;
             }
             _ => {}
         }
@@ -333,8 +346,8 @@ impl Progress {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 let mut s = silence.lock().unwrap_or_else(PoisonError::into_inner);
-                if !s.said && s.since.elapsed() >= SILENCE_NOTICE_AFTER {
-                    s.said = true;
+                if !s.was_reported && s.since.elapsed() >= SILENCE_NOTICE_AFTER {
+                    s.was_reported = true;
                     let last = if s.last_line.is_empty() {
                         String::new()
                     } else {
@@ -352,8 +365,8 @@ impl Progress {
 }
 
 impl Reporter for Progress {
-    fn say(&mut self, said: &RunEvent<'_>) {
-        match said {
+    fn say(&mut self, event: &RunEvent<'_>) {
+        match event {
             RunEvent::Where { remote, address, .. } => {
                 self.watch();
                 // The stderr of `exec` is the program's, but no command goes to another host

@@ -84,7 +84,7 @@ pub(super) enum LintName {
 
 /// Prints what the lints find.
 fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
-    let found = crate::analysis::lint::lint(&opened.profile, opened.beside.trace.as_ref());
+    let found = crate::analysis::lint::lint(&opened.profile, opened.sidecars.trace.as_ref());
     if app.global.json {
         app.print_json(&found)?;
     } else {
@@ -95,7 +95,7 @@ fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
             app.print(&format!("{text}\n    {hint}\n"));
         }
     }
-    let trace = opened.beside.trace.as_ref();
+    let trace = opened.sidecars.trace.as_ref();
     let ranges = !opened.profile.regions.is_empty()
         || opened.profile.launches.iter().any(|launch| !launch.region.is_empty())
         || trace.is_some_and(|t| !t.ranges.is_empty());
@@ -152,7 +152,7 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         return lint(app, &opened);
     }
     if args.redact {
-        crate::redact::redact(&mut opened.profile, &mut opened.beside).map_err(|e| {
+        crate::redact::redact(&mut opened.profile, &mut opened.sidecars).map_err(|e| {
             Failure::new(Exit::Bug, "redact", "the report cannot be redacted").because(&e)
         })?;
         // Not into the run folder, over the report that leaves nothing out.

@@ -326,18 +326,18 @@ struct StoppedJob {
 }
 
 /// Stops a job, and waits for its end. One that is not there need not be stopped.
-async fn stop_job(follow: &mut HostLink, job: &str) -> Result<StoppedJob> {
+async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
     // Its output is of no interest.
     let limits = Limits { log_bytes: u64::MAX, ..Limits::default() };
-    let attached = follow.attach(job, &limits, 1, &[]).await;
+    let attached = link.attach(job, &limits, 1, &[]).await;
     let outcome = attached.as_ref().err().and_then(RemoteError::no_such_job);
     let mut stopped = StoppedJob { gone: outcome.is_some(), made: false, outcome };
     if stopped.gone {
         return Ok(stopped);
     }
-    attached.on(follow.remote())?;
-    follow.cancel();
-    while let Some(message) = follow.next().await.on(follow.remote())? {
+    attached.on(link.remote())?;
+    link.cancel();
+    while let Some(message) = link.next().await.on(link.remote())? {
         let JobMessage::Event(event) = message else { continue };
         match event.body {
             EventBody::Artifact { kind, .. } => stopped.made |= kind == PULLED,
@@ -370,7 +370,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     session::check_run(app, &record)?;
     let spec = session::spec(app, Some(&remote))?;
     let id = record.id.clone();
-    let voice = OutputOptions {
+    let output_options = OutputOptions {
         live: LiveOutput::Hidden,
         events: None,
         accept_new: false,
@@ -378,8 +378,8 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         row: None,
     };
     let StoppedJob { outcome, made, gone } = app.block_on(async {
-        let open = session::open(app, spec, voice).await?;
-        open.finish_with(async |follow| stop_job(follow, &job).await).await
+        let open = session::open(app, spec, output_options).await?;
+        open.finish_with(async |link| stop_job(link, &job).await).await
     })?;
     // A command that follows the run writes down itself how it ended.
     let own = folder.clone().follow();

@@ -139,12 +139,12 @@ pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
 /// An open connection with who hears of it.
 pub(super) struct OpenRemote {
     pub(super) spec: RemoteSpec,
-    pub(super) follow: HostLink,
+    pub(super) link: HostLink,
     pub(super) reporter: SharedReporter,
     pub(super) cancel: CancelSignal,
     pub(super) programs: Programs,
     /// Where the program's output goes, if it goes through this process's own streams.
-    outlet: Option<ProgramOutput>,
+    program_output: Option<ProgramOutput>,
 }
 
 /// How long output may take to be read after the user has cancelled.
@@ -156,8 +156,8 @@ impl OpenRemote {
     /// # Errors
     /// The link, or the user stopped waiting.
     pub(super) async fn ask(&mut self, cache: &FactsCache, now_s: i64) -> Result<HostFacts> {
-        let Self { spec, follow, reporter, programs, cancel, .. } = self;
-        cache.ask(follow, spec, programs, now_s, reporter, cancel).await
+        let Self { spec, link, reporter, programs, cancel, .. } = self;
+        cache.ask(link, spec, programs, now_s, reporter, cancel).await
     }
 
     /// Asks the host for something, and ends the conversation.
@@ -168,9 +168,9 @@ impl OpenRemote {
         self,
         work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
     ) -> Result<T> {
-        let Self { mut follow, mut reporter, mut cancel, .. } = self;
+        let Self { mut link, mut reporter, mut cancel, .. } = self;
         let done = tokio::select! {
-            done = work(&mut follow) => done,
+            done = work(&mut link) => done,
             // The link is dropped: the host may never let go of it.
             () = cancel.beyond(0) => {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
@@ -178,7 +178,7 @@ impl OpenRemote {
         };
         reporter.say(&RunEvent::Finished { exit: 0 });
         tokio::select! {
-            _ = follow.close() => {}
+            _ = link.close() => {}
             () = cancel.beyond(0) => {}
         }
         done
@@ -189,10 +189,10 @@ impl OpenRemote {
     /// # Errors
     /// The user stopped waiting.
     pub(super) async fn drain(&mut self) -> Result<()> {
-        let Some(outlet) = &self.outlet else { return Ok(()) };
+        let Some(program_output) = &self.program_output else { return Ok(()) };
         let heard = self.cancel.heard();
         tokio::select! {
-            () = outlet.drained() => {}
+            () = program_output.drained() => {}
             () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if heard > 0 => {}
             () = self.cancel.beyond(heard) => {
                 if !self.cancel.output_unread() {
@@ -221,9 +221,10 @@ pub(super) struct OutputOptions<'a> {
 pub(super) async fn open(
     app: &App,
     spec: RemoteSpec,
-    voice: OutputOptions<'_>,
+    output_options: OutputOptions<'_>,
 ) -> Result<OpenRemote> {
-    let (open, ()) = connect(app, spec, voice, Greeting::Awaited, |_| async { Ok(()) }).await?;
+    let (open, ()) =
+        connect(app, spec, output_options, Greeting::Awaited, |_| async { Ok(()) }).await?;
     Ok(open)
 }
 
@@ -232,10 +233,10 @@ pub(super) async fn open(
 pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
-    voice: OutputOptions<'_>,
+    output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(OpenRemote, T)> {
-    connect(app, spec, voice, Greeting::LeftToTheFirstRequest, work).await
+    connect(app, spec, output_options, Greeting::LeftToTheFirstRequest, work).await
 }
 
 /// Who waits for the agent's greeting.
@@ -248,25 +249,31 @@ enum Greeting {
 async fn connect<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
-    voice: OutputOptions<'_>,
+    output_options: OutputOptions<'_>,
     greeting: Greeting,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(OpenRemote, T)> {
     let programs = programs(app)?;
     let (canceller, cancel) = channel();
     signals::listen(canceller.clone())?;
-    let RunReporters { mut reporter, bar, outlet } = reporter(app, voice, canceller)?;
+    let RunReporters { mut reporter, bar, program_output } =
+        reporter(app, output_options, canceller)?;
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
-    reporter.say(&RunEvent::Where { run: voice.run, remote: &spec.name, address: &address });
+    reporter.say(&RunEvent::Where {
+        run: output_options.run,
+        remote: &spec.name,
+        address: &address,
+    });
     reporter.say(&RunEvent::Connecting {});
     // Several at once cannot all ask.
-    let interactive =
-        voice.row.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let interactive = output_options.row.is_none()
+        && std::io::stdin().is_terminal()
+        && std::io::stderr().is_terminal();
     let options = ConnectOptions {
         agent: known_agent(app, &spec, &programs).unwrap_or_else(|| programs.agent.clone()),
-        first_use: match (voice.accept_new, interactive) {
+        first_use: match (output_options.accept_new, interactive) {
             (true, _) => FirstUse::AcceptNew,
             (false, true) => FirstUse::Ask,
             (false, false) => FirstUse::Refuse,
@@ -282,19 +289,19 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let mut stop = cancel.clone();
     let sent = SentRecord::of(&app.cache, &spec);
     let connect = async {
-        let follow = reach(&remote, options, &programs, greeting, &sent).await;
-        let follow = follow.on(&*remote)?.remembering(sent);
+        let link = reach(&remote, options, &programs, greeting, &sent).await;
+        let link = link.on(&*remote)?.remembering(sent);
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().say(&RunEvent::Connected { ms });
-        Ok::<_, Failure>(follow)
+        Ok::<_, Failure>(link)
     };
     // What works here has longer to go, and begins first.
     let both = async { tokio::try_join!(work(reporter.clone()), connect) };
-    let (done, follow) = tokio::select! {
+    let (done, link) = tokio::select! {
         both = both => both?,
         () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
-    Ok((OpenRemote { spec, follow, reporter, cancel, programs, outlet }, done))
+    Ok((OpenRemote { spec, link, reporter, cancel, programs, program_output }, done))
 }
 
 /// The agent for what is known of the host, where it is of another architecture than this machine.
@@ -338,12 +345,12 @@ async fn reach(
 /// Does something on this machine that Ctrl-C stops.
 pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     app: &App,
-    voice: OutputOptions<'_>,
+    output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<T> {
     let (canceller, mut cancel) = channel();
     signals::listen(canceller.clone())?;
-    let RunReporters { mut reporter, .. } = reporter(app, voice, canceller)?;
+    let RunReporters { mut reporter, .. } = reporter(app, output_options, canceller)?;
     let done = tokio::select! {
         done = work(reporter.clone()) => done,
         () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
@@ -356,13 +363,17 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
 struct RunReporters {
     reporter: SharedReporter,
     bar: ProgressBar,
-    outlet: Option<ProgramOutput>,
+    program_output: Option<ProgramOutput>,
 }
 
 /// The terminal's reporter with its bar, and the one of `--events`.
-fn reporter(app: &App, voice: OutputOptions<'_>, canceller: Canceller) -> Result<RunReporters> {
+fn reporter(
+    app: &App,
+    output_options: OutputOptions<'_>,
+    canceller: Canceller,
+) -> Result<RunReporters> {
     let mut reporters = Reporters::default();
-    match voice.events {
+    match output_options.events {
         None => {}
         Some("-") => reporters.0.push(Box::new(JsonLines(std::io::stdout()))),
         Some(path) => {
@@ -372,10 +383,16 @@ fn reporter(app: &App, voice: OutputOptions<'_>, canceller: Canceller) -> Result
             reporters.0.push(Box::new(JsonLines(file)));
         }
     }
-    let progress = Progress::new(app.terminal, voice.live, app.global.quiet, canceller, voice.row);
-    let (bar, outlet) = (progress.bar(), progress.outlet());
+    let progress = Progress::new(
+        app.terminal,
+        output_options.live,
+        app.global.quiet,
+        canceller,
+        output_options.row,
+    );
+    let (bar, program_output) = (progress.bar(), progress.outlet());
     reporters.0.push(Box::new(progress));
-    Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, outlet })
+    Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, program_output })
 }
 
 /// A bar that is off the screen until this is dropped.

@@ -45,7 +45,7 @@ pub struct Imported {
     /// The GPU's name.
     pub device: Option<String>,
     /// Documents of their own, with this artifact's own launch numbers.
-    pub beside: Sidecars,
+    pub sidecars: Sidecars,
 }
 
 /// A reason of the laptop's own to take another rung.
@@ -91,7 +91,7 @@ impl Imported {
             }
             has > 0 || had == 0
         });
-        if let Some(spots) = &mut self.beside.hotspots {
+        if let Some(spots) = &mut self.sidecars.hotspots {
             spots.launches.retain_mut(|spots| renumber(&numbers, &mut spots.launch));
         }
         all - self.launches.len()
@@ -104,9 +104,9 @@ impl Imported {
     /// made from its launches where the profile has none yet. A second result of the same
     /// sanitizer tool replaces the first. Regions of the runner's own range log give way to those
     /// of any tool.
-    pub fn add_to(self, profile: &mut Profile, beside: &mut Sidecars) {
+    pub fn add_to(self, profile: &mut Profile, sidecars: &mut Sidecars) {
         let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
-        beside.add(self.beside, first);
+        sidecars.add(self.sidecars, first);
         let sums = match self.kernels {
             sums if !sums.is_empty() => sums,
             _ if profile.kernels.is_empty() => kernel_sums(&self.launches),

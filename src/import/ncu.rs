@@ -95,7 +95,7 @@ pub fn import(
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),
         clock_control: clock_control(&session.command_line),
-        beside: Sidecars { hotspots, trace: None },
+        sidecars: Sidecars { hotspots, trace: None },
         device: session.devices.first().map(|device| device.name.clone()),
         ..Imported::default()
     })

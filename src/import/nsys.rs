@@ -90,7 +90,7 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
         && native.kernels == export.kernels
         && native.copies == export.copies
         && native.regions == export.regions
-        && native.beside == export.beside;
+        && native.sidecars == export.sidecars;
     let understood = !native.gaps.iter().any(|gap| gap.code == rows::UNKNOWN);
     if !same && understood {
         export.gaps.push(Gap {
@@ -185,7 +185,7 @@ pub(super) fn import<R: TraceRows>(file: &R, from: &str) -> Result<Imported, R::
     let events = events::list(&trace, &placed, from);
     attribute::add(&trace, placed, from, &mut imported);
     imported.gaps.extend(cut_gap(&events));
-    imported.beside.trace = Some(events);
+    imported.sidecars.trace = Some(events);
     if trace.many == 0 {
         imported.refusals.push(Refusal {
             code: NO_GPU_ROWS,

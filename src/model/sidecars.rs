@@ -49,11 +49,11 @@ mod tests {
 
     #[test]
     fn a_second_artifacts_hot_spots_follow_its_launch_numbers() {
-        let mut beside = Sidecars::default();
-        beside.add(spots(), 0);
-        beside.add(spots(), 7);
+        let mut sidecars = Sidecars::default();
+        sidecars.add(spots(), 0);
+        sidecars.add(spots(), 7);
         let numbers: Vec<_> =
-            beside.hotspots.iter().flat_map(|h| &h.launches).map(|l| l.launch).collect();
+            sidecars.hotspots.iter().flat_map(|h| &h.launches).map(|l| l.launch).collect();
         assert_eq!(numbers, [0, 7]);
     }
 }

@@ -32,15 +32,15 @@ fn fixture(path: &str) -> Vec<u8> {
 /// A profile of real reports on a host with secrets in every place.
 fn profile() -> (Profile, Sidecars) {
     let mut profile = Profile::default();
-    let mut beside = Sidecars::default();
+    let mut sidecars = Sidecars::default();
     let limits = Limits { max_size: 1 << 30 };
     let report = fixture("ncu/2025.3.1/full-tiled-matmul/report.ncu-repz");
     let from = "/home/alicehopper/work/report.ncu-repz";
     ncu::import(&report, from, &RequestedCounters::default(), &limits)
         .unwrap()
-        .add_to(&mut profile, &mut beside);
+        .add_to(&mut profile, &mut sidecars);
     let report = fixture("nsys/2025.3.1/regions/report.nsys-rep");
-    nsys::import_report(&report, "raw/r.nsys-rep").unwrap().add_to(&mut profile, &mut beside);
+    nsys::import_report(&report, "raw/r.nsys-rep").unwrap().add_to(&mut profile, &mut sidecars);
     let agent = serde_json::from_slice(&fixture("facts/synthetic-h200.json")).unwrap();
     let mut host = HostFacts { agent, ..HostFacts::default() };
     "grace-lab-7".clone_into(&mut host.agent.hostname);
@@ -65,26 +65,27 @@ fn profile() -> (Profile, Sidecars) {
     profile.launches[0]
         .rules
         .push(RuleMessage { text: words.to_owned(), ..RuleMessage::default() });
-    let lines = beside.hotspots.iter_mut().flat_map(|h| &mut h.launches).flat_map(|l| &mut l.lines);
+    let lines =
+        sidecars.hotspots.iter_mut().flat_map(|h| &mut h.launches).flat_map(|l| &mut l.lines);
     for line in lines {
         line.text = Some("secret_algorithm(x);".to_owned());
         line.at.file = "/home/alicehopper/secret/tiled.cu".to_owned();
     }
     analysis::analyze(&mut profile);
-    (profile, beside)
+    (profile, sidecars)
 }
 
 #[test]
 fn nothing_of_a_list_of_secrets_survives_in_documents_or_reports() {
-    let (mut profile, mut beside) = profile();
-    redact(&mut profile, &mut beside).unwrap();
+    let (mut profile, mut sidecars) = profile();
+    redact(&mut profile, &mut sidecars).unwrap();
     let mut texts = vec![
         ("profile".to_owned(), serde_json::to_string(&profile).unwrap()),
-        ("hotspots".to_owned(), serde_json::to_string(&beside.hotspots).unwrap()),
-        ("trace".to_owned(), serde_json::to_string(&beside.trace).unwrap()),
+        ("hotspots".to_owned(), serde_json::to_string(&sidecars.hotspots).unwrap()),
+        ("trace".to_owned(), serde_json::to_string(&sidecars.trace).unwrap()),
     ];
     for report in REPORTS {
-        for document in (report.render)(&Subject::new(&profile, &beside), &Style::default()) {
+        for document in (report.render)(&Subject::new(&profile, &sidecars), &Style::default()) {
             let text = String::from_utf8_lossy(&document.bytes).into_owned();
             texts.push((format!("{} {}", report.id, document.name), text));
         }
@@ -94,14 +95,14 @@ fn nothing_of_a_list_of_secrets_survives_in_documents_or_reports() {
             assert!(!text.contains(secret), "`{secret}` is in {name}");
         }
     }
-    assert!(beside.hotspots.is_some_and(|h| h.launches.iter().any(|l| !l.lines.is_empty())));
+    assert!(sidecars.hotspots.is_some_and(|h| h.launches.iter().any(|l| !l.lines.is_empty())));
 }
 
 #[test]
 fn what_is_no_secret_stays() {
-    let (mut profile, mut beside) = profile();
+    let (mut profile, mut sidecars) = profile();
     let before = profile.clone();
-    redact(&mut profile, &mut beside).unwrap();
+    redact(&mut profile, &mut sidecars).unwrap();
     assert_eq!(profile.launches.len(), before.launches.len());
     for (now, then) in profile.launches.iter().zip(&before.launches) {
         assert_eq!(

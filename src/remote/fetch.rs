@@ -228,8 +228,8 @@ mod tests {
             host.cut_after(6 << 20);
             let folder = tempfile::tempdir().unwrap();
             let dest = folder.path().join("big");
-            let mut follow = connect(&host).await;
-            let fetched = follow.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
+            let mut link = connect(&host).await;
+            let fetched = link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
             assert!(fs::read(&dest).unwrap() == big);
             assert_eq!(fetched, FetchOutcome { copied: false, synced: true });
             assert_eq!(host.links(), 3);
@@ -276,8 +276,8 @@ mod tests {
         let pieces = RemoteFile { digest: Digest::of(&bytes(1000)), ..pieces };
         for wanted in [whole, pieces] {
             let dest = folder.path().join("x");
-            let mut follow = connect(&host).await;
-            let error = follow.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
+            let mut link = connect(&host).await;
+            let error = link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
             assert!(matches!(error, RemoteError::Damaged { .. }), "{error:?}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         }

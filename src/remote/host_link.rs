@@ -509,9 +509,9 @@ mod tests {
     }
 
     /// Follows the job to its end: the numbers of its events, and both outputs.
-    async fn whole(follow: &mut HostLink) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
+    async fn whole(link: &mut HostLink) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
         let (mut seqs, mut out, mut err) = (Vec::new(), Vec::new(), Vec::new());
-        while let Some(message) = follow.next().await? {
+        while let Some(message) = link.next().await? {
             match message {
                 JobMessage::Event(event) => seqs.push(event.seq),
                 JobMessage::Output { stream, offset, bytes, .. } => {
@@ -534,11 +534,11 @@ mod tests {
         // A shorter link could not carry the greeting and one event.
         for cut in (300..1200).step_by(7) {
             let host = FakeHost::new(script());
-            let mut follow = connect(&host).await;
+            let mut link = connect(&host).await;
             host.cut_after(cut);
-            follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
-            follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-            let (seqs, out, err) = whole(&mut follow).await.unwrap();
+            link.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+            link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+            let (seqs, out, err) = whole(&mut link).await.unwrap();
             assert_eq!(seqs, [1, 2, 3, 4, 5], "cut after {cut}");
             assert_eq!(
                 (out.as_slice(), err.as_slice()),
@@ -552,24 +552,24 @@ mod tests {
     #[tokio::test]
     async fn a_link_that_never_comes_back_is_given_up_in_time() {
         let host = FakeHost::new(vec![]);
-        let mut follow = connect(&host)
+        let mut link = connect(&host)
             .await
             .patience(ReconnectPolicy { total: Duration::from_millis(50), ..QUICK });
         host.cut_after(1);
-        follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
-        let error = follow.facts(&[]).await.unwrap_err();
+        link.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+        let error = link.facts(&[]).await.unwrap_err();
         assert!(matches!(error, RemoteError::GaveUp { .. }), "{error:?}");
     }
 
     #[tokio::test]
     async fn a_cancel_while_the_link_is_cut_is_sent_when_it_is_back() {
         let host = FakeHost::new(script());
-        let mut follow = connect(&host).await;
-        follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        follow.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
-        follow.cancel();
+        let mut link = connect(&host).await;
+        link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        link.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+        link.cancel();
         assert_eq!(host.cancels(), 0);
-        whole(&mut follow).await.unwrap();
+        whole(&mut link).await.unwrap();
         // The agent reads it behind its answers.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(host.cancels(), 1);
@@ -583,12 +583,12 @@ mod tests {
             if let Some(bytes) = bytes {
                 host.print_for_ever(bytes);
             }
-            let mut follow = connect(&host).await.confirm_within(Duration::from_millis(300));
-            follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-            follow.cancel();
+            let mut link = connect(&host).await.confirm_within(Duration::from_millis(300));
+            link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+            link.cancel();
             let begun = Instant::now();
             let error = loop {
-                match follow.next().await {
+                match link.next().await {
                     Ok(message) => assert!(message.is_some()),
                     Err(error) => break error,
                 }
@@ -603,21 +603,21 @@ mod tests {
     async fn a_submission_dropped_halfway_is_looked_for_and_cancelled() {
         let host = FakeHost::new(script());
         let submission = fake::submission(&[("a", b"abc")]);
-        let mut follow = connect(&host).await;
+        let mut link = connect(&host).await;
         // Dropped before the host has heard of it.
         tokio::select! {
             biased;
-            _ = follow.submit(&submission, &|_| ()) => panic!("too quick"),
+            _ = link.submit(&submission, &|_| ()) => panic!("too quick"),
             () = std::future::ready(()) => {}
         }
-        follow.cancel();
-        assert_eq!(follow.next().await.unwrap(), None);
+        link.cancel();
+        assert_eq!(link.next().await.unwrap(), None);
         // Dropped when it runs already.
         connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
-        let mut follow = connect(&host).await;
-        follow.submitting = Some(FollowedJob::new("run.1", &Limits::default()));
-        follow.cancel();
-        whole(&mut follow).await.unwrap();
+        let mut link = connect(&host).await;
+        link.submitting = Some(FollowedJob::new("run.1", &Limits::default()));
+        link.cancel();
+        whole(&mut link).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(host.cancels(), 1);
     }
@@ -625,14 +625,14 @@ mod tests {
     #[tokio::test]
     async fn a_request_dropped_halfway_is_not_mistaken_for_the_next() {
         let host = FakeHost::new(script());
-        let mut follow = connect(&host).await;
+        let mut link = connect(&host).await;
         for _ in 0..3 {
             // The fake host never answers this one.
-            let asked = follow.facts(&[]);
+            let asked = link.facts(&[]);
             assert!(tokio::time::timeout(Duration::from_millis(5), asked).await.is_err());
         }
-        follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        assert_eq!(whole(&mut follow).await.unwrap().0.len(), 5);
+        link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        assert_eq!(whole(&mut link).await.unwrap().0.len(), 5);
         assert_eq!(host.links(), 4);
     }
 
@@ -647,17 +647,17 @@ mod tests {
             len: bytes.len() as u64,
         };
         let host = FakeHost::new(script());
-        let mut follow = connect(&host).await;
-        follow.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        whole(&mut follow).await.unwrap();
+        let mut link = connect(&host).await;
+        link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
+        whole(&mut link).await.unwrap();
         host.flood(output("run.1"), bytes);
-        let error = follow.facts(&[]).await.unwrap_err();
+        let error = link.facts(&[]).await.unwrap_err();
         assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
         // Of a job that is not followed nothing is kept, so nothing runs full.
         let host = FakeHost::new(script());
-        let mut follow = connect(&host).await;
+        let mut link = connect(&host).await;
         host.flood(output("other.1"), bytes);
-        let asked = tokio::time::timeout(Duration::from_secs(1), follow.facts(&[])).await;
+        let asked = tokio::time::timeout(Duration::from_secs(1), link.facts(&[])).await;
         assert!(asked.is_err(), "{asked:?}");
     }
 
@@ -666,11 +666,11 @@ mod tests {
         let host = FakeHost::new(script());
         let mut submission = fake::submission(&[]);
         submission.plan.limits.log_bytes = 7;
-        let mut follow = connect(&host).await;
-        follow.submit(&submission, &|_| ()).await.unwrap();
+        let mut link = connect(&host).await;
+        link.submit(&submission, &|_| ()).await.unwrap();
         let mut out = Vec::new();
         let error = loop {
-            match follow.next().await {
+            match link.next().await {
                 Ok(Some(JobMessage::Output { stream: Stream::Stdout, bytes, .. })) => {
                     out.extend(bytes);
                 }

@@ -582,10 +582,10 @@ mod tests {
         let host = FakeHost::new(vec![fake::ended()]);
         let big = noise(12 << 20);
         let submission = fake::submission(&[("big", &big)]);
-        let mut follow = connect(&host).await;
+        let mut link = connect(&host).await;
         // Room for the answer to one more blob, and no more.
         host.cut_after(800);
-        follow.submit(&submission, &|_| ()).await.unwrap();
+        link.submit(&submission, &|_| ()).await.unwrap();
         let again = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         assert_eq!(again, Uploaded::default());
     }

@@ -17,8 +17,12 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// A profile with the documents beside it.
-    pub fn new(profile: &'a Profile, beside: &'a Sidecars) -> Self {
-        Self { hotspots: beside.hotspots.as_ref(), trace: beside.trace.as_ref(), ..profile.into() }
+    pub fn new(profile: &'a Profile, sidecars: &'a Sidecars) -> Self {
+        Self {
+            hotspots: sidecars.hotspots.as_ref(),
+            trace: sidecars.trace.as_ref(),
+            ..profile.into()
+        }
     }
 }
 

@@ -68,7 +68,7 @@ pub struct ComparisonOutcome {
     /// What the interleaved calls gave, by case; empty without a GPU.
     pub paired: Vec<Paired>,
     /// What each tool gave or why it is not there.
-    pub parts: Vec<Part>,
+    pub builder: Vec<Part>,
 }
 
 /// A look at one side: the rung it ended on, or why there is none.
@@ -78,7 +78,7 @@ type PassResult = std::result::Result<String, String>;
 struct SideBuilder {
     name: &'static str,
     request: Request,
-    parts: ProfileBuilder,
+    builder: ProfileBuilder,
     folder: RunFolder,
     /// What became of each look.
     looked: Vec<(Mode, PassResult)>,
@@ -92,23 +92,24 @@ impl CompareRun<'_> {
     /// cancel.
     pub async fn run(
         mut self,
-        follow: &mut HostLink,
-        desk: &mut RunContext<'_>,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
     ) -> Result<ComparisonOutcome> {
         let mut facts = match self.cache.load(self.now_s) {
             Some(facts) => facts,
-            None => self.ask(follow, desk).await?,
+            None => self.ask(link, context).await?,
         };
-        desk.folder
+        context
+            .folder
             .write_json("env.json", &EnvRecord::new(Some(facts.clone()), self.source_folder))?;
         let mut sides = Vec::new();
         for (name, request) in SIDES.into_iter().zip(self.requests.clone()) {
-            let parts = ProfileBuilder::new(&request, self.project, self.thresholds);
-            let folder = desk.folder.side(name)?;
-            sides.push(SideBuilder { name, request, parts, folder, looked: Vec::new() });
+            let builder = ProfileBuilder::new(&request, self.project, self.thresholds);
+            let folder = context.folder.side(name)?;
+            sides.push(SideBuilder { name, request, builder, folder, looked: Vec::new() });
         }
         for (side, sequence) in sides.iter_mut().zip(1..) {
-            self.compile_here(follow, &facts, desk, side, sequence).await?;
+            self.compile_here(link, &facts, context, side, sequence).await?;
         }
         let mut built = BTreeMap::new();
         let mut seq = 1;
@@ -120,7 +121,7 @@ impl CompareRun<'_> {
                 side.request.skip.clear();
             }
             while open != [false, false] && seq <= MAX_PLANS_PER_COMPARISON {
-                let planned = self.plan(&sides, open, &facts, desk, seq);
+                let planned = self.plan(&sides, open, &facts, context, seq);
                 let PairDraft { draft, expect } = match planned {
                     Ok(planned) => planned,
                     // What a later look cannot have costs only itself.
@@ -133,29 +134,29 @@ impl CompareRun<'_> {
                     Err(failure) => return Err(failure),
                 };
                 let job = draft.plan.job.clone();
-                let kept = |bundle: Bundle, desk: &RunContext<'_>| {
+                let kept = |bundle: Bundle, context: &RunContext<'_>| {
                     let Bundle { plan, mut blobs, .. } = bundle;
-                    desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
-                    desk.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
+                    context.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
+                    context.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
                     blobs.extend(built.clone());
                     Ok(submission(plan, blobs))
                 };
-                match job::pack_and_submit(follow, &mut self.packer, &draft, desk, kept).await {
+                match job::pack_and_submit(link, &mut self.packer, &draft, context, kept).await {
                     Err(failure) if failure.code == "facts_changed" => {
                         self.cache.forget();
-                        facts = self.ask(follow, desk).await?;
+                        facts = self.ask(link, context).await?;
                         continue;
                     }
                     other => other?,
                 }
-                let end = job::follow_to_end(follow, &job, &[], desk).await?;
+                let end = job::follow_to_end(link, &job, &[], context).await?;
                 seq += 1;
                 for (index, expect) in expect.into_iter().enumerate() {
                     let Some(expect) = expect else { continue };
-                    open[index] = self.take(&mut sides[index], &end, &expect, mode, desk)?;
+                    open[index] = self.take(&mut sides[index], &end, &expect, mode, context)?;
                 }
                 for side in &sides {
-                    if let Some(failure) = ended(side, follow, &end) {
+                    if let Some(failure) = ended(side, link, &end) {
                         return Err(failure);
                     }
                 }
@@ -171,29 +172,29 @@ impl CompareRun<'_> {
         // Compiled alone, two kernels cannot be told apart.
         for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
             let Target::Kernel { spec, .. } = &side.request.target else { continue };
-            if side.parts.rung() == "none" {
-                let ladder = &side.parts.profile.ladder;
+            if side.builder.rung() == "none" {
+                let ladder = &side.builder.profile.ladder;
                 return Err(
                     PlanError::no_gpu(&facts.remote, spec, side.request.mode, ladder).into()
                 );
             }
         }
         let folders: Vec<RunFolder> = sides.iter().map(|side| side.folder.clone()).collect();
-        let mut made = finish(sides, facts.clone(), desk)?;
+        let mut made = finish(sides, facts.clone(), context)?;
         let mut built = Vec::new();
-        for ((profile, beside), folder) in made.profiles.iter_mut().zip(&folders) {
-            built.push(CompiledFiles::new(folder, &profile.artifacts, beside.hotspots.as_mut()));
+        for ((profile, sidecars), folder) in made.profiles.iter_mut().zip(&folders) {
+            built.push(CompiledFiles::new(folder, &profile.artifacts, sidecars.hotspots.as_mut()));
         }
-        let listings = disasm::fill(follow, desk, &facts, self.nvdisasm, &mut built).await;
+        let listings = disasm::fill(link, context, &facts, self.nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
             profile.artifacts.extend(listings);
         }
         Ok(made)
     }
 
-    async fn ask(&self, follow: &mut HostLink, desk: &mut RunContext<'_>) -> Result<HostFacts> {
+    async fn ask(&self, link: &mut HostLink, context: &mut RunContext<'_>) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
-        self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
+        self.cache.ask(link, spec, programs, *now_s, context.reporter, &context.cancel).await
     }
 
     fn plan(
@@ -201,21 +202,21 @@ impl CompareRun<'_> {
         sides: &[SideBuilder],
         open: [bool; 2],
         facts: &HostFacts,
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
         seq: u32,
     ) -> Result<PairDraft> {
         let toolbox = self.programs.toolbox(&facts.agent.arch);
-        let job = JobName { run: desk.record.id.clone(), sequence: seq };
+        let job = JobName { run: context.record.id.clone(), sequence: seq };
         let mut requests = [None, None];
         for ((slot, side), open) in requests.iter_mut().zip(sides).zip(open) {
             *slot = open.then_some(&side.request);
         }
         let planned = tool::plan_pair(requests, facts, &toolbox, &job)?;
-        let mut said: Vec<&String> = Vec::new();
+        let mut event: Vec<&String> = Vec::new();
         for note in planned.expect.iter().flatten().flat_map(|e| &e.notes) {
-            if !said.contains(&note) {
-                said.push(note);
-                desk.reporter.say(&RunEvent::Note { text: note });
+            if !event.contains(&note) {
+                event.push(note);
+                context.reporter.say(&RunEvent::Note { text: note });
             }
         }
         Ok(planned)
@@ -224,23 +225,23 @@ impl CompareRun<'_> {
     /// Compiles on this machine what a host without a compiler cannot.
     async fn compile_here(
         &self,
-        follow: &HostLink,
+        link: &HostLink,
         facts: &HostFacts,
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
         side: &mut SideBuilder,
         sequence: u32,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &side.request.target else { return Ok(()) };
         let wheels = side.request.build.fetch && facts.tool("cc").is_some();
         let has = wheels || !tool::compilers(facts, &spec.entry).is_empty();
-        if has || super::is_local(follow) || !matches!(spec.entry, Entry::Device(_)) {
+        if has || super::is_local(link) || !matches!(spec.entry, Entry::Device(_)) {
             return Ok(());
         }
         let mut own = RunContext {
             folder: &side.folder,
-            record: &mut *desk.record,
-            reporter: &mut *desk.reporter,
-            cancel: desk.cancel.clone(),
+            record: &mut *context.record,
+            reporter: &mut *context.reporter,
+            cancel: context.cancel.clone(),
             input: None,
         };
         let (end, expect) =
@@ -252,12 +253,12 @@ impl CompareRun<'_> {
                 Err(failure) => return Err(failure),
             };
         side.request.prebuilt =
-            side.parts.take_local_build(&side.folder, &end, &expect, &side.request)?;
+            side.builder.take_local_build(&side.folder, &end, &expect, &side.request)?;
         if end.step_ok("build") {
             return Ok(());
         }
-        side.parts.job = Some(end);
-        let failure = RemoteSpec::local().open().ok().and_then(|l| side.parts.failure(&*l));
+        side.builder.job = Some(end);
+        let failure = RemoteSpec::local().open().ok().and_then(|l| side.builder.failure(&*l));
         Err(failure.unwrap_or_else(|| {
             Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
         }))
@@ -270,17 +271,17 @@ impl CompareRun<'_> {
         end: &JobResult,
         expect: &Expectations,
         mode: Mode,
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<bool> {
         let end = part_of(end, side.name);
-        bring_logs(desk.folder, &side.folder, side.name)?;
-        side.parts.expect(expect);
-        let refused = side.parts.take(&side.folder, &end, &side.request)?;
+        bring_logs(context.folder, &side.folder, side.name)?;
+        side.builder.expect(expect);
+        let refused = side.builder.take(&side.folder, &end, &side.request)?;
         let rung = end.rung_of("profile").map(str::to_owned);
         let told = end.last_rung("profile").map(why);
-        side.parts.job = Some(end);
+        side.builder.job = Some(end);
         if let Some(refused) = refused {
-            desk.reporter.say(&RunEvent::Refused {
+            context.reporter.say(&RunEvent::Refused {
                 rung: &refused.rung,
                 code: refused.code,
                 text: &refused.text,
@@ -309,7 +310,7 @@ impl CompareRun<'_> {
         built: &mut BTreeMap<Digest, BlobSource>,
     ) -> Result<()> {
         side.request.reuse.clear();
-        for (path, local) in &side.parts.built {
+        for (path, local) in &side.builder.built {
             side.request.reuse.push(self.packer.built(path, local, built)?);
         }
         Ok(())
@@ -325,14 +326,14 @@ fn why(record: &RungRecord) -> String {
 }
 
 /// The failure that ends the comparison: a side that does not build, is wrong, or cannot be timed.
-fn ended(side: &SideBuilder, follow: &HostLink, end: &JobResult) -> Option<Failure> {
+fn ended(side: &SideBuilder, link: &HostLink, end: &JobResult) -> Option<Failure> {
     let mine = match &end.outcome {
         Some(Outcome::Failed { step, .. }) => tool::side_of(step, side.name).is_some(),
         Some(Outcome::Done) => true,
         // The job as a whole: either side tells it.
         _ => true,
     };
-    let mut failure = side.parts.failure(follow.remote()).filter(|_| mine)?;
+    let mut failure = side.builder.failure(link.remote()).filter(|_| mine)?;
     if failure.place.step.is_some()
         && matches!(end.outcome, Some(Outcome::Failed { .. } | Outcome::Done))
     {
@@ -396,7 +397,7 @@ fn bring_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
 fn finish(
     sides: Vec<SideBuilder>,
     facts: HostFacts,
-    desk: &RunContext<'_>,
+    context: &RunContext<'_>,
 ) -> Result<ComparisonOutcome> {
     let mut paired = Vec::new();
     let mut looked: Vec<[(Mode, PassResult); 2]> = Vec::new();
@@ -411,17 +412,17 @@ fn finish(
                 *second = other.clone();
             }
         }
-        let mut record = desk.record.clone();
-        record.title = format!("side {} of {}", side.name, desk.record.title);
+        let mut record = context.record.clone();
+        record.title = format!("side {} of {}", side.name, context.record.title);
         record.jobs.clear();
         side.folder.save(&record)?;
-        let made = assemble::profile(side.parts, &side.request, facts.clone(), &record);
+        let made = assemble::profile(side.builder, &side.request, facts.clone(), &record);
         timed &= made.0.gpu.is_some();
         profiles.push(made);
     }
     let [a, b] = <[(Profile, Sidecars); 2]>::try_from(profiles)
         .map_err(|_| Failure::new(Exit::Bug, "bug", "a comparison has other than two sides"))?;
-    let mut parts = vec![Part {
+    let mut builder = vec![Part {
         part: "speedup".to_owned(),
         there: !paired.is_empty(),
         note: match (paired.is_empty(), timed) {
@@ -431,9 +432,9 @@ fn finish(
         },
     }];
     for mode in [Mode::Nsys, Mode::Ncu] {
-        parts.push(part(mode, looked.iter().find(|[(m, _), _]| *m == mode)));
+        builder.push(part(mode, looked.iter().find(|[(m, _), _]| *m == mode)));
     }
-    Ok(ComparisonOutcome { profiles: [a, b], paired, parts })
+    Ok(ComparisonOutcome { profiles: [a, b], paired, builder })
 }
 
 /// Whether a tool looked at both sides, and what kept it from that.
@@ -452,10 +453,10 @@ fn part(mode: Mode, looked: Option<&[(Mode, PassResult); 2]>) -> Part {
             (Ok(a), Ok(b)) => (true, format!("rung `{a}` on side a, `{b}` on side b")),
             (Err(a), Err(b)) if a == b => (false, a),
             (a, b) => {
-                let said = |side: &str, r: &std::result::Result<String, String>| {
+                let event = |side: &str, r: &std::result::Result<String, String>| {
                     r.as_ref().err().map(|why| format!("side {side}: {why}"))
                 };
-                let both = [said("a", &a), said("b", &b)];
+                let both = [event("a", &a), event("b", &b)];
                 (false, both.into_iter().flatten().collect::<Vec<_>>().join("; "))
             }
         },

@@ -128,7 +128,7 @@ pub enum RunEvent<'a> {
 /// A consumer of what a run says.
 pub trait Reporter: Send {
     /// Takes one thing said.
-    fn say(&mut self, said: &RunEvent<'_>);
+    fn say(&mut self, event: &RunEvent<'_>);
 }
 
 /// Passes everything to several reporters, in order.
@@ -136,9 +136,9 @@ pub trait Reporter: Send {
 pub struct Reporters(pub Vec<Box<dyn Reporter>>);
 
 impl Reporter for Reporters {
-    fn say(&mut self, said: &RunEvent<'_>) {
+    fn say(&mut self, event: &RunEvent<'_>) {
         for reporter in &mut self.0 {
-            reporter.say(said);
+            reporter.say(event);
         }
     }
 }
@@ -155,8 +155,8 @@ impl SharedReporter {
 }
 
 impl Reporter for SharedReporter {
-    fn say(&mut self, said: &RunEvent<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).say(said);
+    fn say(&mut self, event: &RunEvent<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).say(event);
     }
 }
 
@@ -164,9 +164,9 @@ impl Reporter for SharedReporter {
 pub struct JsonLines<W: std::io::Write + Send>(pub W);
 
 impl<W: std::io::Write + Send> Reporter for JsonLines<W> {
-    fn say(&mut self, said: &RunEvent<'_>) {
+    fn say(&mut self, event: &RunEvent<'_>) {
         // A consumer that went away must not stop the run it watched.
-        if let Ok(mut line) = serde_json::to_vec(said) {
+        if let Ok(mut line) = serde_json::to_vec(event) {
             line.push(b'\n');
             let _ = self.0.write_all(&line).and_then(|()| self.0.flush());
         }

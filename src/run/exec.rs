@@ -137,38 +137,38 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
 /// # Errors
 /// The link, the host's refusal, our disk, or the user cancelled and nothing has run.
 pub async fn exec(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     request: &ExecRequest,
     packer: &mut Packer,
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     mut copies: FileCopies,
 ) -> Result<ExecOutcome> {
-    let job = format!("{}.1", desk.record.id);
+    let job = format!("{}.1", context.record.id);
     let draft = draft(request, job.clone());
     let (mut files, mut commands) = (BTreeSet::new(), None);
-    let kept = |bundle: Bundle, desk: &RunContext<'_>| {
-        desk.folder.write_json("plan-1.json", &bundle.plan)?;
+    let kept = |bundle: Bundle, context: &RunContext<'_>| {
+        context.folder.write_json("plan-1.json", &bundle.plan)?;
         commands = Some(bundle::commands(&bundle.plan));
         files = sent(&bundle.plan.files);
         let mut submission = submission(bundle.plan, bundle.blobs);
         submission.secrets.clone_from(&request.secrets);
         Ok(submission)
     };
-    let submitted = job::pack_and_submit(follow, packer, &draft, desk, kept).await;
+    let submitted = job::pack_and_submit(link, packer, &draft, context, kept).await;
     // What nobody needs to take the job up is written while the host works.
     let env = EnvRecord::without_repository(request.known.clone());
-    let written = desk.folder.write_json("env.json", &env).and_then(|()| {
-        commands.map_or(Ok(()), |text| desk.folder.write("commands.sh", text.as_bytes()))
+    let written = context.folder.write_json("env.json", &env).and_then(|()| {
+        commands.map_or(Ok(()), |text| context.folder.write("commands.sh", text.as_bytes()))
     });
     submitted?;
     written?;
     if request.detach {
-        follow.detach().await.on(follow.remote())?;
+        link.detach().await.on(link.remote())?;
         return Ok(ExecOutcome { end: None, pulled: Vec::new(), copies });
     }
     let choose = choose(&request.pull, files);
-    let end = job::follow_choosing(follow, &job, &[], desk, &choose, &mut copies).await?;
-    Ok(over(follow, end, desk.record, copies))
+    let end = job::follow_choosing(link, &job, &[], context, &choose, &mut copies).await?;
+    Ok(over(link, end, context.record, copies))
 }
 
 /// Takes up a program that was submitted before, by a command with these `--pull` patterns.
@@ -176,34 +176,35 @@ pub async fn exec(
 /// # Errors
 /// As [`exec`].
 pub async fn exec_again(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     pull: &[String],
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     mut copies: FileCopies,
 ) -> Result<ExecOutcome> {
-    let job = format!("{}.1", desk.record.id);
-    let known = resume::known(desk.folder, desk.record, &job)?.unwrap_or_default();
+    let job = format!("{}.1", context.record.id);
+    let known = resume::known(context.folder, context.record, &job)?.unwrap_or_default();
     if !known.ended() {
-        job::take_up(follow, &job, &known, desk).await?;
+        job::take_up(link, &job, &known, context).await?;
     }
-    let plan: Option<Plan> = serde_json::from_slice(&desk.folder.read("plan-1.json")?).ok();
+    let plan: Option<Plan> = serde_json::from_slice(&context.folder.read("plan-1.json")?).ok();
     let choose = choose(pull, sent(&plan.map(|plan| plan.files).unwrap_or_default()));
-    let end = job::follow_choosing(follow, &job, &known.events, desk, &choose, &mut copies).await?;
-    Ok(over(follow, end, desk.record, copies))
+    let end =
+        job::follow_choosing(link, &job, &known.events, context, &choose, &mut copies).await?;
+    Ok(over(link, end, context.record, copies))
 }
 
 /// A job that is over, and all of it here: its output need not lie there too, unless a power cut
 /// could still take what is here.
 fn over(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     end: JobResult,
     record: &RunRecord,
     copies: FileCopies,
 ) -> ExecOutcome {
     if !record.jobs.iter().any(|line| line.job == end.job && !line.unsynced.is_empty()) {
-        follow.drop_job(&end.job);
+        link.drop_job(&end.job);
     }
-    ExecOutcome { end: Some(program_end(follow, &end)), pulled: pulled(end), copies }
+    ExecOutcome { end: Some(program_end(link, &end)), pulled: pulled(end), copies }
 }
 
 /// What the agent is asked to bring, by the patterns of `--pull`.
@@ -248,12 +249,12 @@ fn pulled(end: JobResult) -> Vec<HostFile> {
 }
 
 /// How the program of an ended job ended.
-fn program_end(follow: &HostLink, end: &JobResult) -> Result<ProgramExit> {
+fn program_end(link: &HostLink, end: &JobResult) -> Result<ProgramExit> {
     match (&end.outcome, end.last_rung(EXEC_STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),
         (_, Some(record)) if record.code == "timeout" => Ok(ProgramExit::TimedOut),
         (_, Some(RungRecord { exit: Some(n), .. })) => Ok(ProgramExit::Exit(*n)),
         (_, Some(RungRecord { signal: Some(n), .. })) => Ok(ProgramExit::Signal(*n)),
-        _ => Err(outcome::failure(follow.remote(), end)),
+        _ => Err(outcome::failure(link.remote(), end)),
     }
 }

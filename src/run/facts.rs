@@ -81,7 +81,7 @@ impl FactsCache {
     /// The link, or the user stopped waiting.
     pub async fn ask(
         &self,
-        follow: &mut HostLink,
+        link: &mut HostLink,
         spec: &RemoteSpec,
         programs: &Programs,
         now_s: i64,
@@ -91,20 +91,20 @@ impl FactsCache {
         reporter.say(&RunEvent::Asking {});
         let none = BTreeMap::new();
         // What set-up installed here is here alone.
-        let overrides = if super::is_local(follow) { &programs.compilers } else { &none };
+        let overrides = if super::is_local(link) { &programs.compilers } else { &none };
         let probes = tool::probes(overrides);
         let mut cancel = cancel.clone();
         // What still answers there is ended by the agent, when this conversation ends.
         let answers = tokio::select! {
-            answers = follow.facts(&probes) => Some(answers),
+            answers = link.facts(&probes) => Some(answers),
             () = cancel.beyond(0) => None,
         };
         let Some(answers) = answers else {
             let what = "cancelled while the host was asked what it has";
             return Err(Failure::new(Exit::Cancelled, "cancelled", what));
         };
-        let answers = answers.on(follow.remote())?;
-        let facts = tool::facts(&spec.name, follow.remote().transport(), answers);
+        let answers = answers.on(link.remote())?;
+        let facts = tool::facts(&spec.name, link.remote().transport(), answers);
         let kept =
             CachedFacts { rgpu: env!("CARGO_PKG_VERSION").to_owned(), asked_s: now_s, facts };
         if let Ok(bytes) = serde_json::to_vec(&kept) {

@@ -98,15 +98,15 @@ pub struct RunContext<'a> {
 /// # Errors
 /// As [`Packer::pack`] and [`submit`], or those of `kept`.
 pub(super) async fn pack_and_submit(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     packer: &mut Packer,
     draft: &Draft,
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     mut kept: impl FnMut(Bundle, &RunContext<'_>) -> Result<Submission>,
 ) -> Result<()> {
     let bundle = packer.pack(draft)?;
     let hashed = bundle.plan.files.clone();
-    let failure = match submit(follow, &kept(bundle, desk)?, desk).await {
+    let failure = match submit(link, &kept(bundle, context)?, context).await {
         Err(failure) if ["input_gone", "damaged_blob"].contains(&failure.code.as_str()) => failure,
         ended => return ended,
     };
@@ -118,8 +118,8 @@ pub(super) async fn pack_and_submit(
         return Err(failure);
     };
     let text = format!("`{}` was written while it was sent: it is sent as it is now", anew.path);
-    desk.reporter.say(&RunEvent::Note { text: &text });
-    submit(follow, &kept(bundle, desk)?, desk).await
+    context.reporter.say(&RunEvent::Note { text: &text });
+    submit(link, &kept(bundle, context)?, context).await
 }
 
 /// Submits a plan. Nothing has run when this fails.
@@ -127,48 +127,48 @@ pub(super) async fn pack_and_submit(
 /// # Errors
 /// The link, the host's refusal, our disk.
 pub(super) async fn submit(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     submission: &Submission,
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<()> {
-    let submission = &with_origin(submission, desk.record);
+    let submission = &with_origin(submission, context.record);
     let plan = &submission.plan;
-    desk.reporter.say(&RunEvent::Planned {
+    context.reporter.say(&RunEvent::Planned {
         job: &plan.job,
         steps: plan.steps.iter().map(|s| s.title.as_str()).collect(),
     });
-    desk.record.jobs.retain(|j| j.job != plan.job);
-    desk.record.jobs.push(JobRecord {
+    context.record.jobs.retain(|j| j.job != plan.job);
+    context.record.jobs.push(JobRecord {
         job: plan.job.clone(),
-        remote: follow.remote().name().to_owned(),
+        remote: link.remote().name().to_owned(),
         last_seq: 0,
         outcome: None,
         unsynced: Vec::new(),
     });
-    desk.folder.save(desk.record)?;
-    let reporter = Mutex::new(&mut *desk.reporter);
+    context.folder.save(context.record)?;
+    let reporter = Mutex::new(&mut *context.reporter);
     let progress = |t: TransferProgress| {
         if let Ok(mut reporter) = reporter.lock() {
             reporter.say(&RunEvent::Uploading { sent: t.done, total: t.total });
         }
     };
-    let mut cancel = desk.cancel.clone();
+    let mut cancel = context.cancel.clone();
     tokio::select! {
-        uploaded = follow.submit(submission, &progress) => {
+        uploaded = link.submit(submission, &progress) => {
             // What was refused, or found no agent, is no job that could be taken up.
             if uploaded.as_ref().is_err_and(RemoteError::is_refusal) {
-                desk.record.jobs.retain(|j| j.job != plan.job);
-                desk.folder.save(desk.record)?;
+                context.record.jobs.retain(|j| j.job != plan.job);
+                context.folder.save(context.record)?;
             }
-            uploaded.on(follow.remote())?;
+            uploaded.on(link.remote())?;
         }
         () = cancel.beyond(0) => {
             // The job may have started just now: whatever is there is stopped, unless the user
             // will not wait for that.
-            follow.cancel();
+            link.cancel();
             let stopped = async {
                 loop {
-                    match follow.next().await {
+                    match link.next().await {
                         Ok(Some(_)) => {}
                         Ok(None) => break Ok(()),
                         Err(error) => break Err(error),
@@ -177,16 +177,16 @@ pub(super) async fn submit(
             };
             let stopped = tokio::select! {
                 stopped = stopped => stopped,
-                () = cancel.beyond(1) => return Err(unconfirmed(follow, &desk.record.id)),
+                () = cancel.beyond(1) => return Err(unconfirmed(link, &context.record.id)),
             };
             if let Err(late @ RemoteError::Unconfirmed { .. }) = stopped {
-                return Err(unconfirmed(follow, &desk.record.id).cause(late));
+                return Err(unconfirmed(link, &context.record.id).cause(late));
             }
             // Nothing is left that could be taken up.
-            for line in desk.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
+            for line in context.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
                 line.outcome = Some(Outcome::Cancelled);
             }
-            desk.folder.save(desk.record)?;
+            context.folder.save(context.record)?;
             return Err(cancelled());
         }
     }
@@ -216,26 +216,26 @@ fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
 /// The link, or a job that is not there: the record then says so, since nothing is left that could
 /// be waited for.
 pub(super) async fn take_up(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     job: &str,
     known: &RecordedJob,
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<()> {
-    let limits = plan_limits(desk.folder, job);
+    let limits = plan_limits(context.folder, job);
     let attached = tokio::select! {
-        attached = follow.attach(job, &limits, known.last_seq() + 1, &known.had) => attached,
-        () = desk.cancel.beyond(0) => {
-            return Err(cancelled().hint(format!("the job goes on: `rgpu runs cancel {}` stops it", desk.record.id)));
+        attached = link.attach(job, &limits, known.last_seq() + 1, &known.had) => attached,
+        () = context.cancel.beyond(0) => {
+            return Err(cancelled().hint(format!("the job goes on: `rgpu runs cancel {}` stops it", context.record.id)));
         }
     };
     if let Err(error) = &attached
         && let Some(outcome) = error.no_such_job()
     {
-        for line in desk.record.jobs.iter_mut().filter(|line| line.job == job) {
+        for line in context.record.jobs.iter_mut().filter(|line| line.job == job) {
             line.outcome = Some(outcome.clone());
         }
     }
-    attached.on(follow.remote())
+    attached.on(link.remote())
 }
 
 /// The limits that the plan of a job has; those of any plan where it is not in the folder.
@@ -251,12 +251,12 @@ fn plan_limits(folder: &RunFolder, job: &str) -> Limits {
 /// # Errors
 /// The link stayed cut, our disk, or the user stopped waiting.
 pub(super) async fn follow_to_end(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     job: &str,
     before: &[Event],
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<JobResult> {
-    follow_choosing(follow, job, before, desk, &|_, _| Ok(true), &mut FileCopies::default()).await
+    follow_choosing(link, job, before, context, &|_, _| Ok(true), &mut FileCopies::default()).await
 }
 
 /// Whether an announced file is fetched, by its kind and what the host says of it. An error refuses the
@@ -265,39 +265,39 @@ pub(super) type Choose<'a> = dyn Fn(&str, &RemoteFile) -> Result<bool> + Sync + 
 
 /// As [`follow_to_end`], bringing only the files that `choose` takes, with `copies` of them.
 pub(super) async fn follow_choosing(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     job: &str,
     before: &[Event],
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     choose: &Choose<'_>,
     copies: &mut FileCopies,
 ) -> Result<JobResult> {
-    let end = carry_through(follow, job, before, desk, choose, copies).await;
-    take_bills(follow, desk)?;
+    let end = carry_through(link, job, before, context, choose, copies).await;
+    take_bills(link, context)?;
     end
 }
 
 /// Adds what the provider has billed to the run's record.
-pub(super) fn take_bills(follow: &HostLink, desk: &mut RunContext<'_>) -> Result<()> {
-    let bills = follow.remote().take_bills();
+pub(super) fn take_bills(link: &HostLink, context: &mut RunContext<'_>) -> Result<()> {
+    let bills = link.remote().take_bills();
     if bills.is_empty() {
         return Ok(());
     }
-    bills.into_iter().for_each(|bill| desk.record.cost.bill(bill.words, bill.usd));
-    Ok(desk.folder.save(desk.record)?)
+    bills.into_iter().for_each(|bill| context.record.cost.bill(bill.words, bill.usd));
+    Ok(context.folder.save(context.record)?)
 }
 
 /// Ends the conversation with a host: what was still to be said there is said. It may be billed, too.
-pub async fn close(follow: HostLink, record: &mut RunRecord) {
-    let bills = follow.close().await;
+pub async fn close(link: HostLink, record: &mut RunRecord) {
+    let bills = link.close().await;
     bills.into_iter().for_each(|bill| record.cost.bill(bill.words, bill.usd));
 }
 
 async fn carry_through(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     job: &str,
     before: &[Event],
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     choose: &Choose<'_>,
     copies: &mut FileCopies,
 ) -> Result<JobResult> {
@@ -306,50 +306,50 @@ async fn carry_through(
     for event in before {
         take(&mut end, &mut announced, event);
     }
-    let mut recorder = desk.folder.recorder()?;
+    let mut recorder = context.folder.recorder()?;
     let mut asked = 0;
     // A program can read only once it runs.
     let mut reading = false;
-    let mut feed = StdinFeed::new(desk.input.take(), follow.input());
+    let mut feed = StdinFeed::new(context.input.take(), link.input());
     let mut unfed = None;
     while end.outcome.is_none() {
         let message = tokio::select! {
-            message = follow.next() => match message {
+            message = link.next() => match message {
                 Err(late @ RemoteError::Unconfirmed { .. }) => {
-                    let failure = unfed.unwrap_or_else(|| unconfirmed(follow, &desk.record.id));
+                    let failure = unfed.unwrap_or_else(|| unconfirmed(link, &context.record.id));
                     return Err(failure.cause(late));
                 }
-                message => message.on(follow.remote())?,
+                message => message.on(link.remote())?,
             },
             // Beside the reading, never instead of it: the host may have to be rid of output
             // before it can take more input.
             failure = feed.run(), if reading => {
-                follow.cancel();
+                link.cancel();
                 unfed = Some(failure);
                 continue;
             }
-            () = desk.cancel.beyond(asked) => {
-                asked = desk.cancel.asked();
+            () = context.cancel.beyond(asked) => {
+                asked = context.cancel.asked();
                 if asked > 1 {
-                    return Err(unconfirmed(follow, &desk.record.id));
+                    return Err(unconfirmed(link, &context.record.id));
                 }
-                if !desk.cancel.output_unread() {
-                    desk.reporter.say(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
+                if !context.cancel.output_unread() {
+                    context.reporter.say(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
                 }
-                follow.cancel();
+                link.cancel();
                 continue;
             }
         };
         match message {
             None => break,
             Some(JobMessage::Output { step, stream, bytes, .. }) => {
-                record_output(&mut recorder, desk.reporter, (&step, stream), &bytes)
-                    .map_err(|error| unrecorded(error, desk.record))?;
+                record_output(&mut recorder, context.reporter, (&step, stream), &bytes)
+                    .map_err(|error| unrecorded(error, context.record))?;
             }
             Some(JobMessage::Event(event)) => {
                 reading |= matches!(event.body, EventBody::RungStarted { .. });
-                recorder.event(job, &event).map_err(|error| unrecorded(error, desk.record))?;
-                desk.reporter.say(&RunEvent::Job { job, event: &event });
+                recorder.event(job, &event).map_err(|error| unrecorded(error, context.record))?;
+                context.reporter.say(&RunEvent::Job { job, event: &event });
                 take(&mut end, &mut announced, &event);
             }
         }
@@ -357,20 +357,20 @@ async fn carry_through(
     if let Some(failure) = unfed {
         return Err(failure);
     }
-    if let Some(line) = desk.record.jobs.iter_mut().find(|j| j.job == job) {
+    if let Some(line) = context.record.jobs.iter_mut().find(|j| j.job == job) {
         line.outcome.clone_from(&end.outcome);
     }
     // The record is written when the command ends: until then the events say it.
     keep_latest(&mut announced);
     let mut chosen = Vec::new();
     for file in announced {
-        let remote = follow.remote();
+        let remote = link.remote();
         let choice = choose(&file.kind, &file.wanted);
         if choice.map_err(|failure| failure.on(remote.name(), remote.transport()))? {
             chosen.push(file);
         }
     }
-    fetch(follow, &mut end, chosen, desk, copies).await?;
+    fetch(link, &mut end, chosen, context, copies).await?;
     Ok(end)
 }
 
@@ -452,20 +452,20 @@ fn take(end: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event: &Event) 
 
 /// Brings the announced files into the run folder.
 async fn fetch(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     end: &mut JobResult,
     announced: Vec<AnnouncedFile>,
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     copies: &mut FileCopies,
 ) -> Result<()> {
     let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
     let mut before = 0;
     let mut taken = BTreeSet::new();
     // Of a job that was cancelled, what there is is brought; asking again stops that, too.
-    let asked = desk.cancel.heard();
+    let asked = context.cancel.heard();
     for AnnouncedFile { step, rung, wanted, kind } in announced {
-        let place = apart(desk.folder.place(&kind, &wanted.path)?, &mut taken);
-        let dest = desk.folder.path().join(&place);
+        let place = apart(context.folder.place(&kind, &wanted.path)?, &mut taken);
+        let dest = context.folder.path().join(&place);
         if let Some(parent) = dest.parent() {
             std::fs::create_dir_all(parent).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the run folder")
@@ -474,7 +474,7 @@ async fn fetch(
             })?;
         }
         if !is_here(&dest, &wanted) {
-            let reporter = Mutex::new(&mut *desk.reporter);
+            let reporter = Mutex::new(&mut *context.reporter);
             let progress = |t: TransferProgress| {
                 if let Ok(mut reporter) = reporter.lock() {
                     reporter.say(&RunEvent::Fetching {
@@ -484,26 +484,26 @@ async fn fetch(
                     });
                 }
             };
-            let mut cancel = desk.cancel.clone();
+            let mut cancel = context.cancel.clone();
             let (file, copy) = copies.begin(&place, wanted.size).unzip();
             let fetched = tokio::select! {
-                fetched = follow.fetch(&wanted, &dest, file, &progress) => {
-                    fetched.on(follow.remote())?
+                fetched = link.fetch(&wanted, &dest, file, &progress) => {
+                    fetched.on(link.remote())?
                 }
                 () = cancel.beyond(asked) => return Err(cancelled().hint(format!(
                     "the job has ended; `rgpu runs attach {}` brings the rest",
-                    desk.record.id
+                    context.record.id
                 ))),
             };
             if let Some(copy) = copy.filter(|_| fetched.copied) {
                 copies.keep(&place, copy);
             }
-            let line = desk.record.jobs.iter_mut().find(|line| line.job == wanted.job);
+            let line = context.record.jobs.iter_mut().find(|line| line.job == wanted.job);
             if let Some(line) = line {
                 line.unsynced.retain(|file| file.path != place);
                 let unsynced = UnsyncedFile { path: place.clone(), size: wanted.size };
                 // What lies on this very machine is no safer there.
-                let lost = !fetched.synced && !super::is_local(follow);
+                let lost = !fetched.synced && !super::is_local(link);
                 line.unsynced.extend(lost.then_some(unsynced));
             }
         }
@@ -543,8 +543,8 @@ fn is_here(path: &Path, wanted: &RemoteFile) -> bool {
 }
 
 /// The failure of a command that waits no longer for its job to be stopped.
-fn unconfirmed(follow: &HostLink, id: &str) -> Failure {
-    cancelled().hint(match follow.is_linked() {
+fn unconfirmed(link: &HostLink, id: &str) -> Failure {
+    cancelled().hint(match link.is_linked() {
         true => format!("the cancel stands; `rgpu runs attach {id}` shows how the job ended"),
         false => format!(
             "the link is cut, so the job goes on there: `rgpu runs cancel {id}` once the host can \
@@ -588,22 +588,22 @@ mod tests {
         let script = vec![Say::Event(EventBody::Started { folder: "/tmp/job".into() })];
         let host = FakeHost::new(script);
         let remote = Arc::new(host.clone());
-        let follow = HostLink::connect(remote, fake::options()).await.unwrap();
-        let mut follow = follow.confirm_within(Duration::from_secs(1));
+        let link = HostLink::connect(remote, fake::options()).await.unwrap();
+        let mut link = link.confirm_within(Duration::from_secs(1));
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "run", None).unwrap();
         let mut record = RunRecord::new("run".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
         let (canceller, cancel) = super::super::cancel::channel();
-        let mut desk = RunContext {
+        let mut context = RunContext {
             folder: &folder,
             record: &mut record,
             reporter: &mut Reporters::default(),
             cancel,
             input: None,
         };
-        submit(&mut follow, &fake::submission(&[]), &mut desk).await.unwrap();
+        submit(&mut link, &fake::submission(&[]), &mut context).await.unwrap();
         canceller.ask();
-        let failure = follow_to_end(&mut follow, "run.1", &[], &mut desk).await.unwrap_err();
+        let failure = follow_to_end(&mut link, "run.1", &[], &mut context).await.unwrap_err();
         assert_eq!((failure.exit, host.cancels()), (Exit::Cancelled, 1));
         let text = failure.to_string();
         assert!(text.contains("has not confirmed within 1 s"), "{text}");

@@ -29,7 +29,7 @@ pub(super) async fn build(
     host: &HostFacts,
     programs: &Programs,
     sequence: u32,
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<(JobResult, Expectations)> {
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
@@ -39,47 +39,47 @@ pub(super) async fn build(
         first_use: FirstUse::Refuse,
         talk: Arc::new(NoPrompt),
     };
-    let mut follow = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
-    let answers = follow.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
+    let mut link = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
+    let answers = link.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
     let facts = tool::facts(&spec.name, remote.transport(), answers);
     let toolbox = Toolbox { runner: programs.runner.clone(), collector: None };
     let arch = tool::target_arch(request, host)?;
     let mut for_host = Request { part: PlanPart::Build, arch: Some(arch), ..request.clone() };
     for_host.build.fetch = request.build.fetch_here;
-    let job = JobName { run: format!("{}.local", desk.record.id), sequence };
+    let job = JobName { run: format!("{}.local", context.record.id), sequence };
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
     // Said once it is known that this machine can.
     let text = "the host has no CUDA compiler: compiling on this machine";
-    desk.reporter.say(&RunEvent::Note { text });
+    context.reporter.say(&RunEvent::Note { text });
     let expect = draft.expect.clone();
     let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
-    desk.folder.write_json("plan-local.json", &bundle.plan)?;
+    context.folder.write_json("plan-local.json", &bundle.plan)?;
     let name = bundle.plan.job.clone();
-    let end = carry(&mut follow, bundle, desk).await;
+    let end = carry(&mut link, bundle, context).await;
     // Where waiting stopped it is kept: it can be taken up.
     if end.is_ok() {
-        follow.drop_job(&name);
+        link.drop_job(&name);
     }
-    follow.close().await;
+    link.close().await;
     Ok((end?, expect))
 }
 
 /// Carries the build out, or takes from the run folder what it came to before.
 async fn carry(
-    follow: &mut HostLink,
+    link: &mut HostLink,
     bundle: Bundle,
-    desk: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<JobResult> {
     let name = bundle.plan.job.clone();
-    let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
+    let known = resume::known(context.folder, context.record, &name)?.unwrap_or_default();
     if known.ended() {
-        return job::follow_to_end(follow, &name, &known.events, desk).await;
+        return job::follow_to_end(link, &name, &known.events, context).await;
     }
-    let submitted = job::submit(follow, &submission(bundle.plan, bundle.blobs), desk).await;
+    let submitted = job::submit(link, &submission(bundle.plan, bundle.blobs), context).await;
     if submitted.is_err() {
         // Stopped before a word of it was heard: there is nothing to take up.
-        follow.drop_job(&name);
+        link.drop_job(&name);
     }
     submitted?;
-    job::follow_to_end(follow, &name, &[], desk).await
+    job::follow_to_end(link, &name, &[], context).await
 }

@@ -60,6 +60,6 @@ pub use publish::publish_cubins;
 pub use rungs::{below_rung, falls_short, is_below, rungs};
 
 /// Whether the followed remote is this machine.
-fn is_local(follow: &crate::remote::HostLink) -> bool {
-    follow.remote().transport() == "local"
+fn is_local(link: &crate::remote::HostLink) -> bool {
+    link.remote().transport() == "local"
 }

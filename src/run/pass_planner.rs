@@ -131,7 +131,7 @@ impl PassPlanner {
     pub(super) fn next(
         &mut self,
         request: &mut Request,
-        parts: &mut ProfileBuilder,
+        builder: &mut ProfileBuilder,
         end: &JobResult,
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
@@ -151,7 +151,7 @@ impl PassPlanner {
         let survey = self.survey.take();
         request.part = PlanPart::Whole;
         let ours = ours(&self.asked);
-        let seen = regions::seen(&parts.profile.regions, ours);
+        let seen = regions::seen(&builder.profile.regions, ours);
         self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
         if !self.asked.patterns.is_empty() {
             match regions::choose(&self.asked.patterns, &seen) {
@@ -165,8 +165,8 @@ impl PassPlanner {
         match survey {
             Some(Survey::Kernels) => {
                 let program_s = end.rungs.iter().rev().find(|r| r.ok).map_or(1.0, |r| r.seconds);
-                self.deepen(parts, program_s, say)?;
-                parts.keep_survey();
+                self.deepen(builder, program_s, say)?;
+                builder.keep_survey();
             }
             _ => self.layers(),
         }
@@ -266,14 +266,14 @@ impl PassPlanner {
     /// Chooses the kernels that hold the time, as far as the budget goes.
     fn deepen(
         &mut self,
-        parts: &mut ProfileBuilder,
+        builder: &mut ProfileBuilder,
         program_s: f64,
         say: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let chosen_regions = std::mem::take(&mut self.current);
         let ours = ours(&self.asked);
-        let timed = parts.profile.launches.iter().any(|launch| regions::is_timed(&launch.region));
-        let scope: Vec<&Launch> = parts
+        let timed = builder.profile.launches.iter().any(|launch| regions::is_timed(&launch.region));
+        let scope: Vec<&Launch> = builder
             .profile
             .launches
             .iter()
@@ -283,7 +283,7 @@ impl PassPlanner {
             .filter(|launch| chosen_regions.has(&launch.region, ours))
             .collect();
         let whole = ours == RunnerRanges::None && chosen_regions.regions.is_empty();
-        let sums = if whole { parts.profile.kernels.as_slice() } else { &[] };
+        let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
         let filter = KernelFilter::of(&self.asked.ncu)?;
@@ -392,7 +392,7 @@ impl PassPlanner {
     /// anyway are held against the patterns at the end.
     pub(super) fn finish(
         mut self,
-        parts: &ProfileBuilder,
+        builder: &ProfileBuilder,
         facts: &HostFacts,
     ) -> (Option<Selection>, Option<Failure>) {
         let counters = matches!(self.asked.mode, Mode::Ncu | Mode::Deep);
@@ -401,7 +401,7 @@ impl PassPlanner {
             return (None, None);
         }
         if !patterns.is_empty() && self.selection.regions.is_empty() && self.failure.is_none() {
-            let seen = regions::seen(&parts.profile.regions, ours(&self.asked));
+            let seen = regions::seen(&builder.profile.regions, ours(&self.asked));
             self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
             // A kernel's ranges are opened around its launches, and there were none.
             let kernel = matches!(self.asked.target, Target::Kernel { .. });

@@ -84,30 +84,30 @@ impl ProfileRun<'_> {
     /// Whatever left nothing to profile: the link, the host, the build, our disk, a cancel.
     pub async fn run(
         mut self,
-        follow: &mut HostLink,
-        desk: &mut RunContext<'_>,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
     ) -> Result<ProfileOutcome> {
         let known = self.cache.load(self.now_s);
         let mut from_cache = known.is_some();
         let mut facts = match known {
             Some(facts) => facts,
-            None => self.ask(follow, desk).await?,
+            None => self.ask(link, context).await?,
         };
         let failed = self.cache.failed_rungs(&self.spec.name);
         if !self.try_failed {
             self.request.failed = failed.known(&facts, self.now_s);
         }
         let env = EnvRecord::new(Some(facts.clone()), self.source_folder);
-        desk.folder.write_json("env.json", &env)?;
-        let mut parts = ProfileBuilder::new(&self.request, self.project, self.thresholds);
-        let mut course = PassPlanner::new(&mut self.request, &facts);
+        context.folder.write_json("env.json", &env)?;
+        let mut builder = ProfileBuilder::new(&self.request, self.project, self.thresholds);
+        let mut planner = PassPlanner::new(&mut self.request, &facts);
         let mut seq = 1;
         // Every rung refused once, and every look.
         let mut most = MAX_PLANS_PER_RUN;
         while seq <= most {
-            let draft = match self.draft(follow, &facts, desk, &mut parts, seq).await {
-                Err(failure) if course.surveying() && failure.code == "nothing_left" => {
-                    match course
+            let draft = match self.draft(link, &facts, context, &mut builder, seq).await {
+                Err(failure) if planner.surveying() && failure.code == "nothing_left" => {
+                    match planner
                         .no_survey(&mut self.request, failure.cause.as_deref().unwrap_or_default())
                     {
                         NextStep::Plan => continue,
@@ -118,8 +118,8 @@ impl ProfileRun<'_> {
                 Err(failure) if failure.code == "no_torch" && from_cache => {
                     from_cache = false;
                     self.cache.forget();
-                    facts = self.ask(follow, desk).await?;
-                    desk.folder.write_json(
+                    facts = self.ask(link, context).await?;
+                    context.folder.write_json(
                         "env.json",
                         &EnvRecord::new(Some(facts.clone()), self.source_folder),
                     )?;
@@ -130,96 +130,98 @@ impl ProfileRun<'_> {
             // Nothing has been sent yet. A first look has rungs of its own.
             if let Some(failure) = self
                 .out_of_reach(&draft, &facts)
-                .filter(|_| seq == 1 && !self.resume && !course.surveying())
-                .filter(|_| !self.provider_may_reach(follow, &facts))
+                .filter(|_| seq == 1 && !self.resume && !planner.surveying())
+                .filter(|_| !self.provider_may_reach(link, &facts))
             {
-                return Err(failure.on(follow.remote().name(), follow.remote().transport()));
+                return Err(failure.on(link.remote().name(), link.remote().transport()));
             }
             for file in &draft.files {
                 // What calls a Python kernel is there to be read, and run by hand.
                 if let (tool::HARNESS, tool::Content::Bytes(text)) = (&*file.path, &file.content) {
-                    desk.folder.write(tool::HARNESS, text)?;
+                    context.folder.write(tool::HARNESS, text)?;
                 }
             }
             for note in &draft.expect.notes {
-                desk.reporter.say(&RunEvent::Note { text: note });
+                context.reporter.say(&RunEvent::Note { text: note });
             }
             let expect = draft.expect.clone();
-            let end = match self.carry(follow, draft, desk, seq).await? {
+            let end = match self.carry(link, draft, context, seq).await? {
                 PlanOutcome::Ended(end) => *end,
                 PlanOutcome::FactsChanged => {
                     self.cache.forget();
-                    facts = self.ask(follow, desk).await?;
+                    facts = self.ask(link, context).await?;
                     continue;
                 }
                 PlanOutcome::Detached => return Ok(ProfileOutcome::Detached),
             };
-            parts.expect(&expect);
-            let refused = parts.take(desk.folder, &end, &self.request)?;
+            builder.expect(&expect);
+            let refused = builder.take(context.folder, &end, &self.request)?;
             let Some(refused) = refused else {
-                let mut say = |text: &str| desk.reporter.say(&RunEvent::Note { text });
-                let next = course.next(&mut self.request, &mut parts, &end, &mut say)?;
-                parts.job = Some(end);
+                let mut say = |text: &str| context.reporter.say(&RunEvent::Note { text });
+                let next = planner.next(&mut self.request, &mut builder, &end, &mut say)?;
+                builder.job = Some(end);
                 if next == NextStep::End {
                     break;
                 }
-                self.reuse_built(&parts)?;
+                self.reuse_built(&builder)?;
                 seq += 1;
                 most += 1;
                 continue;
             };
-            parts.job = Some(end);
-            desk.reporter.say(&RunEvent::Refused {
+            builder.job = Some(end);
+            context.reporter.say(&RunEvent::Refused {
                 rung: &refused.rung,
                 code: refused.code,
                 text: &refused.text,
             });
-            self.next_request(&parts, refused)?;
+            self.next_request(&builder, refused)?;
             seq += 1;
         }
-        failed.learn(&facts, &parts.profile.ladder, self.now_s);
-        self.ask_provider(follow, &facts, desk, &mut parts, seq).await?;
-        desk.record.program_exit = parts.program_exit;
-        let (selection, unselected) = course.finish(&parts, &facts);
-        parts.profile.selection = selection;
-        let failure = parts.failure(follow.remote()).or(unselected);
+        failed.learn(&facts, &builder.profile.ladder, self.now_s);
+        self.ask_provider(link, &facts, context, &mut builder, seq).await?;
+        context.record.program_exit = builder.program_exit;
+        let (selection, unselected) = planner.finish(&builder, &facts);
+        builder.profile.selection = selection;
+        let failure = builder.failure(link.remote()).or(unselected);
         let failure = failure.or_else(|| match self.request.look {
             0 => None,
-            _ => parts.no_look(follow.remote()),
+            _ => builder.no_look(link.remote()),
         });
         // Nothing was measured and nothing compiled: the failure is all there is.
         if let Some(failure) =
-            failure.as_ref().filter(|f| parts.is_empty() || f.exit == Exit::Cancelled)
+            failure.as_ref().filter(|f| builder.is_empty() || f.exit == Exit::Cancelled)
         {
             return Err(failure.clone());
         }
         let known = facts.clone();
-        let (mut profile, mut beside) = assemble::profile(parts, &self.request, facts, desk.record);
-        let built = CompiledFiles::new(desk.folder, &profile.artifacts, beside.hotspots.as_mut());
-        let listings = disasm::fill(follow, desk, &known, self.nvdisasm, &mut [built]).await;
+        let (mut profile, mut sidecars) =
+            assemble::profile(builder, &self.request, facts, context.record);
+        let built =
+            CompiledFiles::new(context.folder, &profile.artifacts, sidecars.hotspots.as_mut());
+        let listings = disasm::fill(link, context, &known, self.nvdisasm, &mut [built]).await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| self.only_compiled(&profile, &known));
-        Ok(ProfileOutcome::Profile(Box::new(profile), Box::new(beside), failure))
+        Ok(ProfileOutcome::Profile(Box::new(profile), Box::new(sidecars), failure))
     }
 
     /// Asks the host what it has.
-    async fn ask(&self, follow: &mut HostLink, desk: &mut RunContext<'_>) -> Result<HostFacts> {
+    async fn ask(&self, link: &mut HostLink, context: &mut RunContext<'_>) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
-        self.cache.ask(follow, spec, programs, *now_s, desk.reporter, &desk.cancel).await
+        self.cache.ask(link, spec, programs, *now_s, context.reporter, &context.cancel).await
     }
 
     /// The next plan's draft, with what has to be built on this machine already built.
     async fn draft(
         &mut self,
-        follow: &HostLink,
+        link: &HostLink,
         facts: &HostFacts,
-        desk: &mut RunContext<'_>,
-        parts: &mut ProfileBuilder,
+        context: &mut RunContext<'_>,
+        builder: &mut ProfileBuilder,
         seq: u32,
     ) -> Result<Draft> {
         let toolbox = self.programs.toolbox(&facts.agent.arch);
-        self.compile_here(follow, facts, desk, parts).await?;
-        let job = JobName { run: desk.record.id.clone(), sequence: seq };
+        self.compile_here(link, facts, context, builder).await?;
+        let job = JobName { run: context.record.id.clone(), sequence: seq };
         Ok(tool::plan(&self.request, facts, &toolbox, &job)?)
     }
 
@@ -227,30 +229,31 @@ impl ProfileRun<'_> {
     /// either, the plan says so.
     async fn compile_here(
         &mut self,
-        follow: &HostLink,
+        link: &HostLink,
         facts: &HostFacts,
-        desk: &mut RunContext<'_>,
-        parts: &mut ProfileBuilder,
+        context: &mut RunContext<'_>,
+        builder: &mut ProfileBuilder,
     ) -> Result<()> {
         let Target::Kernel { spec, .. } = &self.request.target else { return Ok(()) };
         let wheels = self.request.build.fetch && facts.tool("cc").is_some();
         let has = wheels || !tool::compilers(facts, &spec.entry).is_empty();
         let ready = !self.request.prebuilt.is_empty() || !self.request.reuse.is_empty();
-        if has || ready || super::is_local(follow) || !matches!(spec.entry, Entry::Device(_)) {
+        if has || ready || super::is_local(link) || !matches!(spec.entry, Entry::Device(_)) {
             return Ok(());
         }
         let (end, expect) =
-            match local_build::build(&self.request, facts, self.programs, 1, desk).await {
+            match local_build::build(&self.request, facts, self.programs, 1, context).await {
                 Ok(built) => built,
                 // The plan leaves the build out, and says so.
                 Err(failure) if failure.code == "no_compiler" => return Ok(()),
                 Err(failure) => return Err(failure),
             };
         self.request.prebuilt =
-            parts.take_local_build(desk.folder, &end, &expect, &self.request)?;
+            builder.take_local_build(context.folder, &end, &expect, &self.request)?;
         if !end.step_ok("build") {
-            parts.job = Some(end);
-            let failure = RemoteSpec::local().open().ok().and_then(|local| parts.failure(&*local));
+            builder.job = Some(end);
+            let failure =
+                RemoteSpec::local().open().ok().and_then(|local| builder.failure(&*local));
             return Err(failure.unwrap_or_else(|| {
                 Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
             }));
@@ -292,50 +295,50 @@ impl ProfileRun<'_> {
     /// Submits a plan, or takes it up, and follows it to its end.
     async fn carry(
         &mut self,
-        follow: &mut HostLink,
+        link: &mut HostLink,
         draft: Draft,
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
         seq: u32,
     ) -> Result<PlanOutcome> {
         let job_name = draft.plan.job.clone();
         if self.resume
-            && let Some(known) = resume::known(desk.folder, desk.record, &job_name)?
+            && let Some(known) = resume::known(context.folder, context.record, &job_name)?
         {
             if !known.ended() {
-                job::take_up(follow, &job_name, &known, desk).await?;
+                job::take_up(link, &job_name, &known, context).await?;
             }
-            let end = job::follow_to_end(follow, &job_name, &known.events, desk).await?;
+            let end = job::follow_to_end(link, &job_name, &known.events, context).await?;
             return Ok(PlanOutcome::Ended(Box::new(end)));
         }
         let before = match seq {
             1 => Vec::new(),
-            _ => desk.folder.read("commands.sh").unwrap_or_default(),
+            _ => context.folder.read("commands.sh").unwrap_or_default(),
         };
-        let kept = |bundle: Bundle, desk: &RunContext<'_>| {
+        let kept = |bundle: Bundle, context: &RunContext<'_>| {
             let Bundle { plan, mut blobs, .. } = bundle;
-            desk.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
-            desk.folder.write("commands.sh", &with_commands(&before, &plan, seq))?;
+            context.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
+            context.folder.write("commands.sh", &with_commands(&before, &plan, seq))?;
             blobs.extend(self.built.clone());
             Ok(submission(plan, blobs))
         };
-        match job::pack_and_submit(follow, &mut self.packer, &draft, desk, kept).await {
+        match job::pack_and_submit(link, &mut self.packer, &draft, context, kept).await {
             Err(failure) if failure.code == "facts_changed" => {
                 return Ok(PlanOutcome::FactsChanged);
             }
             other => other?,
         }
         if self.detach {
-            follow.detach().await.on(follow.remote())?;
+            link.detach().await.on(link.remote())?;
             return Ok(PlanOutcome::Detached);
         }
-        let end = job::follow_to_end(follow, &job_name, &[], desk).await?;
+        let end = job::follow_to_end(link, &job_name, &[], context).await?;
         Ok(PlanOutcome::Ended(Box::new(end)))
     }
 
     /// The request without the refused rung, on top of what is built already.
     fn next_request(
         &mut self,
-        parts: &ProfileBuilder,
+        builder: &ProfileBuilder,
         refused: assemble::RefusedRung,
     ) -> Result<()> {
         if refused.metrics.is_empty() {
@@ -343,13 +346,13 @@ impl ProfileRun<'_> {
         } else {
             self.request.drop_metrics.extend(refused.metrics);
         }
-        self.reuse_built(parts)
+        self.reuse_built(builder)
     }
 
     /// The next plan starts with what is built already.
-    pub(super) fn reuse_built(&mut self, parts: &ProfileBuilder) -> Result<()> {
+    pub(super) fn reuse_built(&mut self, builder: &ProfileBuilder) -> Result<()> {
         self.request.reuse.clear();
-        for (path, local) in &parts.built {
+        for (path, local) in &builder.built {
             self.request.reuse.push(self.packer.built(path, local, &mut self.built)?);
         }
         Ok(())

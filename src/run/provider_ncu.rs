@@ -38,40 +38,42 @@ impl ProfileRun<'_> {
     /// Our own disk, or the user stopped waiting.
     pub(super) async fn ask_provider(
         &mut self,
-        follow: &HostLink,
+        link: &HostLink,
         facts: &HostFacts,
-        desk: &mut RunContext<'_>,
-        parts: &mut ProfileBuilder,
+        context: &mut RunContext<'_>,
+        builder: &mut ProfileBuilder,
         seq: u32,
     ) -> Result<()> {
-        let Some(provider) = follow.remote().served_ncu() else { return Ok(()) };
-        if !matches!(parts.outcome(), Some(Outcome::Done)) {
+        let Some(provider) = link.remote().served_ncu() else { return Ok(()) };
+        if !matches!(builder.outcome(), Some(Outcome::Done)) {
             return Ok(());
         }
-        self.reuse_built(parts)?;
-        let job = JobName { run: desk.record.id.clone(), sequence: seq + 1 };
+        self.reuse_built(builder)?;
+        let job = JobName { run: context.record.id.clone(), sequence: seq + 1 };
         // A plan that cannot be made for another machine is no failure of this run.
         let served =
             tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
                 .unwrap_or_default();
         for rung in served {
-            if !is_below(parts.rung(), rung.rung) {
+            if !is_below(builder.rung(), rung.rung) {
                 break;
             }
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
-            desk.reporter.say(&RunEvent::Note { text: &text });
-            let (record, report) = self.ask_once(follow, provider, &rung, desk).await?;
+            context.reporter.say(&RunEvent::Note { text: &text });
+            let (record, report) = self.ask_once(link, provider, &rung, context).await?;
             let code = record.code.clone();
             let text = match &report {
-                Some(artifact) => parts.take_served(desk.folder, record, artifact, &self.request),
+                Some(artifact) => {
+                    builder.take_served(context.folder, record, artifact, &self.request)
+                }
                 None => {
                     let words = record.words.clone();
-                    parts.profile.ladder.push(record);
+                    builder.profile.ladder.push(record);
                     Some((code.clone(), words))
                 }
             };
             let Some((code, text)) = text else { break };
-            desk.reporter.say(&RunEvent::Refused { rung: rung.rung, code: &code, text: &text });
+            context.reporter.say(&RunEvent::Refused { rung: rung.rung, code: &code, text: &text });
             // Only what ncu itself could not do is worth asking for less.
             if report.is_none() && !tool::asks_for_less(&code) {
                 break;
@@ -81,10 +83,10 @@ impl ProfileRun<'_> {
     }
 
     /// Whether the provider's own ncu may reach the rung that is asked for at least.
-    pub(super) fn provider_may_reach(&self, follow: &HostLink, facts: &HostFacts) -> bool {
+    pub(super) fn provider_may_reach(&self, link: &HostLink, facts: &HostFacts) -> bool {
         let Some(least) = self.at_least else { return false };
         let job = JobName { run: String::new(), sequence: 1 };
-        follow.remote().served_ncu().is_some()
+        link.remote().served_ncu().is_some()
             && tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
                 .is_ok_and(|rungs| rungs.iter().any(|rung| !is_below(rung.rung, least)))
     }
@@ -92,10 +94,10 @@ impl ProfileRun<'_> {
     /// One try.
     async fn ask_once(
         &mut self,
-        follow: &HostLink,
+        link: &HostLink,
         provider: &dyn ProviderNcu,
         rung: &ProviderRung,
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<(RungRecord, Option<Artifact>)> {
         let mut argv = vec!["ncu".to_owned()];
         argv.extend(rung.arguments.iter().chain(&rung.program).cloned());
@@ -117,7 +119,7 @@ impl ProfileRun<'_> {
             limit: Duration::from_secs(self.request.timeout_s),
             queue: Duration::from_secs(self.request.queue_s),
         };
-        let place = desk.folder.path().join(REPORT);
+        let place = context.folder.path().join(REPORT);
         if let Some(parent) = place.parent() {
             std::fs::create_dir_all(parent).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the run folder")
@@ -125,13 +127,13 @@ impl ProfileRun<'_> {
                     .cause(e)
             })?;
         }
-        let (begun, talk, heard) = (Instant::now(), follow.talk(), desk.cancel.heard());
+        let (begun, talk, heard) = (Instant::now(), link.talk(), context.cancel.heard());
         let ended = tokio::select! {
             ended = provider.profile(&job, &place, &*talk) => Some(ended),
-            () = desk.cancel.beyond(heard) => None,
+            () = context.cancel.beyond(heard) => None,
         };
         record.seconds = begun.elapsed().as_secs_f64();
-        job::take_bills(follow, desk)?;
+        job::take_bills(link, context)?;
         let Some(ended) = ended else {
             return Err(cancelled().hint(format!(
                 "{} cannot be told to stop: what it began ends by itself within {} s",
@@ -141,7 +143,7 @@ impl ProfileRun<'_> {
         };
         match ended {
             Err(error) => {
-                let failure = error.failure(follow.remote().name(), follow.remote().transport());
+                let failure = error.failure(link.remote().name(), link.remote().transport());
                 if failure.exit == Exit::Disk {
                     return Err(failure);
                 }
@@ -153,10 +155,11 @@ impl ProfileRun<'_> {
                 Ok((record, None))
             }
             Ok(end) => {
-                desk.folder
+                context
+                    .folder
                     .write(&RunFolder::log_name(LOG, Stream::Stdout), end.output.as_bytes())?;
                 judge(&mut record, rung, &end);
-                let artifact = (record.ok && end.report).then(|| artifact(desk, &rung.step));
+                let artifact = (record.ok && end.report).then(|| artifact(context, &rung.step));
                 Ok((record, artifact.transpose()?))
             }
         }
@@ -189,10 +192,11 @@ fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
     }
 }
 
-fn artifact(desk: &RunContext<'_>, step: &str) -> Result<Artifact> {
-    let digest = super::provenance::digest_file(&desk.folder.path().join(REPORT)).map_err(|e| {
-        Failure::new(Exit::Disk, "disk", "cannot read the run folder").file(REPORT).cause(e)
-    })?;
+fn artifact(context: &RunContext<'_>, step: &str) -> Result<Artifact> {
+    let digest =
+        super::provenance::digest_file(&context.folder.path().join(REPORT)).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "cannot read the run folder").file(REPORT).cause(e)
+        })?;
     Ok(Artifact {
         path: REPORT.to_owned(),
         kind: "ncu_rep".to_owned(),

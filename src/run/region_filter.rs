@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(row.launches, ids);
             assert_eq!(row.kernels.iter().map(|k| k.launches).sum::<u64>(), ids.len() as u64);
         }
-        let spots = imported.beside.hotspots.iter().flat_map(|h| &h.launches);
+        let spots = imported.sidecars.hotspots.iter().flat_map(|h| &h.launches);
         assert!(spots.into_iter().all(|spots| ids.contains(&spots.launch)));
     }
 

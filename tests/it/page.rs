@@ -114,8 +114,8 @@ fn names_that_are_markup_stay_names() {
         launch.region = vec![evil.to_owned()];
     }
     profile.findings.iter_mut().for_each(|f| f.text = evil.to_owned());
-    let beside = Sidecars::default();
-    let subject = Subject::new(&profile, &beside);
+    let sidecars = Sidecars::default();
+    let subject = Subject::new(&profile, &sidecars);
     let text = report("html").unwrap().text(&subject, &Style::default());
     assert!(!text.contains("<img"));
     assert_eq!(text.matches("<script").count(), 2);

@@ -11,9 +11,9 @@ fn fixture(path: &str) -> PathBuf {
 }
 
 fn found(imported: Imported) -> Vec<String> {
-    let (mut profile, mut beside) = (Profile::default(), Sidecars::default());
-    imported.add_to(&mut profile, &mut beside);
-    let findings = lint(&profile, beside.trace.as_ref());
+    let (mut profile, mut sidecars) = (Profile::default(), Sidecars::default());
+    imported.add_to(&mut profile, &mut sidecars);
+    let findings = lint(&profile, sidecars.trace.as_ref());
     assert!(findings.iter().all(|f| f.category == "nvtx" && !f.hint.is_empty()));
     findings.into_iter().map(|finding| format!("{}: {}", finding.id, finding.text)).collect()
 }

@@ -16,7 +16,7 @@ fn fixture(case: &str, file: &str) -> PathBuf {
 
 fn of(case: &str) -> Timeline {
     let imported = import_sqlite(&fixture(case, "report.sqlite"), "raw/report.sqlite").unwrap();
-    timeline(&imported.beside.trace.unwrap()).unwrap()
+    timeline(&imported.sidecars.trace.unwrap()).unwrap()
 }
 
 /// Asks the export; `c` are its kernels and graphs, `m` its copies and fills.
@@ -137,7 +137,7 @@ fn a_report_and_its_export_have_one_timeline() {
     for case in CASES {
         let bytes = std::fs::read(fixture(case, "report.nsys-rep")).unwrap();
         let native = import_report(&bytes, "raw/report.sqlite").unwrap();
-        assert_eq!(timeline(&native.beside.trace.unwrap()), Some(of(case)), "{case}");
+        assert_eq!(timeline(&native.sidecars.trace.unwrap()), Some(of(case)), "{case}");
     }
 }
 

@@ -153,7 +153,7 @@ fn carry_out(
         if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
     let id = record.id.clone();
     let events = args.run.events.as_deref();
-    let voice =
+    let output_options =
         OutputOptions { live, events, accept_new: args.place.accept_new, run: &id, row: None };
     let [mut a, mut b] = sides;
     for side in [&mut a, &mut b] {
@@ -163,9 +163,9 @@ fn carry_out(
     let source_folder = a.folder.clone();
     let look = args.mode.unwrap_or(CompareMode::Ncu);
     let ended = app.block_on(async {
-        let open = session::open(app, spec.clone(), voice).await?;
-        let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk = RunContext {
+        let open = session::open(app, spec.clone(), output_options).await?;
+        let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
+        let mut context = RunContext {
             folder,
             record: &mut record,
             reporter: &mut reporter,
@@ -185,10 +185,10 @@ fn carry_out(
             now_s: jiff::Timestamp::now().as_second(),
             packer: Packer::new(DEFAULT_MAX_BYTES),
         };
-        let ended = run.run(&mut follow, &mut desk).await;
+        let ended = run.run(&mut link, &mut context).await;
         let exit = ended.as_ref().err().map_or(0, |failure| failure.exit as u8);
         reporter.say(&RunEvent::Finished { exit });
-        close(follow, &mut record).await;
+        close(link, &mut record).await;
         ended
     });
     record.lasted(begun.elapsed().as_secs_f64());
@@ -219,21 +219,21 @@ fn finish(
             return Err(failure);
         }
     };
-    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
+    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, builder } = sides;
     let options = CompareOptions {
         names: [&names[0], &names[1]],
         threshold: args.threshold,
         paired: &paired,
     };
     let mut comparison = compare(&a, &b, &options);
-    comparison.parts = parts;
-    for (name, profile, beside) in [("a", &a, &beside_a), ("b", &b, &beside_b)] {
+    comparison.parts = builder;
+    for (name, profile, sidecars) in [("a", &a, &beside_a), ("b", &b, &beside_b)] {
         let side = folder.side(name)?;
         side.write_json("profile.json", profile)?;
-        if let Some(hotspots) = &beside.hotspots {
+        if let Some(hotspots) = &sidecars.hotspots {
             side.write_json("hotspots.json", hotspots)?;
         }
-        if let Some(trace) = &beside.trace {
+        if let Some(trace) = &sidecars.trace {
             side.write_json("trace.json", trace)?;
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
             "ncu's section SourceCounters does: `rgpu profile --kernel K --section SourceCounters`",
         )
     };
-    let mut spots = opened.beside.hotspots.ok_or_else(none)?;
+    let mut spots = opened.sidecars.hotspots.ok_or_else(none)?;
     let wanted = wanted(args)?;
     let names: Vec<String> = spots.launches.iter().map(|l| l.kernel.clone()).collect();
     spots.launches.retain(|launch| wanted.kernel(&launch.kernel));

@@ -54,7 +54,7 @@ pub(super) fn hot(app: &App, args: &DisasmArgs) -> Result<Status> {
 pub(super) fn of_run(app: &App, args: &DisasmArgs) -> Result<Option<Status>> {
     let Some(what) = args.what.first() else { return Ok(None) };
     let Ok(opened) = open(app, what) else { return Ok(None) };
-    match opened.beside.hotspots {
+    match opened.sidecars.hotspots {
         Some(spots) if !spots.launches.is_empty() => {
             sampled(app, args, &spots, opened.folder.as_deref()).map(Some)
         }

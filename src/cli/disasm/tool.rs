@@ -97,12 +97,12 @@ fn ask(
     };
     let live =
         if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
-    let voice =
+    let output_options =
         OutputOptions { live, events: None, accept_new: args.accept_new, run: "", row: None };
     app.block_on(async {
-        let open = session::open(app, spec.clone(), voice).await?;
-        let session::OpenRemote { mut follow, mut reporter, cancel, programs, .. } = open;
-        let mut desk = RunContext {
+        let open = session::open(app, spec.clone(), output_options).await?;
+        let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
+        let mut context = RunContext {
             folder: &folder,
             record: &mut record,
             reporter: &mut reporter,
@@ -115,10 +115,10 @@ fn ask(
             programs: &programs,
             now_s: now.as_second(),
         };
-        let asked = host.ask(&mut follow, questions, &mut desk).await;
+        let asked = host.ask(&mut link, questions, &mut context).await;
         let exit = asked.as_ref().err().map_or(0, |failure| failure.exit as u8);
         reporter.say(&RunEvent::Finished { exit });
-        follow.close().await;
+        link.close().await;
         asked
     })
 }

@@ -112,9 +112,9 @@ pub(super) fn run(
         (View::Cfg, _) => images.iter().map(dot).collect(),
         (View::Mix, _) => images.iter().map(|i| mix(i, app.columns(), &class_of)).collect(),
         (View::Source, _) => {
-            let beside =
+            let sidecars =
                 if args.control_codes { ExtraColumn::Control } else { ExtraColumn::Nothing };
-            images.iter().filter_map(|i| source(i, beside)).collect()
+            images.iter().filter_map(|i| source(i, sidecars)).collect()
         }
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
     };

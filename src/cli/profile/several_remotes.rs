@@ -327,7 +327,7 @@ fn row(
     FanOutRow {
         remote: record.remote.clone(),
         run: Some(record.id.clone()),
-        profile: profile.map(|_| beside(together.path(), folder.path())),
+        profile: profile.map(|_| relative_path(together.path(), folder.path())),
         exit: match settled {
             Ok(settled) => settled.status,
             Err(failure) => failure.exit as u8,
@@ -342,7 +342,7 @@ fn row(
 }
 
 /// A run's profile, from the folder that holds the runs together: in it, or beside it.
-fn beside(together: &Path, folder: &Path) -> String {
+fn relative_path(together: &Path, folder: &Path) -> String {
     let way = match folder.strip_prefix(together) {
         Ok(inner) => inner.to_owned(),
         Err(_) => Path::new("..").join(folder.file_name().unwrap_or_default()),

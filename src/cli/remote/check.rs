@@ -59,16 +59,16 @@ pub(super) fn gpus(host: &HostFacts) -> String {
 /// Connects, asks and shows.
 pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
     let name = spec.name.clone();
-    let voice =
+    let output_options =
         OutputOptions { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
     let begun = Instant::now();
     let facts = app.block_on(async {
-        let mut open = session::open(app, spec, voice).await?;
+        let mut open = session::open(app, spec, output_options).await?;
         let cache = session::facts_cache(app, &open.spec);
         let now = jiff::Timestamp::now().as_second();
         let facts = open.ask(&cache, now).await;
         open.reporter.say(&RunEvent::Finished { exit: 0 });
-        open.follow.close().await;
+        open.link.close().await;
         facts
     })?;
     if app.global.json {

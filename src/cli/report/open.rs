@@ -21,7 +21,7 @@ pub(in crate::cli) struct OpenedProfile {
     /// The profile.
     pub(in crate::cli) profile: Profile,
     /// The documents beside it.
-    pub(in crate::cli) beside: Sidecars,
+    pub(in crate::cli) sidecars: Sidecars,
     /// How it compares with another run, where this is a comparison.
     pub(in crate::cli) comparison: Option<Comparison>,
     /// The run folder; a file has none.
@@ -32,7 +32,7 @@ impl OpenedProfile {
     /// As reports take it.
     pub(in crate::cli) fn subject(&self) -> Subject<'_> {
         let comparison = self.comparison.as_ref();
-        Subject { comparison, ..Subject::new(&self.profile, &self.beside) }
+        Subject { comparison, ..Subject::new(&self.profile, &self.sidecars) }
     }
 }
 
@@ -69,7 +69,7 @@ pub(in crate::cli) fn compared(
             let name = comparison.b.kernel.clone();
             let kernel = KernelInfo { name, ..KernelInfo::default() };
             let profile = Profile { kernel, ..Profile::default() };
-            OpenedProfile { profile, beside: Sidecars::default(), comparison: None, folder: None }
+            OpenedProfile { profile, sidecars: Sidecars::default(), comparison: None, folder: None }
         }
     };
     Ok(OpenedProfile { comparison: Some(comparison), folder: Some(folder), ..opened })
@@ -79,7 +79,7 @@ pub(in crate::cli) fn compared(
 pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<OpenedProfile> {
     Ok(OpenedProfile {
         profile: saved_profile(folder)?,
-        beside: Sidecars {
+        sidecars: Sidecars {
             hotspots: document(folder, "hotspots.json")?,
             trace: document(folder, "trace.json")?,
         },
@@ -196,11 +196,11 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     for refusal in imported.refusals.drain(..) {
         profile.gaps.push(Gap { code: refusal.code.to_owned(), text: refusal.text });
     }
-    let mut beside = Sidecars::default();
-    imported.add_to(&mut profile, &mut beside);
-    if let Some(spots) = &mut beside.hotspots {
+    let mut sidecars = Sidecars::default();
+    imported.add_to(&mut profile, &mut sidecars);
+    if let Some(spots) = &mut sidecars.hotspots {
         disasm::operands(app, spots, &|_| path.to_owned());
     }
-    crate::analysis::analyze_all(&mut profile, &beside, &app.config.thresholds.value);
-    Ok(OpenedProfile { profile, beside, comparison: None, folder: None })
+    crate::analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);
+    Ok(OpenedProfile { profile, sidecars, comparison: None, folder: None })
 }

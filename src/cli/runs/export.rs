@@ -126,13 +126,13 @@ fn redacted(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
         .hint("leave `--redact` out to export it as it is"));
     }
     let mut opened = report::saved(folder)?;
-    crate::redact::redact(&mut opened.profile, &mut opened.beside)
+    crate::redact::redact(&mut opened.profile, &mut opened.sidecars)
         .map_err(|e| Failure::new(Exit::Bug, "redact", "the run cannot be redacted").because(&e))?;
     let mut documents = vec![json("profile.json", &opened.profile)?];
-    if let Some(hotspots) = &opened.beside.hotspots {
+    if let Some(hotspots) = &opened.sidecars.hotspots {
         documents.push(json("hotspots.json", hotspots)?);
     }
-    if let Some(trace) = &opened.beside.trace {
+    if let Some(trace) = &opened.sidecars.trace {
         documents.push(json("trace.json", trace)?);
     }
     for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {

@@ -33,14 +33,14 @@ fn over<T>(
     work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
 ) -> Result<T> {
     let spec = session::spec(app, Some(remote))?;
-    let voice = OutputOptions {
+    let output_options = OutputOptions {
         live: LiveOutput::Hidden,
         events: None,
         accept_new: false,
         run: "",
         row: None,
     };
-    app.block_on(async { session::open(app, spec, voice).await?.finish_with(work).await })
+    app.block_on(async { session::open(app, spec, output_options).await?.finish_with(work).await })
 }
 
 /// What `runs list --remote REMOTE --json` prints (`rgpu.jobs/1`).
@@ -65,7 +65,7 @@ pub(in crate::cli) struct JobList {
 /// Lists the newest `count` jobs of a host.
 pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result<Status> {
     let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } =
-        over(app, remote, async |follow| follow.jobs().await.on(follow.remote()))?;
+        over(app, remote, async |link| link.jobs().await.on(link.remote()))?;
     let all = jobs.len();
     // What still runs is never left out.
     let mut shown = 0;
@@ -148,16 +148,16 @@ fn brought_home(runs: &Runs) -> Result<BTreeSet<String>> {
 /// Removes ended jobs of a host.
 pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> Result<Status> {
     let home = brought_home(runs)?;
-    let (removed, left) = over(app, remote, async |follow| {
-        let jobs = follow.jobs().await.on(follow.remote())?.jobs;
+    let (removed, left) = over(app, remote, async |link| {
+        let jobs = link.jobs().await.on(link.remote())?.jobs;
         let ended = jobs.into_iter().filter(|job| job.ended.is_some());
         let (old, left): (Vec<_>, Vec<_>) =
             ended.partition(|job| args.all || home.contains(&job.job));
         for job in old.iter().filter(|_| !args.dry_run) {
-            match follow.forget(&job.job).await {
+            match link.forget(&job.job).await {
                 // Another laptop was faster.
                 Err(error) if error.no_such_job().is_some() => {}
-                answer => answer.on(follow.remote())?,
+                answer => answer.on(link.remote())?,
             }
         }
         Ok((old, left))
@@ -190,9 +190,9 @@ pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<
         return super::cancel(app, &folder);
     }
     let begun = Instant::now();
-    let (stopped, after) = over(app, remote, async |follow| {
-        let stopped = super::stop_job(follow, job).await?;
-        Ok((stopped, follow.jobs().await.on(follow.remote())?))
+    let (stopped, after) = over(app, remote, async |link| {
+        let stopped = super::stop_job(link, job).await?;
+        Ok((stopped, link.jobs().await.on(link.remote())?))
     })?;
     if stopped.gone {
         return Err(no_such_job(remote, job));
@@ -250,13 +250,13 @@ pub(super) fn folder_of(
         return Ok(folder);
     }
     let spec = session::spec(app, Some(remote))?;
-    let (plans, jobs) = over(app, remote, async |follow| {
-        let plan = follow.plan(job).await.on(follow.remote())?;
+    let (plans, jobs) = over(app, remote, async |link| {
+        let plan = link.plan(job).await.on(link.remote())?;
         let mut plans = Vec::new();
         let mut jobs = vec![job.to_owned()];
         // A run may have sent several plans; all of its jobs are taken up.
         if let Some(origin) = &plan.origin {
-            let listed = follow.jobs().await.on(follow.remote())?.jobs;
+            let listed = link.jobs().await.on(link.remote())?.jobs;
             jobs = listed
                 .into_iter()
                 .map(|line| line.job)
@@ -271,7 +271,7 @@ pub(super) fn folder_of(
             }
         }
         for name in &jobs {
-            plans.push(follow.plan(name).await.on(follow.remote())?);
+            plans.push(link.plan(name).await.on(link.remote())?);
         }
         Ok((plans, jobs))
     })?;

@@ -129,7 +129,7 @@ fn the_report_itself_imports_to_the_same_as_its_export() {
         assert_eq!(native.kernels, export.kernels);
         assert_eq!(native.copies, export.copies);
         assert_eq!(native.regions, export.regions);
-        assert_eq!(native.beside, export.beside);
+        assert_eq!(native.sidecars, export.sidecars);
         assert_eq!((native.gaps, native.refusals), (export.gaps, export.refusals));
         assert_eq!(native.device, export.device);
     }
@@ -138,7 +138,7 @@ fn the_report_itself_imports_to_the_same_as_its_export() {
 #[test]
 fn the_trace_lists_every_event_with_its_call_and_regions() {
     let imported = import_sqlite(&fixture("regions/report.sqlite"), "raw/report.sqlite").unwrap();
-    let trace = imported.beside.trace.unwrap();
+    let trace = imported.sidecars.trace.unwrap();
     let rows = stats("regions/cuda_gpu_trace.csv");
     assert_eq!(trace.work.len(), rows.len());
     // `nsys stats` counts from the start of the capture, the trace from its first event.
@@ -183,7 +183,7 @@ fn the_trace_lists_every_event_with_its_call_and_regions() {
 fn a_range_that_nsys_closed_itself_when_it_stopped_was_never_closed() {
     let path = fixture("timeline-node/report.sqlite");
     let imported = import_sqlite(&path, "raw/report.sqlite").unwrap();
-    let trace = imported.beside.trace.unwrap();
+    let trace = imported.sidecars.trace.unwrap();
     let open: Vec<_> = trace.ranges.iter().filter(|range| range.duration_ns.is_none()).collect();
     let names: Vec<_> = open.iter().map(|range| &trace.names[range.name as usize]).collect();
     assert_eq!(names, ["never_closed"]);
@@ -243,8 +243,8 @@ fn a_capture_that_was_never_imported_is_named_with_what_would_help() {
     let alone = (CAPTURE_IMPORTER.import)(&Source::new(&capture, "raw/report.qdstrm")).unwrap();
     assert_eq!(alone.gaps[0].code, "capture_not_imported");
     std::fs::write(capture.with_extension("nsys-rep"), "").unwrap();
-    let beside = (CAPTURE_IMPORTER.import)(&Source::new(&capture, "raw/report.qdstrm")).unwrap();
-    assert!(beside.gaps.is_empty());
+    let sidecars = (CAPTURE_IMPORTER.import)(&Source::new(&capture, "raw/report.qdstrm")).unwrap();
+    assert!(sidecars.gaps.is_empty());
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn work_belongs_to_the_range_in_which_it_was_launched() {
     let gpu: Vec<_> = imported.regions.iter().map(|r| (r.display(), r.gpu_ns)).collect();
     assert_eq!(gpu, [("A".to_owned(), Some(1300)), ("A::A1".to_owned(), Some(300))]);
     assert_eq!((imported.copies[0].kind.as_str(), imported.copies[0].bytes), ("HtoD", 4096));
-    let trace = imported.beside.trace.unwrap();
+    let trace = imported.sidecars.trace.unwrap();
     assert_eq!((trace.work.len(), trace.calls.len()), (3, 2));
     assert_eq!(imported.tool_version.as_deref(), Some("CUPTI 130001"));
     // The copy's call is not in the log.

@@ -23,7 +23,7 @@ fn gpu_time_of_operators_is_the_gpus() {
             assert!(operator.host_ns >= operator.host_self_ns || operator.calls > 1);
         }
         assert_eq!(imported.device.as_deref(), Some("NVIDIA A100-PG509-200"));
-        assert!(imported.beside.trace.is_some_and(|trace| !trace.work.is_empty()));
+        assert!(imported.sidecars.trace.is_some_and(|trace| !trace.work.is_empty()));
     }
 }
 

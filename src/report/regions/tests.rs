@@ -16,9 +16,9 @@ fn profile(imported: Imported, rung: &str) -> Profile {
     profile.run.id = "20261121-101502-regions-ncu-3f2a".to_owned();
     profile.run.mode = rung.split('.').next().unwrap_or_default().to_owned();
     profile.kernel.name = "regions".to_owned();
-    let mut beside = Sidecars::default();
-    imported.add_to(&mut profile, &mut beside);
-    crate::analysis::analyze_all(&mut profile, &beside, &crate::analysis::Thresholds::default());
+    let mut sidecars = Sidecars::default();
+    imported.add_to(&mut profile, &mut sidecars);
+    crate::analysis::analyze_all(&mut profile, &sidecars, &crate::analysis::Thresholds::default());
     profile
 }
 

@@ -15,14 +15,14 @@ use crate::tool::{Expectations, Request, Target};
 
 /// The profile of everything gathered.
 pub(in crate::run) fn profile(
-    parts: ProfileBuilder,
+    builder: ProfileBuilder,
     request: &Request,
     facts: HostFacts,
     record: &RunRecord,
 ) -> (Profile, Sidecars) {
-    let mut parts = parts;
-    parts.end_survey();
-    let mut profile = parts.profile;
+    let mut builder = builder;
+    builder.end_survey();
+    let mut profile = builder.profile;
     profile.schema = SCHEMA.to_owned();
     profile.run = RunInfo {
         id: record.id.clone(),
@@ -36,21 +36,22 @@ pub(in crate::run) fn profile(
         labels: record.labels.clone(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    profile.kernel = kernel_info(request, &parts.expect, &profile, &parts.project);
+    profile.kernel = kernel_info(request, &builder.expect, &profile, &builder.project);
     if let Target::Kernel { spec, data_sets, .. } = &request.target {
-        profile.kernel.model = spec.model.as_ref().map(|model| stages::model(model, &parts.model));
+        profile.kernel.model =
+            spec.model.as_ref().map(|model| stages::model(model, &builder.model));
         profile.stages = stages::stages(&profile.regions, data_sets, spec);
     }
     profile.host = Some(facts);
-    profile.rung = if parts.rung.is_empty() { "none".to_owned() } else { parts.rung };
+    profile.rung = if builder.rung.is_empty() { "none".to_owned() } else { builder.rung };
     forget_lower(&mut profile);
     rates(&mut profile, request);
     profile.cases.iter_mut().for_each(count_timed_calls);
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
     profile.correctness = overall(&profile.cases);
     join_code(&mut profile);
-    analysis::analyze_all(&mut profile, &parts.beside, &parts.thresholds);
-    (profile, parts.beside)
+    analysis::analyze_all(&mut profile, &builder.sidecars, &builder.thresholds);
+    (profile, builder.sidecars)
 }
 
 /// A rung that was left out below the one that was reached is nobody's loss; of the same tool it is

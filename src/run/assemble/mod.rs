@@ -37,7 +37,7 @@ pub(super) struct RefusedRung {
 #[derive(Default)]
 pub(super) struct ProfileBuilder {
     pub profile: Profile,
-    beside: Sidecars,
+    sidecars: Sidecars,
     /// Launches of a first pass, which those of the closer look replace.
     survey: Vec<Launch>,
     /// The last plan's expectations.
@@ -86,12 +86,12 @@ fn is_look(step: &str) -> bool {
 impl ProfileBuilder {
     pub(super) fn new(request: &Request, project: &Path, thresholds: &Thresholds) -> Self {
         let (project, thresholds) = (project.to_owned(), thresholds.clone());
-        let mut parts = Self { project, thresholds, ..Self::default() };
+        let mut builder = Self { project, thresholds, ..Self::default() };
         if let Target::Kernel { data_sets, spec, .. } = &request.target {
             let vars = &spec.sizes.vars;
-            parts.profile.cases = data_sets.iter().map(|set| empty_case(set, vars)).collect();
+            builder.profile.cases = data_sets.iter().map(|set| empty_case(set, vars)).collect();
         }
-        parts
+        builder
     }
 
     /// Sets the launches of a first pass aside: a closer look brings the chosen ones anew.
@@ -110,7 +110,7 @@ impl ProfileBuilder {
         if self.profile.launches.is_empty() {
             self.profile.launches = survey;
         } else if !survey.is_empty()
-            && let Some(trace) = &mut self.beside.trace
+            && let Some(trace) = &mut self.sidecars.trace
         {
             trace.work.iter_mut().for_each(|work| work.launch = None);
         }
@@ -389,7 +389,7 @@ impl ProfileBuilder {
     /// Adds what was imported; `ranges` is the place of the first result of range replay.
     fn add(&mut self, imported: Imported, ranges: Option<usize>) {
         let known = self.profile.gaps.len();
-        imported.add_to(&mut self.profile, &mut self.beside);
+        imported.add_to(&mut self.profile, &mut self.sidecars);
         // Several looks lack the same: it is said once.
         let mut new = self.profile.gaps.split_off(known);
         new.retain(|gap| !self.profile.gaps.contains(gap));
@@ -529,9 +529,9 @@ mod tests {
         let rung_after = |steps: &[(&str, &str)]| {
             let ended = steps.iter().map(|(step, rung)| ((*step).into(), Some((*rung).into())));
             let end = JobResult { ended: ended.collect(), ..JobResult::default() };
-            let mut parts = ProfileBuilder::default();
-            parts.take(&folder, &end, &request).unwrap();
-            parts.rung().to_owned()
+            let mut builder = ProfileBuilder::default();
+            builder.take(&folder, &end, &request).unwrap();
+            builder.rung().to_owned()
         };
         let made = [("python", "python"), ("build", "build.wheels")];
         assert_eq!(rung_after(&made), "none");
@@ -540,11 +540,11 @@ mod tests {
 
     #[test]
     fn a_check_that_was_not_made_never_hides_one_that_was() {
-        let mut parts = ProfileBuilder::default();
-        parts.cases(vec![case("right")]);
-        parts.cases(vec![case("unchecked")]);
-        assert_eq!(parts.profile.cases[0].correctness.as_ref().unwrap().verdict, "right");
-        parts.cases(vec![case("wrong")]);
-        assert_eq!(parts.profile.cases[0].correctness.as_ref().unwrap().verdict, "wrong");
+        let mut builder = ProfileBuilder::default();
+        builder.cases(vec![case("right")]);
+        builder.cases(vec![case("unchecked")]);
+        assert_eq!(builder.profile.cases[0].correctness.as_ref().unwrap().verdict, "right");
+        builder.cases(vec![case("wrong")]);
+        assert_eq!(builder.profile.cases[0].correctness.as_ref().unwrap().verdict, "wrong");
     }
 }

@@ -103,18 +103,18 @@ impl BuildRun<'_> {
     /// does not compile is told in the document.
     pub async fn run(
         self,
-        follow: &mut HostLink,
-        desk: &mut RunContext<'_>,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
     ) -> Result<BuildOutcome> {
-        let (mut draft, facts) = self.draft(follow, desk).await?;
+        let (mut draft, facts) = self.draft(link, context).await?;
         let mut again = true;
         let (end, expect) = loop {
             let expect = draft.expect.clone();
-            match self.carry(follow, draft, desk).await {
+            match self.carry(link, draft, context).await {
                 Err(failure) if failure.code == "facts_changed" && again => {
                     again = false;
                     self.cache.forget();
-                    (draft, _) = self.draft(follow, desk).await?;
+                    (draft, _) = self.draft(link, context).await?;
                 }
                 end => match end? {
                     Some(end) => break (end, expect),
@@ -123,17 +123,17 @@ impl BuildRun<'_> {
             }
         };
         // All that it made is here, also where it was cancelled.
-        follow.drop_job(&end.job);
+        link.drop_job(&end.job);
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
-        let (mut build, failure) = self.tell(follow.remote(), desk, &end, &expect)?;
-        self.look(follow, desk, facts.as_ref(), &mut build).await?;
+        let (mut build, failure) = self.tell(link.remote(), context, &end, &expect)?;
+        self.look(link, context, facts.as_ref(), &mut build).await?;
         if build.compiler.is_empty() {
             build.compiler = compiler(&end, &build);
         }
         if failure.is_none() {
-            self.drop_unwanted(desk.folder, &mut build);
+            self.drop_unwanted(context.folder, &mut build);
         }
         build.main_ptx =
             build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
@@ -143,21 +143,21 @@ impl BuildRun<'_> {
     /// The plan, and the facts of the host it is for; a DSL asks for none.
     async fn draft(
         &self,
-        follow: &mut HostLink,
-        desk: &mut RunContext<'_>,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
     ) -> Result<(Draft, Option<HostFacts>)> {
-        let job = JobName { run: desk.record.id.clone(), sequence: 1 };
+        let job = JobName { run: context.record.id.clone(), sequence: 1 };
         let source = self.source.parent().unwrap_or(Path::new(""));
         let request = match &self.wanted {
             BuildTarget::Dsl(build) => {
-                desk.folder.write_json("env.json", &EnvRecord::new(None, source))?;
+                context.folder.write_json("env.json", &EnvRecord::new(None, source))?;
                 return Ok((build.plan(&job), None));
             }
             BuildTarget::Kernel(request) => request,
         };
         // A build that is taken up was planned with what was known then.
         let then = match self.begin {
-            BuildStart::Again => desk.folder.read("env.json").ok(),
+            BuildStart::Again => context.folder.read("env.json").ok(),
             _ => None,
         };
         let then = then.and_then(|text| serde_json::from_slice::<EnvRecord>(&text).ok()?.host);
@@ -165,11 +165,11 @@ impl BuildRun<'_> {
             Some(facts) => facts,
             None => {
                 let programs = self.programs;
-                let (now_s, cancel) = (self.now_s, &desk.cancel);
-                self.cache.ask(follow, self.spec, programs, now_s, desk.reporter, cancel).await?
+                let (now_s, cancel) = (self.now_s, &context.cancel);
+                self.cache.ask(link, self.spec, programs, now_s, context.reporter, cancel).await?
             }
         };
-        desk.folder.write_json("env.json", &EnvRecord::new(Some(facts.clone()), source))?;
+        context.folder.write_json("env.json", &EnvRecord::new(Some(facts.clone()), source))?;
         let runner = self.programs.toolbox(&facts.agent.arch).runner;
         let toolbox = Toolbox { runner, collector: None };
         Ok((tool::plan(request, &facts, &toolbox, &job)?, Some(facts)))
@@ -178,44 +178,44 @@ impl BuildRun<'_> {
     /// `None`: it goes on alone.
     async fn carry(
         &self,
-        follow: &mut HostLink,
+        link: &mut HostLink,
         draft: Draft,
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<Option<JobResult>> {
         let name = draft.plan.job.clone();
         if self.begin == BuildStart::Again {
-            let known = resume::known(desk.folder, desk.record, &name)?.unwrap_or_default();
+            let known = resume::known(context.folder, context.record, &name)?.unwrap_or_default();
             if !known.ended() {
-                job::take_up(follow, &name, &known, desk).await?;
+                job::take_up(link, &name, &known, context).await?;
             }
-            return job::follow_to_end(follow, &name, &known.events, desk).await.map(Some);
+            return job::follow_to_end(link, &name, &known.events, context).await.map(Some);
         }
-        let kept = |bundle: Bundle, desk: &RunContext<'_>| {
-            desk.folder.write_json("plan-1.json", &bundle.plan)?;
-            desk.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
+        let kept = |bundle: Bundle, context: &RunContext<'_>| {
+            context.folder.write_json("plan-1.json", &bundle.plan)?;
+            context.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
             Ok(submission(bundle.plan, bundle.blobs))
         };
         let mut packer = Packer::new(DEFAULT_MAX_BYTES);
-        job::pack_and_submit(follow, &mut packer, &draft, desk, kept).await?;
+        job::pack_and_submit(link, &mut packer, &draft, context, kept).await?;
         if self.begin == BuildStart::Detached {
-            follow.detach().await.on(follow.remote())?;
+            link.detach().await.on(link.remote())?;
             return Ok(None);
         }
-        job::follow_to_end(follow, &name, &[], desk).await.map(Some)
+        job::follow_to_end(link, &name, &[], context).await.map(Some)
     }
 
     /// The document of an ended job, and why it is not whole.
     fn tell(
         &self,
         remote: &dyn Remote,
-        desk: &RunContext<'_>,
+        context: &RunContext<'_>,
         end: &JobResult,
         expect: &Expectations,
     ) -> Result<(Build, Option<Failure>)> {
-        let folder = desk.folder;
+        let folder = context.folder;
         let record = DslRecord::read(folder);
         let mut build = self.document(end, expect, &record);
-        build.run.clone_from(&desk.record.id);
+        build.run.clone_from(&context.record.id);
         let failure = match &end.outcome {
             Some(Outcome::Done) => None,
             _ => Some(self.failure(remote, folder, end, expect, &record, &mut build)?),
@@ -312,21 +312,21 @@ impl BuildRun<'_> {
     /// What the compiled files hold, and their listings.
     async fn look(
         &self,
-        follow: &mut HostLink,
-        desk: &mut RunContext<'_>,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
         facts: Option<&HostFacts>,
         build: &mut Build,
     ) -> Result<()> {
-        let folder = desk.folder;
+        let folder = context.folder;
         let paths_of = |kind: &str| -> Vec<String> {
             build.files.iter().filter(|f| f.kind == kind).map(|f| f.path.clone()).collect()
         };
         let cubins = paths_of("cubin");
         if self.emit.sass && !cubins.is_empty() {
             let here = (self.nvdisasm)();
-            let facts = self.facts_to_list_by(follow, desk, facts, &here).await;
+            let facts = self.facts_to_list_by(link, context, facts, &here).await;
             let mut built = [disasm::CompiledFiles::new(folder, &build.files, None)];
-            let listed = disasm::fill(follow, desk, &facts, &here, &mut built).await;
+            let listed = disasm::fill(link, context, &facts, &here, &mut built).await;
             build.files.extend(listed.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {
@@ -352,20 +352,20 @@ impl BuildRun<'_> {
     /// one there since the host was asked.
     async fn facts_to_list_by(
         &self,
-        follow: &mut HostLink,
-        desk: &mut RunContext<'_>,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
         facts: Option<&HostFacts>,
         here: &[PathBuf],
     ) -> HostFacts {
         let known = facts.cloned().or_else(|| self.cache.load(self.now_s)).unwrap_or_default();
         let served = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
-        if served || super::is_local(follow) {
+        if served || super::is_local(link) {
             return known;
         }
         let (programs, now_s) = (self.programs, self.now_s);
         // A host that does not answer costs operands, and nothing else.
-        let (cancel, reporter) = (&desk.cancel, &mut *desk.reporter);
-        let asked = self.cache.ask(follow, self.spec, programs, now_s, reporter, cancel).await;
+        let (cancel, reporter) = (&context.cancel, &mut *context.reporter);
+        let asked = self.cache.ask(link, self.spec, programs, now_s, reporter, cancel).await;
         asked.unwrap_or(known)
     }
 

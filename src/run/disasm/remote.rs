@@ -136,7 +136,7 @@ impl HostListings {
 /// A host that is asked for listings.
 pub struct ListingHost<'a> {
     /// The connection.
-    pub follow: &'a mut HostLink,
+    pub link: &'a mut HostLink,
     /// What is known of it; where that is stale the failure's code is `facts_changed`.
     pub facts: &'a HostFacts,
     /// The job's name.
@@ -152,7 +152,7 @@ impl ListingHost<'_> {
     pub async fn all(
         self,
         questions: &[ListingRequest],
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
         let Some(version) = self.facts.tool("nvdisasm").map(|tool| tool.version.clone()) else {
             return Ok(None);
@@ -171,32 +171,32 @@ impl ListingHost<'_> {
             return Ok(None);
         };
         let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
-        let mut counter = CallCounter { inner: desk.reporter, done: 0, total: calls.len() };
+        let mut counter = CallCounter { inner: context.reporter, done: 0, total: calls.len() };
         let mut counted = RunContext {
-            folder: desk.folder,
-            record: desk.record,
+            folder: context.folder,
+            record: context.record,
             reporter: &mut counter,
-            cancel: desk.cancel.clone(),
+            cancel: context.cancel.clone(),
             input: None,
         };
         let submission = submission(bundle.plan, bundle.blobs);
-        job::submit(self.follow, &submission, &mut counted).await?;
-        let end = job::follow_to_end(self.follow, &self.job, &[], &mut counted).await?;
+        job::submit(self.link, &submission, &mut counted).await?;
+        let end = job::follow_to_end(self.link, &self.job, &[], &mut counted).await?;
         let file = end.files.iter().find(|file| file.host_path == LISTINGS);
         let Some(file) = file.filter(|_| end.step_ok(LISTINGS_STEP)) else {
-            return Err(outcome::failure(self.follow.remote(), &end));
+            return Err(outcome::failure(self.link.remote(), &end));
         };
-        let text = desk.folder.read(&file.artifact.path)?;
+        let text = context.folder.read(&file.artifact.path)?;
         // It is taken apart here; the run keeps what is made of it.
-        let path = desk.folder.path().join(&file.artifact.path);
+        let path = context.folder.path().join(&file.artifact.path);
         let _ = std::fs::remove_file(&path);
         let _ = path.parent().map(std::fs::remove_dir);
         let brought = HostListings::read(text, asked, calls.len()).ok_or_else(|| {
-            let remote = self.follow.remote();
+            let remote = self.link.remote();
             Failure::new(Exit::Tool, "bad_listings", "what nvdisasm wrote on the host is not whole")
                 .on(remote.name(), remote.transport())
         })?;
-        let host = self.follow.remote().name().to_owned();
+        let host = self.link.remote().name().to_owned();
         Ok(Some(Nvdisasm::there(version, host, brought)))
     }
 }
@@ -209,14 +209,14 @@ struct CallCounter<'r> {
 }
 
 impl Reporter for CallCounter<'_> {
-    fn say(&mut self, said: &RunEvent<'_>) {
-        match said {
+    fn say(&mut self, event: &RunEvent<'_>) {
+        match event {
             RunEvent::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
                 let ended = bytes.iter().filter(|b| **b == b'\n').count();
                 self.done = self.total.min(self.done + ended);
                 self.inner.say(&RunEvent::Disassembling { done: self.done, total: self.total });
             }
-            said => self.inner.say(said),
+            event => self.inner.say(event),
         }
     }
 }
@@ -240,9 +240,9 @@ impl CommandHost<'_> {
     /// As [`ListingHost::all`].
     pub async fn ask(
         &self,
-        follow: &mut HostLink,
+        link: &mut HostLink,
         questions: &[ListingRequest],
-        desk: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
         let mut known = self.cache.load(self.now_s);
         // A host that changed since it was asked says so, once.
@@ -251,15 +251,15 @@ impl CommandHost<'_> {
                 Some(facts) => facts,
                 None => {
                     let Self { spec, cache, programs, now_s } = self;
-                    let cancel = &desk.cancel;
-                    cache.ask(follow, spec, programs, *now_s, desk.reporter, cancel).await?
+                    let cancel = &context.cancel;
+                    cache.ask(link, spec, programs, *now_s, context.reporter, cancel).await?
                 }
             };
-            let job = JobName { run: desk.record.id.clone(), sequence }.job();
-            let asked = ListingHost { follow, facts: &facts, job: job.clone() };
-            let asked = asked.all(questions, desk).await;
+            let job = JobName { run: context.record.id.clone(), sequence }.job();
+            let asked = ListingHost { link, facts: &facts, job: job.clone() };
+            let asked = asked.all(questions, context).await;
             // All of it is here, or of no use: no run of this machine would ever ask for it.
-            follow.drop_job(&job);
+            link.drop_job(&job);
             match asked {
                 Err(failure) if failure.code == "facts_changed" => self.cache.forget(),
                 asked => return asked,

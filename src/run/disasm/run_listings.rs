@@ -137,8 +137,8 @@ pub fn listings(
 /// places where this machine may have nvdisasm. Returns what was written for each, as artifacts of
 /// its run.
 pub async fn fill(
-    follow: &mut HostLink,
-    desk: &mut RunContext<'_>,
+    link: &mut HostLink,
+    context: &mut RunContext<'_>,
     facts: &HostFacts,
     here: &[PathBuf],
     built: &mut [CompiledFiles<'_>],
@@ -146,22 +146,22 @@ pub async fn fill(
     if built.iter().all(|b| b.cubins.is_empty() && b.hotspots.is_none()) {
         return built.iter().map(|_| Vec::new()).collect();
     }
-    let tool = match on_host(follow, desk, facts, built).await {
+    let tool = match on_host(link, context, facts, built).await {
         Some(tool) => Some(tool),
         None => find(here),
     };
-    built.iter_mut().map(|b| b.list(tool.as_ref(), desk.reporter)).collect()
+    built.iter_mut().map(|b| b.list(tool.as_ref(), context.reporter)).collect()
 }
 
 /// The host's nvdisasm, asked.
 async fn on_host(
-    follow: &mut HostLink,
-    desk: &mut RunContext<'_>,
+    link: &mut HostLink,
+    context: &mut RunContext<'_>,
     facts: &HostFacts,
     built: &[CompiledFiles<'_>],
 ) -> Option<Nvdisasm> {
     let known = facts.tool("nvdisasm").filter(|t| t.problems.is_empty())?;
-    if crate::run::is_local(follow)
+    if crate::run::is_local(link)
         && let Some(tool) = find(&[PathBuf::from(&known.path)])
     {
         return Some(tool);
@@ -170,15 +170,18 @@ async fn on_host(
     if questions.is_empty() {
         return None;
     }
-    let run = format!("{}.sass", desk.record.id);
-    let before = desk.record.jobs.iter().filter(|job| job.job.starts_with(&run)).count();
+    let run = format!("{}.sass", context.record.id);
+    let before = context.record.jobs.iter().filter(|job| job.job.starts_with(&run)).count();
     let job = format!("{run}.{}", before + 1);
-    let asked = ListingHost { follow, facts, job: job.clone() }.all(&questions, desk).await;
-    follow.drop_job(&job);
+    let asked = ListingHost { link, facts, job: job.clone() }.all(&questions, context).await;
+    link.drop_job(&job);
     match asked {
         Ok(tool) => tool,
         Err(failure) => {
-            note(desk.reporter, &format!("nvdisasm on the host did not serve: {}", failure.what));
+            note(
+                context.reporter,
+                &format!("nvdisasm on the host did not serve: {}", failure.what),
+            );
             None
         }
     }

@@ -61,9 +61,9 @@ fn found(file: &str, cubin: &Path) -> (Option<String>, Option<String>) {
     if let Some(text) = read(named) {
         return (Some(text), None);
     }
-    let beside = named.file_name().and_then(|name| Some(cubin.parent()?.join(name)));
-    let beside = beside.and_then(|path| Some((read(&path)?, path)));
-    match beside.or_else(|| given(named, cubin)) {
+    let sidecars = named.file_name().and_then(|name| Some(cubin.parent()?.join(name)));
+    let sidecars = sidecars.and_then(|path| Some((read(&path)?, path)));
+    match sidecars.or_else(|| given(named, cubin)) {
         Some((text, path)) => (Some(text), Some(path.display().to_string())),
         None => (None, None),
     }
@@ -82,8 +82,8 @@ fn given(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
     let plan: Plan = document(&folder.join(format!("plan-{}.json", number.parse::<u32>().ok()?)))?;
     let name = named.file_name()?;
     let sent = plan.files.iter().find(|file| Path::new(&file.path).file_name() == Some(name))?;
-    let beside = inputs.files.iter().filter_map(|file| Path::new(&file.path).parent());
-    beside.map(|folder| folder.join(name)).find_map(|path| {
+    let sidecars = inputs.files.iter().filter_map(|file| Path::new(&file.path).parent());
+    sidecars.map(|folder| folder.join(name)).find_map(|path| {
         let same = digest_file(&path).is_ok_and(|now| now.sha256 == sent.digest);
         Some((read(&path).filter(|_| same)?, path))
     })

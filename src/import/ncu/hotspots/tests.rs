@@ -21,7 +21,7 @@ fn imported(case: &str) -> Imported {
 }
 
 fn spots(case: &str) -> LaunchSpots {
-    imported(case).beside.hotspots.unwrap().launches.remove(0)
+    imported(case).sidecars.hotspots.unwrap().launches.remove(0)
 }
 
 /// The rows of `--page source --csv`, each by column.
