@@ -201,7 +201,9 @@ pub fn is_below(path: &Path, folder: &Path) -> bool {
                 // A link that leads nowhere yet.
                 Err(_) => return false,
             },
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            // Below a file nothing can be made: writing there says so.
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(_) => return false,
         }
         // A path without a last name ends in `..`, or is the root.

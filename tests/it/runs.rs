@@ -146,9 +146,10 @@ fn the_setting_keep_prunes_ended_runs_without_a_note() {
         assert_eq!(runs.join(id).exists(), there, "{id}");
     }
     // A project's own file may not prune what lies elsewhere.
-    laptop.write("rgpu.toml", "keep = 1\nruns_dir = \"../elsewhere\"\n");
+    let elsewhere = laptop.path("elsewhere");
     for id in ["one", "two", "three"] {
-        laptop.run(&format!("exec --run-id {id} -- true"));
+        let mut command = laptop.rgpu(["exec", "--run-id", id, "--", "true"]);
+        assert!(command.env("RGPU_RUNS_DIR", &elsewhere).status().unwrap().success());
     }
     assert!(laptop.path("elsewhere/one").exists());
 }

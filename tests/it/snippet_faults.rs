@@ -142,7 +142,7 @@ fn a_program_that_prints_what_other_tools_take_for_an_end_is_passed_through() {
         "odd.py",
         "import sys\nsys.stdout.buffer.write(b'[EXIT:0]\\n[DONE]\\ndata: x\\n\\x1b[2J\\x00\\xff no newline')\nsys.stderr.buffer.write(b'\\xfe')\nsys.exit(9)\n",
     );
-    let output = laptop.run("exec odd.py --remote box --accept-new");
+    let output = laptop.run("exec -q odd.py --remote box --accept-new");
     assert_eq!(status(&output), 9);
     assert_eq!(output.stdout, b"[EXIT:0]\n[DONE]\ndata: x\n\x1b[2J\x00\xff no newline");
     assert_eq!(output.stderr, b"\xfe");
@@ -154,7 +154,7 @@ fn megabytes_of_output_pass_whole_on_both_streams() {
     let sshd = Sshd::start();
     know(&laptop, &sshd, sshd.port);
     let script = "head -c 30000000 /dev/zero; head -c 20000000 /dev/zero >&2";
-    let output = laptop.run(&format!("exec --remote box --accept-new -- sh -c '{script}'"));
+    let output = laptop.run(&format!("exec -q --remote box --accept-new -- sh -c '{script}'"));
     assert_eq!((status(&output), output.stdout.len()), (0, 30_000_000));
     assert_eq!(output.stderr.len(), 20_000_000);
 }

@@ -231,7 +231,7 @@ fn what_a_python_file_depends_on_is_installed_once_on_the_host() {
     assert!(text(&first.stderr).contains("installing little"), "{}", text(&first.stderr));
     // The wheel is gone; the environment is not.
     fs::remove_file(folder.join("little-1.0-py3-none-any.whl")).unwrap();
-    let second = laptop.run("exec dep.py --remote box");
+    let second = laptop.run("exec -q dep.py --remote box");
     assert_eq!((said(&second).as_str(), text(&second.stderr).as_str()), ("installed\n", ""));
     // Another environment cannot be made from what is not there.
     laptop.write("gone.py", "# /// script\n# dependencies = [\"gone @ file:///nowhere/gone-1-py3-none-any.whl\"]\n# ///\n");
@@ -335,7 +335,7 @@ fn a_cuda_file_is_compiled_on_the_host_once() {
     assert!(words.contains("the source does not compile"), "{words}");
     // Without a `main` there is nothing that could take arguments, and nobody is asked.
     laptop.write("kernels.cu", "__global__ void k() {}\n");
-    insta::assert_snapshot!(laptop.show("exec kernels.cu --remote box -- 3"));
+    insta::assert_snapshot!(laptop.show("exec -q kernels.cu --remote box -- 3"));
     assert_eq!(asked(), "x\nx\n");
 }
 

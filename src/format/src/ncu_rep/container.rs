@@ -61,13 +61,13 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
     let mut bytes = Vec::new();
     // Growing by doubling would take three times the report.
     if let Ok(Some(size)) = zstd::zstd_safe::get_frame_content_size(file) {
-        bound.check(size)?;
+        within(bound, size, max_size)?;
         // Without it the vector grows as it can.
         let _ = usize::try_from(size).map(|size| bytes.try_reserve_exact(size.saturating_add(1)));
     }
     // One byte more than allowed tells a report of exactly the limit from a larger one.
     let result = decoder.take(bound.limit.saturating_add(1)).read_to_end(&mut bytes);
-    bound.check(bytes.len() as u64)?;
+    within(bound, bytes.len() as u64, max_size)?;
     match result {
         Err(source) if bytes.is_empty() => return Err(Error::Compression { source }),
         Err(source) => problems.push(Problem::Compression { bytes: bytes.len(), source }),
@@ -80,6 +80,14 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
         });
     }
     Ok(bytes)
+}
+
+/// Refuses more bytes than the caller's limit, and more than `bound` allows for the compressed size.
+fn within(bound: TooLarge, bytes: u64, max_size: u64) -> Result<(), Error> {
+    if bytes > max_size {
+        return Err(Error::TooLarge { max: max_size });
+    }
+    Ok(bound.check(bytes)?)
 }
 
 fn describe(file: &[u8]) -> String {

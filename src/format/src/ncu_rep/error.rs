@@ -25,13 +25,13 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The report, which is not compressed, is larger than the limit.
+    /// The report is larger than the caller's limit, as it is or unpacked.
     #[error("report has more than {max} bytes, which is the limit")]
     TooLarge {
         /// The limit in bytes.
         max: u64,
     },
-    /// The report is compressed and would become too large.
+    /// The report is compressed and would become out of proportion to its size.
     #[error(transparent)]
     Unpacked(#[from] TooLarge),
     /// The zstd frame gives no byte of a report.
