@@ -9,14 +9,14 @@ use super::plan::facts::{answer, dotted_after, run, tool};
 /// Columns of the query, in this order.
 const QUERY: &str = "--query-gpu=index,name,uuid,driver_version,compute_cap,memory.total,clocks.max.sm,clocks.max.mem,power.limit,mig.mode.current";
 
-/// Where it may lie; the second is WSL's.
+/// Paths to search; the second is WSL's.
 const SEARCH_PATHS: &[&str] = &["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];
 
-/// Arguments that list processes on GPUs as [`rgpu_protocol::plan::GpuRequest::processes`] wants.
+/// Arguments that list processes in the form of [`rgpu_protocol::plan::GpuRequest::processes`].
 const LIST_PROCESSES: [&str; 2] =
     ["--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader"];
 
-/// The command that lists processes on GPUs, by the program at `path`.
+/// The command that lists processes on GPUs with the `nvidia-smi` at `path`.
 pub fn gpu_processes(path: &str) -> Vec<String> {
     std::iter::once(path).chain(LIST_PROCESSES).map(str::to_owned).collect()
 }

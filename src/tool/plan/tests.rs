@@ -1,4 +1,4 @@
-//! Plans for hosts of several kinds, as snapshots: what runs there, word by word.
+//! Snapshots of plans for several kinds of hosts, with every word of the commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -46,7 +46,7 @@ fn planned(request: &Request, host: &HostFacts) -> Draft {
     plan(request, host, &toolbox(), &JobName { run: "r".into(), sequence: 1 }).unwrap()
 }
 
-/// What a person wants to see of a draft: everything but the diagnosis tables and file contents.
+/// The parts of a draft that a reviewer needs: all but the diagnosis tables and file contents.
 fn shown(draft: &Draft) -> String {
     let mut out = crate::bundle::commands(&draft.plan);
     for step in &draft.plan.steps {
@@ -255,7 +255,7 @@ fn requests_that_cannot_be_met_say_why() {
     );
 }
 
-/// What the agent would make of a recorded output: the code of the failure, then those of notes.
+/// The codes that the agent would report for a recorded output: the failure's, then those of notes.
 fn diagnosed(tool: &str, case: &str) -> Vec<String> {
     let rows = match tool {
         "ncu" => ncu::ROWS,
@@ -330,7 +330,7 @@ fn arguments_passed_on_replace_ours() {
     assert_eq!(line.matches("import-source").count(), 1);
 }
 
-/// The planned command itself, run here: the paths in it fit the layout of the files.
+/// Runs the planned command itself on this machine; the paths in it must fit the files.
 #[test]
 fn the_reference_of_every_worked_kernel_compiles_as_planned() {
     let host = host("no-gpu");
