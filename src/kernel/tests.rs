@@ -1,4 +1,4 @@
-//! Kernels as a whole: the worked ones, mistakes in kernel.toml, sizes, bare sources.
+//! Tests of whole kernels: the worked ones, errors in kernel.toml, sizes, bare sources.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ fn failure(error: KernelError) -> String {
     Failure::from(error).to_string().replace(env!("CARGO_MANIFEST_DIR"), "<repo>")
 }
 
-/// A folder with a kernel.toml made of vecadd's by replacing `from` with `to`.
+/// vecadd's kernel.toml with `from` replaced by `to`.
 fn changed(from: &str, to: &str) -> Result<KernelSpec, KernelError> {
     let folder = places().project.join("kernels/vecadd");
     let text = std::fs::read_to_string(folder.join("kernel.toml")).unwrap();
@@ -339,7 +339,7 @@ fn a_skeleton_and_a_bare_source_are_inferred_alike() {
 }
 
 proptest::proptest! {
-    /// What users write may be anything: it is refused, never a panic.
+    /// Any text that users may write is refused, without a panic.
     #[test]
     fn no_text_brings_the_readers_down(
         text in "[ -~é\n]{0,60}|([nmx=,;|()*/%+.0-9 -]|min|sum|ceil_div){0,24}",
