@@ -57,11 +57,14 @@ pub struct ListedKernel {
 ///
 /// # Errors
 /// [`KernelError`] for a kernel that does not exist or whose description is invalid.
-pub fn find(name_or_path: &str, places: &KernelFolders) -> Result<FoundKernel, KernelError> {
+pub fn find(
+    name_or_path: &str,
+    kernel_folders: &KernelFolders,
+) -> Result<FoundKernel, KernelError> {
     let path = Path::new(name_or_path);
     let looks_like_path = name_or_path.contains('/') || path.extension().is_some();
     if !looks_like_path {
-        for folder in places.folders() {
+        for folder in kernel_folders.folders() {
             let file = folder.join(name_or_path).join("kernel.toml");
             if file.is_file() {
                 return load_toml(&file);
@@ -89,8 +92,8 @@ pub fn find(name_or_path: &str, places: &KernelFolders) -> Result<FoundKernel, K
     }
     Err(KernelError::Unknown {
         name: name_or_path.to_owned(),
-        known: list(places).into_iter().map(|kernel| kernel.name).collect(),
-        searched: places.folders(),
+        known: list(kernel_folders).into_iter().map(|kernel| kernel.name).collect(),
+        searched: kernel_folders.folders(),
     })
 }
 
@@ -101,9 +104,9 @@ pub fn find(name_or_path: &str, places: &KernelFolders) -> Result<FoundKernel, K
 /// As [`find`].
 pub fn find_to_compile(
     name_or_path: &str,
-    places: &KernelFolders,
+    kernel_folders: &KernelFolders,
 ) -> Result<FoundKernel, KernelError> {
-    let found = find(name_or_path, places);
+    let found = find(name_or_path, kernel_folders);
     let is_bare = match &found {
         Ok(loaded) => loaded.spec.file.is_none(),
         Err(error) => matches!(error, KernelError::NotInferred { .. }),
@@ -120,9 +123,9 @@ pub fn find_to_compile(
 
 /// All kernels in these folders, sorted by name. Of two with the same name, it has the one that
 /// [`find`] finds.
-pub fn list(places: &KernelFolders) -> Vec<ListedKernel> {
+pub fn list(kernel_folders: &KernelFolders) -> Vec<ListedKernel> {
     let mut kernels: Vec<ListedKernel> = Vec::new();
-    for folder in places.folders() {
+    for folder in kernel_folders.folders() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
             let file = entry.path().join("kernel.toml");

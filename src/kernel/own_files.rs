@@ -13,19 +13,20 @@ pub(super) struct OwnFiles {
 
 impl OwnFiles {
     /// For the kernel in `folder`: the nearest parent with `.git` or the nearest with `rgpu.toml`,
-    /// the outer one if there are both; else the folder of `places` that contains it; else its own
-    /// folder.
-    pub(super) fn of(folder: &Path, places: &KernelFolders) -> Self {
+    /// the outer one if there are both; else the folder of `kernel_folders` that contains it; else
+    /// its own folder.
+    pub(super) fn of(folder: &Path, kernel_folders: &KernelFolders) -> Self {
         let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(real) = start.canonicalize() else { return Self { root: start.to_owned() } };
         let nearest_with = |mark: &str| real.ancestors().find(|above| above.join(mark).exists());
         let candidates = [nearest_with(".git"), nearest_with("rgpu.toml")].into_iter().flatten();
         let root = candidates.min_by_key(|root| root.components().count()).map(Path::to_owned);
         let containing = || {
-            let containing = std::iter::once(places.project.clone()).chain(places.folders());
+            let containing =
+                std::iter::once(kernel_folders.project.clone()).chain(kernel_folders.folders());
             containing
-                .filter_map(|place| place.canonicalize().ok())
-                .find(|place| real.starts_with(place))
+                .filter_map(|folder| folder.canonicalize().ok())
+                .find(|folder| real.starts_with(folder))
         };
         Self { root: root.or_else(containing).unwrap_or(real) }
     }
@@ -64,15 +65,16 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         let kernel = top.join("clone/sub/k");
         fs::create_dir_all(&kernel).unwrap();
-        let root = |places: &KernelFolders| OwnFiles::of(&kernel, places).root;
+        let root = |kernel_folders: &KernelFolders| OwnFiles::of(&kernel, kernel_folders).root;
         assert_eq!(root(&KernelFolders::default()), kernel);
-        let here = KernelFolders { project: top.join("clone"), ..KernelFolders::default() };
-        assert_eq!(root(&here), top.join("clone"));
+        let with_project = KernelFolders { project: top.join("clone"), ..KernelFolders::default() };
+        assert_eq!(root(&with_project), top.join("clone"));
         // Folders in `kernel_path` that contain the kernel do not extend its root.
         fs::write(top.join("clone/sub/rgpu.toml"), "").unwrap();
-        let wide = KernelFolders { kernel_path: vec![top.clone()], ..KernelFolders::default() };
-        assert_eq!(root(&wide), top.join("clone/sub"));
+        let with_outer_folder =
+            KernelFolders { kernel_path: vec![top.clone()], ..KernelFolders::default() };
+        assert_eq!(root(&with_outer_folder), top.join("clone/sub"));
         fs::create_dir(top.join("clone/.git")).unwrap();
-        assert_eq!(root(&wide), top.join("clone"));
+        assert_eq!(root(&with_outer_folder), top.join("clone"));
     }
 }

@@ -31,8 +31,8 @@ impl KernelSpec {
     /// [`KernelError::Unreadable`] for a source that cannot be read; a missing include is left to
     /// the compiler. [`KernelError::Elsewhere`] for a file, data files included, outside of the
     /// kernel's own repository or project.
-    pub fn sources(&self, places: &KernelFolders) -> Result<SourceTree, KernelError> {
-        let own_files = OwnFiles::of(&self.folder, places);
+    pub fn sources(&self, kernel_folders: &KernelFolders) -> Result<SourceTree, KernelError> {
+        let own_files = OwnFiles::of(&self.folder, kernel_folders);
         for (_, data) in self.data_files() {
             own_files.check(&data, Some("init"))?;
         }
@@ -184,10 +184,10 @@ mod tests {
         file("common/a.cuh", "# include \"b.cuh\"\n");
         file("common/b.cuh", "#include \"a.cuh\"\n");
         file("k/other.cu", "");
-        let places =
+        let kernel_folders =
             KernelFolders { project: folder.path().to_owned(), ..KernelFolders::default() };
-        let spec = find(source.to_str().unwrap(), &places).unwrap().spec;
-        let tree = spec.sources(&places).unwrap();
+        let spec = find(source.to_str().unwrap(), &kernel_folders).unwrap().spec;
+        let tree = spec.sources(&kernel_folders).unwrap();
         let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["common/a.cuh", "common/b.cuh", "k/mine.cu"]);
         assert_eq!(tree.source, "k/mine.cu");
@@ -203,22 +203,22 @@ mod tests {
         };
         file("notes.txt", "private");
         file("clone/rgpu.toml", "");
-        let places =
+        let kernel_folders =
             KernelFolders { project: folder.path().join("clone"), ..KernelFolders::default() };
-        let refused = |source: &str| {
-            let spec = find(source, &places).unwrap().spec;
-            crate::error::Failure::from(spec.sources(&places).unwrap_err())
+        let failure_of = |source: &str| {
+            let spec = find(source, &kernel_folders).unwrap().spec;
+            crate::error::Failure::from(spec.sources(&kernel_folders).unwrap_err())
         };
         let kernel = "__global__ void k(float *x) {}";
         let include = file("clone/a.cu", &format!("#include \"../notes.txt\"\n{kernel}"));
-        let failure = refused(include.to_str().unwrap());
+        let failure = failure_of(include.to_str().unwrap());
         assert_eq!(failure.code, "source_elsewhere");
         assert_eq!(failure.cause.as_deref(), Some("an include or import names it"));
         // A link also leads outside.
         let link = folder.path().join("clone/data.h");
         std::os::unix::fs::symlink(folder.path().join("notes.txt"), link).unwrap();
         let linked = file("clone/b.cu", &format!("#include \"data.h\"\n{kernel}"));
-        assert_eq!(refused(linked.to_str().unwrap()).code, "source_elsewhere");
+        assert_eq!(failure_of(linked.to_str().unwrap()).code, "source_elsewhere");
         file("clone/k/k.cu", kernel);
         let private = folder.path().join("notes.txt").display().to_string();
         let end = "[launch]\ngrid = [1]\nblock = [1]\n";
@@ -238,7 +238,7 @@ mod tests {
             (toml("k.cu", "", &data), "init"),
         ] {
             let toml = file("clone/k/kernel.toml", &text);
-            let failure = refused(toml.to_str().unwrap());
+            let failure = failure_of(toml.to_str().unwrap());
             assert_eq!(failure.code, "source_elsewhere", "{text}");
             assert!(failure.cause.unwrap().contains(&format!("`{key}`")), "{text}");
         }

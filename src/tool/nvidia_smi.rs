@@ -49,8 +49,8 @@ impl Tool for NvidiaSmi {
         facts.cuda = version.and_then(|text| dotted_after(text, "CUDA Version"));
         found.version = facts.driver.clone().unwrap_or_default();
         if facts.gpus.is_empty() && found.problems.is_empty() {
-            let words = text.lines().next().unwrap_or("it prints nothing").trim();
-            found.problems.push(format!("sees no GPU: {words}"));
+            let first_line = text.lines().next().unwrap_or("it prints nothing").trim();
+            found.problems.push(format!("sees no GPU: {first_line}"));
         }
         facts.tools.push(found);
     }
