@@ -4,14 +4,14 @@
 //! mode but `sanitizer` measures without a tool first, so that no tool disturbs the profile's time.
 //! For a program there is only `profile`. The job's folder:
 //!
-//! | path | what |
+//! | path | contents |
 //! |---|---|
 //! | `case.json`, `case-plain.json`, `case-sanitizer.json` | Cases: with the reference, without, and without warm-up |
 //! | `src/…`, `include/rgpu.h`, `data/…` | sources, our header, input files |
-//! | `harness.py` | in place of Cases and runner, for a Python kernel |
+//! | `harness.py` | replaces the Cases and the runner for a Python kernel |
 //! | `bin/` | the runner and the collector |
-//! | `build/` | what was compiled |
-//! | `raw/` | what tools and runner leave: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
+//! | `build/` | compiled files |
+//! | `raw/` | results of tools and runner: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
 
 use rgpu_protocol::HostFacts;
 
