@@ -41,8 +41,8 @@ static SET_COSTS: &[(&str, LaunchCost)] = &[
 ];
 
 impl LaunchCost {
-    /// The cost of one launch with the sections of `request`; `usual` is the set that it has if it
-    /// names none.
+    /// The cost of one launch with the sections of `request`; `default_set` is used if it names no
+    /// set, sections or metrics.
     pub fn of(request: &Request, default_set: &str) -> Self {
         let options = &request.ncu;
         let named = !options.sections.is_empty() || !options.metrics.is_empty();
