@@ -1,4 +1,4 @@
-//! A spec and a choice of sizes → data sets: every expression evaluated, every limit checked.
+//! Makes data sets from a spec and selected sizes: evaluates expressions and checks limits.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use super::{KernelError, Selection, sizes};
 /// The seed of generated inputs when the user gives none.
 pub const DEFAULT_SEED: u64 = 42;
 
-/// Threads of a block, blocks along x and along y or z, blocks of a cluster: limits of every
-/// CUDA GPU (clusters: the non-portable one).
+/// Limits of every CUDA GPU: threads per block, blocks along x and along y or z, blocks per cluster
+/// (the non-portable limit).
 const MAX_THREADS: u64 = 1024;
 const MAX_GRID_X: u32 = i32::MAX as u32;
 const MAX_GRID_YZ: u32 = 65_535;
 const MAX_CLUSTER: u64 = 16;
 
 impl KernelSpec {
-    /// The data sets for `selection`, with numbers only.
+    /// The data sets for `selection`, with every expression evaluated.
     ///
     /// # Errors
-    /// [`KernelError`] for sizes that the kernel does not take, expressions without a value, and
-    /// launch shapes or extents that no GPU takes.
+    /// [`KernelError`] for sizes that the kernel does not accept, expressions without a value, and
+    /// launch shapes or extents that no GPU accepts.
     pub fn cases(&self, selection: &Selection) -> Result<Vec<Case>, KernelError> {
-        let named = |case: &NamedCase| self.sizes.cases.iter().any(|own| own.name == case.name);
-        let set = |case: &NamedCase| match self.data_set(case) {
-            // The user's own numbers, and not kernel.toml's, are what is wrong.
+        let is_named = |case: &NamedCase| self.sizes.cases.iter().any(|own| own.name == case.name);
+        let data_set_of = |case: &NamedCase| match self.data_set(case) {
+            // The sizes come from the user, so the error names `--problem-sizes`, not kernel.toml.
             Err(KernelError::Range { key, value, limit, .. })
-                if matches!(selection, Selection::Given(_)) && !named(case) =>
+                if matches!(selection, Selection::Given(_)) && !is_named(case) =>
             {
                 Err(sizes::unfit(self, case, format!("`{key}` would be {value}, {limit}")))
             }
             other => other,
         };
-        sizes::select(self, selection)?.iter().map(set).collect()
+        sizes::select(self, selection)?.iter().map(data_set_of).collect()
     }
 
-    /// The data sets at which a reference kernel is checked itself; empty without one.
+    /// The data sets at which a reference kernel is itself checked; empty if there is none.
     ///
     /// # Errors
     /// As [`KernelSpec::cases`].
@@ -57,14 +57,14 @@ impl KernelSpec {
                 self.args.iter().map(|arg| eval.arg(arg, row)).collect::<Result<Vec<_>, _>>()?;
             groups.push(Group { sizes: row.clone(), args });
         }
-        // Only a host entry takes several groups, and it launches by itself.
+        // Only a host entry takes several groups, and it does its own launch.
         let launch = match (&self.launch, case.groups.first()) {
             (Some(launch), Some(row)) => Some(eval.launch("launch", launch, row)?),
             _ => None,
         };
         let device = self.reference.as_ref().and_then(|reference| reference.device.as_ref());
-        let of_reference = device.and_then(|device| device.launch.as_ref());
-        let reference_launch = match (of_reference, case.groups.first()) {
+        let reference_spec = device.and_then(|device| device.launch.as_ref());
+        let reference_launch = match (reference_spec, case.groups.first()) {
             (Some(launch), Some(row)) => Some(eval.launch("reference", launch, row)?),
             _ => None,
         };
@@ -174,16 +174,16 @@ impl Evaluation<'_> {
         key: &str,
         exprs: &[Expr],
         row: &[i64],
-        most: [u32; 3],
+        limits: [u32; 3],
     ) -> Result<[u32; 3], KernelError> {
         let mut axes = [1; 3];
         for (i, (axis, expr)) in axes.iter_mut().zip(exprs).enumerate() {
             let value = self.int(key, expr, row, Division::Truncating)?;
             *axis = match u32::try_from(value) {
-                Ok(count) if (1..=most[i]).contains(&count) => count,
+                Ok(count) if (1..=limits[i]).contains(&count) => count,
                 _ => {
                     let limit =
-                        format!("but must be 1 to {} along {}", most[i], ["x", "y", "z"][i]);
+                        format!("but must be 1 to {} along {}", limits[i], ["x", "y", "z"][i]);
                     return Err(self.range(key, value, limit));
                 }
             };
@@ -193,8 +193,8 @@ impl Evaluation<'_> {
 
     fn launch(&self, table: &str, spec: &LaunchSpec, row: &[i64]) -> Result<Launch, KernelError> {
         let key = |key: &str| format!("{table}.{key}");
-        let grid_most = [MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ];
-        let grid = self.axes(&key("grid"), &spec.grid, row, grid_most)?;
+        let grid_limits = [MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ];
+        let grid = self.axes(&key("grid"), &spec.grid, row, grid_limits)?;
         let block = self.axes(&key("block"), &spec.block, row, [1024, 1024, 64])?;
         let volume = |axes: [u32; 3]| axes.iter().map(|&n| u64::from(n)).product::<u64>();
         if volume(block) > MAX_THREADS {
@@ -229,7 +229,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Whether a scalar of this dtype holds the whole number; floats round.
+/// Whether a scalar of this dtype can hold the whole number; floats may round.
 fn fits(dtype: rgpu_case::Dtype, value: i64) -> bool {
     use rgpu_case::Dtype::*;
     match dtype {

@@ -1,8 +1,8 @@
 //! Finds the `__global__` functions of a CUDA source and reads their parameters.
 //!
-//! This is no C++ parser: comments, strings and preprocessor lines are blanked, and a declaration
-//! is read token by token. What it does not understand it says, so that a spec is never inferred
-//! from half a declaration.
+//! This is not a C++ parser: comments, strings and preprocessor lines are blanked, and a
+//! declaration is read token by token. Anything that it does not understand is reported as such, so
+//! that no spec is inferred from part of a declaration.
 
 use rgpu_case::Dtype;
 
@@ -12,7 +12,7 @@ pub(super) struct Function {
     pub(super) name: String,
     /// Whether it is a template.
     pub(super) template: bool,
-    /// The number in `__launch_bounds__`, where it is a plain one.
+    /// The number in `__launch_bounds__`; `None` if it is not a literal.
     pub(super) max_threads: Option<u32>,
     pub(super) params: Vec<Param>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Param {
     pub(super) kind: ParamKind,
 }
 
-/// What a parameter is.
+/// The type of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ParamKind {
     Pointer {
@@ -32,26 +32,26 @@ pub(super) enum ParamKind {
         constant: bool,
     },
     Scalar(Dtype),
-    /// A type that has no dtype; as written.
+    /// A type without a dtype, as written.
     Other(String),
 }
 
-/// What a source file holds.
+/// The contents of a source file, as far as inference needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) functions: Vec<Function>,
-    /// It has a `main` of its own.
+    /// Whether it has its own `main`.
     pub(super) main: bool,
-    /// It defines `rgpu_launch`.
+    /// Whether it defines `rgpu_launch`.
     pub(super) host_entry: bool,
-    /// It asks for dynamic shared memory.
+    /// Whether it uses dynamic shared memory.
     pub(super) dynamic_shared: bool,
-    /// It uses `threadIdx.y`, `blockIdx.z` and the like.
+    /// Whether it uses `threadIdx.y`, `blockIdx.z` and the like.
     pub(super) several_axes: bool,
 }
 
 pub(super) fn scan(text: &str) -> Source {
-    let code = blank(text);
+    let code = blank_comments(text);
     let tokens = tokens(&code);
     let follows = |word: &str, next: &str| tokens.windows(2).any(|w| w[0] == word && w[1] == next);
     let axis = |w: &[&str]| {
@@ -66,10 +66,10 @@ pub(super) fn scan(text: &str) -> Source {
         dynamic_shared: follows("extern", "__shared__"),
         several_axes: tokens.windows(3).any(axis),
     };
-    for (at, _) in tokens.iter().enumerate().filter(|(_, token)| **token == "__global__") {
-        if let Some(function) = function(&tokens, at) {
-            let known = source.functions.iter().any(|f| f.name == function.name);
-            if !known {
+    for (index, _) in tokens.iter().enumerate().filter(|(_, token)| **token == "__global__") {
+        if let Some(function) = function(&tokens, index) {
+            let is_duplicate = source.functions.iter().any(|f| f.name == function.name);
+            if !is_duplicate {
                 source.functions.push(function);
             }
         }
@@ -78,8 +78,8 @@ pub(super) fn scan(text: &str) -> Source {
 }
 
 /// `text` with comments, string and character literals and preprocessor lines replaced by spaces.
-fn blank(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+fn blank_comments(text: &str) -> String {
+    let mut blanked = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let mut line_start = true;
     while let Some(c) = chars.next() {
@@ -98,7 +98,7 @@ fn blank(text: &str) -> String {
                     }
                     last = c;
                 }
-                out.push(' ');
+                blanked.push(' ');
             }
             '"' | '\'' => {
                 while let Some(inner) = chars.next() {
@@ -111,8 +111,8 @@ fn blank(text: &str) -> String {
                         _ => {}
                     }
                 }
-                // `extern "C"` keeps a mark, so that a declaration's start is seen.
-                out.push_str(" \"\" ");
+                // A placeholder stays, so that `extern "C"` is still two tokens.
+                blanked.push_str(" \"\" ");
             }
             '#' if line_start => {
                 let mut last = ' ';
@@ -124,14 +124,14 @@ fn blank(text: &str) -> String {
                     chars.next();
                 }
             }
-            _ => out.push(c),
+            _ => blanked.push(c),
         }
         line_start = c == '\n' || (line_start && c.is_whitespace());
     }
-    out
+    blanked
 }
 
-/// Identifiers and numbers as one token each; every other character alone.
+/// Splits into tokens: identifiers and numbers, and every other character by itself.
 fn tokens(code: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = code.trim_start();
@@ -148,16 +148,16 @@ fn tokens(code: &str) -> Vec<&str> {
     tokens
 }
 
-/// The index behind the bracket that closes the one at `open`.
-fn closing(tokens: &[&str], open: usize) -> Option<usize> {
+/// The index after the bracket that closes the one at `open`.
+fn end_of_brackets(tokens: &[&str], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
-    for (at, token) in tokens.iter().enumerate().skip(open) {
+    for (index, token) in tokens.iter().enumerate().skip(open) {
         match *token {
             "(" => depth += 1,
             ")" => {
                 depth = depth.checked_sub(1)?;
                 if depth == 0 {
-                    return Some(at + 1);
+                    return Some(index + 1);
                 }
             }
             _ => {}
@@ -167,32 +167,32 @@ fn closing(tokens: &[&str], open: usize) -> Option<usize> {
 }
 
 fn function(tokens: &[&str], global: usize) -> Option<Function> {
-    // Back to the end of what stood before: `template <…>` belongs to this declaration.
+    // Goes back to the end of the previous declaration: `template <…>` belongs to this one.
     let start = tokens[..global]
         .iter()
         .rposition(|token| matches!(*token, ";" | "}" | "{"))
-        .map_or(0, |at| at + 1);
+        .map_or(0, |index| index + 1);
     let template = tokens[start..global].contains(&"template");
     let mut max_threads = None;
-    let mut at = global + 1;
+    let mut index = global + 1;
     loop {
-        let token = *tokens.get(at)?;
-        let next = tokens.get(at + 1).copied();
+        let token = *tokens.get(index)?;
+        let next = tokens.get(index + 1).copied();
         if next == Some("(") {
-            let end = closing(tokens, at + 1)?;
-            let inside = &tokens[at + 2..end - 1];
+            let end = end_of_brackets(tokens, index + 1)?;
+            let inside = &tokens[index + 2..end - 1];
             match token {
                 "__launch_bounds__" => {
                     max_threads = inside.first().and_then(|n| n.parse().ok());
-                    at = end;
+                    index = end;
                     continue;
                 }
                 token if token.starts_with("__") && token.ends_with("__") => {
-                    at = end;
+                    index = end;
                     continue;
                 }
                 name => {
-                    // A declaration without a body is no kernel of this file.
+                    // A declaration without a body is not a kernel of this file.
                     return (tokens.get(end) == Some(&"{") && super::is_identifier(name)).then(
                         || Function {
                             name: name.to_owned(),
@@ -207,7 +207,7 @@ fn function(tokens: &[&str], global: usize) -> Option<Function> {
         if matches!(token, ";" | "{" | "}") {
             return None;
         }
-        at += 1;
+        index += 1;
     }
 }
 
@@ -236,8 +236,8 @@ fn param(tokens: &[&str], index: usize) -> Param {
     let end = tokens.iter().position(|token| *token == "=").unwrap_or(tokens.len());
     let mut words: Vec<&str> =
         tokens[..end].iter().copied().filter(|token| !QUALIFIERS.contains(token)).collect();
-    let whole = words.join(" ");
-    // The name is the last identifier that is no type word; a parameter may have none.
+    let full_type = words.join(" ");
+    // The name is the last identifier that is not part of a type; a parameter may have none.
     let name = match words.last() {
         Some(last)
             if words.len() > 1
@@ -257,11 +257,11 @@ fn param(tokens: &[&str], index: usize) -> Param {
     let constant = before_star.clone().any(|word| *word == "const");
     let base: Vec<&str> = before_star.copied().filter(|word| *word != "const").collect();
     let after_star = words.iter().skip_while(|word| **word != "*");
-    let plain = after_star.clone().all(|word| matches!(*word, "*" | "const"));
+    let one_level = after_star.clone().all(|word| matches!(*word, "*" | "const"));
     let kind = match (dtype(&base), stars) {
-        (Some(dtype), 1) if plain => ParamKind::Pointer { dtype, constant },
+        (Some(dtype), 1) if one_level => ParamKind::Pointer { dtype, constant },
         (Some(dtype), 0) => ParamKind::Scalar(dtype),
-        _ => ParamKind::Other(whole),
+        _ => ParamKind::Other(full_type),
     };
     Param { name, kind }
 }
@@ -301,7 +301,7 @@ fn dtype(words: &[&str]) -> Option<Dtype> {
 mod tests {
     use super::*;
 
-    fn one(text: &str) -> Function {
+    fn only_function(text: &str) -> Function {
         let source = scan(text);
         assert_eq!(source.functions.len(), 1, "{source:?}");
         source.functions.into_iter().next().unwrap()
@@ -309,13 +309,15 @@ mod tests {
 
     #[test]
     fn pointers_scalars_and_attributes_are_read() {
-        let f = one(r#"
+        let f = only_function(
+            r#"
             #include <cuda_fp16.h>
             // __global__ void not_this(int x) {}
             extern "C" __global__ void __launch_bounds__(128, 2)
             axpy(const float *__restrict__ x, __half const* y, float* const z,
                  unsigned long long n, float alpha = 1.0f) { z[0] = alpha; }
-        "#);
+        "#,
+        );
         assert_eq!((f.name.as_str(), f.max_threads, f.template), ("axpy", Some(128), false));
         let pointer = |dtype, constant| ParamKind::Pointer { dtype, constant };
         let kinds: Vec<_> = f.params.iter().map(|p| (p.name.as_str(), p.kind.clone())).collect();
@@ -333,7 +335,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_kept_as_written() {
-        let f = one("template <int N> __global__ void k(float4 *a, S<int, 2> s, float **p) {}");
+        let f = only_function(
+            "template <int N> __global__ void k(float4 *a, S<int, 2> s, float **p) {}",
+        );
         assert!(f.template);
         let kinds: Vec<_> = f.params.iter().map(|p| &p.kind).collect();
         assert!(kinds.iter().all(|kind| matches!(kind, ParamKind::Other(_))), "{kinds:?}");

@@ -1,7 +1,7 @@
-//! A TOML document in which every value knows its line and key, and every key must be known.
+//! A TOML document whose values know their line and key, and whose keys must all be known.
 //!
-//! serde's derive would name an unknown key but not the one that was meant, nor where a value that
-//! parses but cannot be came from; so `kernel.toml` is read by hand through [`Table`].
+//! serde's derive names an unknown key, but neither suggests the right one nor gives the line of a
+//! value that parses but is invalid. So `kernel.toml` is read by hand through [`Table`].
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::KernelError;
 use crate::error::nearest;
 
-/// The file that a document came from, to place errors in it.
+/// The file of a document, for error messages.
 pub(super) struct Origin<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
@@ -37,7 +37,7 @@ impl Origin<'_> {
     }
 }
 
-/// A value with its key, for error messages.
+/// A value and its key, for error messages.
 pub(super) struct Item<'a> {
     pub(super) origin: &'a Origin<'a>,
     pub(super) key: String,
@@ -53,9 +53,9 @@ impl<'a> Item<'a> {
         self.origin.error(self.value.span(), &self.key, problem, Some(hint))
     }
 
-    fn wrong_type(&self, wanted: &str) -> KernelError {
+    fn wrong_type(&self, expected: &str) -> KernelError {
         let found = self.value.get_ref().type_str();
-        self.error(format!("`{}` must be {wanted}, not a TOML {found}", self.key))
+        self.error(format!("`{}` must be {expected}, not a TOML {found}", self.key))
     }
 
     pub(super) fn text(&self) -> Result<&'a str, KernelError> {
@@ -69,7 +69,7 @@ impl<'a> Item<'a> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong_type("true or false"))
     }
 
-    /// A whole number, if this is one.
+    /// The value as an integer; `None` if it is not one.
     pub(super) fn as_integer(&self) -> Result<Option<i64>, KernelError> {
         let DeValue::Integer(number) = self.value.get_ref() else { return Ok(None) };
         i64::from_str_radix(number.as_str(), number.radix())
@@ -81,7 +81,7 @@ impl<'a> Item<'a> {
         self.as_integer()?.ok_or_else(|| self.wrong_type("a whole number"))
     }
 
-    /// A finite number, whole or not.
+    /// The value as a finite number; integers count.
     pub(super) fn float(&self) -> Result<f64, KernelError> {
         let value = match self.value.get_ref() {
             DeValue::Float(number) => number.as_str().parse().ok(),
@@ -94,7 +94,7 @@ impl<'a> Item<'a> {
         self.value.get_ref().is_float()
     }
 
-    /// A table that may have the `known` keys.
+    /// The value as a table, which may only have `known` keys.
     pub(super) fn table(&self, known: &'static [&'static str]) -> Result<Table<'a>, KernelError> {
         match self.value.get_ref() {
             DeValue::Table(table) => {
@@ -104,7 +104,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Keys that the user chooses, with their values, in the order written.
+    /// The entries of a table whose keys the user chooses, in the order written.
     pub(super) fn entries(&self) -> Result<Vec<(&'a str, Item<'a>)>, KernelError> {
         let DeValue::Table(table) = self.value.get_ref() else {
             return Err(self.wrong_type("a table"));
@@ -137,7 +137,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A table all of whose keys are known.
+/// A table in which every key is known.
 pub(super) struct Table<'a> {
     origin: &'a Origin<'a>,
     key: String,

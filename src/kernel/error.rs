@@ -1,45 +1,45 @@
-//! What can be wrong with a kernel's description, and the [`Failure`] each becomes.
+//! Errors in a kernel's description, and the [`Failure`] that each becomes.
 
 use std::path::{Path, PathBuf};
 
 use super::expr::ExprError;
 use crate::error::{Exit, Failure, nearest, shell_word};
 
-/// A kernel that cannot be found or described.
+/// A kernel that cannot be found, or whose description is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// No kernel of this name.
+    /// There is no kernel with this name.
     #[error("unknown kernel `{name}`")]
     Unknown {
-        /// What was asked.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The names of all kernels.
         known: Vec<String>,
-        /// The folders searched.
+        /// The folders that were searched.
         searched: Vec<PathBuf>,
     },
-    /// A file that is not there or not readable.
+    /// A file does not exist or cannot be read.
     #[error("cannot read `{}`", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Which part of the description names it, e.g. `source`.
+        /// The key that names it, e.g. `source`; `None` if the user or an include does.
         named_by: Option<&'static str>,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// A file of another project, or of none: it does not travel with this kernel.
+    /// A file lies outside the kernel's repository or project, so it is not sent along.
     #[error("`{}` lies outside of `{}`, and stays here", .path.display(), .root.display())]
     Elsewhere {
         /// The file.
         path: PathBuf,
-        /// The repository or project of the kernel.
+        /// The kernel's repository or project.
         root: PathBuf,
-        /// Which part of the description names it; `None`: an include or import.
+        /// The key of kernel.toml that names it; `None`: an include or import.
         named_by: Option<&'static str>,
     },
-    /// kernel.toml is no TOML, or says something that cannot be.
+    /// kernel.toml is not valid TOML, or has an invalid key or value.
     #[error("{problem}")]
     Toml {
         /// The file.
@@ -48,9 +48,9 @@ pub enum KernelError {
         line: usize,
         /// The key, e.g. `arg[2].dtype`; empty for the document.
         key: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// What to do.
+        /// The next step for the user.
         hint: Option<String>,
     },
     /// An expression has no value for these sizes.
@@ -58,32 +58,32 @@ pub enum KernelError {
     Value {
         /// The key of kernel.toml.
         key: String,
-        /// The data set.
+        /// Name of the data set.
         case: String,
-        /// Why.
+        /// The error of the expression.
         #[source]
         source: ExprError,
     },
-    /// A number of the launch or a shape is out of range.
+    /// A number of the launch shape or of an extent is out of range.
     #[error("`{key}` is {value} for `{case}`, {limit}")]
     Range {
         /// The key of kernel.toml.
         key: String,
-        /// The data set.
+        /// Name of the data set.
         case: String,
         /// The number.
         value: String,
-        /// What it must be, e.g. `but must be at least 1`.
+        /// The limit, e.g. `but must be at least 1`.
         limit: String,
     },
-    /// `--problem-sizes` is wrong.
+    /// The value of `--problem-sizes` is invalid.
     #[error("`--problem-sizes {given}`: {problem}")]
     Sizes {
-        /// As given.
+        /// The value as given.
         given: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// What to do.
+        /// The next step for the user.
         hint: String,
     },
     /// A language that this version cannot run.
@@ -91,17 +91,17 @@ pub enum KernelError {
     Language {
         /// The language.
         language: String,
-        /// The file that asks for it.
+        /// The file in that language.
         file: PathBuf,
     },
-    /// A bare source whose spec cannot be inferred.
+    /// A bare source from which no spec can be inferred.
     #[error("`{}` needs a kernel.toml: {problem}", .file.display())]
     NotInferred {
         /// The source.
         file: PathBuf,
-        /// Why.
+        /// The problem.
         problem: String,
-        /// What to do instead of `rgpu kernels new`, where something is better.
+        /// The next step, if it is not `rgpu kernels new`.
         instead: Option<String>,
     },
 }

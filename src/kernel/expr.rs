@@ -1,16 +1,18 @@
-//! Size expressions: what `kernel.toml` may write where a number depends on the problem size.
+//! Size expressions, which `kernel.toml` may have in place of numbers that depend on the problem
+//! size.
 //!
-//! They are evaluated on the laptop only, so that plans and Cases carry plain numbers. Grammar,
-//! loosest first: `a + b`, `a - b`; `a * b`, `a / b`, `a % b`; `-a`; numbers (`1_000`, in `[work]`
-//! also `0.5`), variables, `( )`, and the functions `min max ceil_div align_up`. `[work]` also has
-//! `sum(e)`: `e` for each group of a grouped problem, added up.
+//! They are evaluated on the laptop only, so that plans and Cases contain plain numbers. Grammar,
+//! lowest precedence first: `a + b`, `a - b`; `a * b`, `a / b`, `a % b`; `-a`; numbers (`1_000`, in
+//! `[work]` also `0.5`), variables, `( )`, and the functions `min max ceil_div align_up`. `[work]`
+//! also has `sum(e)`, which adds up `e` over the groups of a grouped problem.
 //!
-//! Two meanings: [`Expr::int`] is checked 64-bit arithmetic, where overflow, division by zero and
-//! (in shapes) an inexact `/` are errors; [`Expr::float`] is f64, for rates and the roofline.
+//! There are two evaluations: [`Expr::int`] is checked 64-bit arithmetic, in which overflow,
+//! division by zero and (in shapes) an inexact `/` are errors; [`Expr::float`] is in f64, for rates
+//! and the roofline.
 
 mod parse;
 
-/// A parsed expression, with the text it came from.
+/// A parsed expression with its source text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
     text: String,
@@ -45,29 +47,29 @@ enum Function {
     AlignUp,
 }
 
-/// What `/` means when it does not come out even.
+/// The rule for a `/` with a remainder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Division {
-    /// An error: a shape that does not divide is a mistake.
+    /// It is an error: a shape that does not divide is a mistake.
     Exact,
-    /// Rounds towards zero, as in C.
+    /// It rounds towards zero, as in C.
     Truncating,
 }
 
-/// An expression that cannot be read or has no value.
+/// An expression that cannot be parsed or has no value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExprError {
     /// It does not follow the grammar.
     #[error("expected {expected} at character {at} of `{text}`")]
     Syntax {
-        /// What would have been right there.
+        /// The token that would be valid there.
         expected: &'static str,
-        /// Character, from 1.
+        /// Position of the character, from 1.
         at: usize,
         /// The expression.
         text: String,
     },
-    /// Too many parentheses or signs inside each other.
+    /// Parentheses or signs are nested too deeply, or there are too many operators.
     #[error("`{text}` is nested too deeply")]
     TooDeep {
         /// The expression.
@@ -81,14 +83,14 @@ pub enum ExprError {
         /// The expression.
         text: String,
     },
-    /// A name with `(` behind it that is none of ours.
+    /// A name followed by `(` that is not one of the functions.
     #[error("`{name}` in `{text}` is no function; there are `min`, `max`, `ceil_div`, `align_up`{}", if *.work { " and `sum`" } else { "" })]
     UnknownFunction {
         /// The name.
         name: String,
         /// The expression.
         text: String,
-        /// Whether `sum` would have been allowed.
+        /// Whether `sum` is allowed.
         work: bool,
     },
     /// The value does not fit in 64 bits.
@@ -109,7 +111,7 @@ pub enum ExprError {
         /// The expression.
         text: String,
     },
-    /// A shape that does not divide.
+    /// A shape with an inexact division.
     #[error("{left} / {right} in `{text}` is not exact")]
     Inexact {
         /// The expression.
@@ -119,7 +121,7 @@ pub enum ExprError {
         /// Divisor.
         right: i64,
     },
-    /// A variable of a grouped problem outside `sum()` where its groups differ.
+    /// A variable outside `sum()` whose value differs between the groups of a problem.
     #[error("`{name}` in `{text}` differs between groups; put it inside `sum( )`")]
     OutsideSum {
         /// The variable.
@@ -135,10 +137,10 @@ pub enum ExprError {
     },
 }
 
-/// Which words an expression may use.
+/// The variant of the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grammar {
-    /// Whole numbers only.
+    /// Only whole numbers.
     Size,
     /// Also decimal numbers and `sum( )`.
     Work,
@@ -155,16 +157,16 @@ pub struct Scope<'a> {
 
 impl Scope<'_> {
     fn get(&self, name: &str) -> Option<i64> {
-        let at = self.vars.iter().position(|var| var == name)?;
-        self.values.get(at).copied()
+        let index = self.vars.iter().position(|var| var == name)?;
+        self.values.get(index).copied()
     }
 }
 
 impl Expr {
-    /// Reads `text`; every variable must be one of `vars`.
+    /// Parses `text`; every variable must be one of `vars`.
     ///
     /// # Errors
-    /// [`ExprError`] where it breaks the grammar or names what is not there.
+    /// [`ExprError`] for a syntax error or an unknown name.
     pub fn parse(text: &str, grammar: Grammar, vars: &[String]) -> Result<Self, ExprError> {
         let root = parse::parse(text, grammar)?;
         let expr = Self { text: text.to_owned(), root };
@@ -181,25 +183,25 @@ impl Expr {
         Self { text: value.to_string(), root: Node::Int(value) }
     }
 
-    /// The expression as it was written.
+    /// The expression as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Its value as a whole number.
+    /// The value as a whole number.
     ///
     /// # Errors
-    /// [`ExprError`] for overflow, division by zero, and an inexact `/` where `division` forbids it.
+    /// [`ExprError`] for overflow, division by zero, and an inexact `/` if `division` forbids it.
     pub fn int(&self, scope: Scope<'_>, division: Division) -> Result<i64, ExprError> {
         self.int_of(&self.root, scope, division)
     }
 
-    /// Its value in f64 over all groups: `sum(e)` adds `e` over them; without any `sum` the whole
-    /// expression is the work of one group and is added over them.
+    /// The value in f64, over all groups: `sum(e)` adds up `e` over the groups. An expression
+    /// without `sum` is the work of one group, and its values are added up.
     ///
     /// # Errors
-    /// [`ExprError`] for a value that is not finite, or a variable outside `sum` whose groups
-    /// differ.
+    /// [`ExprError`] for a value that is not finite, or a variable outside `sum` that differs
+    /// between groups.
     pub fn float(&self, vars: &[String], groups: &[Vec<i64>]) -> Result<f64, ExprError> {
         let value = match self.root.has_sum() {
             true => self.float_of(&self.root, vars, groups)?,
@@ -220,18 +222,19 @@ impl Expr {
     fn int_of(&self, node: &Node, scope: Scope<'_>, division: Division) -> Result<i64, ExprError> {
         let overflow = || ExprError::Overflow { text: self.text.clone() };
         let by_zero = || ExprError::DivisionByZero { text: self.text.clone() };
-        let of = |node: &Node| self.int_of(node, scope, division);
+        let value_of = |node: &Node| self.int_of(node, scope, division);
         match node {
             Node::Int(value) => Ok(*value),
-            // The parser keeps decimal numbers and `sum` to `[work]`, which is evaluated in f64.
+            // The parser allows decimal numbers and `sum` only in `[work]`, which is evaluated in
+            // f64.
             Node::Float(_) | Node::Sum(_) => Err(overflow()),
             Node::Var(name) => scope.get(name).ok_or_else(|| ExprError::UnknownVariable {
                 name: name.clone(),
                 text: self.text.clone(),
             }),
-            Node::Negative(inner) => of(inner)?.checked_neg().ok_or_else(overflow),
+            Node::Negative(inner) => value_of(inner)?.checked_neg().ok_or_else(overflow),
             Node::Binary(operator, left, right) => {
-                let (left, right) = (of(left)?, of(right)?);
+                let (left, right) = (value_of(left)?, value_of(right)?);
                 match operator {
                     Operator::Add => left.checked_add(right).ok_or_else(overflow),
                     Operator::Sub => left.checked_sub(right).ok_or_else(overflow),
@@ -252,7 +255,7 @@ impl Expr {
                 }
             }
             Node::Call(function, left, right) => {
-                let (left, right) = (of(left)?, of(right)?);
+                let (left, right) = (value_of(left)?, value_of(right)?);
                 let negative = || ExprError::Negative { text: self.text.clone() };
                 match function {
                     Function::Min => Ok(left.min(right)),
@@ -274,7 +277,7 @@ impl Expr {
         vars: &[String],
         groups: &[Vec<i64>],
     ) -> Result<f64, ExprError> {
-        let of = |node: &Node| self.float_of(node, vars, groups);
+        let value_of = |node: &Node| self.float_of(node, vars, groups);
         Ok(match node {
             Node::Int(value) => *value as f64,
             Node::Float(value) => *value,
@@ -290,9 +293,9 @@ impl Expr {
                 }
                 first as f64
             }
-            Node::Negative(inner) => -of(inner)?,
+            Node::Negative(inner) => -value_of(inner)?,
             Node::Binary(operator, left, right) => {
-                let (left, right) = (of(left)?, of(right)?);
+                let (left, right) = (value_of(left)?, value_of(right)?);
                 match operator {
                     Operator::Add => left + right,
                     Operator::Sub => left - right,
@@ -302,7 +305,7 @@ impl Expr {
                 }
             }
             Node::Call(function, left, right) => {
-                let (left, right) = (of(left)?, of(right)?);
+                let (left, right) = (value_of(left)?, value_of(right)?);
                 match function {
                     Function::Min => left.min(right),
                     Function::Max => left.max(right),
@@ -321,7 +324,7 @@ impl Expr {
     }
 }
 
-/// Both at least 0 and `right` not 0.
+/// Rounds the quotient up; both must be at least 0, and `right` not 0.
 fn ceil_div(left: i64, right: i64) -> i64 {
     left / right + i64::from(left % right != 0)
 }

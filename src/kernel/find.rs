@@ -1,23 +1,23 @@
-//! Finds kernels: by path, or by name in the folders that hold kernels.
+//! Finds kernels by path, or by name in the folders that hold kernels.
 
 use std::path::{Path, PathBuf};
 
 use super::{KernelError, KernelSpec, LANGUAGES, Language, read};
 
-/// Where kernels are looked for by name, in this order: `<project>/kernels`, each of
-/// `kernel_path`, then the folder of those that came with rgpu.
+/// The folders in which kernels are searched by name, in this order: `<project>/kernels`, each of
+/// `kernel_path`, then the folder of the kernels shipped with rgpu.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFolders {
-    /// The project's folder; empty: none.
+    /// Folder of the project; empty: none.
     pub project: PathBuf,
     /// Further folders of kernel folders.
     pub kernel_path: Vec<PathBuf>,
-    /// `<exe>/../share/rgpu/kernels`, where it exists.
+    /// `<exe>/../share/rgpu/kernels`, if it exists.
     pub shipped: Option<PathBuf>,
 }
 
 impl KernelFolders {
-    /// The folders, each once, in the order searched.
+    /// The folders in search order, each once.
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
         let project = Some(&self.project).filter(|project| !project.as_os_str().is_empty());
@@ -38,31 +38,34 @@ impl KernelFolders {
 pub struct FoundKernel {
     /// Its spec.
     pub spec: KernelSpec,
-    /// What had to be assumed, in words, to be printed; empty with a kernel.toml.
+    /// Assumptions made, in words, to be printed; empty with a kernel.toml.
     pub assumptions: Vec<String>,
 }
 
-/// A kernel of a list.
+/// A kernel in a list.
 #[derive(Debug)]
 pub struct ListedKernel {
-    /// The folder's name, by which it is asked for.
+    /// Name of its folder, which is the name to find it by.
     pub name: String,
     /// The folder.
     pub folder: PathBuf,
-    /// Its spec, or what is wrong with it.
+    /// Its spec, or the error in its kernel.toml.
     pub spec: Result<KernelSpec, KernelError>,
 }
 
-/// Finds `what`: a name, a kernel's folder, a kernel.toml, or a bare source.
+/// Finds the kernel `name_or_path`: a name, a kernel's folder, a kernel.toml, or a bare source.
 ///
 /// # Errors
-/// [`KernelError`] for a kernel that is not there or not described well.
-pub fn find(what: &str, places: &KernelFolders) -> Result<FoundKernel, KernelError> {
-    let path = Path::new(what);
-    let looks_like_path = what.contains('/') || path.extension().is_some();
+/// [`KernelError`] for a kernel that does not exist or whose description is invalid.
+pub fn find(
+    name_or_path: &str,
+    kernel_folders: &KernelFolders,
+) -> Result<FoundKernel, KernelError> {
+    let path = Path::new(name_or_path);
+    let looks_like_path = name_or_path.contains('/') || path.extension().is_some();
     if !looks_like_path {
-        for folder in places.folders() {
-            let file = folder.join(what).join("kernel.toml");
+        for folder in kernel_folders.folders() {
+            let file = folder.join(name_or_path).join("kernel.toml");
             if file.is_file() {
                 return load_toml(&file);
             }
@@ -88,26 +91,29 @@ pub fn find(what: &str, places: &KernelFolders) -> Result<FoundKernel, KernelErr
         });
     }
     Err(KernelError::Unknown {
-        name: what.to_owned(),
-        known: list(places).into_iter().map(|kernel| kernel.name).collect(),
-        searched: places.folders(),
+        name: name_or_path.to_owned(),
+        known: list(kernel_folders).into_iter().map(|kernel| kernel.name).collect(),
+        searched: kernel_folders.folders(),
     })
 }
 
-/// Finds `what` as [`find`] does, to be compiled and not launched: a bare source may hold any
-/// number of kernels, of any shape.
+/// Finds a kernel as [`find`] does, but only to compile it: a bare source may contain any number of
+/// kernels of any shape.
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_to_compile(what: &str, places: &KernelFolders) -> Result<FoundKernel, KernelError> {
-    let found = find(what, places);
-    let bare = match &found {
+pub fn find_to_compile(
+    name_or_path: &str,
+    kernel_folders: &KernelFolders,
+) -> Result<FoundKernel, KernelError> {
+    let found = find(name_or_path, kernel_folders);
+    let is_bare = match &found {
         Ok(loaded) => loaded.spec.file.is_none(),
         Err(error) => matches!(error, KernelError::NotInferred { .. }),
     };
-    let path = Path::new(what);
+    let path = Path::new(name_or_path);
     let language = path.extension().and_then(|extension| language_of(extension.to_str()?));
-    let (true, Some(language)) = (bare, language) else { return found };
+    let (true, Some(language)) = (is_bare, language) else { return found };
     let text = std::fs::read_to_string(path).map_err(KernelError::unreadable(path, None))?;
     match language.compiled(path, &text) {
         Some(spec) => Ok(FoundKernel { spec, assumptions: Vec::new() }),
@@ -115,10 +121,11 @@ pub fn find_to_compile(what: &str, places: &KernelFolders) -> Result<FoundKernel
     }
 }
 
-/// Every kernel of these places, by name; of two of one name, the one that [`find`] takes.
-pub fn list(places: &KernelFolders) -> Vec<ListedKernel> {
+/// All kernels in these folders, sorted by name. Of two with the same name, it has the one that
+/// [`find`] finds.
+pub fn list(kernel_folders: &KernelFolders) -> Vec<ListedKernel> {
     let mut kernels: Vec<ListedKernel> = Vec::new();
-    for folder in places.folders() {
+    for folder in kernel_folders.folders() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
             let file = entry.path().join("kernel.toml");
@@ -136,7 +143,7 @@ pub fn list(places: &KernelFolders) -> Vec<ListedKernel> {
 /// A kernel.toml for the bare source `file`.
 ///
 /// # Errors
-/// [`KernelError`] when it cannot be read, is in no known language, or holds no kernel.
+/// [`KernelError`] if the file cannot be read, has an unknown extension, or contains no kernel.
 pub fn skeleton(file: &Path) -> Result<String, KernelError> {
     let language = file
         .extension()
@@ -159,7 +166,7 @@ fn load_toml(file: &Path) -> Result<FoundKernel, KernelError> {
     Ok(FoundKernel { spec: read(file, &text)?, assumptions: Vec::new() })
 }
 
-/// A bare source; one that lies beside a kernel.toml naming it is that kernel.
+/// Loads a bare source. If a kernel.toml in the same folder names it, that kernel is loaded.
 fn load_source(language: &dyn Language, file: &Path) -> Result<FoundKernel, KernelError> {
     let text = std::fs::read_to_string(file).map_err(KernelError::unreadable(file, None))?;
     let beside = file.parent().unwrap_or(Path::new("")).join("kernel.toml");

@@ -1,11 +1,11 @@
-//! Kernels: what the user says about one, checked, and the numbers that follow for a problem size.
+//! Kernels: their descriptions, checked, and the launch numbers for a problem size.
 //!
 //! A kernel is a folder with a `kernel.toml` (described in `kernels/README.md`), or a bare source
-//! from which the same can be inferred ([`language`]). [`find`] locates one by name or path, and
-//! [`KernelSpec::cases`] turns it and a choice of sizes into the [`rgpu_case::DataSet`]s that the
-//! harness works on: expressions are evaluated here and nowhere else.
+//! file from which a description can be inferred ([`language`]). [`find`] locates one by name or
+//! path. [`KernelSpec::cases`] makes from it and a selection of sizes the [`rgpu_case::Case`]s that
+//! the harness works on: expressions are evaluated here and nowhere else.
 //!
-//! The library reads no environment: the folders to search come in as [`KernelFolders`].
+//! The library reads no environment variables: the folders to search come in as [`KernelFolders`].
 
 mod cases;
 mod declaration;
@@ -37,16 +37,16 @@ pub use spec::{
 
 use std::path::Path;
 
-/// Whether `text` may name a kernel or a case: 1 to 80 letters, digits, `.`, `_`, `-`, beginning
-/// with a letter or digit. Such a name is safe in file names and in NVTX filters.
+/// Whether `text` is a valid name of a kernel or a case: 1 to 80 letters, digits, `.`, `_`, `-`,
+/// beginning with a letter or digit. Such a name is safe in file names and in NVTX filters.
 pub fn valid_name(text: &str) -> bool {
     (1..=80).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// The name of the kernel in the bare source `file`: its stem, with one `-` for all between letters
-/// and digits that a name may not hold (`my kern.cu` is `my-kern`); `kernel` where nothing is left.
+/// The name for the kernel in the bare source `file`: its stem, with each run of invalid characters
+/// replaced by one `-` (`my kern.cu` becomes `my-kern`), or `kernel` if nothing is left.
 pub fn name_of(file: &Path) -> String {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     if valid_name(&stem) {
@@ -55,7 +55,7 @@ pub fn name_of(file: &Path) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let parts: Vec<&str> = stem.split(|c| !allowed(c)).filter(|part| !part.is_empty()).collect();
     let joined = parts.join("-");
-    // All of it is ASCII by now.
+    // The text is ASCII now, so that any index is a character boundary.
     let mut name = joined.trim_matches(['.', '_', '-']).to_owned();
     name.truncate(80);
     match name.is_empty() {
@@ -64,15 +64,15 @@ pub fn name_of(file: &Path) -> String {
     }
 }
 
-/// Whether `text` is an identifier of C, at most 255 characters.
+/// Whether `text` is a C identifier of at most 255 characters.
 pub fn is_identifier(text: &str) -> bool {
     text.len() <= 255
         && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The GPU architectures that NVIDIA's compilers have known, CUDA 8 to 13: the number, and the
-/// suffixes it may carry (`a`: this one alone, `f`: its family).
+/// The GPU architectures that NVIDIA's compilers of CUDA 8 to 13 support: the number, and the
+/// suffixes that it may have (`a`: only this architecture, `f`: its family).
 const ARCHES: &[(u16, &str)] = &[
     (50, ""),
     (52, ""),
@@ -97,7 +97,7 @@ const ARCHES: &[(u16, &str)] = &[
     (121, "af"),
 ];
 
-/// Whether `text` is the name of a GPU architecture: `sm_90`, `sm_90a`, `sm_100f`.
+/// Whether `text` names an existing GPU architecture: `sm_90`, `sm_90a`, `sm_100f`.
 pub fn valid_arch(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("sm_") else { return false };
     ARCHES.iter().any(|(number, suffixes)| {
@@ -107,7 +107,7 @@ pub fn valid_arch(text: &str) -> bool {
     })
 }
 
-/// The architectures there are, as an error names them: `sm_90[a]`, `sm_100[a|f]`.
+/// All architectures, for an error message: `sm_90[a]`, `sm_100[a|f]`.
 pub fn known_arches() -> String {
     let name = |(number, suffixes): &(u16, &str)| match *suffixes {
         "" => format!("sm_{number}"),
@@ -117,18 +117,18 @@ pub fn known_arches() -> String {
     ARCHES.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
-/// Architectures that a compiler of today knows, without the letters behind them: those from
-/// [`FIRST_SPECIFIC`] on also have `a`, those from [`FIRST_FAMILY`] on `f`.
-/// Source: `--gpu-architecture` of nvcc 12.9 and 13.5, tried.
+/// Architectures that a current compiler supports, without suffixes: those from [`FIRST_SPECIFIC`]
+/// on also exist with `a`, those from [`FIRST_FAMILY`] on with `f`. Source: `--gpu-architecture` of
+/// nvcc 12.9 and 13.5, tried.
 pub const ARCHITECTURES: &[u32] = &[75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121];
 
-/// The first one with features of its own (`sm_90a`).
+/// The first architecture with an architecture-specific variant (`sm_90a`).
 pub const FIRST_SPECIFIC: u32 = 90;
 
-/// The first one with features of its family (`sm_100f`).
+/// The first architecture with a family-specific variant (`sm_100f`).
 pub const FIRST_FAMILY: u32 = 100;
 
-/// Whether some compiler of today makes code for the architecture `text`.
+/// Whether a current compiler can compile for the architecture `text`.
 pub fn known_arch(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("sm_") else { return false };
     let (digits, first) = match rest.chars().last() {

@@ -1,11 +1,11 @@
-//! How to look at a kernel: the modes of `rgpu profile`.
+//! The modes of `rgpu profile`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A way to look at a kernel or program.
+/// A mode of `rgpu profile`, which decides the tool and the data collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -15,13 +15,13 @@ pub enum Mode {
     Nsys,
     /// Faults, by Compute Sanitizer.
     Sanitizer,
-    /// Time alone.
+    /// Only time.
     Bench,
-    /// NVTX ranges alone.
+    /// Only NVTX ranges.
     Nvtx,
-    /// The reference check alone.
+    /// Only the check against the reference.
     Verify,
-    /// A time line first, then hardware counters of the kernels that hold the time.
+    /// First a time line, then hardware counters of the kernels with the most time.
     Deep,
     /// Operators and kernels of a Python kernel, by torch's own profiler.
     Torch,
@@ -40,7 +40,7 @@ impl Mode {
         Self::Torch,
     ];
 
-    /// The word on the command line and in kernel.toml.
+    /// The name on the command line and in kernel.toml.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ncu => "ncu",
@@ -61,7 +61,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A word that is no mode.
+/// A word that is not a mode.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "unknown mode `{0}`; there are `ncu`, `nsys`, `sanitizer`, `bench`, `nvtx`, `verify`, `deep`, `torch`"

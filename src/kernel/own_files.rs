@@ -1,39 +1,42 @@
-//! Which files a kernel may bring along: those of the repository or project that it lies in. A
-//! kernel.toml or an include that was cloned could name any file of this machine, and each that
-//! travels is read by the kernel's own code.
+//! The files that may be sent along with a kernel: those of its own repository or project. A cloned
+//! kernel.toml or include could name any file of this machine, and the kernel's code can read every
+//! file that is sent along.
 
 use std::path::{Path, PathBuf};
 
 use super::{KernelError, KernelFolders};
 
-/// The folder whose files a kernel may bring along.
+/// The folder whose files may be sent along with a kernel.
 pub(super) struct OwnFiles {
     root: PathBuf,
 }
 
 impl OwnFiles {
-    /// Of the kernel in `folder`: the nearest folder above with `.git` or `rgpu.toml`, the larger
-    /// one where there are both; else the folder of `places` that holds it; else its own.
-    pub(super) fn of(folder: &Path, places: &KernelFolders) -> Self {
-        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let Ok(real) = here.canonicalize() else { return Self { root: here.to_owned() } };
-        let marked = |mark: &str| real.ancestors().find(|above| above.join(mark).exists());
-        let marked = [marked(".git"), marked("rgpu.toml")].into_iter().flatten();
-        let root = marked.min_by_key(|root| root.components().count()).map(Path::to_owned);
-        let known = || {
-            let known = std::iter::once(places.project.clone()).chain(places.folders());
-            known
-                .filter_map(|place| place.canonicalize().ok())
-                .find(|place| real.starts_with(place))
+    /// For the kernel in `folder`: the nearest parent with `.git` or the nearest with `rgpu.toml`,
+    /// the outer one if there are both; else the folder of `kernel_folders` that contains it; else
+    /// its own folder.
+    pub(super) fn of(folder: &Path, kernel_folders: &KernelFolders) -> Self {
+        let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let Ok(real) = start.canonicalize() else { return Self { root: start.to_owned() } };
+        let nearest_with = |mark: &str| real.ancestors().find(|above| above.join(mark).exists());
+        let candidates = [nearest_with(".git"), nearest_with("rgpu.toml")].into_iter().flatten();
+        let root = candidates.min_by_key(|root| root.components().count()).map(Path::to_owned);
+        let containing = || {
+            let containing =
+                std::iter::once(kernel_folders.project.clone()).chain(kernel_folders.folders());
+            containing
+                .filter_map(|folder| folder.canonicalize().ok())
+                .find(|folder| real.starts_with(folder))
         };
-        Self { root: root.or_else(known).unwrap_or(real) }
+        Self { root: root.or_else(containing).unwrap_or(real) }
     }
 
-    /// Refuses a file that lies elsewhere, or that a link leads to. `named_by` is the key of
+    /// Refuses a file outside of the root, also if a link leads there. `named_by` is the key of
     /// kernel.toml that names it; `None`: an include or import.
     ///
     /// # Errors
-    /// [`KernelError::Elsewhere`]. A file that is not there is left to who reads it.
+    /// [`KernelError::Elsewhere`]. A file that does not exist is not an error here; its reader
+    /// reports it.
     pub(super) fn check(
         &self,
         path: &Path,
@@ -62,15 +65,16 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         let kernel = top.join("clone/sub/k");
         fs::create_dir_all(&kernel).unwrap();
-        let root = |places: &KernelFolders| OwnFiles::of(&kernel, places).root;
+        let root = |kernel_folders: &KernelFolders| OwnFiles::of(&kernel, kernel_folders).root;
         assert_eq!(root(&KernelFolders::default()), kernel);
-        let here = KernelFolders { project: top.join("clone"), ..KernelFolders::default() };
-        assert_eq!(root(&here), top.join("clone"));
-        // Further folders of a project that holds the kernel add nothing to it.
+        let with_project = KernelFolders { project: top.join("clone"), ..KernelFolders::default() };
+        assert_eq!(root(&with_project), top.join("clone"));
+        // Folders in `kernel_path` that contain the kernel do not extend its root.
         fs::write(top.join("clone/sub/rgpu.toml"), "").unwrap();
-        let wide = KernelFolders { kernel_path: vec![top.clone()], ..KernelFolders::default() };
-        assert_eq!(root(&wide), top.join("clone/sub"));
+        let with_outer_folder =
+            KernelFolders { kernel_path: vec![top.clone()], ..KernelFolders::default() };
+        assert_eq!(root(&with_outer_folder), top.join("clone/sub"));
         fs::create_dir(top.join("clone/.git")).unwrap();
-        assert_eq!(root(&wide), top.join("clone"));
+        assert_eq!(root(&with_outer_folder), top.join("clone"));
     }
 }

@@ -1,5 +1,5 @@
-//! What kernel.toml says of a Python kernel: its entry, its reference, its model; and which modules
-//! a source imports from beside it.
+//! The parts of a kernel.toml that differ for Python: entry, reference, model. Also the modules
+//! that a source imports from its own folder.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use super::document::Item;
 use super::read::{existing_file, identifier, tolerance};
 use super::spec::{ModelSpec, PythonFunction, ReferenceSpec};
 
-/// The reference where kernel.toml names none: of plain functions, and of kernels whose data a
+/// The default names of the reference: for plain functions, and for kernels whose data a
 /// `generate_input` makes.
 const REFERENCE: &str = "reference";
 const POPCORN_REFERENCE: &str = "ref_kernel";
 
-/// `entry = { python = "softmax", prepare = "build", fresh = true }`.
+/// Parses `entry = { python = "softmax", prepare = "build", fresh = true }`.
 pub(super) fn entry(item: &Item<'_>) -> Result<PythonFunction, KernelError> {
     let table = item.table(&["python", "prepare", "fresh"])?;
     Ok(PythonFunction {
@@ -25,8 +25,8 @@ pub(super) fn entry(item: &Item<'_>) -> Result<PythonFunction, KernelError> {
     })
 }
 
-/// `[reference]` beside a Python entry. `source` is the kernel's own, `popcorn` whether its data
-/// come from a `generate_input`.
+/// Parses `[reference]` of a Python kernel. `source` is the kernel's own source; `popcorn` says
+/// whether its data come from a `generate_input`.
 pub(super) fn reference(
     item: &Item<'_>,
     folder: &Path,
@@ -52,7 +52,7 @@ pub(super) fn reference(
     })
 }
 
-/// `[model]`: name, variant, dtype, and whatever else `prepare` takes.
+/// Parses `[model]`: name, variant, dtype, and further parameters of `prepare`.
 pub(super) fn model(item: &Item<'_>) -> Result<ModelSpec, KernelError> {
     let mut model = ModelSpec::default();
     for (name, item) in item.entries()? {
@@ -87,11 +87,11 @@ fn setting(item: &Item<'_>) -> Result<Setting, KernelError> {
     }
 }
 
-/// The files that the `import` lines of a source could mean, beside it: modules and packages. What
-/// is not there is the host's own.
+/// The files in the source's folder that its `import` lines may mean: modules and packages. They
+/// need not exist: other modules are installed on the host.
 pub(super) fn imports(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut add = |module: &str| {
+    let mut add_module = |module: &str| {
         let path = folder.join(module.replace('.', "/"));
         found.push(path.with_extension("py"));
         found.push(path.join("__init__.py"));
@@ -101,18 +101,18 @@ pub(super) fn imports(folder: &Path, text: &str) -> Vec<PathBuf> {
         if let Some(rest) = line.strip_prefix("from ") {
             let Some((module, names)) = rest.split_once(" import ") else { continue };
             let module = module.trim();
-            let inner = module.trim_start_matches('.');
-            if !inner.is_empty() {
-                add(inner);
+            let package = module.trim_start_matches('.');
+            if !package.is_empty() {
+                add_module(package);
             }
-            // `from package import module`.
+            // `name` may be a module: `from package import module`.
             for name in names.trim_matches(['(', ')', ' ']).split(',') {
                 let name = name.split_whitespace().next().unwrap_or_default();
-                add([inner, name].join(".").trim_matches('.'));
+                add_module([package, name].join(".").trim_matches('.'));
             }
         } else if let Some(rest) = line.strip_prefix("import ") {
             for module in rest.split(',') {
-                add(module.split_whitespace().next().unwrap_or_default());
+                add_module(module.split_whitespace().next().unwrap_or_default());
             }
         }
     }

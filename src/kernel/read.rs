@@ -1,4 +1,4 @@
-//! `kernel.toml` → [`KernelSpec`]. The keys are described in `kernels/README.md`.
+//! Reads a `kernel.toml` into a [`KernelSpec`]. The keys are described in `kernels/README.md`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::spec::{
 };
 use super::{KernelError, LANGUAGES, Mode, python};
 
-/// The keys of the document.
+/// The top-level keys.
 const KEYS: [&str; 14] = [
     "name",
     "language",
@@ -31,10 +31,10 @@ const KEYS: [&str; 14] = [
     "model",
 ];
 
-/// Reads the `text` of the kernel.toml `file`. Files that it names must exist.
+/// Parses the `text` of the kernel.toml `file`. The files that it names must exist.
 ///
 /// # Errors
-/// [`KernelError`] with the line and key of the first thing that is wrong.
+/// [`KernelError`] with the line and key of the first error.
 pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     let origin = Origin { file, text };
     let document = DeTable::parse(text).map_err(|error| {
@@ -150,7 +150,7 @@ fn language(item: &Item<'_>) -> Result<&'static str, KernelError> {
     let text = item.text()?;
     let names: Vec<&'static str> = LANGUAGES.iter().map(|language| language.name()).collect();
     one_of(item, "language", &names)?;
-    // `one_of` lets only members pass.
+    // `one_of` accepts only members of the list.
     Ok(names.into_iter().find(|name| *name == text).unwrap_or_default())
 }
 
@@ -471,8 +471,8 @@ fn reference(
     ])?;
     let device = match table.optional("device") {
         None => {
-            let alone = ["grid", "block", "cluster", "shared", "small"];
-            if let Some(item) = alone.iter().find_map(|key| table.optional(key)) {
+            let device_keys = ["grid", "block", "cluster", "shared", "small"];
+            if let Some(item) = device_keys.iter().find_map(|key| table.optional(key)) {
                 return Err(item.error(format!("`{}` belongs to a `reference.device`", item.key)));
             }
             None
@@ -509,7 +509,8 @@ fn reference(
     })
 }
 
-/// The launch shape of a reference kernel; beside a host entry the reference launches by itself.
+/// Launch shape of a reference kernel; `None` for a host entry, whose reference does its own
+/// launch.
 fn reference_launch(
     table: &Table<'_>,
     entry: &Entry,
@@ -529,24 +530,24 @@ fn reference_launch(
 
 pub(super) fn tolerance(item: &Item<'_>) -> Result<Tolerance, KernelError> {
     let table = item.table(&["abs", "rel", "mismatch_fraction"])?;
-    let part = |key: &'static str, most: f64| match table.optional(key) {
+    let number = |key: &'static str, max: f64| match table.optional(key) {
         None => Ok(0.0),
         Some(item) => match item.float()? {
-            value if (0.0..=most).contains(&value) => Ok(value),
-            value => Err(item.error(format!("{value} is not between 0 and {most}"))),
+            value if (0.0..=max).contains(&value) => Ok(value),
+            value => Err(item.error(format!("{value} is not between 0 and {max}"))),
         },
     };
     let tolerance = Tolerance {
-        abs: part("abs", f64::MAX)?,
-        rel: part("rel", f64::MAX)?,
-        mismatch_fraction: part("mismatch_fraction", 1.0)?,
+        abs: number("abs", f64::MAX)?,
+        rel: number("rel", f64::MAX)?,
+        mismatch_fraction: number("mismatch_fraction", 1.0)?,
     };
     Ok(tolerance)
 }
 
 fn work(item: &Item<'_>, vars: &[String]) -> Result<Work, KernelError> {
     let table = item.table(&["flops", "bytes", "regions"])?;
-    let part = |key| match table.optional(key) {
+    let expr_at = |key| match table.optional(key) {
         Some(item) => expr(&item, Grammar::Work, vars).map(Some),
         None => Ok(None),
     };
@@ -556,5 +557,5 @@ fn work(item: &Item<'_>, vars: &[String]) -> Result<Work, KernelError> {
             regions.push((name.to_owned(), expr(&item, Grammar::Work, vars)?));
         }
     }
-    Ok(Work { flops: part("flops")?, bytes: part("bytes")?, regions })
+    Ok(Work { flops: expr_at("flops")?, bytes: expr_at("bytes")?, regions })
 }

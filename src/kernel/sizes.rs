@@ -1,4 +1,4 @@
-//! `--problem-sizes`: which data sets to run.
+//! Parses `--problem-sizes`, which selects the data sets to run.
 //!
 //! ```text
 //! flag   := case { "|" case }                 the flag may be repeated: more cases
@@ -14,7 +14,7 @@ use super::expr::{Division, Expr, Grammar, Scope};
 use super::spec::{KernelSpec, NamedCase};
 use super::{KernelError, is_identifier};
 
-/// Which sizes to run.
+/// The sizes to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
     /// The default case of kernel.toml.
@@ -22,14 +22,14 @@ pub enum Selection {
     Default,
     /// Every named case.
     All,
-    /// What `--problem-sizes` gave, each time it was given.
+    /// The values of `--problem-sizes`, one for each time that it is given.
     Given(Vec<String>),
 }
 
-/// The cases that `selection` asks for, each once.
+/// The cases in `selection`; a case that is given twice is an error.
 ///
 /// # Errors
-/// [`KernelError::Sizes`] for what does not fit the grammar or the kernel's variables.
+/// [`KernelError::Sizes`] for a value that does not match the grammar or the kernel's variables.
 pub fn select(spec: &KernelSpec, selection: &Selection) -> Result<Vec<NamedCase>, KernelError> {
     match selection {
         Selection::Default => Ok(vec![default_case(spec)]),
@@ -44,11 +44,11 @@ pub fn select(spec: &KernelSpec, selection: &Selection) -> Result<Vec<NamedCase>
                     cases.push(NamedCase { name: name_for(&case, spec, number), ..case });
                 }
             }
-            let twice = cases
+            let duplicate = cases
                 .iter()
                 .enumerate()
                 .find(|(i, case)| cases[..*i].iter().any(|other| other.name == case.name));
-            match twice {
+            match duplicate {
                 Some((_, case)) => Err(KernelError::Sizes {
                     given: flags.join(" | "),
                     problem: format!("the case `{}` is there twice", case.name),
@@ -68,8 +68,8 @@ fn default_case(spec: &KernelSpec) -> NamedCase {
         .unwrap_or_else(|| NamedCase { name: "default".to_owned(), groups: vec![Vec::new()] })
 }
 
-/// The name of a case that has none: `m=64,n=32`, groups joined with `+`; a long list of groups is
-/// named by its length and place.
+/// The name of the case, or, if it has none, its sizes: `m=64,n=32`, with groups joined by `+`. A
+/// name that would be too long is made from its number and the number of groups.
 fn name_for(case: &NamedCase, spec: &KernelSpec, number: usize) -> String {
     if !case.name.is_empty() {
         return case.name.clone();
@@ -85,7 +85,7 @@ fn name_for(case: &NamedCase, spec: &KernelSpec, number: usize) -> String {
     }
 }
 
-/// The error for a case that was given, and whose numbers do not fit the kernel.
+/// The error for a case whose sizes are not valid for the kernel.
 pub(super) fn unfit(spec: &KernelSpec, case: &NamedCase, problem: String) -> KernelError {
     Reader { spec, given: &case.name }.error(problem)
 }
@@ -213,8 +213,8 @@ fn plural(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The values of a group: parted by commas outside parentheses, or, as in `64x32`, by `x` between
-/// digits.
+/// The values of a group, separated by commas outside of parentheses or, as in `64x32`, by `x`
+/// between digits.
 fn split(part: &str) -> Vec<&str> {
     let by_x: Vec<&str> = part.split('x').collect();
     if by_x.len() > 1 && by_x.iter().all(|w| !w.is_empty() && w.bytes().all(|b| b.is_ascii_digit()))

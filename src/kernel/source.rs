@@ -1,6 +1,6 @@
-//! The files that compiling or running a kernel needs: its source, its reference, and what they
-//! include by quoted paths or import from beside them, laid out so that relative includes and
-//! imports keep working.
+//! The files needed to compile or run a kernel: its source, its reference, and the files that these
+//! include by quoted paths or import from the same folder. Their layout keeps relative includes and
+//! imports working.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -8,41 +8,43 @@ use std::path::{Component, Path, PathBuf};
 use super::own_files::OwnFiles;
 use super::{KernelError, KernelFolders, KernelSpec};
 
-/// More includes than this are no kernel's own.
+/// Limit on the files sent along: a kernel does not have more of its own.
 const MAX_FILES: usize = 2_000;
 
-/// The sources of a kernel.
+/// The source files of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTree {
-    /// Each file: its path below one common folder (`/` between parts), and where it is here.
+    /// Each file: its path below one common folder (parts separated by `/`), and its path on this
+    /// machine.
     pub files: Vec<(String, PathBuf)>,
-    /// The kernel's source among them.
+    /// The path in `files` of the kernel's source.
     pub source: String,
-    /// The reference among them.
+    /// The path in `files` of the reference.
     pub reference: Option<String>,
 }
 
 impl KernelSpec {
-    /// Reads the source, the reference and what `files` names, and follows their quoted includes
-    /// and imports.
+    /// Collects the source, the reference and the files under `files`, and follows their quoted
+    /// includes and imports.
     ///
     /// # Errors
-    /// [`KernelError::Unreadable`] for a source that cannot be read. An include that is not there
-    /// is left to the compiler. [`KernelError::Elsewhere`] for a file, data among them, that is not
-    /// of the kernel's own repository or project.
-    pub fn sources(&self, places: &KernelFolders) -> Result<SourceTree, KernelError> {
-        let own = OwnFiles::of(&self.folder, places);
+    /// [`KernelError::Unreadable`] for a source that cannot be read; a missing include is left to
+    /// the compiler. [`KernelError::Elsewhere`] for a file, data files included, outside of the
+    /// kernel's own repository or project.
+    pub fn sources(&self, kernel_folders: &KernelFolders) -> Result<SourceTree, KernelError> {
+        let own_files = OwnFiles::of(&self.folder, kernel_folders);
         for (_, data) in self.data_files() {
-            own.check(&data, Some("init"))?;
+            own_files.check(&data, Some("init"))?;
         }
         let source = lexical(&self.source);
         let reference = self.reference.as_ref().map(|reference| lexical(&reference.source));
         let extra = self.extra_files.iter().map(|path| (lexical(path), Some("files")));
         let mut found: Vec<PathBuf> = Vec::new();
-        let mut open: Vec<(PathBuf, Option<&'static str>)> = vec![(source.clone(), Some("source"))];
-        open.extend(reference.clone().map(|path| (path, Some("reference.source"))));
-        open.extend(extra);
-        while let Some((path, named_by)) = open.pop() {
+        let mut queue: Vec<(PathBuf, Option<&'static str>)> =
+            vec![(source.clone(), Some("source"))];
+        queue.extend(reference.clone().map(|path| (path, Some("reference.source"))));
+        queue.extend(extra);
+        while let Some((path, named_by)) = queue.pop() {
             if found.contains(&path) || found.len() >= MAX_FILES {
                 continue;
             }
@@ -51,27 +53,27 @@ impl KernelSpec {
                 Err(_) if named_by.is_none() => continue,
                 Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
             };
-            // A link may lead anywhere, so the real path counts as well.
+            // A link may lead anywhere, so the real path is checked as well.
             let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             if named_by.is_none() && (is_private(&path) || is_private(&real)) {
                 continue;
             }
-            // A bare source is the user's own word.
+            // A bare source was named by the user directly, so it may lie anywhere.
             if self.file.is_some() || path != source {
-                own.check(&path, named_by)?;
+                own_files.check(&path, named_by)?;
             }
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             let text = String::from_utf8_lossy(&bytes);
             if path.extension().is_some_and(|extension| extension == "py") {
                 let modules = super::python::imports(&folder, &text).into_iter();
-                open.extend(modules.map(|path| (lexical(&path), None)));
+                queue.extend(modules.map(|path| (lexical(&path), None)));
             } else {
-                open.extend(includes(&text).map(|name| (lexical(&folder.join(name)), None)));
+                queue.extend(includes(&text).map(|name| (lexical(&folder.join(name)), None)));
             }
             found.push(path);
         }
         let root = common_folder(&found);
-        let below = |path: &Path| {
+        let relative = |path: &Path| {
             let rest = path.strip_prefix(&root).unwrap_or(path);
             let parts: Vec<_> = rest
                 .components()
@@ -83,24 +85,24 @@ impl KernelSpec {
             parts.join("/")
         };
         let files: BTreeMap<String, PathBuf> =
-            found.iter().map(|path| (below(path), path.clone())).collect();
+            found.iter().map(|path| (relative(path), path.clone())).collect();
         Ok(SourceTree {
-            source: below(&source),
-            reference: reference.as_deref().map(below),
+            source: relative(&source),
+            reference: reference.as_deref().map(relative),
             files: files.into_iter().collect(),
         })
     }
 }
 
-/// Whether a path looks like something that must not leave this machine unless the user names it:
-/// `.env*`, `*.pem`, keys of SSH, and anything in `.git`, `.ssh`, `.aws` or called `.netrc`.
+/// Whether a path looks like a secret that must not leave this machine unless the user names it:
+/// `.env*`, `*.pem`, SSH keys, and anything in `.git`, `.ssh`, `.aws`, `.gnupg` or called `.netrc`.
 pub fn is_private(path: &Path) -> bool {
     let hidden = path.components().any(|part| {
         matches!(part, Component::Normal(name)
             if [".git", ".ssh", ".aws", ".gnupg", ".netrc"].iter().any(|n| name == *n))
     });
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    // `id_map.h` is a header, `id_ed25519` and `id_rsa.pub` are not.
+    // `id_map.h` is a header; `id_ed25519` and `id_rsa.pub` are keys.
     let key = name.starts_with("id_") && (!name.contains('.') || name.ends_with(".pub"));
     hidden || key || name.starts_with(".env") || name.ends_with(".pem")
 }
@@ -114,21 +116,21 @@ fn includes(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `path` without `.` and, as far as names go, without `..`.
+/// `path` without `.` and without each `..` that follows a name; links are not resolved.
 fn lexical(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
+    let mut cleaned = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir
-                if matches!(out.components().next_back(), Some(Component::Normal(_))) =>
+                if matches!(cleaned.components().next_back(), Some(Component::Normal(_))) =>
             {
-                out.pop();
+                cleaned.pop();
             }
-            part => out.push(part),
+            part => cleaned.push(part),
         }
     }
-    out
+    cleaned
 }
 
 fn common_folder(paths: &[PathBuf]) -> PathBuf {
@@ -182,10 +184,10 @@ mod tests {
         file("common/a.cuh", "# include \"b.cuh\"\n");
         file("common/b.cuh", "#include \"a.cuh\"\n");
         file("k/other.cu", "");
-        let places =
+        let kernel_folders =
             KernelFolders { project: folder.path().to_owned(), ..KernelFolders::default() };
-        let spec = find(source.to_str().unwrap(), &places).unwrap().spec;
-        let tree = spec.sources(&places).unwrap();
+        let spec = find(source.to_str().unwrap(), &kernel_folders).unwrap().spec;
+        let tree = spec.sources(&kernel_folders).unwrap();
         let names: Vec<_> = tree.files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["common/a.cuh", "common/b.cuh", "k/mine.cu"]);
         assert_eq!(tree.source, "k/mine.cu");
@@ -201,22 +203,22 @@ mod tests {
         };
         file("notes.txt", "private");
         file("clone/rgpu.toml", "");
-        let places =
+        let kernel_folders =
             KernelFolders { project: folder.path().join("clone"), ..KernelFolders::default() };
-        let refused = |source: &str| {
-            let spec = find(source, &places).unwrap().spec;
-            crate::error::Failure::from(spec.sources(&places).unwrap_err())
+        let failure_of = |source: &str| {
+            let spec = find(source, &kernel_folders).unwrap().spec;
+            crate::error::Failure::from(spec.sources(&kernel_folders).unwrap_err())
         };
         let kernel = "__global__ void k(float *x) {}";
         let include = file("clone/a.cu", &format!("#include \"../notes.txt\"\n{kernel}"));
-        let failure = refused(include.to_str().unwrap());
+        let failure = failure_of(include.to_str().unwrap());
         assert_eq!(failure.code, "source_elsewhere");
         assert_eq!(failure.cause.as_deref(), Some("an include or import names it"));
-        // A link leads out as well.
+        // A link also leads outside.
         let link = folder.path().join("clone/data.h");
         std::os::unix::fs::symlink(folder.path().join("notes.txt"), link).unwrap();
         let linked = file("clone/b.cu", &format!("#include \"data.h\"\n{kernel}"));
-        assert_eq!(refused(linked.to_str().unwrap()).code, "source_elsewhere");
+        assert_eq!(failure_of(linked.to_str().unwrap()).code, "source_elsewhere");
         file("clone/k/k.cu", kernel);
         let private = folder.path().join("notes.txt").display().to_string();
         let end = "[launch]\ngrid = [1]\nblock = [1]\n";
@@ -236,7 +238,7 @@ mod tests {
             (toml("k.cu", "", &data), "init"),
         ] {
             let toml = file("clone/k/kernel.toml", &text);
-            let failure = refused(toml.to_str().unwrap());
+            let failure = failure_of(toml.to_str().unwrap());
             assert_eq!(failure.code, "source_elsewhere", "{text}");
             assert!(failure.cause.unwrap().contains(&format!("`{key}`")), "{text}");
         }

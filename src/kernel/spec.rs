@@ -1,4 +1,4 @@
-//! What `kernel.toml` says, checked: names resolved, expressions parsed, paths joined.
+//! A checked `kernel.toml`: names resolved, expressions parsed, paths joined.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use rgpu_case::{Dtype, Init, Number, Role, Setting, Tolerance};
 use super::Mode;
 use super::expr::Expr;
 
-/// A kernel as the user describes it.
+/// The description of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSpec {
-    /// Its name: letters, digits and `. _ -`, so that it can be part of a file name.
+    /// Name: letters, digits and `. _ -`, so that it can be part of a file name.
     pub name: String,
     /// Name of its language, a member of [`super::LANGUAGES`].
     pub language: &'static str,
@@ -20,13 +20,13 @@ pub struct KernelSpec {
     pub file: Option<PathBuf>,
     /// The source file.
     pub source: PathBuf,
-    /// What is launched.
+    /// The function to launch.
     pub entry: Entry,
-    /// The mode when the user names none.
+    /// The mode if the command line names none.
     pub mode: Option<Mode>,
-    /// Architectures to compile for (`sm_90a`); empty: that of the GPU found.
+    /// Architectures to compile for (`sm_90a`); empty: that of the GPU.
     pub arch: Vec<String>,
-    /// Compiler flags, for nvcc and NVRTC alike.
+    /// Compiler flags, for both nvcc and NVRTC.
     pub flags: Vec<String>,
     /// Parameters, in the kernel's order.
     pub args: Vec<ArgSpec>,
@@ -34,17 +34,17 @@ pub struct KernelSpec {
     pub launch: Option<LaunchSpec>,
     /// Problem sizes.
     pub sizes: Sizes,
-    /// What outputs are compared with.
+    /// The reference that outputs are compared with.
     pub reference: Option<ReferenceSpec>,
-    /// What the problem needs at least.
+    /// The least work that the problem needs.
     pub work: Work,
-    /// Further files that the source reads when it runs.
+    /// Additional files that the source reads at run time.
     pub extra_files: Vec<PathBuf>,
     /// The model that a Python kernel runs.
     pub model: Option<ModelSpec>,
 }
 
-/// What is launched.
+/// The function to launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A `__global__` function of this name.
@@ -58,39 +58,39 @@ pub enum Entry {
 /// A Python callable, and how the harness calls it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PythonFunction {
-    /// Its name in the source.
+    /// Name of the callable in the source.
     pub function: String,
-    /// A callable that makes what the function takes as `model`.
+    /// A callable whose result is passed as the parameter `model`.
     pub prepare: Option<String>,
-    /// New data for every timed call.
+    /// Whether every timed call gets new data.
     pub fresh: bool,
 }
 
-/// `[model]`: what a Python kernel's `prepare` builds.
+/// `[model]`: the model that a Python kernel's `prepare` builds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelSpec {
-    /// Its name: that of the architecture, most often.
+    /// Name of the model, usually that of its architecture.
     pub name: String,
-    /// Which of its kind.
+    /// Variant of the model, such as its size.
     pub variant: String,
-    /// The dtype of its weights, in torch's words.
+    /// Dtype of its weights, by torch's name.
     pub dtype: String,
-    /// Further keys, which `prepare` takes as parameters of their names.
+    /// Further keys; `prepare` takes them as parameters of the same names.
     pub settings: Vec<(String, Setting)>,
 }
 
-/// One parameter.
+/// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArgSpec {
-    /// An identifier.
+    /// Name, a C identifier.
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
-    /// What the kernel does with it.
+    /// How the kernel uses it.
     pub role: Role,
     /// Row-major extents; empty for a scalar.
     pub shape: Vec<Expr>,
-    /// How it is filled. The path of [`Init::File`] is as written, relative to the folder.
+    /// Initial values. The path of [`Init::File`] is as written, relative to the folder.
     pub init: Option<Init>,
     /// The value of a scalar.
     pub value: Option<ScalarValue>,
@@ -99,9 +99,9 @@ pub struct ArgSpec {
 /// The value of a scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScalarValue {
-    /// Depends on the sizes.
+    /// An expression of the sizes.
     Expr(Expr),
-    /// A number as written.
+    /// A literal number.
     Number(Number),
 }
 
@@ -110,15 +110,15 @@ pub enum ScalarValue {
 pub struct LaunchSpec {
     /// Blocks.
     pub grid: Vec<Expr>,
-    /// Threads of a block.
+    /// Threads per block.
     pub block: Vec<Expr>,
-    /// Blocks of a cluster.
+    /// Blocks per cluster.
     pub cluster: Option<Vec<Expr>>,
-    /// Dynamic shared memory of a block in bytes.
+    /// Dynamic shared memory per block in bytes.
     pub shared: Option<Expr>,
 }
 
-/// `[sizes]`.
+/// `[sizes]`: the size variables and the named cases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sizes {
     /// The variables.
@@ -127,7 +127,7 @@ pub struct Sizes {
     pub groups: bool,
     /// Named cases in the order written.
     pub cases: Vec<NamedCase>,
-    /// The case when the user asks for none; `None` when the kernel has no variables.
+    /// Name of the case to run if the user selects none; `None` if the kernel has no variables.
     pub default: Option<String>,
 }
 
@@ -135,7 +135,7 @@ pub struct Sizes {
 /// [`Sizes::vars`]; one group unless [`Sizes::groups`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedCase {
-    /// Its name, which is also that of its data set.
+    /// Name of the case, and of its data set.
     pub name: String,
     /// The groups.
     pub groups: Vec<Vec<i64>>,
@@ -150,24 +150,24 @@ pub struct ReferenceSpec {
     pub function: String,
     /// Tolerance of every output.
     pub tolerance: Tolerance,
-    /// A slow, plain kernel that stands in for the function at sizes where a CPU would take
-    /// minutes, and that the function checks at small ones.
+    /// A slow, simple kernel that replaces the function at sizes where a CPU would take minutes.
+    /// The function checks it at small sizes.
     pub device: Option<DeviceReference>,
 }
 
 /// A reference on the GPU, in the same source as the kernel itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceReference {
-    /// The `__global__` function that takes the same arguments; for a host entry, a function that
-    /// takes the same `rgpu_case` and launches by itself.
+    /// The `__global__` function, which takes the same arguments; for a host entry, a function that
+    /// takes the same `rgpu_case` and does its own launch.
     pub function: String,
     /// Launch shape of a `__global__` function.
     pub launch: Option<LaunchSpec>,
-    /// The named cases at which the function checks it.
+    /// Names of the cases at which the C function checks it.
     pub small: Vec<String>,
 }
 
-/// `[work]`: what one launch needs at least.
+/// `[work]`: the least work that one launch needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     /// Floating-point operations.
@@ -179,7 +179,7 @@ pub struct Work {
 }
 
 impl KernelSpec {
-    /// What the entry is called: the `__global__` name, or `rgpu_launch`.
+    /// Name of the entry: the `__global__` function, `rgpu_launch`, or the Python callable.
     pub fn entry_name(&self) -> &str {
         match &self.entry {
             Entry::Device(function) => function,
@@ -188,13 +188,13 @@ impl KernelSpec {
         }
     }
 
-    /// Whether the entry is Python's.
+    /// Whether the entry is a Python callable.
     pub fn is_python(&self) -> bool {
         matches!(self.entry, Entry::Python(_))
     }
 
-    /// Every file of the user that a run of this kernel reads, absolute or relative as found:
-    /// source, reference, data.
+    /// Every file of the user that a run of this kernel reads: kernel.toml, source, reference,
+    /// data. Paths are absolute or relative, as they were found.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = self.file.iter().cloned().collect();
         files.push(self.source.clone());
@@ -204,7 +204,7 @@ impl KernelSpec {
         files
     }
 
-    /// The files that `init = { file = … }` names: their path beside the Case, and where they are.
+    /// The files named by `init = { file = … }`: path beside the Case, and path on this machine.
     pub fn data_files(&self) -> impl Iterator<Item = (String, PathBuf)> + '_ {
         self.args.iter().filter_map(|arg| match &arg.init {
             Some(Init::File { path }) => Some((data_path(&arg.name, path), self.folder.join(path))),
@@ -213,7 +213,7 @@ impl KernelSpec {
     }
 }
 
-/// Where the data file of an argument lies beside the Case.
+/// Path of an argument's data file beside the Case.
 pub(super) fn data_path(arg: &str, path: &str) -> String {
     let extension = Path::new(path).extension().and_then(|e| e.to_str()).unwrap_or("bin");
     format!("data/{arg}.{extension}")

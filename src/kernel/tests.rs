@@ -1,4 +1,4 @@
-//! Kernels as a whole: the worked ones, mistakes in kernel.toml, sizes, bare sources.
+//! Tests of whole kernels: the worked ones, errors in kernel.toml, sizes, bare sources.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use rgpu_case::{Number, Role};
 use super::*;
 use crate::error::Failure;
 
-fn places() -> KernelFolders {
+fn kernel_folders() -> KernelFolders {
     KernelFolders {
         project: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
         kernel_path: Vec::new(),
@@ -16,16 +16,16 @@ fn places() -> KernelFolders {
 }
 
 fn vecadd() -> KernelSpec {
-    find::find("vecadd", &places()).unwrap().spec
+    find::find("vecadd", &kernel_folders()).unwrap().spec
 }
 
 fn failure(error: KernelError) -> String {
     Failure::from(error).to_string().replace(env!("CARGO_MANIFEST_DIR"), "<repo>")
 }
 
-/// A folder with a kernel.toml made of vecadd's by replacing `from` with `to`.
-fn changed(from: &str, to: &str) -> Result<KernelSpec, KernelError> {
-    let folder = places().project.join("kernels/vecadd");
+/// vecadd's kernel.toml with `from` replaced by `to`.
+fn read_changed(from: &str, to: &str) -> Result<KernelSpec, KernelError> {
+    let folder = kernel_folders().project.join("kernels/vecadd");
     let text = std::fs::read_to_string(folder.join("kernel.toml")).unwrap();
     assert!(text.contains(from), "{from}");
     read(&folder.join("kernel.toml"), &text.replacen(from, to, 1))
@@ -33,7 +33,7 @@ fn changed(from: &str, to: &str) -> Result<KernelSpec, KernelError> {
 
 #[test]
 fn every_worked_kernel_has_a_value_for_every_named_size() {
-    let kernels = find::list(&places());
+    let kernels = find::list(&kernel_folders());
     assert!(kernels.len() >= 14, "{}", kernels.len());
     for kernel in kernels {
         let spec = kernel.spec.unwrap();
@@ -61,7 +61,7 @@ fn a_data_set_holds_numbers_only() {
 
 #[test]
 fn sizes_are_positional_named_or_cases_of_kernel_toml() {
-    let matmul = find::find("tiled-matmul", &places()).unwrap().spec;
+    let matmul = find::find("tiled-matmul", &kernel_folders()).unwrap().spec;
     let names = |flags: &[&str]| -> Vec<String> {
         let flags = flags.iter().map(|f| (*f).to_owned()).collect();
         let sets = matmul.cases(&Selection::Given(flags)).unwrap();
@@ -79,7 +79,7 @@ fn sizes_are_positional_named_or_cases_of_kernel_toml() {
 
 #[test]
 fn groups_are_parted_by_semicolons_and_work_is_their_sum() {
-    let folder = places().project.join("kernels/vecadd");
+    let folder = kernel_folders().project.join("kernels/vecadd");
     let text = std::fs::read_to_string(folder.join("kernel.toml")).unwrap();
     let (launch, start) = (text.find("[launch]").unwrap(), text.find("[sizes]").unwrap());
     let end = text.find("[reference]").unwrap();
@@ -110,7 +110,7 @@ fn groups_are_parted_by_semicolons_and_work_is_their_sum() {
 
 #[test]
 fn wrong_sizes_say_what_is_wrong_and_show_an_example() {
-    let matmul = find::find("tiled-matmul", &places()).unwrap().spec;
+    let matmul = find::find("tiled-matmul", &kernel_folders()).unwrap().spec;
     let message =
         |flag: &str| failure(matmul.cases(&Selection::Given(vec![flag.to_owned()])).unwrap_err());
     insta::assert_snapshot!(
@@ -141,7 +141,7 @@ fn mistakes_in_kernel_toml_name_line_and_key() {
         ("cases.tiny = { n = 1 }", "cases.tiny = { m = 1 }"),
     ];
     let messages: Vec<String> =
-        cases.iter().filter_map(|(from, to)| changed(from, to).err()).map(failure).collect();
+        cases.iter().filter_map(|(from, to)| read_changed(from, to).err()).map(failure).collect();
     assert_eq!(messages.len(), cases.len());
     insta::assert_snapshot!(messages.join("\n\n"));
 }
@@ -149,7 +149,7 @@ fn mistakes_in_kernel_toml_name_line_and_key() {
 #[test]
 fn launches_that_no_gpu_takes_are_refused_with_their_numbers() {
     let message = |from, to| {
-        let spec = changed(from, to).unwrap();
+        let spec = read_changed(from, to).unwrap();
         failure(spec.cases(&Selection::Default).unwrap_err())
     };
     insta::assert_snapshot!(
@@ -166,14 +166,14 @@ fn launches_that_no_gpu_takes_are_refused_with_their_numbers() {
 
 #[test]
 fn an_unknown_kernel_offers_the_nearest_names() {
-    let error = find::find("vecad", &places()).unwrap_err();
+    let error = find::find("vecad", &kernel_folders()).unwrap_err();
     let text = failure(error);
     assert!(text.contains("unknown kernel `vecad`") && text.contains("did you mean `vecadd`?"));
 }
 
 #[test]
 fn a_missing_source_is_named_with_its_key() {
-    let error = changed("source = \"vecadd.cu\"", "source = \"gone.cu\"").unwrap_err();
+    let error = read_changed("source = \"vecadd.cu\"", "source = \"gone.cu\"").unwrap_err();
     let text = failure(error);
     assert!(text.contains("cannot read `<repo>/kernels/vecadd/gone.cu`"), "{text}");
     assert!(text.contains("`source`"), "{text}");
@@ -182,14 +182,14 @@ fn a_missing_source_is_named_with_its_key() {
 #[test]
 fn a_reference_kernel_has_a_launch_of_its_own_and_small_cases() {
     let device = "[reference]\ndevice = \"vecadd\"\ngrid = [\"n\"]\nblock = [1]\nsmall = [\"tiny\", \"odd\"]";
-    let spec = changed("[reference]", device).unwrap();
+    let spec = read_changed("[reference]", device).unwrap();
     let set = &spec.cases(&Selection::Default).unwrap()[0];
     assert_eq!(set.reference_launch.as_ref().unwrap().grid, [16777216, 1, 1]);
     let small: Vec<_> = spec.small_cases().unwrap().into_iter().map(|set| set.name).collect();
     assert_eq!(small, ["tiny", "odd"]);
-    let error = changed("[reference]", "[reference]\nsmall = [\"tiny\"]").unwrap_err();
+    let error = read_changed("[reference]", "[reference]\nsmall = [\"tiny\"]").unwrap_err();
     assert!(failure(error).contains("belongs to a `reference.device`"));
-    let error = changed("[reference]", &device.replace("odd", "odds")).unwrap_err();
+    let error = read_changed("[reference]", &device.replace("odd", "odds")).unwrap_err();
     assert!(failure(error).contains("did you mean `odd`?"));
 }
 
@@ -212,7 +212,7 @@ fn beside_a_host_entry_a_reference_on_the_gpu_launches_by_itself() {
 #[test]
 fn a_python_kernel_names_callables_and_its_model() {
     let text = |name: &str| {
-        let folder = places().project.join("kernels").join(name);
+        let folder = kernel_folders().project.join("kernels").join(name);
         (folder.join("kernel.toml"), std::fs::read_to_string(folder.join("kernel.toml")).unwrap())
     };
     let (file, decoder) = text("decoder-gqa");
@@ -225,29 +225,29 @@ fn a_python_kernel_names_callables_and_its_model() {
     let set = &spec.cases(&Selection::Default).unwrap()[0];
     let stages: f64 = set.region_flops.values().sum();
     assert!((stages - set.flops.unwrap()).abs() < 1.0, "the stages are all of it");
-    let tree = spec.sources(&places()).unwrap();
+    let tree = spec.sources(&kernel_folders()).unwrap();
     assert_eq!(tree.source, "decoder.py");
 
-    let refused = |from: &str, to: &str| {
+    let message_for = |from: &str, to: &str| {
         assert!(decoder.contains(from), "{from}");
         failure(read(&file, &decoder.replacen(from, to, 1)).unwrap_err())
     };
     let all = [
-        refused("{ python = \"generate\", prepare = \"build\" }", "{ device = \"generate\" }"),
-        refused("prepare = \"build\"", "prepare = 1"),
-        refused("name = \"decoder\"\nvariant", "variant"),
-        refused("layers = 6", "layers = [6]"),
-        refused("[reference]", "[launch]\ngrid = [1]\nblock = [1]\n[reference]"),
-        refused("[reference]", "[reference]\nsource = \"gone.py\""),
+        message_for("{ python = \"generate\", prepare = \"build\" }", "{ device = \"generate\" }"),
+        message_for("prepare = \"build\"", "prepare = 1"),
+        message_for("name = \"decoder\"\nvariant", "variant"),
+        message_for("layers = 6", "layers = [6]"),
+        message_for("[reference]", "[launch]\ngrid = [1]\nblock = [1]\n[reference]"),
+        message_for("[reference]", "[reference]\nsource = \"gone.py\""),
     ];
     insta::assert_snapshot!(all.join("\n"));
 }
 
 #[test]
 fn kernels_are_found_by_folder_file_and_source() {
-    let folder = places().project.join("kernels/vecadd");
+    let folder = kernel_folders().project.join("kernels/vecadd");
     for path in [folder.clone(), folder.join("kernel.toml"), folder.join("vecadd.cu")] {
-        let loaded = find::find(path.to_str().unwrap(), &places()).unwrap();
+        let loaded = find::find(path.to_str().unwrap(), &kernel_folders()).unwrap();
         assert_eq!(loaded.spec, vecadd_at(&folder), "{}", path.display());
         assert!(loaded.assumptions.is_empty());
     }
@@ -264,7 +264,7 @@ fn a_bare_source_is_inferred_with_its_assumptions() {
     let file = folder.path().join("mine.cu");
     let source = "__global__ void axpy(const float *x, float *y, float alpha, int n) {}";
     std::fs::write(&file, source).unwrap();
-    let loaded = find::find(file.to_str().unwrap(), &places()).unwrap();
+    let loaded = find::find(file.to_str().unwrap(), &kernel_folders()).unwrap();
     assert_eq!(loaded.spec.entry, Entry::Device("axpy".into()));
     let roles: Vec<_> = loaded.spec.args.iter().map(|a| a.role).collect();
     assert_eq!(roles, [Role::In, Role::InOut, Role::Scalar, Role::Scalar]);
@@ -286,7 +286,7 @@ fn a_source_that_leaves_choices_open_is_refused_with_the_reason() {
     let file = folder.path().join("mine.cu");
     let message = |source: &str| {
         std::fs::write(&file, source).unwrap();
-        let error = find::find(file.to_str().unwrap(), &places()).unwrap_err();
+        let error = find::find(file.to_str().unwrap(), &kernel_folders()).unwrap_err();
         failure(error).replace(folder.path().to_str().unwrap(), "<dir>")
     };
     insta::assert_snapshot!(
@@ -328,18 +328,18 @@ fn a_skeleton_and_a_bare_source_are_inferred_alike() {
     let file = folder.path().join("saxpy.cu");
     let source = "__global__ void saxpy(const float *x, float *y, int *hits, float a, int n) {}";
     std::fs::write(&file, source).unwrap();
-    let bare = find::find(file.to_str().unwrap(), &places()).unwrap().spec;
+    let bare = find::find(file.to_str().unwrap(), &kernel_folders()).unwrap().spec;
     let text = find::skeleton(&file).unwrap();
     let written = read(&folder.path().join("kernel.toml"), &text).unwrap();
-    let told = |spec: &KernelSpec| -> Vec<String> {
+    let describe_args = |spec: &KernelSpec| -> Vec<String> {
         let args = spec.args.iter();
         args.map(|arg| format!("{} {:?} {:?}", arg.name, arg.role, arg.init)).collect()
     };
-    assert_eq!(told(&written), told(&bare));
+    assert_eq!(describe_args(&written), describe_args(&bare));
 }
 
 proptest::proptest! {
-    /// What users write may be anything: it is refused, never a panic.
+    /// Any text that users may write is refused, without a panic.
     #[test]
     fn no_text_brings_the_readers_down(
         text in "[ -~é\n]{0,60}|([nmx=,;|()*/%+.0-9 -]|min|sum|ceil_div){0,24}",
@@ -349,7 +349,7 @@ proptest::proptest! {
             let _ = expr.float(&vars, &[vec![3, 5], vec![i64::MAX, 0]]);
             let _ = expr.int(expr::Scope { vars: &vars, values: &[3, 5] }, expr::Division::Exact);
         }
-        let matmul = find::find("tiled-matmul", &places()).unwrap().spec;
+        let matmul = find::find("tiled-matmul", &kernel_folders()).unwrap().spec;
         let _ = matmul.cases(&Selection::Given(vec![text.clone()]));
         let _ = read(Path::new("kernel.toml"), &text);
     }

@@ -1,5 +1,5 @@
-//! `summary.json` of `rgpu build` (`rgpu.build/1`): what was compiled, with what, what came of it,
-//! and where it failed, what that most likely means. Paths are relative to the run folder.
+//! `summary.json` of `rgpu build` (`rgpu.build/1`): the source, the compiler, the files it produced
+//! and, if it failed, the likely cause. Paths are relative to the run folder.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,124 +7,124 @@ use serde::{Deserialize, Serialize};
 use super::disasm::Input;
 use super::profile::Artifact;
 
-/// The schema's name.
+/// The schema name that every summary carries.
 pub const SCHEMA: &str = "rgpu.build/1";
 
 /// One build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Build {
-    /// `rgpu.build/1`.
+    /// Name and version of this schema: `rgpu.build/1`.
     pub schema: String,
     /// Version of rgpu.
     pub rgpu: String,
-    /// The run's id.
+    /// Run id.
     pub run: String,
-    /// The kernel's name, or the file's without its extension.
+    /// Name of the kernel, or the file name without its extension.
     pub kernel: String,
-    /// `cuda`, `cute` or `triton`.
+    /// Language of the source: `cuda`, `cute` or `triton`.
     pub language: String,
-    /// The source, as found.
+    /// Path of the source that was found.
     pub source: String,
-    /// The architecture compiled for.
+    /// Architecture that the code was compiled for.
     pub arch: String,
-    /// How it ended.
+    /// Whether the build succeeded.
     pub status: Status,
-    /// Which compiler, with its version where that is known.
+    /// Name of the compiler, with its version if known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
-    /// Options of the compiler, in order: kernel.toml's and the command line's.
+    /// Compiler options in order: those of kernel.toml, then those of the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// Every command that was tried, in order.
+    /// Every compile command that was tried, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<Vec<String>>,
-    /// How the DSL's own log was set; absent for CUDA.
+    /// Settings of the DSL's own log; absent for CUDA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogSettings>,
-    /// The PTX of the (first) kernel.
+    /// PTX file of the first kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub main_ptx: Option<String>,
-    /// Files that the compiler left.
+    /// Files that the compiler produced.
     pub files: Vec<Artifact>,
-    /// What they hold: kernels with registers, stack and spills.
+    /// GPU code in these files: kernels with registers, stack and spills.
     pub code: Vec<Input>,
-    /// What the user should know.
+    /// Notes for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Why it failed.
+    /// The error; absent if the build succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BuildError>,
-    /// Seconds the compiler ran.
+    /// Time that the compiler ran, in seconds.
     pub seconds: f64,
 }
 
 impl Build {
-    /// Whether nvcc was fetched for it.
+    /// Whether nvcc was taken from NVIDIA's wheels, fetched for the build.
     pub fn by_wheels(&self) -> bool {
         self.commands.iter().flatten().any(|word| word.ends_with("/wheel_tool.py"))
     }
 }
 
-/// How a build ended.
+/// Whether a build succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Everything was compiled.
     #[default]
     Done,
-    /// Something was not.
+    /// Something was not compiled.
     Failed,
 }
 
-/// How a DSL's own log was set.
+/// Settings of a DSL's own log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogSettings {
-    /// The level, as Python counts them (10: all); absent where it was left alone.
+    /// Log level as in Python's `logging` (10: everything); absent if it was not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u32>,
-    /// The DSL printed its IR.
+    /// Whether the DSL printed its IR.
     pub print_ir: bool,
 }
 
 /// A failed build.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuildError {
-    /// The stable code of the failure, e.g. `does_not_compile`.
+    /// Stable code of the failure, e.g. `does_not_compile`.
     pub code: String,
-    /// The class of the exception; absent for compilers that have none.
+    /// Class of the exception; absent for compilers without exceptions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// The compiler's own words.
+    /// The compiler's own message.
     pub message: String,
-    /// The exceptions behind it, the first cause first.
+    /// The exceptions that led to it, the first cause first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<ErrorLink>,
-    /// The file with the whole traceback.
+    /// The file with the full traceback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
-    /// What a known message means.
+    /// Known messages found in the log, each with its meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diagnoses: Vec<Diagnosis>,
 }
 
-/// One exception of a chain.
+/// One exception in a chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorLink {
-    /// Its class.
+    /// Class of the exception.
     pub class: String,
-    /// Its words.
+    /// Message of the exception.
     pub message: String,
 }
 
-/// A known message and what it means.
+/// A known message in the log, with its meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Who says it: `cute`, `triton`, `mlir`, `ptxas`, `nvcc`, `python`.
+    /// Source of the message: `cute`, `triton`, `mlir`, `ptxas`, `nvcc`, `python`.
     pub who: String,
-    /// The line of the log it was found in.
+    /// The log line that contains it.
     pub line: String,
     /// The likely cause.
     pub cause: String,
-    /// The next step.
+    /// The next step for the user.
     pub next: String,
 }

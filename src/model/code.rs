@@ -1,7 +1,7 @@
-//! The code of kernels, instruction by instruction (`rgpu.code/1`): what `rgpu disasm --view` and
-//! its page show. Facts of kernels stand in [`super::disasm`].
+//! The code of kernels, instruction by instruction (`rgpu.code/1`), as shown by `rgpu disasm
+//! --view` and its page. The facts of kernels are in [`super::disasm`].
 //!
-//! A view fills what it shows and leaves the rest out.
+//! A view fills the fields that it shows and leaves the others out.
 
 use std::collections::BTreeMap;
 
@@ -10,83 +10,83 @@ use serde::{Deserialize, Serialize};
 
 use super::hotspots::{Counts, SourceAt};
 
-/// The schema's name.
+/// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.code/1";
 
-/// Code of one command's inputs.
+/// Code in the inputs of one command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Code {
-    /// `rgpu.code/1`.
+    /// Name and version of this schema: `rgpu.code/1`.
     pub schema: String,
     /// Version of rgpu.
     pub rgpu: String,
-    /// The view asked: `sass`, `ptx`, `source`, `mix`, `cfg`, `live`, or `page`.
+    /// The requested view: `sass`, `ptx`, `source`, `mix`, `cfg`, `live`, or `page`.
     pub view: String,
-    /// Every image with something to show, in the order of the inputs.
+    /// Images that have something to show, in the order of the inputs.
     pub images: Vec<CodeImage>,
-    /// What could not be read, each with its file.
+    /// Errors of parts that could not be read, each with its file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
 }
 
-/// One image: a cubin, or PTX.
+/// One image: a cubin or a PTX text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeImage {
-    /// The file as the user named it.
+    /// Path of the file as the user gave it.
     pub path: String,
-    /// Where in the file: members, section, entry; empty where the file is the image.
+    /// Location in the file: members, section, entry; empty if the image is the whole file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// e.g. `sm_90a`.
+    /// Architecture, e.g. `sm_90a`.
     pub arch: String,
-    /// What the texts of instructions come from: `rgpu 0.1.0` (without operands), `nvdisasm 13.5.37`.
+    /// Tool that gave the instruction texts: `rgpu 0.1.0` (without operands), `nvdisasm 13.5.37`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Why nvdisasm did not give them although it was there.
+    /// Why nvdisasm, although installed, did not give the texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_problem: Option<String>,
-    /// PTX: of the file, or what `-lineinfo` left in the cubin.
+    /// PTX text of the file, or the one that `-lineinfo` left in the cubin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptx: Option<String>,
-    /// Source files that instructions come from.
+    /// Source files that the instructions come from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceText>,
-    /// Kernels, and functions with a section of their own.
+    /// Kernels, and functions that have their own section.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<CodeKernel>,
 }
 
-/// A source file.
+/// A source file with the lines that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceText {
-    /// As the line table names it.
+    /// File name as in the line table.
     pub file: String,
-    /// Where its text was read, where that is elsewhere: beside the cubin.
+    /// Path that the text was read from, if it is another one: beside the cubin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<String>,
-    /// Text of the lines that instructions come from and of some around them, by number from 1;
-    /// empty where the file is not at hand.
+    /// Text of the lines that instructions come from and of some lines around them, by line number
+    /// from 1; empty if the file is not available.
     pub lines: BTreeMap<u32, String>,
 }
 
-/// One section of code.
+/// The code of one section.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeKernel {
-    /// Symbol, mangled.
+    /// Mangled symbol.
     pub symbol: String,
-    /// Demangled name where it differs.
+    /// Demangled name; absent if it equals the symbol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Registers per thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
-    /// Bytes of spill stores, then of spill loads.
+    /// Bytes of spill stores, then bytes of spill loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_bytes: Option<[u64; 2]>,
-    /// Static shared memory of a block in bytes.
+    /// Static shared memory per block in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_bytes: Option<u64>,
-    /// Warp samples taken in all, where a profile is laid over the code.
+    /// Number of warp samples in all, if the counts of a profile are shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Instructions in order, without the padding at the end.
@@ -95,13 +95,13 @@ pub struct CodeKernel {
     /// Basic blocks in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<CodeBlock>,
-    /// Instructions by class, padding left out.
+    /// Number of instructions of each class, without padding.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<String, u64>,
-    /// Instructions by name without modifiers.
+    /// Number of instructions by name, modifiers left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mnemonics: BTreeMap<String, u64>,
-    /// Life ranges of registers, by register and place.
+    /// Live ranges of registers, by register and position.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<LifeRange>,
 }
@@ -109,57 +109,59 @@ pub struct CodeKernel {
 /// One instruction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeLine {
-    /// Bytes from the section's start.
+    /// Offset in bytes from the start of the section.
     pub offset: u64,
-    /// Name of the function that begins here, where the section holds more than its kernel.
+    /// Name of the function that begins here, if the section holds more than its kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// Guard and name, with modifiers and operands where nvdisasm gave them. Branches go to offsets.
+    /// Guard and name, with modifiers and operands if nvdisasm gave them. Branch targets are
+    /// offsets.
     pub text: String,
-    /// The control word: `[B0-----:R-:W2:y1:S04]`.
+    /// Control word: `[B0-----:R-:W2:y1:S04]`.
     pub control: String,
-    /// Where a direct branch goes.
+    /// Target offset of a direct branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<u64>,
     /// Source position, outermost call first, innermost last; empty without a line table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at: Vec<SourceAt>,
-    /// Line of the PTX text, from 1.
+    /// Line number in the PTX text, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptx_line: Option<u32>,
-    /// Registers that live here.
+    /// Number of live registers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Lives>,
-    /// What a profile counted here.
+    /// Counts from a profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
 }
 
-/// How many registers live at an instruction, by file; those that it writes or reads included.
+/// Number of registers that are live at an instruction, by register file; those that it reads or
+/// writes are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lives {
-    /// `R0` …
+    /// General registers: `R0` …
     pub registers: u32,
-    /// `P0` …
+    /// Predicates: `P0` …
     pub predicates: u32,
-    /// `UR0` …
+    /// Uniform registers: `UR0` …
     pub uniform: u32,
-    /// `UP0` …
+    /// Uniform predicates: `UP0` …
     pub uniform_predicates: u32,
 }
 
-/// One value's life in a register: consecutive instructions from one that writes it.
+/// The live range of one value in a register: consecutive instructions, from one that writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LifeRange {
-    /// e.g. `R12`, `UP0`.
+    /// Name of the register, e.g. `R12`, `UP0`.
     pub register: String,
-    /// Offset of the first instruction.
+    /// Offset of its first instruction.
     pub from: u64,
-    /// Offset of the last.
+    /// Offset of its last instruction.
     pub to: u64,
-    /// Offsets that write it.
+    /// Offsets of the instructions that write it.
     pub writes: Vec<u64>,
-    /// Offsets that read it.
+    /// Offsets of the instructions that read it.
     pub reads: Vec<u64>,
 }
 
@@ -168,31 +170,31 @@ pub struct LifeRange {
 pub struct CodeBlock {
     /// Offset of its first instruction.
     pub start: u64,
-    /// Offset behind its last.
+    /// Offset of the end of its last instruction.
     pub end: u64,
-    /// Starts of the blocks that may follow.
+    /// Start offsets of the blocks that may follow.
     pub next: Vec<u64>,
-    /// Ends in a branch through a register: more may follow than are known.
+    /// Whether it ends in a branch through a register, so that unknown blocks may follow.
     pub indirect: bool,
-    /// Something branches back to here.
+    /// Whether a branch jumps back to it.
     pub loop_head: bool,
-    /// Instructions in it.
+    /// Number of instructions.
     pub instructions: u64,
-    /// Those by class, most frequent first.
+    /// Number of instructions of each class, most frequent first.
     pub classes: Vec<ClassCount>,
 }
 
-/// How many instructions of one class.
+/// The number of instructions of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassCount {
-    /// The class.
+    /// Name of the class.
     pub class: String,
-    /// Instructions.
+    /// Number of instructions.
     pub count: u64,
 }
 
 impl CodeKernel {
-    /// The name a user knows it by.
+    /// The name to display: the demangled one if known.
     pub fn shown(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.symbol)
     }

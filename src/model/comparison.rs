@@ -1,100 +1,101 @@
-//! Two runs or reports side by side: `compare.json` (`rgpu.compare/1`).
+//! A comparison of two runs or reports: `compare.json` (`rgpu.compare/1`).
 //!
-//! `a` is the base, `b` what it is held against; every ratio of times is `a / b`, so that above 1
-//! means that `b` is faster. The rules behind the verdict stand in `analysis/compare/`.
+//! `a` is the base, `b` the side compared with it. Every ratio of times is `a / b`, so that above 1
+//! means that `b` is faster. The rules behind the verdict are in `analysis/compare/`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::profile::Gap;
 
-/// The schema's name, in every comparison.
+/// The schema name that every comparison carries.
 pub const SCHEMA: &str = "rgpu.compare/1";
 
-/// What comparing two profiles gave.
+/// The result of comparing two profiles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// [`SCHEMA`].
+    /// Name and version of this schema: `rgpu.compare/1`.
     pub schema: String,
     /// The base.
     pub a: ComparedSide,
-    /// What is held against it.
+    /// The side compared with the base.
     pub b: ComparedSide,
-    /// What became of the time.
+    /// Overall verdict on the time.
     pub verdict: TimeVerdict,
-    /// One sentence: the verdict with its numbers and, where metrics tell, why.
+    /// One sentence: the verdict with its numbers and, if metrics explain it, the reason.
     pub summary: String,
-    /// The least effect that counts, as a fraction: 0.01 is 1 %.
+    /// Smallest effect that counts, as a fraction: 0.01 is 1 %.
     pub threshold: f64,
-    /// The time the verdict rests on; absent where either side has none.
+    /// The time that the verdict is based on; absent if either side has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeChange>,
-    /// Each case of sizes that both sides measured.
+    /// Times of each case of sizes that both sides measured.
     #[serde(default)]
     pub cases: Vec<CaseChange>,
-    /// Kernels that both sides launched, those with the most time first.
+    /// Kernels that both sides launched, longest time first.
     #[serde(default)]
     pub kernels: Vec<KernelChange>,
-    /// Kernels of the base alone.
+    /// Kernels that only the base launched.
     #[serde(default)]
     pub only_a: Vec<Unmatched>,
-    /// Kernels of the other side alone.
+    /// Kernels that only the other side launched.
     #[serde(default)]
     pub only_b: Vec<Unmatched>,
     /// NVTX regions that both sides have.
     #[serde(default)]
     pub regions: Vec<RegionChange>,
-    /// In what the sides are unlike; not empty only where the user forced the comparison.
+    /// Differences in the conditions of the two sides; not empty only if the user forced the
+    /// comparison.
     #[serde(default)]
     pub differences: Vec<Difference>,
-    /// What each tool gave, for both sides, or why it is not there.
+    /// For each tool, whether it has results for both sides, or why not.
     #[serde(default)]
     pub parts: Vec<Part>,
-    /// What cannot be compared and why.
+    /// Data that cannot be compared, each with the reason.
     #[serde(default)]
     pub gaps: Vec<Gap>,
 }
 
-/// One of the two.
+/// One side of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedSide {
     /// As the user named it: a run, a file or a kernel.
     pub name: String,
-    /// The run's id, or the file's name.
+    /// Run id, or the file's name.
     pub run: String,
     /// The kernel or program.
     pub kernel: String,
-    /// `ncu`, `nsys`, `bench` … or the file's kind.
+    /// Mode, or the kind of file: `ncu`, `nsys`, `bench` …
     pub mode: String,
-    /// The rung reached.
+    /// Id of the rung that was reached.
     pub rung: String,
-    /// The GPU's name, where one is known.
+    /// Name of the GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Correctness: `right`, `wrong`, `unchecked`; absent where nothing was checked.
+    /// Result of the check: `right`, `wrong`, `unchecked`; absent if nothing was checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<String>,
-    /// Its profile, as a path in the comparison's run folder.
+    /// Path of its profile in the comparison's run folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
 }
 
-/// What became of a time.
+/// Verdict on the change of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum TimeVerdict {
-    /// The whole interval lies beyond the threshold, on the fast side.
+    /// The whole interval lies beyond the threshold on the faster side.
     Faster,
-    /// The same on the slow side.
+    /// The whole interval lies beyond the threshold on the slower side.
     Slower,
     /// The whole interval lies within the threshold.
     Same,
-    /// Neither: the interval crosses the threshold, or there is none.
+    /// None of these: the interval crosses the threshold, or there is no interval.
     Ambiguous,
 }
 
 impl TimeVerdict {
-    /// As shown and as in the JSON.
+    /// The name as displayed and as in the JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Faster => "FASTER",
@@ -105,75 +106,75 @@ impl TimeVerdict {
     }
 }
 
-/// A time on one side.
+/// The time of one side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SideTime {
     /// Median in nanoseconds.
     pub median_ns: f64,
-    /// 95 % interval of the median in nanoseconds; absent for fewer than five samples.
+    /// 95 % interval of the median in nanoseconds; absent with fewer than five samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_ns: Option<[f64; 2]>,
-    /// Samples or launches it is the median of.
+    /// Number of samples or launches that the median is taken over.
     pub samples: u64,
 }
 
-/// A time on both sides.
+/// A time on both sides, with the change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeChange {
-    /// On the base.
+    /// Time of the base.
     pub a: SideTime,
-    /// On the other side.
+    /// Time of the other side.
     pub b: SideTime,
-    /// How many times as fast `b` is: above 1 is faster.
+    /// Estimated ratio of the times, `a / b`: above 1, `b` is faster.
     pub speedup: f64,
-    /// 95 % interval of the speedup; absent where either time has none.
+    /// 95 % interval of the speedup; absent if either time has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-    /// What follows from the interval.
+    /// The verdict that follows from the interval.
     pub verdict: TimeVerdict,
-    /// Where the times and the interval come from: `abba`, `samples`, `launches`.
+    /// Source of the times and the interval: `abba`, `samples`, `launches`.
     pub source: String,
-    /// Rounds of four timed calls (a, b, b, a), for `abba`.
+    /// Number of rounds of four timed calls (a, b, b, a); only for `abba`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 }
 
-/// One case of sizes.
+/// The change of one case of sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseChange {
-    /// Its name.
+    /// Name of the case.
     pub name: String,
-    /// Its time.
+    /// Its time on both sides.
     pub time: TimeChange,
 }
 
-/// One kernel on both sides.
+/// A kernel that both sides launched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelChange {
-    /// Demangled name, on the base.
+    /// Demangled name on the base.
     pub kernel: String,
-    /// Its name on the other side, where it is another one.
+    /// Name on the other side; absent if it is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_b: Option<String>,
-    /// How the two were joined: `name_and_geometry`, `name` (the geometry changed), `alone` (each
-    /// side has just one kernel left).
+    /// How the kernels were matched: `name_and_geometry`, `name` (the geometry differs), `alone`
+    /// (each side has exactly one kernel left).
     pub joined_by: String,
     /// Grid and block on the base.
     pub geometry_a: Geometry,
     /// Grid and block on the other side.
     pub geometry_b: Geometry,
-    /// Launches on each side.
+    /// Number of launches on each side.
     pub launches: [u64; 2],
-    /// The tool's own durations; absent where either side has none.
+    /// Durations as the tool measured them; absent if either side has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeChange>,
-    /// What bounds it, before and after, where both sides were classified.
+    /// What limits it on each side; absent unless both sides were classified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<[String; 2]>,
-    /// What it occupies.
+    /// Resources that it uses: registers, shared memory …
     #[serde(default)]
     pub resources: Vec<MetricChange>,
-    /// Metrics that changed, those that matter most first.
+    /// Metrics that changed, most important first.
     #[serde(default)]
     pub metrics: Vec<MetricChange>,
 }
@@ -184,7 +185,7 @@ pub struct Geometry {
     /// Blocks in x, y, z.
     #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub grid: [u32; 3],
-    /// Threads in x, y, z.
+    /// Threads per block in x, y, z.
     #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub block: [u32; 3],
 }
@@ -192,72 +193,72 @@ pub struct Geometry {
 /// A number on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricChange {
-    /// NVIDIA's id; ours, beginning with `rgpu.`, for a number made of several.
+    /// NVIDIA's metric name; for a number derived by rgpu, a name that begins with `rgpu.`.
     pub metric: String,
-    /// In words.
+    /// Label for display.
     pub label: String,
-    /// On the base.
+    /// Value on the base.
     pub a: f64,
-    /// On the other side.
+    /// Value on the other side.
     pub b: f64,
-    /// Unit of both; empty for a pure number.
+    /// Unit of both values; empty for a pure number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// `better`, `worse`; `neutral` where more is neither.
+    /// `better` or `worse`; `neutral` if neither direction is better.
     pub change: String,
-    /// How much it matters, for the order: the weight of the metric times the size of the change.
+    /// Importance, used for the order: the weight of the metric times the size of the change.
     pub rank: f64,
 }
 
-/// A kernel of one side alone.
+/// A kernel that only one side launched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unmatched {
     /// Demangled name.
     pub kernel: String,
     /// Grid and block.
     pub geometry: Geometry,
-    /// Launches.
+    /// Number of launches.
     pub launches: u64,
-    /// GPU time of all launches in nanoseconds, where known.
+    /// GPU time of all launches in nanoseconds, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_ns: Option<f64>,
 }
 
-/// A region on both sides.
+/// An NVTX region that both sides have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionChange {
-    /// As users write it: `A::A1`.
+    /// Path as users write it: `A::A1`.
     pub region: String,
-    /// Instances on each side, where the tools tell.
+    /// Number of instances on each side, if the tools report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<[u64; 2]>,
-    /// GPU time in nanoseconds on each side, where known.
+    /// GPU time in nanoseconds on each side, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<[u64; 2]>,
-    /// Host time in nanoseconds on each side, where known.
+    /// Host time in nanoseconds on each side, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<[u64; 2]>,
 }
 
-/// Something in which the sides are unlike.
+/// A difference in the conditions of the two sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
-    /// `gpu`, `driver`, `clocks`, `sizes`, `harness`, `mode`, `language`, `clock`, `l2_flush`,
-    /// `kernel`.
+    /// The condition that differs: `gpu`, `driver`, `clocks`, `sizes`, `harness`, `mode`,
+    /// `language`, `clock`, `l2_flush`, `kernel`.
     pub what: String,
-    /// On the base.
+    /// Its value on the base.
     pub a: String,
-    /// On the other side.
+    /// Its value on the other side.
     pub b: String,
 }
 
-/// What a tool gave for both sides.
+/// Whether a tool has results for both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     /// `speedup`, `nsys`, `ncu`.
     pub part: String,
-    /// Whether it is there.
+    /// Whether the results are available.
     pub there: bool,
-    /// Where it comes from, or why it is not there.
+    /// Source of the results, or the reason why they are missing.
     pub note: String,
 }

@@ -1,5 +1,5 @@
-//! `summary.json` of `rgpu disasm` (`rgpu.disasm/1`): which files were looked into, what GPU code
-//! they hold, and the facts of each kernel. What a file does not say is absent, never 0.
+//! `summary.json` of `rgpu disasm` (`rgpu.disasm/1`): the input files, the GPU code in them, and
+//! the facts of each kernel. A value that a file does not give is absent, never 0.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,46 +7,46 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The schema's name.
+/// The schema name that every summary carries.
 pub const SCHEMA: &str = "rgpu.disasm/1";
 
 /// All inputs of one command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disasm {
-    /// `rgpu.disasm/1`.
+    /// Name and version of this schema: `rgpu.disasm/1`.
     pub schema: String,
     /// Version of rgpu.
     pub rgpu: String,
-    /// Every input in the order given.
+    /// Inputs, in the order given.
     pub inputs: Vec<Input>,
 }
 
-/// One file.
+/// One input file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Input {
-    /// As the user named it.
+    /// Path as the user gave it.
     pub path: String,
-    /// How it ended.
+    /// Whether the file could be read.
     pub status: Status,
-    /// `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `ncu_rep`; absent where the file could not
-    /// be read.
+    /// Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `ncu_rep`; absent if the
+    /// file could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Errors of the file or of parts of it, each with its place.
+    /// Errors in the file or in parts of it, each with its location.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
-    /// The GPU code it holds, in file order.
+    /// GPU code in the file, in file order.
     pub images: Vec<Image>,
 }
 
-/// How an input ended.
+/// Whether an input could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Everything was read.
     #[default]
     Ok,
-    /// Something was read, something not.
+    /// Part of the file was read.
     Partial,
     /// Nothing was read.
     Failed,
@@ -55,258 +55,260 @@ pub enum Status {
 /// One piece of GPU code in a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Image {
-    /// Where in the file: members, section, entry; empty where the file is the image.
+    /// Location in the file: members, section, entry; empty if the image is the whole file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// `cubin`, `ptx`, `lto_ir`, or `kind_N`.
+    /// Kind of code: `cubin`, `ptx`, `lto_ir`, or `kind_N` for an unknown number.
     pub kind: String,
-    /// e.g. `sm_90a`; of PTX its target.
+    /// Architecture, e.g. `sm_90a`; for PTX its target.
     pub arch: String,
-    /// `none`, `lz4`, `zstd`.
+    /// Compression in the file: `none`, `lz4`, `zstd`.
     pub compression: String,
-    /// Bytes as stored.
+    /// Size as stored, in bytes.
     pub stored_bytes: u64,
-    /// Bytes once unpacked.
+    /// Size after decompression, in bytes.
     pub bytes: u64,
-    /// The source file's name, where the compiler kept it.
+    /// Name of the source file, if the compiler recorded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifier: Option<String>,
-    /// The CUDA toolkit that made it, or the PTX ISA's version.
+    /// Version of the CUDA toolkit that produced it, or of the PTX ISA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The compiler's release, in its own words.
+    /// The compiler's release string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<String>,
     /// The compiler's command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_line: Option<String>,
-    /// The cubin knows source lines.
+    /// Whether the cubin has a line table.
     #[serde(default)]
     pub has_lines: bool,
-    /// What wrote the listing: `rgpu 0.1.0`, `nvdisasm 13.5.37`; absent where there is none.
+    /// Tool that wrote the listing: `rgpu 0.1.0`, `nvdisasm 13.5.37`; absent if there is no
+    /// listing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Why nvdisasm did not write it although it was there.
+    /// Why nvdisasm, although installed, did not write the listing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_problem: Option<String>,
-    /// Files written of it, relative to the summary.
+    /// Files written for this image, relative to the summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// Kernels of a cubin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
-    /// Kernels that PTX defines, mangled.
+    /// Mangled names of the kernels that PTX defines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
 }
 
-/// One kernel's facts. Sizes are in bytes; registers, stack, local memory and spills are per
-/// thread, shared memory per block.
+/// Facts of one kernel. Sizes are in bytes; registers, stack, local memory and spills are per
+/// thread, shared memory is per block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
-    /// Symbol, mangled.
+    /// Mangled symbol.
     pub symbol: String,
-    /// Demangled name where it differs.
+    /// Demangled name; absent if it equals the symbol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Registers.
+    /// Registers per thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
-    /// Stack, callees included; absent where recursion leaves it open.
+    /// Stack, callees included; absent if recursion leaves it unbounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_bytes: Option<u32>,
-    /// The kernel's own frame.
+    /// Stack frame of the kernel alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_bytes: Option<u32>,
-    /// Local memory beside the stack.
+    /// Local memory besides the stack.
     pub local_bytes: u64,
-    /// Spill stores; absent where the compiler (before 12.8) did not record them.
+    /// Spill stores; absent if the compiler (before 12.8) did not record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_store_bytes: Option<u64>,
-    /// Spill loads.
+    /// Spill loads; absent if the compiler did not record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_load_bytes: Option<u64>,
-    /// Static shared memory, without what the system keeps.
+    /// Static shared memory, without the part that the system reserves.
     pub shared_bytes: u64,
-    /// Constant banks by number.
+    /// Size of each constant bank, by bank number.
     pub constant_bytes: BTreeMap<u32, u64>,
-    /// Named barriers.
+    /// Number of named barriers.
     pub barriers: u32,
-    /// Barriers in shared memory (mbarrier).
+    /// Number of barriers in shared memory (mbarrier).
     pub mbarriers: u32,
-    /// Most threads of a block, by dimension.
+    /// Declared bound on the threads of a block, in x, y, z; absent if not bounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_threads: Option<[u32; 3]>,
-    /// The exact block.
+    /// Block that every launch must have, in x, y, z; absent if not fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_block: Option<[u32; 3]>,
-    /// Blocks of a cluster.
+    /// Cluster dimensions in blocks; absent if not fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<[u32; 3]>,
-    /// Largest cluster.
+    /// Largest number of blocks in a cluster; absent if not bounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cluster_rank: Option<u32>,
-    /// Parameters by position.
+    /// Parameters in order.
     pub params: Vec<Param>,
     /// Offset of the parameters in constant bank 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param_offset: Option<u32>,
-    /// Offsets of exits.
+    /// Offsets of the exit instructions.
     pub exits: Vec<u32>,
-    /// Uses fifth-generation tensor cores with one block.
+    /// Whether it uses fifth-generation tensor cores with one block.
     pub tcgen05_one_cta: bool,
-    /// Uses them with a pair of blocks.
+    /// Whether it uses fifth-generation tensor cores with a pair of blocks.
     pub tcgen05_two_cta: bool,
-    /// Uses tensor memory.
+    /// Whether it uses tensor memory.
     pub tensor_memory: bool,
     /// Size of the code, padding included.
     pub code_bytes: u64,
-    /// Instructions, those of functions that it keeps included, without the padding after the last
-    /// exit or branch. Classes, names, listings and pages count the same. Absent, as are those and
-    /// blocks, where the code is of an architecture before Volta, which is not read.
+    /// Number of instructions, including those of functions kept in the kernel's section, without
+    /// the padding after the last exit or branch. Classes, names, listings and pages count the same
+    /// way. Absent for architectures before Volta, whose code is not decoded; there are no counts
+    /// by class or name and no blocks then either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
-    /// Instructions by class; see the documentation of the classes.
+    /// Number of instructions of each class; see the documentation of the classes.
     pub classes: ByName,
-    /// Instructions by name without modifiers.
+    /// Number of instructions by name, modifiers left out.
     pub mnemonics: ByName,
-    /// Basic blocks, as far as direct branches tell.
+    /// Number of basic blocks, as far as direct branches show them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,
-    /// Basic blocks that something branches back to.
+    /// Number of basic blocks that are targets of a backward branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loops: Option<u64>,
-    /// sha256 of the code without padding: equal where every bit is.
+    /// sha256 of the code without padding: equal if every bit is.
     pub code_sha256: String,
-    /// sha256 of names, guards and distances of branches in order, without padding: equal where
-    /// only registers, constants, addresses or scheduling differ. To be compared within one version
-    /// of rgpu.
+    /// sha256 of the instruction names, guards and branch distances in order, without padding:
+    /// equal if only registers, constants, addresses or scheduling differ. Compare only within one
+    /// version of rgpu.
     pub shape_sha256: String,
-    /// Theoretical occupancy, for the asked, required or largest block.
+    /// Theoretical occupancy for the block given, required or largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy: Option<Occupancy>,
 }
 
-/// Counts by name. Most names are the tables' own.
+/// Counts by name. Most names are static strings.
 pub type ByName = BTreeMap<Cow<'static, str>, u64>;
 
-/// One parameter.
+/// One kernel parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Param {
-    /// Offset in the parameter area.
+    /// Offset in the parameter area, in bytes.
     pub offset: u32,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u32,
 }
 
-/// How many blocks an SM holds at once.
+/// Theoretical occupancy of an SM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Occupancy {
-    /// Threads of the block that this is for.
+    /// Threads in the block that it is computed for.
     pub threads: u32,
-    /// Blocks on an SM.
+    /// Blocks that an SM holds at the same time.
     pub blocks: u32,
-    /// Warps on an SM, in percent of its places.
+    /// Warps on an SM, in percent of the most that it can hold.
     pub percent: f64,
-    /// What keeps more away.
+    /// The resource that limits the number of blocks.
     pub limiter: String,
 }
 
-/// What changed between two builds (`rgpu.disasm-diff/1`). Kernels are matched by architecture and
-/// demangled name; by name alone where each build is for one architecture, and those differ.
+/// Differences between two builds (`rgpu.disasm-diff/1`). Kernels are matched by architecture and
+/// demangled name; by name alone if each build is for one architecture and the two differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
-    /// `rgpu.disasm-diff/1`.
+    /// Name and version of this schema: `rgpu.disasm-diff/1`.
     pub schema: String,
-    /// What the texts of instructions come from: `rgpu 0.1.0` (without operands), `nvdisasm 13.5.37`.
+    /// Tool that gave the instruction texts: `rgpu 0.1.0` (without operands), `nvdisasm 13.5.37`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What of the texts did not count: `addresses`, `registers`.
+    /// Parts of the instruction texts that were ignored: `addresses`, `registers`.
     #[serde(default)]
     pub normalized: Vec<String>,
-    /// Kernels of both, in the new one's order.
+    /// Kernels of both builds, in the order of the new one.
     pub kernels: Vec<KernelDiff>,
-    /// Kernels of the old one only: architecture and name.
+    /// Kernels of the old build only, with architecture and name.
     pub removed: Vec<String>,
-    /// Kernels of the new one only.
+    /// Kernels of the new build only, with architecture and name.
     pub added: Vec<String>,
 }
 
-/// One kernel in two builds.
+/// One kernel in both builds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelDiff {
-    /// e.g. `sm_90a`.
+    /// Architecture in the new build, e.g. `sm_90a`.
     pub arch: String,
-    /// The old build's architecture, where that is another.
+    /// Architecture in the old build, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_arch: Option<String>,
     /// Demangled name.
     pub name: String,
-    /// How far the code is the same.
+    /// How similar the code is.
     pub code: Sameness,
-    /// What differs: registers, bytes, counts.
+    /// Facts that differ: registers, bytes, counts.
     pub changes: Vec<Change>,
-    /// Classes of instructions whose number differs.
+    /// Instruction classes whose count differs.
     #[serde(default)]
     pub classes: Vec<Change>,
-    /// Instructions whose number differs, by name.
+    /// Instruction names whose count differs.
     pub mnemonics: Vec<Change>,
-    /// The instructions that differ; absent where the code is identical.
+    /// Differences of the listings; absent if the code is identical.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listing: Option<ListingDiff>,
 }
 
-/// Two listings, aligned. Addresses, labels and padding do not count.
+/// Alignment of two listings. Addresses, labels and padding are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListingDiff {
-    /// Instructions of both.
+    /// Number of instructions in both.
     pub same: u64,
-    /// Instructions of the old one only.
+    /// Number of instructions in the old listing only.
     pub removed: u64,
-    /// Instructions of the new one only.
+    /// Number of instructions in the new listing only.
     pub added: u64,
-    /// The places that differ, in order.
+    /// The regions that differ, in order.
     pub hunks: Vec<Hunk>,
 }
 
-/// One place where listings differ.
+/// One region in which the listings differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hunk {
     /// Offset of its first instruction in the old listing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_offset: Option<u64>,
-    /// The same in the new one.
+    /// Offset of its first instruction in the new listing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_offset: Option<u64>,
-    /// Instructions, with `-` before those of the old one, `+` before those of the new one, and a
-    /// blank before those of both.
+    /// Instructions: those of the old listing begin with `-`, those of the new one with `+`, those
+    /// of both with a blank.
     pub lines: Vec<String>,
 }
 
-/// How far the code of two kernels is the same.
+/// How similar the code of two kernels is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sameness {
-    /// Every bit.
+    /// Every bit is the same.
     Identical,
-    /// The same text: only addresses or scheduling differ. Told where operands are known.
+    /// The text is the same: only addresses or scheduling differ. Used only if operands are known.
     SameText,
     /// The same instructions in the same order, with other registers, constants or scheduling.
     SameInstructions,
-    /// Other instructions.
+    /// The instructions differ.
     #[default]
     Different,
 }
 
-/// A number in two builds; absent where one does not say.
+/// A number in both builds; absent for a build that does not give it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// What it is of.
+    /// Name of the number.
     pub what: String,
-    /// In the old build.
+    /// Value in the old build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<f64>,
-    /// In the new build.
+    /// Value in the new build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<f64>,
 }

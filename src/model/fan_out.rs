@@ -1,78 +1,78 @@
-//! One plan on several remotes: `fan-out.json` (`rgpu.fan_out/1`).
+//! The same plan run on several remotes: `fan-out.json` (`rgpu.fan_out/1`).
 //!
-//! A row a remote, in the order in which they were named. Each is a run of its own with its own
-//! folder; what is here is what one reads side by side. Times are held against those of the first
-//! remote that has one, by the rules of `rgpu compare`.
+//! It has one row for each remote, in the order given. Each remote's run has its own folder; this
+//! document has the numbers to compare. Times are compared with those of the first remote that has
+//! any, by the rules of `rgpu compare`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::comparison::TimeChange;
 
-/// The schema's name, in every fan-out.
+/// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.fan_out/1";
 
-/// What one plan gave on several remotes.
+/// Results of one plan on several remotes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FanOut {
-    /// [`SCHEMA`].
+    /// Name and version of this schema: `rgpu.fan_out/1`.
     pub schema: String,
-    /// The id of its folder.
+    /// Id of the fan-out, which is the name of its folder.
     pub id: String,
     /// The kernel or program.
     pub kernel: String,
-    /// `ncu`, `nsys`, `bench` …
+    /// Mode: `ncu`, `nsys`, `bench` …
     pub mode: String,
-    /// RFC 3339, UTC, by the laptop's clock.
+    /// Start time: RFC 3339, UTC, by the laptop's clock.
     pub started: String,
-    /// Wall-clock seconds until the last remote was done.
+    /// Wall-clock seconds until the last remote finished.
     pub seconds: f64,
-    /// One sentence: which remote is fastest and by how much, or why that cannot be said.
+    /// One sentence: the fastest remote and its lead, or the reason why there is none.
     pub summary: String,
-    /// The remote whose times the others are held against.
+    /// The remote that the times of the others are compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// One row a remote, as named.
+    /// One row for each remote, in the order given.
     pub remotes: Vec<FanOutRow>,
 }
 
-/// One remote.
+/// Results of one remote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FanOutRow {
-    /// Its name.
+    /// Name of the remote.
     pub remote: String,
-    /// The id of its run; absent where none was begun.
+    /// Run id; absent if no run was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Its profile, as a path from the fan-out's folder.
+    /// Path of its profile, relative to the fan-out's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The run's own exit status.
+    /// Exit status of the run.
     pub exit: u8,
-    /// `done`, `failed`, `cancelled`, `detached`.
+    /// State: `done`, `failed`, `cancelled`, `detached`.
     pub state: String,
-    /// What went wrong, in one line.
+    /// Description of the failure, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The code of what went wrong.
+    /// Code of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The GPU that it really was.
+    /// Name of the GPU that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The rung reached.
+    /// Id of the rung that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rung: Option<String>,
     /// Median time of the default case in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median_ns: Option<f64>,
-    /// The clock of that time: `cuda_events`, `host_clock`, `cpu_reference`.
+    /// Clock of `median_ns`: `cuda_events`, `host_clock`, `cpu_reference`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// That time against the base's.
+    /// Comparison of the time with that of the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_base: Option<TimeChange>,
-    /// `right`, `wrong`, `unchecked`.
+    /// Result of the check: `right`, `wrong`, `unchecked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<String>,
     /// Each case of sizes with its median in nanoseconds.
@@ -84,24 +84,24 @@ pub struct FanOutRow {
     /// Memory throughput of the longest launch, in percent of the peak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_percent: Option<f64>,
-    /// Warps active in the longest launch, in percent of the most.
+    /// Active warps of the longest launch, in percent of the most that an SM can hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy_percent: Option<f64>,
-    /// What bounds the longest launch: `memory_bound` …
+    /// Primary verdict on what limits the longest launch: `memory_bound` …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
-    /// Wall-clock seconds of its run.
+    /// Wall-clock seconds of the run.
     pub seconds: f64,
-    /// What it cost in US dollars, where its remote has a price.
+    /// Cost in US dollars, if the remote has a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
-/// A case on one remote.
+/// Time of one case on one remote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FanOutCase {
-    /// Its name.
+    /// Name of the case.
     pub name: String,
-    /// Median in nanoseconds.
+    /// Median time in nanoseconds.
     pub median_ns: f64,
 }

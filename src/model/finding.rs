@@ -1,65 +1,65 @@
-//! What the analysis concludes: verdicts with their evidence, findings with hints.
+//! Conclusions of the analysis: verdicts with their evidence, and findings with hints.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What bounds a launch. Several verdicts may hold; one is primary.
+/// What limits a launch. Several verdicts may hold; one is primary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Classification {
-    /// The id of the verdict that matters most: `memory_bound` …
+    /// Id of the most important verdict: `memory_bound` …
     pub primary: String,
-    /// All that hold: the primary one first, then bounds, then the rest, by score.
+    /// Every verdict that holds: the primary one first, then bounds, then the rest, by score.
     pub verdicts: Vec<Verdict>,
 }
 
-/// One verdict.
+/// A statement about what limits a launch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// snake_case id: `memory_bound`, `bank_conflicts` …
     pub verdict: String,
     /// How strongly it holds, 0 to 1.
     pub score: f64,
-    /// How much the evidence can carry: `high`, `medium`, `low`.
+    /// How reliable the evidence is: `high`, `medium`, `low`.
     pub confidence: String,
-    /// The numbers it rests on.
+    /// The numbers that the verdict is based on.
     pub evidence: Vec<Evidence>,
 }
 
-/// A number that a verdict rests on.
+/// A number that a verdict or finding is based on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
-    /// Metric id, or our own name for a derived number.
+    /// Metric name, or rgpu's own name for a derived number.
     pub metric: String,
-    /// Its value.
+    /// The value.
     pub value: f64,
-    /// Its unit.
+    /// The unit of the value and the threshold.
     pub unit: String,
-    /// What it was held against.
+    /// The threshold that the value was compared with.
     pub threshold: f64,
-    /// Where the threshold comes from.
+    /// Source of the threshold.
     pub source: String,
 }
 
-/// Something to act on.
+/// A finding: a problem or an opportunity, with the next step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// snake_case id of the rule.
     pub id: String,
     /// `memory`, `compute`, `occupancy`, `correctness`, `host`, `nvtx` …
     pub category: String,
-    /// 1 is the first thing to do.
+    /// Priority; 1 is the first thing to do.
     pub priority: u8,
-    /// The launch it is about, where one.
+    /// Id of the launch that it concerns; absent if it concerns no single launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
-    /// Its kernel, where several kernels stand in the profile.
+    /// Name of that launch's kernel; absent if the profile has only one kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// What was found, with its number.
+    /// Description, with the number that shows it.
     pub text: String,
     /// The next concrete step.
     pub hint: String,
-    /// The numbers it rests on.
+    /// The numbers that the finding is based on.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
 }

@@ -1,23 +1,24 @@
-//! Where a launch spends its time: the document `hotspots.json` (`rgpu.hotspots/1`).
+//! Instructions and source lines on which a launch spends its time: the document `hotspots.json`
+//! (`rgpu.hotspots/1`).
 //!
-//! Per-instruction numbers are many times larger than a profile, so they stand in a file of their
-//! own; the profile holds scalars only. Instructions carry what the report measured at their
-//! address; lines sum the instructions whose innermost source position they are.
+//! Numbers per instruction are many times larger than a profile, so they have their own file. An
+//! instruction carries the counts that the report has for its address; a line has the sum over the
+//! instructions whose innermost source position it is.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tally::Tally;
 
-/// The schema's name, in every document.
+/// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.hotspots/1";
 
 /// Hot spots of the launches of one run or report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HotSpots {
-    /// [`SCHEMA`].
+    /// Name and version of this schema: `rgpu.hotspots/1`.
     pub schema: String,
-    /// Launches that have numbers by instruction, in the profile's order.
+    /// Launches that have counts per instruction, in the profile's order.
     #[serde(default)]
     pub launches: Vec<LaunchSpots>,
 }
@@ -25,20 +26,20 @@ pub struct HotSpots {
 /// Hot spots of one launch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LaunchSpots {
-    /// The launch's id in the profile.
+    /// Id of the launch in the profile.
     pub launch: u32,
     /// Demangled name.
     pub kernel: String,
-    /// Warp samples taken in all; the samples of all instructions add up to it.
+    /// Number of warp samples in all; the samples of all instructions add up to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Every instruction that has a number, in address order.
+    /// Every instruction that has a count, in address order.
     #[serde(default)]
     pub instructions: Vec<InstructionSpot>,
     /// Source lines, most samples first.
     #[serde(default)]
     pub lines: Vec<LineSpot>,
-    /// The artifact it came from, as its path in the run folder.
+    /// The artifact that the counts come from, as its path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
 }
@@ -46,54 +47,55 @@ pub struct LaunchSpots {
 /// One instruction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstructionSpot {
-    /// Bytes from the start of its function's code.
+    /// Offset in bytes from the start of its function's code.
     pub offset: u64,
-    /// The address it had on the GPU.
+    /// Address of the instruction on the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<u64>,
-    /// The symbol of its function where that is not the kernel's: a device function that was kept.
+    /// Symbol of its function, if that is not the kernel: a device function that was not inlined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// The instruction's text, where the report has the code: guard and name, with modifiers and
-    /// operands where nvdisasm was at hand. Branches go to offsets from their section's start.
+    /// Text of the instruction, if the report contains the code: guard and name, with modifiers and
+    /// operands if nvdisasm was available. Branch targets are offsets from the start of their
+    /// section.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sass: Option<String>,
     /// Source position, outermost call first, innermost last; empty without a line table.
     #[serde(default)]
     pub at: Vec<SourceAt>,
-    /// Line of the PTX text in the cubin, where that is there.
+    /// Line of the PTX text in the cubin, if the cubin has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptx_line: Option<u32>,
-    /// The memory it reaches, where it does.
+    /// The memory access, for instructions that access memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// What was counted here.
+    /// Counts of this instruction.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// What an instruction does with memory.
+/// How an instruction accesses memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Access {
-    /// `global`, `shared`, `local` …
+    /// Memory space: `global`, `shared`, `local` …
     pub space: String,
-    /// `load`, `store` …
+    /// Operation: `load`, `store` …
     pub operation: String,
-    /// Bits of one thread's access.
+    /// Bits accessed by one thread.
     pub bits: u32,
 }
 
 /// One source line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LineSpot {
-    /// The line.
+    /// Position of the line.
     pub at: SourceAt,
-    /// Its text, where the source is at hand.
+    /// Text of the line, if the source is available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Instructions it became.
+    /// Number of instructions compiled from it.
     pub instructions: u32,
-    /// What was counted over them.
+    /// Sum of the counts of those instructions.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -103,39 +105,40 @@ pub struct LineSpot {
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct SourceAt {
-    /// The file as the line table names it.
+    /// File name as in the line table.
     pub file: String,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// The mangled name of the inlined function whose line it is; absent for the kernel's own.
+    /// Mangled name of the inlined function that the line belongs to; absent for the kernel itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
 }
 
-/// Counts of an instruction or a line; absent ones were not collected.
+/// Counts of an instruction or a line. A count that was not collected is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
-    /// Warp samples.
+    /// Number of warp samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Warp samples in which the scheduler issued nothing.
+    /// Number of warp samples in which the scheduler issued no instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_not_issued: Option<u64>,
-    /// Samples by reason, as in [`super::Stall`], zeros left out; with `selected`, which is no
-    /// stall, they add up to `samples`.
+    /// Number of samples by reason, named as in [`super::Stall`]; zeros are left out. Together with
+    /// `selected`, which is not a stall, they add up to `samples`.
     #[serde(default, skip_serializing_if = "Tally::is_empty")]
     pub stalls: Tally<u64>,
-    /// Of these the samples in which the scheduler issued nothing.
+    /// Of `stalls`, the samples in which the scheduler issued no instruction.
     #[serde(default, skip_serializing_if = "Tally::is_empty")]
     pub stalls_not_issued: Tally<u64>,
-    /// Times a warp executed it.
+    /// Number of times that a warp executed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executed: Option<u64>,
-    /// Times a thread executed it (predicated-off ones left out where the report tells).
+    /// Number of times that a thread executed it, without predicated-off threads if the report
+    /// tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_executed: Option<u64>,
-    /// Everything else counted by address, by NVIDIA's id: sectors, wavefronts, ideal ones. A line
-    /// has only what can be added up.
+    /// All other counts by address, by NVIDIA's metric name: sectors, wavefronts, ideal ones. A
+    /// line has only those that can be added up.
     #[serde(default, skip_serializing_if = "Tally::is_empty")]
     pub metrics: Tally<f64>,
 }

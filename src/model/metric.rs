@@ -1,4 +1,4 @@
-//! One measured value with its unit and where it came from.
+//! A measured value with its unit and its source.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct Metric {
     /// The value.
     pub value: Value,
-    /// Base unit as NVIDIA's tools print it with `--print-units base`: `ns`, `byte`, `%`, `inst`,
+    /// Base unit as printed by NVIDIA's tools with `--print-units base`: `ns`, `byte`, `%`, `inst`,
     /// `byte/ns` …; empty for pure numbers and texts.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// The artifact it came from, as its path in the run folder.
+    /// The artifact that the value comes from, as its path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
 }
@@ -21,7 +21,7 @@ pub struct Metric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
-    /// A whole number (counters exceed what f64 holds exactly).
+    /// A whole number, kept exact: counters exceed what f64 can hold.
     Int(u64),
     /// A finite number.
     Float(f64),
@@ -30,7 +30,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The number, if it is one.
+    /// The value as a number; `None` for a text.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Int(n) => Some(*n as f64),

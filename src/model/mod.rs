@@ -1,11 +1,11 @@
-//! What every stage after the remote speaks: the profile of one run and its parts.
+//! The data model that importers, analysis and reports share: the profile of one run and its parts.
 //!
-//! The model is ours, in our words and units; the exact mirrors of foreign files live in
-//! `rgpu-format`, and importers translate. It imports nothing but the protocol's facts, so that
-//! importers, analysis and reports can be read, tested and replaced apart.
+//! The model has rgpu's own names and units; importers translate from the exact mirrors of foreign
+//! files in `rgpu-format`. It depends on nothing but the protocol's facts, so that importers,
+//! analysis and reports can be read, tested and replaced separately.
 //!
 //! Two rules hold everywhere: a number that is missing or not finite is *absent* and named in
-//! [`Profile::gaps`], never 0; and every number can say which artifact it came from.
+//! [`Profile::gaps`], never 0; and every number can name the artifact it came from.
 
 pub mod build;
 pub mod code;

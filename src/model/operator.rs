@@ -1,4 +1,4 @@
-//! Operators of a framework: what a program asked for, above the kernels that did it.
+//! Operators of a framework, such as `aten::mm`, which launch the kernels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,29 +8,29 @@ use super::timeline::KernelSum;
 /// All calls of one operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operator {
-    /// The framework's name: `aten::mm`.
+    /// Name in the framework: `aten::mm`.
     pub name: String,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// Host time in nanoseconds over all calls, inner operators included. Calls of the operator
-    /// within itself are counted once.
+    /// Host time in nanoseconds over all calls, inner operators included. Nested calls of the same
+    /// operator are counted once.
     pub host_ns: u64,
-    /// Host time in nanoseconds without that of inner operators.
+    /// Host time in nanoseconds, inner operators excluded.
     pub host_self_ns: u64,
-    /// GPU time in nanoseconds of what was launched inside, by inner operators too; absent where
-    /// the trace has no GPU rows.
+    /// GPU time in nanoseconds of the work launched inside, by inner operators too; absent if the
+    /// trace has no GPU rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<u64>,
-    /// GPU time in nanoseconds of what the operator itself launched.
+    /// GPU time in nanoseconds of the work that the operator itself launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_self_ns: Option<u64>,
     /// Kernels that the operator itself launched, longest first.
     #[serde(default)]
     pub kernels: Vec<KernelSum>,
-    /// Shapes of the inputs of the first call, as the trace spells them; empty where not recorded.
+    /// Input shapes of the first call, in the trace's notation; empty if not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shapes: String,
-    /// Where the numbers come from: path in the run folder.
+    /// Source of the numbers: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
 }

@@ -1,4 +1,4 @@
-//! The profile: everything known of one run, in one JSON document (`rgpu.profile/1`).
+//! The profile: everything rgpu knows about one run, as one JSON document (`rgpu.profile/1`).
 
 use std::collections::BTreeMap;
 
@@ -11,48 +11,49 @@ use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum, Timeline};
 use super::{Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Stage};
 
-/// The schema's name, in every profile.
+/// The schema name that every profile carries.
 pub const SCHEMA: &str = "rgpu.profile/1";
 
 /// The profile of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
-    /// [`SCHEMA`].
+    /// Name and version of this schema: `rgpu.profile/1`.
     pub schema: String,
-    /// The run.
+    /// When, where and how it ran.
     pub run: RunInfo,
     /// The host it ran on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostFacts>,
-    /// UUID of the GPU used, one of `host.gpus`; absent where none was.
+    /// UUID of the GPU used, one of `host.gpus`; absent if no GPU was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    /// The GPU's name as the reports have it.
+    /// The GPU's name as the reports give it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The kernel or program.
+    /// The kernel or program that was profiled.
     pub kernel: KernelInfo,
-    /// The rung that gave the profile: `ncu.asked`, `cpu` …; `none` where nothing ran.
+    /// Id of the rung whose results these are: `ncu.asked`, `cpu` …; `none` if nothing ran.
     pub rung: String,
-    /// What of the program was looked at; absent where all of it was, with the tool's defaults.
+    /// The part of the program that was profiled; absent if all of it was, with the tool's
+    /// defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
     /// Every rung tried, in order.
     #[serde(default)]
     pub ladder: Vec<RungRecord>,
-    /// What is missing and why.
+    /// Missing data, each with the reason.
     #[serde(default)]
     pub gaps: Vec<Gap>,
-    /// Time of the default case, measured without a tool.
+    /// Time of the default case, measured without a profiling tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
-    /// Every case.
+    /// Results of each case.
     #[serde(default)]
     pub cases: Vec<CaseResult>,
-    /// The geometric mean over the cases, where several were timed on a GPU.
+    /// Geometric means over the cases; absent unless several were timed on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometric_mean: Option<GeometricMean>,
-    /// How near each case with `[work]` came to the peaks of its device.
+    /// Rates of each case that has `[work]`, as shares of the device's peaks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speed_of_light: Vec<SpeedOfLight>,
     /// Stages of a model, in the order in which they began.
@@ -73,22 +74,22 @@ pub struct Profile {
     /// NVTX regions, parents before children.
     #[serde(default)]
     pub regions: Vec<Region>,
-    /// Operators of a framework, by GPU time where there is one, else by host time; longest first.
+    /// Operators of a framework, longest first: by GPU time if it is known, else by host time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<Operator>,
-    /// When each GPU was busy and what it waited for, where a trace tells.
+    /// Busy time of each GPU and the causes of its idle time; absent without a trace that has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
     /// Results of the sanitizer tools.
     #[serde(default)]
     pub sanitizer: Vec<SanitizerResult>,
-    /// Compiled code.
+    /// Compiled code of the kernels.
     #[serde(default)]
     pub code: Vec<KernelCode>,
-    /// What to act on, first things first.
+    /// Findings to act on, most important first.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// How the host looked before the first timed call.
+    /// Warnings about the run, such as the state of the host before the first timed call.
     #[serde(default)]
     pub warnings: Vec<Gap>,
     /// Files of the run folder.
@@ -97,20 +98,20 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// What is lost on the rung that was reached, in words; `None` where nothing is.
+    /// Data that the rung that was reached does not provide, in words; `None` if it provides all.
     pub fn lost(&self) -> Option<&str> {
         let reached = self.ladder.iter().rev().find(|record| record.ok && record.rung == self.rung);
         reached.map(|record| record.loses.as_str()).filter(|lost| !lost.is_empty())
     }
 
-    /// Whether its times are those of the reference on the CPU, and say nothing of the kernel.
+    /// Whether any time is that of the CPU reference, which says nothing about the kernel.
     pub fn times_reference(&self) -> bool {
         let timings = self.cases.iter().filter_map(|case| case.timing.as_ref());
         timings.chain(&self.timing).any(|timing| timing.clock == "cpu_reference")
     }
 }
 
-/// What was asked, where and when.
+/// When, where and how a run was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
     /// Run id.
@@ -119,16 +120,16 @@ pub struct RunInfo {
     pub started: String,
     /// Wall-clock seconds of the whole run.
     pub seconds: f64,
-    /// What it cost in US dollars.
+    /// Cost of the run in US dollars; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Whose figure that is: `provider` (it billed so much), or `price` (those seconds at the price
+    /// Source of `cost_usd`: `provider` (the provider's bill) or `price` (`seconds` times the price
     /// in the remote's settings).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_from: Option<String>,
-    /// `ncu`, `nsys`, `bench` …
+    /// Mode: `ncu`, `nsys`, `bench` …
     pub mode: String,
-    /// The remote's name; `local` for this machine.
+    /// Name of the remote; `local` for this machine.
     pub remote: String,
     /// The command line as typed, secrets removed.
     #[serde(default)]
@@ -143,104 +144,104 @@ pub struct RunInfo {
 /// The kernel or program profiled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelInfo {
-    /// Its name; a program's file name.
+    /// Name of the kernel; for a program, its file name.
     pub name: String,
     /// `cuda`, `python`, `program`.
     pub language: String,
-    /// Entry point.
+    /// Entry point; empty if unknown or for a program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entry: String,
-    /// Source, relative to the project where it lies in it.
+    /// Path of the source, relative to the project if it lies inside it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// sha256 of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Architectures compiled for: `sm_90a` …
+    /// Architectures that the code was compiled for: `sm_90a` …
     #[serde(default)]
     pub arch: Vec<String>,
-    /// The compiler that made the code, e.g. `nvcc 13.0 on h200`.
+    /// Compiler and machine that produced the code, e.g. `nvcc 13.0 on h200`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
-    /// The model that it runs, for a Python kernel with a `[model]`.
+    /// The model that the kernel runs; only for a Python kernel with a `[model]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelInfo>,
 }
 
-/// A model, as kernel.toml describes it and as it was built.
+/// A model, as described in kernel.toml and as built.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelInfo {
-    /// Its name.
+    /// Name of the model.
     pub name: String,
-    /// Which of its kind.
+    /// Variant of the model, such as its size.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variant: String,
-    /// The dtype of most of its parameters as built, else as kernel.toml says.
+    /// Dtype of most parameters as built; before that, the dtype given in kernel.toml.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dtype: String,
-    /// Parameters, counted once it was built.
+    /// Number of parameters, counted after the model was built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// What else kernel.toml says of it.
+    /// Further settings of the model from kernel.toml.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// The best rate of large matrix products of this dtype on the same device, in FLOP/s: what a
-    /// peak is where no datasheet tells.
+    /// Best measured rate of large matrix products of this dtype on the same device, in FLOP/s. It
+    /// serves as the peak if no datasheet gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matmul_flops_per_s: Option<f64>,
 }
 
-/// Something missing, and why. Also used for warnings.
+/// A piece of missing data with the reason. Also used for warnings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gap {
-    /// Code: `no_driver`, `nan_metric`, `unknown_metric`, `no_gpu_rows` …
+    /// Stable code: `no_driver`, `nan_metric`, `unknown_metric`, `no_gpu_rows` …
     pub code: String,
-    /// In words.
+    /// Explanation in words.
     pub text: String,
 }
 
-/// Time of a case: events around single launches without any tool.
+/// Time of a case, from events around single launches, without a profiling tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
     /// Median in nanoseconds.
     pub median_ns: f64,
     /// 95 % confidence interval of the median in nanoseconds, from order statistics.
     pub ci95_ns: [f64; 2],
-    /// Samples kept.
+    /// Number of samples kept.
     pub samples: u64,
-    /// Samples dropped (clocks changed, throttled).
+    /// Number of samples dropped because clocks changed or the GPU was throttled.
     #[serde(default)]
     pub discarded: u64,
-    /// Least sample in nanoseconds.
+    /// Shortest sample in nanoseconds.
     pub min_ns: f64,
     /// Median absolute deviation in nanoseconds.
     pub mad_ns: f64,
-    /// `cuda_events`, `host_clock`, `cpu_reference`.
+    /// Source of the times: `cuda_events`, `host_clock`, `cpu_reference`.
     pub clock: String,
-    /// Time of `rgpu_prepare` in nanoseconds, for host entries.
+    /// Time of `rgpu_prepare` in nanoseconds; only for host entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_ns: Option<f64>,
     /// Whether L2 was flushed before each sample.
     #[serde(default)]
     pub l2_flushed: bool,
-    /// Bytes written over L2 before each sample: twice the size that the device states for it.
+    /// Bytes written before each sample to flush L2: twice the L2 size that the device reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushed_bytes: Option<u64>,
-    /// Time of a whole call by the host's clock in nanoseconds, from the launch on an idle GPU until
-    /// all of it is idle again; the median of a few calls before the samples. Far above the median:
-    /// the kernel works where events do not see it, or its launch is slow.
+    /// Wall-clock time of one call in nanoseconds, from the launch on an idle GPU until the whole
+    /// GPU is idle again; median of a few calls made before the samples. If it is far above
+    /// `median_ns`, the kernel does work that the events do not cover, or its launch is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ns: Option<f64>,
-    /// How many different contents of the inputs the timed calls had: as many as calls, where each
-    /// got data of its own.
+    /// Number of distinct input data sets over the timed calls; equals the number of calls if each
+    /// got its own data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<u64>,
-    /// How many timed calls had their outputs compared with what the reference makes of the same
-    /// data; absent where none were.
+    /// Number of timed calls whose outputs were compared with the reference's outputs for the same
+    /// inputs; absent if none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
-    /// How many timed calls had their outputs compared, bit by bit, with those of the first call on
-    /// the same data; absent where none were.
+    /// Number of timed calls whose outputs were compared, bit by bit, with those of the first call
+    /// on the same inputs; absent if none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
     /// Median SM clock over the samples in MHz.
@@ -249,60 +250,63 @@ pub struct Timing {
     /// GPU temperature at the end in °C.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
-    /// Throttle reasons seen, in NVML's words.
+    /// Throttle reasons seen, by their NVML names.
     #[serde(default)]
     pub throttle: Vec<String>,
-    /// Floating-point operations per second at the median, from `[work]`.
+    /// Floating-point operations per second at the median; the count comes from `[work]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops_per_s: Option<f64>,
-    /// Bytes per second at the median, from `[work]`.
+    /// Bytes per second at the median; the count comes from `[work]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
 }
 
-/// Geometric means over cases.
+/// Geometric means over the cases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeometricMean {
-    /// Cases in it.
+    /// Number of cases included.
     pub cases: u64,
-    /// Of their medians, in nanoseconds.
+    /// Geometric mean of the medians, in nanoseconds.
     pub median_ns: f64,
-    /// Its 95 % interval in nanoseconds, recovered from those of the medians (MOVER, on logarithms).
+    /// 95 % interval of the mean in nanoseconds, derived from the intervals of the medians (MOVER,
+    /// on logarithms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_ns: Option<[f64; 2]>,
-    /// Of their shares of the compute peak in percent, where each has one and the peak is the same.
+    /// Geometric mean of the shares of the compute peak, in percent; absent unless every case has
+    /// one and the peak is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops_percent: Option<f64>,
-    /// Of their shares of the DRAM peak in percent, likewise.
+    /// Geometric mean of the shares of the DRAM peak, in percent; absent unless every case has one
+    /// and the peak is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_percent: Option<f64>,
 }
 
-/// One case of sizes.
+/// Results of one case of sizes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseResult {
-    /// Its name.
+    /// Name of the case.
     pub name: String,
-    /// Sizes by variable, one map a group.
+    /// Sizes by variable name, one map for each group.
     #[serde(default)]
     pub sizes: Vec<BTreeMap<String, i64>>,
-    /// Its time.
+    /// Measured time; absent if the case was not timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
-    /// Its correctness.
+    /// Result of the check; absent if the case was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
 }
 
-/// Whether outputs were right.
+/// Whether the outputs are correct.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Correctness {
     /// `right`, `wrong`, `unchecked`.
     pub verdict: String,
-    /// Elements compared.
+    /// Number of elements compared.
     #[serde(default)]
     pub checked: u64,
-    /// Elements out of tolerance.
+    /// Number of elements outside the tolerance.
     #[serde(default)]
     pub wrong: u64,
     /// Largest absolute error.
@@ -311,19 +315,20 @@ pub struct Correctness {
     /// Largest relative error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rel: Option<f64>,
-    /// The first wrong element in words: output, index, got, expected.
+    /// The first wrong element in words: output, index, value found, value expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_wrong: Option<String>,
     /// Whether two calls on the same inputs gave the same bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bit_equal: Option<bool>,
-    /// Timed calls whose outputs were compared with the reference, besides the elements above.
+    /// Number of timed calls whose outputs were compared with the reference, not counted in
+    /// `checked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_calls: Option<u64>,
-    /// How many different contents of the inputs those calls had.
+    /// Number of distinct input data sets over those timed calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_contents: Option<u64>,
-    /// The reference and tolerance used, or why nothing was checked.
+    /// The reference and tolerance used, or the reason why nothing was checked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -333,13 +338,13 @@ pub struct Correctness {
 pub struct Artifact {
     /// Path in the run folder.
     pub path: String,
-    /// What it is.
+    /// Kind of file: `ncu_rep`, `cubin`, `ptx` …
     pub kind: String,
-    /// The step that made it.
+    /// Id of the step that produced it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub step: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// sha256.
+    /// sha256 of the content.
     pub sha256: String,
 }

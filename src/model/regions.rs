@@ -1,8 +1,8 @@
-//! The regions of a run on their own: the document `regions/report.json` (`rgpu.regions/1`).
+//! The selected regions of a run: the document `regions/report.json` (`rgpu.regions/1`).
 //!
-//! The profile has every region; this has those that were selected, each with its launches, its
-//! metrics and the folder that holds the same for it alone. `regions/<folder>/region.json` is the
-//! same document with one region.
+//! The profile has every region; this document has the selected ones, each with its launches, its
+//! metrics and a folder of its own. `regions/<folder>/region.json` is the same document with that
+//! one region.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +13,39 @@ use super::profile::Gap;
 use super::timeline::WaitSum;
 use super::{Metric, Region, Selection};
 
-/// The schema's name, in every document.
+/// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.regions/1";
 
-/// Regions of one run.
+/// Selected regions of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionsDocument {
-    /// [`SCHEMA`].
+    /// Name and version of this schema: `rgpu.regions/1`.
     pub schema: String,
     /// Run id.
     pub run: String,
     /// The kernel or program.
     pub kernel: String,
-    /// `ncu`, `nsys` …
+    /// Mode: `ncu`, `nsys` …
     pub mode: String,
-    /// The rung that gave the numbers.
+    /// Id of the rung whose results these are.
     pub rung: String,
-    /// The GPU's name, where known.
+    /// Name of the GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What was asked and what it came to, with the sections and metrics collected.
+    /// The selection that was requested, with its matches and the sections and metrics collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
     /// Patterns of `--regions` that no region of the program matches.
     #[serde(default)]
     pub no_match: Vec<String>,
-    /// Sums over the whole run, to hold regions against.
+    /// Sums over the whole run, to compare regions with.
     pub totals: RegionTotals,
-    /// sha256 by which the same measurement made again is known; the selection's.
+    /// The selection's fingerprint (sha256): equal if the same measurement was repeated.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub fingerprint: String,
-    /// The regions.
+    /// The selected regions.
     pub regions: Vec<RegionEntry>,
-    /// What is missing and why.
+    /// Missing data, each with the reason.
     #[serde(default)]
     pub gaps: Vec<Gap>,
 }
@@ -53,61 +53,61 @@ pub struct RegionsDocument {
 /// Sums over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionTotals {
-    /// Regions in the document.
+    /// Number of regions in the document.
     pub regions: u64,
-    /// Kernels launched in the run, as far as the tool saw them.
+    /// Number of kernels launched in the run, as far as the tool saw them.
     pub launches: u64,
-    /// Their GPU time in nanoseconds, by the tool.
+    /// GPU time of these kernels in nanoseconds, as the tool measured it.
     pub kernel_ns: u64,
 }
 
 /// One region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionEntry {
-    /// Its name as users write it, without the ranges of rgpu's own runner; with the case first
-    /// where the run has several.
+    /// Name as users write it, without the ranges of rgpu's own runner. If the run has several
+    /// cases, it begins with the case.
     pub name: String,
-    /// Its folder under `regions/`.
+    /// Name of its folder under `regions/`.
     pub folder: String,
-    /// What the profile says of it.
+    /// The region's entry in the profile.
     pub region: Region,
-    /// The time of its kernels as a share of all kernels' time, in percent.
+    /// Time of its kernels as a share of the time of all kernels, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_percent: Option<f64>,
-    /// Its launches one by one, inner regions included.
+    /// Its launches, inner regions included.
     #[serde(default)]
     pub launches: Vec<RegionLaunch>,
-    /// Launches beyond those listed.
+    /// Number of launches that are not listed.
     #[serde(default)]
     pub more_launches: u64,
     /// Time without a kernel that ended with a kernel of this region, by cause.
     #[serde(default)]
     pub waiting: Vec<WaitSum>,
-    /// The sections collected of its launches, by the tool's ids.
+    /// Identifiers of the sections collected for its launches.
     #[serde(default)]
     pub sections: Vec<String>,
 }
 
-/// One launch of a region, or one result of the region as a whole.
+/// One launch in a region, or one result for the region as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionLaunch {
-    /// Its number in the profile.
+    /// Id of the launch in the profile.
     pub launch: u32,
     /// Demangled name.
     pub kernel: String,
-    /// Blocks.
+    /// Blocks in x, y, z.
     #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub grid: [u32; 3],
-    /// Threads per block.
+    /// Threads per block in x, y, z.
     #[serde(default, skip_serializing_if = "super::launch::unmeasured")]
     pub block: [u32; 3],
-    /// The tool's own duration in nanoseconds.
+    /// Duration in nanoseconds as the tool measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ns: Option<f64>,
-    /// What bounds it: the primary verdict.
+    /// Primary verdict on what limits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
-    /// Metrics by NVIDIA's id.
+    /// Metrics by NVIDIA's metric name.
     #[serde(default)]
     pub metrics: BTreeMap<String, Metric>,
 }

@@ -1,8 +1,8 @@
-//! What lies beside the profile: documents too large for it, each a file of the run folder.
+//! Documents that are too large for the profile, each a file of the run folder.
 
 use super::{HotSpots, Trace};
 
-/// The documents beside a profile, as far as there are any.
+/// The documents that accompany a profile, if there are any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sidecars {
     /// `hotspots.json`.
@@ -12,9 +12,9 @@ pub struct Sidecars {
 }
 
 impl Sidecars {
-    /// Takes in what another artifact of the same run says. `first_launch` is the number that the
-    /// profile gave that artifact's first launch. Of two traces the one with more work on the GPU
-    /// stays: a run's passes see the same program.
+    /// Adds the documents of another artifact of the same run. `first_launch` is the number that
+    /// the profile gave to that artifact's first launch. Of two traces, the one with more GPU work
+    /// is kept: all passes of a run see the same program.
     pub fn add(&mut self, other: Self, first_launch: u32) {
         if let Some(mut new) = other.hotspots {
             for spots in &mut new.launches {

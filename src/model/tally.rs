@@ -1,5 +1,5 @@
-//! Numbers by name, where thousands of small lists name the same few things: names are shared, and
-//! a list takes 24 bytes an entry. In JSON it is an object like any map's.
+//! A compact map from names to numbers, for thousands of small lists that repeat a few names. Names
+//! are shared, and an entry takes 24 bytes. In JSON it is an object.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
-/// A number for each of some names, sorted by name.
+/// Numbers by name, sorted by name.
 #[derive(Clone, PartialEq)]
 pub struct Tally<V>(Vec<(Arc<str>, V)>);
 
 impl<V> Tally<V> {
-    /// Whether it names nothing.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Names and numbers, by name.
+    /// Names and numbers, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
@@ -30,41 +30,41 @@ impl<V> Tally<V> {
         self.0.iter().map(|(_, value)| value)
     }
 
-    /// The number of a name.
+    /// The number of a name; `None` if there is no such entry.
     pub fn get(&self, name: &str) -> Option<&V> {
         let at = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         self.0.get(at).map(|(_, value)| value)
     }
 
-    /// Forgets all of it.
+    /// Removes all entries and frees their memory.
     pub fn clear(&mut self) {
         self.0 = Vec::new();
     }
 
-    /// The number of a name, which is put in as nothing where it was not there. Many names are to
-    /// come in their order: one that belongs in the middle moves all behind it.
+    /// The number of a name; a missing name is added with the default. Adding many names is fast
+    /// only in sorted order: an insertion in the middle moves all entries behind it.
     pub fn entry(&mut self, name: &Arc<str>) -> &mut V
     where
         V: Default,
     {
-        let behind = self.0.last().is_none_or(|(last, _)| **last < **name);
-        let at = match behind {
+        let sorts_last = self.0.last().is_none_or(|(last, _)| **last < **name);
+        let at = match sorts_last {
             true => Err(self.0.len()),
             false => self.0.binary_search_by(|(known, _)| known.cmp(name)),
         };
-        let at = at.unwrap_or_else(|place| {
-            self.0.insert(place, (Arc::clone(name), V::default()));
-            place
+        let at = at.unwrap_or_else(|index| {
+            self.0.insert(index, (Arc::clone(name), V::default()));
+            index
         });
         &mut self.0[at].1
     }
 
-    /// Names, to be shared, and numbers.
+    /// Shared names and numbers, in the order of names.
     pub fn shared(&self) -> impl Iterator<Item = (&Arc<str>, &V)> {
         self.0.iter().map(|(name, value)| (name, value))
     }
 
-    /// Gives back the memory that more names would have taken.
+    /// Frees unused capacity.
     pub fn shrink(&mut self) {
         self.0.shrink_to_fit();
     }
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn names_in_any_order_are_one_sorted_object_and_come_back_from_it() {
         let mut tally: Tally<u64> = Tally::default();
-        for (name, more) in [("b", 1), ("a", 2), ("c", 3), ("a", 5)] {
-            *tally.entry(&Arc::from(name)) += more;
+        for (name, added) in [("b", 1), ("a", 2), ("c", 3), ("a", 5)] {
+            *tally.entry(&Arc::from(name)) += added;
         }
         let text = serde_json::to_string(&tally).unwrap();
         assert_eq!(text, r#"{"a":7,"b":1,"c":3}"#);

@@ -1,4 +1,4 @@
-//! Time on host and GPU: regions, copies and their sums.
+//! Time on the host and the GPU: NVTX regions, sums of kernels and copies, busy and idle time.
 
 use std::collections::BTreeMap;
 
@@ -7,56 +7,57 @@ use serde::{Deserialize, Serialize};
 
 use super::Metric;
 
-/// One NVTX region: all instances of one path summed up.
+/// One NVTX region: all instances of one path added up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Region {
     /// Path parts, outermost first; `domain@name` for domains other than the default.
     pub path: Vec<String>,
     /// `push_pop` or `start_end`.
     pub kind: String,
-    /// How often it was entered; absent where the tool does not tell (ncu).
+    /// Number of times it was entered; absent if the tool does not report it (ncu).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<u64>,
-    /// Host time in nanoseconds over all instances; absent where no tool timed the host. Not GPU
+    /// Host time in nanoseconds over all instances; absent if no tool timed the host. It is not GPU
     /// time unless the program synchronised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<u64>,
-    /// GPU time in nanoseconds of what was launched inside (by the launch call's time), inner
-    /// regions included; absent where no GPU times are known.
+    /// GPU time in nanoseconds of the work launched inside the region (by the time of the launch
+    /// call), inner regions included; absent if no GPU times are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<u64>,
-    /// Kernels launched inside, by name.
+    /// Kernels launched inside, summed by name.
     #[serde(default)]
     pub kernels: Vec<KernelSum>,
-    /// Metrics of the region as a whole, by NVIDIA's id: range replay measures all its kernels
-    /// together.
+    /// Metrics of the region as a whole, by NVIDIA's metric name: range replay measures all its
+    /// kernels together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, Metric>,
-    /// The profile's launches inside, inner regions included; only of launches with metrics.
+    /// Ids of the profile's launches inside, inner regions included; only launches that have
+    /// metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launches: Vec<u32>,
-    /// Results that a tool took of the range as a whole (ncu's range replay), one for each time it
-    /// was profiled.
+    /// Results for the range as a whole (ncu's range replay), one for each time the range was
+    /// profiled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<RangeResult>,
-    /// Where the numbers come from: path in the run folder.
+    /// Source of the numbers: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
 }
 
-/// What a tool measured of a whole range at once: the metrics are of all its kernels together, with
-/// what lies between them.
+/// Result of range replay. Its metrics cover all kernels of the range together, and what happens
+/// between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RangeResult {
-    /// The entry among the profile's launches that holds the metrics.
+    /// Id of the entry in the profile's launches that holds the metrics.
     pub launch: u32,
-    /// The kernels inside, in the order of their launches; a range has no times of its kernels.
+    /// Names of the kernels inside, in launch order; a range has no times of single kernels.
     pub kernels: Vec<String>,
 }
 
 impl Region {
     /// The path as users write it: `A::A1`, `domain@A`; a literal `::` in a name is `\::`. A range
-    /// in the same domain as the one around it does not repeat the domain.
+    /// in the same domain as its parent does not repeat the domain.
     pub fn display(&self) -> String {
         let mut domain = "";
         let mut parts = Vec::with_capacity(self.path.len());
@@ -75,13 +76,13 @@ impl Region {
 pub struct KernelSum {
     /// Demangled name.
     pub kernel: String,
-    /// Launches.
+    /// Number of launches.
     pub launches: u64,
     /// GPU time in nanoseconds.
     pub total_ns: u64,
-    /// Least and greatest duration in nanoseconds.
+    /// Shortest duration in nanoseconds.
     pub min_ns: u64,
-    /// See `min_ns`.
+    /// Longest duration in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -90,117 +91,118 @@ pub struct KernelSum {
 pub struct CopySum {
     /// `HtoD`, `DtoH`, `DtoD`, `PtoP`, `memset` …
     pub kind: String,
-    /// How many.
+    /// Number of copies or memsets.
     pub count: u64,
-    /// Bytes.
+    /// Bytes in total.
     pub bytes: u64,
     /// GPU time in nanoseconds.
     pub total_ns: u64,
 }
 
-/// What a trace says of the time of each GPU: busy or idle, and what it waited for.
+/// Busy and idle time of each GPU according to a trace, with the causes of idle time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {
-    /// What was looked at: `program`, or `timed` where rgpu's own runner marked what it measures;
-    /// then times are summed over the cases, and what lies between two cases is left out.
+    /// Part of the trace that was analysed: `program` (all of it), or `timed` (the phase that
+    /// rgpu's own runner marked as measured). With `timed`, times are summed over the cases, and
+    /// the time between two cases is left out.
     pub scope: String,
-    /// Whether the trace lists only the first part of the work: the times are of that part.
+    /// Whether the trace lists only the first part of the work; the times then cover that part.
     #[serde(default)]
     pub partial: bool,
-    /// The GPUs that did something.
+    /// GPUs that did any work.
     pub devices: Vec<DeviceTime>,
-    /// The same by NVTX region, for regions with work in them.
+    /// The same by NVTX region, for regions with GPU work.
     #[serde(default)]
     pub regions: Vec<RegionTime>,
-    /// The artifact it was made from.
+    /// The artifact that it was made from, as its path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
 }
 
-/// The time of one GPU, from the start of its first kernel to the end of its last.
+/// Times of one GPU, from the start of its first kernel to the end of its last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceTime {
-    /// GPU as the tool numbers it.
+    /// Number of the GPU in the tool's numbering.
     pub device: u32,
     /// From the start of the first kernel to the end of the last, in nanoseconds.
     pub span_ns: u64,
-    /// Time in which anything ran: kernels, graphs, copies, fills.
+    /// Time in nanoseconds in which anything ran: kernels, graphs, copies, memsets.
     pub busy_ns: u64,
-    /// Time in which nothing ran.
+    /// Time in nanoseconds in which nothing ran.
     pub idle_ns: u64,
-    /// Time in which at least one kernel or graph ran.
+    /// Time in nanoseconds in which at least one kernel or graph ran.
     pub kernel_ns: u64,
-    /// Time in which at least one copy or fill ran.
+    /// Time in nanoseconds in which at least one copy or memset ran.
     pub copy_ns: u64,
-    /// Time in which both did.
+    /// Time in nanoseconds in which kernels or graphs ran at the same time as copies or memsets.
     pub overlap_ns: u64,
-    /// Time in which at least two kernels ran.
+    /// Time in nanoseconds in which at least two kernels ran.
     pub concurrent_ns: u64,
-    /// Most kernels at one moment.
+    /// Largest number of kernels that ran at the same time.
     pub most_at_once: u32,
-    /// Kernels of NCCL, by their names: launches.
+    /// Number of launches of NCCL kernels, recognised by their names.
     #[serde(default)]
     pub nccl_launches: u64,
-    /// Time in which at least one of them ran.
+    /// Time in nanoseconds in which at least one NCCL kernel ran.
     #[serde(default)]
     pub nccl_ns: u64,
-    /// Time in which nothing but them ran: communication that no computation hides.
+    /// Time in nanoseconds in which only NCCL kernels ran: communication that no computation hides.
     #[serde(default)]
     pub nccl_alone_ns: u64,
-    /// Why no kernel ran, most time first. The times add up to `span_ns - kernel_ns`.
+    /// Causes of time without a kernel, longest first. The times add up to `span_ns - kernel_ns`.
     #[serde(default)]
     pub waiting: Vec<WaitSum>,
-    /// The longest times without a kernel, longest first.
+    /// The longest gaps without a kernel, longest first.
     #[serde(default)]
     pub gaps: Vec<IdleGap>,
-    /// Streams, by number.
+    /// Streams, in order of their numbers.
     #[serde(default)]
     pub streams: Vec<StreamTime>,
 }
 
-/// Time without a kernel, of one cause: `host_late`, `launch_latency`, `synchronisation`, `copy`,
-/// `queued` (the launch was there before the GPU ran dry: its own turnaround, or a wait for another
-/// stream), `unknown` (the trace has no call for what ran next).
+/// Time without a kernel that has one cause: `host_late`, `launch_latency`, `synchronisation`,
+/// `copy`, `queued` (the work was launched before the GPU ran dry: the GPU's own turnaround, or a
+/// wait for another stream), `unknown` (the trace has no call for the work that ran next).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitSum {
     /// The cause.
     pub cause: String,
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub total_ns: u64,
-    /// Gaps of which it is the largest part.
+    /// Number of gaps in which this cause has the largest part.
     pub gaps: u64,
 }
 
-/// A time without a kernel.
+/// A gap in which no kernel ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleGap {
-    /// When it began, in nanoseconds since the first event of the trace.
+    /// Start, in nanoseconds since the first event of the trace.
     pub start_ns: u64,
-    /// How long it was.
+    /// Length in nanoseconds.
     pub duration_ns: u64,
-    /// The cause of its largest part.
+    /// The cause with the largest part.
     pub cause: String,
-    /// Every cause with its nanoseconds.
+    /// Every cause with its time.
     pub parts: Vec<WaitSum>,
-    /// What ran before.
+    /// Name of the work that ran before the gap.
     pub after: String,
-    /// What ran next.
+    /// Name of the work that ran after the gap.
     pub before: String,
-    /// The call that the next kernel came from, or the host's wait before it.
+    /// The call that launched the next kernel, or the host's wait before that call.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call: String,
 }
 
-/// One stream.
+/// Work on one CUDA stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamTime {
-    /// CUDA stream.
+    /// Number of the CUDA stream.
     pub stream: u64,
-    /// Kernels and graphs.
+    /// Number of kernels and graphs.
     pub kernels: u64,
-    /// Copies and fills.
+    /// Number of copies and memsets.
     pub copies: u64,
-    /// Time in which anything of the stream ran, in nanoseconds.
+    /// Time in nanoseconds in which any work of the stream ran.
     pub busy_ns: u64,
 }
 
@@ -209,13 +211,13 @@ pub struct StreamTime {
 pub struct RegionTime {
     /// Path parts, outermost first.
     pub path: Vec<String>,
-    /// Whether its ranges are start/end ones.
+    /// Whether its ranges were opened with start/end, not push/pop.
     #[serde(default)]
     pub start_end: bool,
-    /// Kernels and graphs launched inside, inner regions included.
+    /// Number of kernels and graphs launched inside, inner regions included.
     pub kernels: u64,
-    /// Time in which anything launched inside ran, in nanoseconds; what ran at the same time is
-    /// counted once.
+    /// Time in nanoseconds in which any work launched inside ran; work that overlaps is counted
+    /// once.
     pub busy_ns: u64,
     /// Time without a kernel that ended with a kernel of this region, by cause.
     #[serde(default)]

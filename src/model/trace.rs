@@ -1,21 +1,21 @@
-//! What happened when: the document `trace.json` (`rgpu.trace/1`).
+//! Single events in time order: the document `trace.json` (`rgpu.trace/1`).
 //!
-//! The profile holds sums; the trace holds the single events that a timeline is drawn and analysed
-//! from, whichever tool saw them (nsys, the CUPTI collector, torch.profiler). All times are
-//! nanoseconds since the first event. Lists are bounded; what was cut is said in `cut`.
+//! The profile holds sums; the trace holds the events that a timeline is drawn and analysed from,
+//! whichever tool recorded them (nsys, the CUPTI collector, torch.profiler). All times are
+//! nanoseconds since the first event. Lists are bounded; `cut` counts the events left out.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The schema's name, in every document.
+/// The schema name that every trace carries.
 pub const SCHEMA: &str = "rgpu.trace/1";
 
 /// Events of one run or report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trace {
-    /// [`SCHEMA`].
+    /// Name and version of this schema: `rgpu.trace/1`.
     pub schema: String,
-    /// From the first event to the end of the last, in nanoseconds.
+    /// Time from the start of the first event to the end of the last, in nanoseconds.
     pub span_ns: u64,
     /// Names that events refer to by index.
     #[serde(default)]
@@ -23,19 +23,19 @@ pub struct Trace {
     /// The regions that the listed ranges belong to, parents before children.
     #[serde(default)]
     pub regions: Vec<TraceRegion>,
-    /// Work on the GPU, by start.
+    /// Work on the GPU, in order of start.
     #[serde(default)]
     pub work: Vec<Work>,
-    /// NVTX ranges, by start.
+    /// NVTX ranges, in order of start.
     #[serde(default)]
     pub ranges: Vec<RangeEvent>,
-    /// Calls into CUDA on the host, by start.
+    /// Calls into CUDA on the host, in order of start.
     #[serde(default)]
     pub calls: Vec<CallEvent>,
-    /// How many events of each kind there are beyond those listed.
+    /// Number of events of each kind that are not listed.
     #[serde(default)]
     pub cut: Cut,
-    /// The artifact it came from, as its path in the run folder.
+    /// The artifact that the events come from, as its path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
 }
@@ -43,49 +43,49 @@ pub struct Trace {
 /// One piece of work on the GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
-    /// What it was.
+    /// Kind of work.
     pub kind: WorkKind,
     /// Index into `names`: the kernel's demangled name, or `HtoD`, `DtoH`, `memset`, `graph` …
     pub name: u32,
-    /// Start.
+    /// Start in nanoseconds since the first event.
     pub start_ns: u64,
-    /// Duration.
+    /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// GPU as the tool numbers it.
+    /// Number of the GPU in the tool's numbering.
     pub device: u32,
-    /// CUDA stream.
+    /// Number of the CUDA stream.
     pub stream: u64,
-    /// Bytes, of copies and fills.
+    /// Bytes copied or set; only for copies and memsets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The call (index into `calls`) that asked for it, where known and listed.
+    /// The call that submitted it (index into `calls`), if known and listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<u32>,
-    /// The launch in the profile, of kernels listed there.
+    /// Id of the launch in the profile, for kernels listed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
-    /// The regions (indexes into `regions`) in which it was launched: the innermost push/pop one
-    /// first, without its ancestors, then every start/end one.
+    /// Regions in which it was launched (indexes into `regions`): the innermost push/pop region
+    /// first, without its ancestors, then every start/end region.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<u32>,
 }
 
 impl Work {
-    /// When it ended, in nanoseconds since the first event.
+    /// End in nanoseconds since the first event.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 }
 
-/// A region as events refer to it.
+/// A region that events refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceRegion {
-    /// The path, as in [`super::Region`].
+    /// Path, as in [`super::Region`].
     pub path: Vec<String>,
-    /// The region around it (index into `regions`); none for outermost and start/end regions.
+    /// The enclosing region (index into `regions`); absent for outermost and start/end regions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Whether its ranges are start/end ones.
+    /// Whether its ranges were opened with start/end, not push/pop.
     #[serde(default)]
     pub start_end: bool,
 }
@@ -98,7 +98,7 @@ pub enum WorkKind {
     Kernel,
     /// A copy.
     Copy,
-    /// A fill.
+    /// A memset.
     Set,
     /// A whole CUDA graph.
     Graph,
@@ -109,44 +109,44 @@ pub enum WorkKind {
 pub struct RangeEvent {
     /// Index into `names`: `name`, or `domain@name`.
     pub name: u32,
-    /// Start.
+    /// Start in nanoseconds since the first event.
     pub start_ns: u64,
-    /// Duration; absent where the range was never closed.
+    /// Duration in nanoseconds; absent if the range was never closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ns: Option<u64>,
-    /// Thread, as the tool numbers it.
+    /// Id of the thread, as the tool gives it.
     pub thread: u64,
-    /// How many ranges of this thread are around it.
+    /// Number of ranges of this thread around it.
     pub depth: u32,
-    /// Whether it was opened by start and closed by its id, and may cross threads.
+    /// Whether it was opened with start and closed by its id, so that it may cross threads.
     #[serde(default)]
     pub start_end: bool,
-    /// The region it is an instance of (index into `regions`), where the tool tells how ranges
+    /// The region that it is an instance of (index into `regions`), if the tool reports how ranges
     /// nest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<u32>,
 }
 
-/// One call into CUDA.
+/// One call into CUDA on the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallEvent {
     /// Index into `names`: `cudaLaunchKernel` …
     pub name: u32,
-    /// Start.
+    /// Start in nanoseconds since the first event.
     pub start_ns: u64,
-    /// Duration.
+    /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// Thread, as the tool numbers it.
+    /// Id of the thread, as the tool gives it.
     pub thread: u64,
-    /// Whether it waits for the GPU by its meaning: a synchronisation.
+    /// Whether the call is a synchronisation, which waits for the GPU.
     #[serde(default)]
     pub waits: bool,
 }
 
-/// Events beyond those listed.
+/// Number of events that are not listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cut {
-    /// Work left out.
+    /// GPU work left out.
     #[serde(default)]
     pub work: u64,
     /// Ranges left out.

@@ -1,4 +1,4 @@
-//! `cargo`: compiles Rust on the host where this machine cannot do it for it.
+//! `cargo`: compiles Rust on the host if this machine cannot compile for the host.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
@@ -19,7 +19,7 @@ impl Tool for Cargo {
     }
 
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
-        // A rustup without a toolchain answers, but not with a version.
+        // A rustup without a toolchain runs, but prints no version.
         let found = tool(agent, "cargo", |text| dotted_after(text, "cargo "));
         facts.tools.extend(found.filter(|tool| !tool.version.is_empty()));
     }

@@ -1,4 +1,4 @@
-//! The host's C compiler: builds references, and is what nvcc needs.
+//! The host's C compiler, which builds references and which nvcc needs.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};

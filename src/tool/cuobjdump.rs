@@ -1,4 +1,4 @@
-//! `cuobjdump`: what a binary holds for the GPU.
+//! `cuobjdump`: lists the GPU code in a binary.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};

@@ -1,4 +1,4 @@
-//! libcupti: NVIDIA's tracing library, in the toolkit or brought by PyTorch's wheels. Our collector
+//! libcupti: NVIDIA's tracing library, from the toolkit or from PyTorch's wheels. Our collector
 //! opens it inside the program; it needs no permission to read counters.
 
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
@@ -7,7 +7,7 @@ use rgpu_protocol::{HostFacts, Pattern, Probe};
 use super::Tool;
 use super::plan::facts::{answer, find, run};
 
-/// Prints each libcupti of the packages that this Python sees.
+/// Prints the path of each libcupti in the packages of this Python.
 const SCRIPT: &str = "\
 import glob, os, sys
 for folder in sys.path:
@@ -60,7 +60,7 @@ impl Tool for Cupti {
     }
 }
 
-/// Every libcupti that was found, with `:` between them; empty where none was.
+/// Paths of every libcupti found, separated by `:`; empty if there is none.
 pub(super) fn paths(facts: &HostFacts) -> &str {
     facts.tool("cupti").map_or("", |tool| tool.path.as_str())
 }

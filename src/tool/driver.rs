@@ -1,4 +1,4 @@
-//! The kernel driver's parameters: whether only administrators may read performance counters.
+//! Settings of the kernel driver: whether only administrators may read performance counters.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
@@ -6,7 +6,7 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{answer, read};
 
-/// The driver's parameters.
+/// The driver's settings.
 pub(super) struct Driver;
 
 impl Tool for Driver {
@@ -31,7 +31,7 @@ impl Tool for Driver {
             let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
             mask & (SYS_ADMIN | PERFMON) != 0
         });
-        // Where the agent has the capability, the restriction does not concern it.
+        // The restriction does not apply to an agent that has the capability.
         facts.counters_admin_only = admin_only.map(|only| only && !capable);
     }
 }

@@ -1,4 +1,4 @@
-//! libcuda: the driver as programs load it.
+//! libcuda: the part of the driver that programs load.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};

@@ -1,9 +1,9 @@
-//! Tools of the GPU host: how each is found, and what a request becomes as a plan.
+//! Tools of the GPU host: how to find each one, and how a request becomes a plan.
 //!
-//! Everything here is pure. A [`Tool`] says which questions to ask a host ([`probes`]) and what the
-//! answers mean ([`facts`]); [`plan`] makes a [`Draft`] of what the user asked and what the host
-//! has: ordered steps, each a ladder of exact commands with its success rule and the table of what
-//! the tool's own words mean ([`reason`] explains each code of those tables).
+//! Nothing here does I/O on a host. A [`Tool`] lists the questions for a host ([`probes`]) and
+//! reads the answers ([`facts`]). [`plan`] makes a [`Draft`] from the user's request and the facts:
+//! ordered steps, each a ladder of exact commands with a success rule and a table of the tool's
+//! messages ([`reason`] explains each code of those tables).
 
 use std::collections::BTreeMap;
 
@@ -58,17 +58,17 @@ pub use plan::{check, plan};
 
 /// A tool of the GPU host.
 pub trait Tool: Sync {
-    /// The name of its facts: `ncu`, `nsys` …
+    /// Name of the tool in [`HostFacts`]: `ncu`, `nsys` …
     fn name(&self) -> &'static str;
 
-    /// What to ask a host. Names of probes begin with [`Tool::name`].
+    /// The questions for a host. Names of probes begin with [`Tool::name`].
     fn probes(&self) -> Vec<Probe>;
 
-    /// Adds what the answers say.
+    /// Reads the tool's answers and adds them to the facts.
     fn read(&self, answers: &AgentFacts, facts: &mut HostFacts);
 }
 
-/// Every tool.
+/// Every tool, in the order in which the facts are read.
 pub static TOOLS: &[&dyn Tool] = &[
     &nvidia_smi::NvidiaSmi,
     &driver::Driver,
@@ -88,13 +88,13 @@ pub static TOOLS: &[&dyn Tool] = &[
     &sudo::Sudo,
 ];
 
-/// The questions of every tool. `overrides` are paths that the user fixed, by tool.
+/// The questions of every tool. `overrides` are paths from the user's settings, by tool.
 pub fn probes(overrides: &BTreeMap<String, String>) -> Vec<Probe> {
     plan::facts::probes(overrides)
 }
 
-/// What the answers of a host mean. `remote` is its name on the laptop, `transport` how it is
-/// reached.
+/// The facts in a host's answers. `remote` is the host's name in the settings, `transport` the way
+/// it is reached.
 pub fn facts(remote: &str, transport: &str, agent: AgentFacts) -> HostFacts {
     plan::facts::facts(remote, transport, agent)
 }

@@ -1,7 +1,7 @@
 //! Nsight Compute: hardware counters of single launches.
 //!
-//! Its exit status means little: 0 although nothing was profiled, the program's own otherwise. So
-//! [`ROWS`] reads its words, which all go to standard output (seen with 2025.3.1, see
+//! Its exit status says little: it is 0 even if nothing was profiled, else the program's own. So
+//! [`ROWS`] matches its messages, all of which go to standard output (seen with 2025.3.1, see
 //! tests/fixtures/ncu; the others are from public logs).
 
 use rgpu_protocol::plan::Arg;
@@ -39,7 +39,7 @@ impl Tool for Ncu {
     }
 }
 
-/// Where the report of a request goes, without the extension that ncu adds.
+/// Path of the report, without the extension that ncu adds.
 pub(super) fn report(request: &Request, collect: Collect) -> String {
     match collect {
         Collect::Times => "raw/times".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn report(request: &Request, collect: Collect) -> String {
     }
 }
 
-/// What ncu's words mean, the specific before the general.
+/// Meanings of ncu's messages, specific ones before general ones.
 pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("ERR_NVGPUCTRPERM", "counters_refused", RowAction::Counterless),
     MessageRow("driver resource was unavailable", "counters_busy", RowAction::Counterless),
@@ -86,7 +86,7 @@ pub(super) fn is_range(replay: Option<&str>) -> bool {
     matches!(replay, Some("range" | "app-range"))
 }
 
-/// Whether the user chose kernels, launches or regions.
+/// Whether the user selected kernels, launches or regions.
 pub(super) fn filtered(request: &Request) -> bool {
     let options = &request.ncu;
     !options.kernel_name.is_empty()
@@ -97,23 +97,24 @@ pub(super) fn filtered(request: &Request) -> bool {
         || !request.regions.is_empty()
 }
 
-/// What a rung collects.
+/// The data that a rung collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Collect {
-    /// What the user asked.
+    /// The sections and metrics that the user requested.
     Asked,
     /// The set `basic`.
     Basic,
-    /// What is known without counters.
+    /// Only launch data, without counters.
     Launch,
-    /// The time of each launch alone.
+    /// Only the time of each launch.
     Times,
 }
 
-/// Checks what the laptop can check of the options.
+/// Checks the options, as far as the laptop can.
 ///
 /// # Errors
-/// [`PlanError::Option`] for unknown sets, sections and modes.
+/// [`PlanError::Option`] for unknown sets, sections and modes, and for options that do not go
+/// together.
 pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     let options = &request.ncu;
     if let Some(set) = &options.set {
@@ -165,7 +166,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     refuse(&options.extra, "--ncu-args", &["-o", "--export", "--log-file", "-i", "--import"])
 }
 
-/// Arguments passed on must not move what rgpu looks for afterwards.
+/// Refuses arguments that would move the results which rgpu reads afterwards.
 ///
 /// # Errors
 /// [`PlanError::Option`] that names the first of `forbidden` among `words`.
@@ -174,8 +175,8 @@ pub(super) fn refuse(
     flag: &'static str,
     forbidden: &[&str],
 ) -> Result<(), PlanError> {
-    let named = |word: &&String| forbidden.iter().any(|name| is_flag(word, name));
-    match words.iter().find(named) {
+    let is_forbidden = |word: &&String| forbidden.iter().any(|name| is_flag(word, name));
+    match words.iter().find(is_forbidden) {
         None => Ok(()),
         Some(word) => Err(PlanError::Option {
             flag,
@@ -186,7 +187,7 @@ pub(super) fn refuse(
     }
 }
 
-/// Whether `word` is the flag `name`, perhaps with its value behind `=`.
+/// Whether `word` is the flag `name`, possibly with a value after `=`.
 pub(super) fn is_flag(word: &str, name: &str) -> bool {
     word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
@@ -195,7 +196,7 @@ fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
     request.nvtx_include.iter().map(|text| RegionPath::parse(text)).collect()
 }
 
-/// ncu's own command line, up to the program.
+/// ncu's command line, without the program.
 ///
 /// # Errors
 /// As [`check`].
@@ -209,10 +210,11 @@ pub(super) fn words(
     let kernel = matches!(request.target, Target::Kernel { .. });
     let passed_on = &options.extra;
     let mut words: Vec<Arg> = vec![ncu.into()];
-    // ncu takes most options once: what the user passes on replaces ours.
-    let once = ["--target-processes", "--clock-control", "--import-source", "--replay-mode"];
+    // ncu accepts most options only once, so those from `--ncu-args` replace ours.
+    let single_options =
+        ["--target-processes", "--clock-control", "--import-source", "--replay-mode"];
     let mut flag = |name: &str, value: &str| {
-        if once.contains(&name) && passed_on.iter().any(|word| is_flag(word, name)) {
+        if single_options.contains(&name) && passed_on.iter().any(|word| is_flag(word, name)) {
             return;
         }
         words.push(name.into());
@@ -220,7 +222,7 @@ pub(super) fn words(
     };
     flag("--target-processes", options.target_processes.as_deref().unwrap_or("all"));
     flag("--clock-control", options.clock_control.as_deref().unwrap_or("none"));
-    // Range replay measures ranges, not kernels: ncu then refuses what is about single ones.
+    // Range replay measures ranges, and ncu then refuses options for single kernels.
     let ranges = is_range(replay);
     if !ranges {
         flag("--import-source", "yes");
@@ -239,18 +241,18 @@ pub(super) fn words(
         }
     }
     let filter = kernel_filter(&options.kernel_name, &options.kernel_exclude);
-    // Whose times these are is what is asked there: nothing is passed over.
-    let all = collect == Collect::Times;
-    if let Some(filter) = filter.filter(|_| !ranges && !all) {
+    // The times are collected to choose kernels from, so no launch is filtered out.
+    let times_only = collect == Collect::Times;
+    if let Some(filter) = filter.filter(|_| !ranges && !times_only) {
         flag("--kernel-name", &filter);
         if let Some(base) = &options.kernel_name_base {
             flag("--kernel-name-base", base);
         }
     }
-    if let Some(count) = options.launch_skip.filter(|_| !all) {
+    if let Some(count) = options.launch_skip.filter(|_| !times_only) {
         flag("--launch-skip", &count.to_string());
     }
-    if let Some(count) = options.launch_count.filter(|_| !all) {
+    if let Some(count) = options.launch_count.filter(|_| !times_only) {
         flag("--launch-count", &count.to_string());
     }
     let mut include: Vec<String> = regions(request)?.iter().flat_map(RegionPath::for_ncu).collect();
@@ -258,11 +260,11 @@ pub(super) fn words(
     for expression in &include {
         flag("--nvtx-include", expression);
     }
-    // Our own launches count only inside `timed`; next to the user's regions, which the warm-up
-    // passes through as well, everything else of ours is excluded instead.
+    // Our own launches count only inside `timed`. With the user's regions, which the warm-up enters
+    // too, our other phases are excluded instead.
     match (kernel, include.is_empty()) {
         (true, true) => flag("--nvtx-include", &format!("{OUR_DOMAIN}@timed/")),
-        // There the laptop drops what is not of the timed phase.
+        // For ranges, the laptop drops results from outside the timed phase.
         (true, false) if ranges => {}
         (true, false) => {
             for phase in ["setup", "warmup", "verify"] {
@@ -281,7 +283,7 @@ pub(super) fn words(
     Ok(words)
 }
 
-/// Sets, sections and metrics of a request as flags with values.
+/// Sets, sections and metrics of a request, as flags with values.
 fn collected(request: &Request, kernel: bool) -> Result<Vec<(&'static str, String)>, PlanError> {
     let options = &request.ncu;
     let mut flags = Vec::new();
@@ -310,15 +312,15 @@ fn collected(request: &Request, kernel: bool) -> Result<Vec<(&'static str, Strin
     if !metrics.is_empty() {
         flags.push(("--metrics", metrics.join(",")));
     }
-    // Every metric that was asked for is lacking here: something must be collected all the same.
+    // If this GPU has none of the requested metrics, the basic set is collected.
     if flags.is_empty() {
         flags.push(("--set", "basic".to_owned()));
     }
     Ok(flags)
 }
 
-/// ncu takes one `--kernel-name` and knows no exclusion, but its regular expressions have
-/// look-ahead: several names and exclusions become one expression.
+/// Joins the kernel filters into one: ncu takes a single `--kernel-name` and has no exclusion, but
+/// its regular expressions have look-ahead.
 fn kernel_filter(names: &[String], excluded: &[String]) -> Option<String> {
     if let ([only], []) = (names, excluded) {
         return Some(only.clone());
@@ -335,17 +337,16 @@ fn kernel_filter(names: &[String], excluded: &[String]) -> Option<String> {
     (!filter.is_empty()).then(|| format!("regex:^{filter}"))
 }
 
-/// `name` with a backslash before each character that means something in a regular expression of
-/// ncu.
+/// `name` with a backslash before each special character of ncu's regular expressions.
 pub fn escaped(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
+    let mut escaped_name = String::with_capacity(name.len());
     for c in name.chars() {
         if r"\^$.|?*+()[]{}".contains(c) {
-            out.push('\\');
+            escaped_name.push('\\');
         }
-        out.push(c);
+        escaped_name.push(c);
     }
-    out
+    escaped_name
 }
 
 #[cfg(test)]

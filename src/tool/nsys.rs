@@ -1,7 +1,7 @@
 //! Nsight Systems: a time line of CUDA calls, kernels, copies and NVTX ranges.
 //!
-//! Its report is made by an importer of its own, which fails where a library is missing and leaves
-//! the raw capture, with exit status 0 (tests/fixtures/nsys/2025.3.1/importer-missing).
+//! A separate importer program makes the report. If a library is missing, the importer fails, and
+//! nsys leaves the raw capture with exit status 0 (tests/fixtures/nsys/2025.3.1/importer-missing).
 
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::AgentFacts;
@@ -18,7 +18,7 @@ use super::plan::request::{CaptureRange, Request};
 /// Nsight Systems.
 pub(super) struct Nsys;
 
-/// What [`Nsys::read`] begins a problem with when nsys itself works but cannot make a report.
+/// The prefix of the problem that [`Nsys::read`] adds if nsys works but cannot make a report.
 pub(super) const IMPORTER: &str = "its importer does not start";
 
 impl Tool for Nsys {
@@ -32,10 +32,10 @@ impl Tool for Nsys {
             "/usr/local/cuda/bin/nsys",
             "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
             "/opt/nvidia/nsight-systems-cli/*/target-linux-*/nsys",
-            // Nsight Compute brings one along.
+            // Nsight Compute includes an nsys.
             "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
         ];
-        // The loader names a missing library before the importer looks at its arguments.
+        // The loader reports a missing library before the importer reads its arguments.
         let importer = |name, folders: &[&str]| run(name, folders, &["--help"]);
         vec![
             run("nsys", &find, &["--version"]),
@@ -56,7 +56,8 @@ impl Tool for Nsys {
         };
         let systems = answer(agent, "nsys.importer.systems").filter(|a| a.path.is_some());
         let compute = answer(agent, "nsys.importer.compute").filter(|a| a.path.is_some());
-        // Which importer this nsys starts is certain only from its path; a lone one is likely.
+        // Only the path of nsys tells for certain which importer it starts; a single importer is
+        // likely it.
         let importer = if found.path.contains("/nsight-compute/") {
             compute
         } else if found.path.contains("/nsight-systems") {
@@ -70,7 +71,7 @@ impl Tool for Nsys {
     }
 }
 
-/// The library that the dynamic loader complains of.
+/// The library that the dynamic loader reports as missing.
 fn missing_library(text: &str) -> Option<&str> {
     text.lines().find_map(|line| {
         let rest = line.split_once("error while loading shared libraries:")?.1;
@@ -78,10 +79,10 @@ fn missing_library(text: &str) -> Option<&str> {
     })
 }
 
-/// Where the report goes, without the extension that nsys adds.
+/// Path of the report, without the extension that nsys adds.
 pub(super) const REPORT: &str = "raw/report";
 
-/// What nsys's words mean.
+/// Meanings of nsys's messages.
 pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("Importer error status", "importer_broken", RowAction::Leave),
     MessageRow("skipping importation of the QDSTRM", "importer_broken", RowAction::Leave),
@@ -109,13 +110,13 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("CPU IP/backtrace sampling not supported", "perf_paranoid", RowAction::Note),
 ];
 
-/// What is traced when the user does not say.
+/// The default of `--trace`.
 const DEFAULT_TRACE: &str = "cuda,nvtx";
 
-/// What a rung traces.
+/// The data that a rung records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trace {
-    /// What the user asked.
+    /// The traces that the user requested.
     Full,
     /// CUDA and NVTX, with time stamps converted another way.
     Cuda,
@@ -123,7 +124,7 @@ pub(super) enum Trace {
     Nvtx,
 }
 
-/// Checks what the laptop can check of the options.
+/// Checks the options, as far as the laptop can.
 ///
 /// # Errors
 /// [`PlanError::Option`].
@@ -145,7 +146,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     refuse(&request.nsys.extra, "--nsys-args", &["-o", "--output", "-q", "--quiet"])
 }
 
-/// nsys's own command line, up to the program, and what its environment needs besides.
+/// nsys's command line without the program, and its additional environment variables.
 ///
 /// # Errors
 /// As [`check`].
@@ -161,7 +162,7 @@ pub(super) fn words(
             (options.trace.as_deref().unwrap_or(DEFAULT_TRACE), options.sample.as_deref())
         }
         Trace::Cuda => {
-            // In place of an edit of the user's own nsys configuration.
+            // Replaces an edit of the user's own nsys configuration.
             env.push(("NSYS_CONFIG_DIRECTIVES", "CuptiUseRawGpuTimestamps=false"));
             (DEFAULT_TRACE, None)
         }
@@ -171,15 +172,15 @@ pub(super) fn words(
         Trace::Full => &options.extra,
         _ => &[],
     };
-    // What the user passes on replaces ours.
-    let given = |names: &[&str]| passed_on.iter().any(|w| names.iter().any(|n| is_flag(w, n)));
+    // Options from `--nsys-args` replace ours.
+    let passes = |names: &[&str]| passed_on.iter().any(|w| names.iter().any(|n| is_flag(w, n)));
     let mut words: Vec<Arg> = vec![nsys.into(), "profile".into()];
-    if !given(&["--trace", "-t"]) {
+    if !passes(&["--trace", "-t"]) {
         words.push(format!("--trace={traced}").into());
     }
-    if !given(&["--sample", "-s"]) {
+    if !passes(&["--sample", "-s"]) {
         words.push(format!("--sample={}", sample.unwrap_or("none")).into());
-        if sample.is_none_or(|sample| sample == "none") && !given(&["--cpuctxsw"]) {
+        if sample.is_none_or(|sample| sample == "none") && !passes(&["--cpuctxsw"]) {
             words.push("--cpuctxsw=none".into());
         }
     }
@@ -203,7 +204,7 @@ pub(super) fn words(
     Ok((words, env))
 }
 
-/// Makes the sqlite file of a report.
+/// The command that exports a report to SQLite.
 pub(super) fn export_words(nsys: &str) -> Vec<Arg> {
     let mut words: Vec<Arg> = ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
         .map(Arg::from)

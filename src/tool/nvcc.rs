@@ -30,8 +30,8 @@ impl Tool for Nvcc {
     }
 }
 
-/// What a compiler's words mean; NVRTC's are the same where they concern the source. Warnings show
-/// lines of the source, which may hold any words: so these only explain a failure.
+/// Meanings of compiler messages; NVRTC's messages about the source are the same. Warnings quote
+/// lines of the source, which may hold any text, so these rows apply only after a failure.
 pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("Unsupported gpu architecture", "arch_unsupported", RowAction::FailedNext),
     MessageRow(

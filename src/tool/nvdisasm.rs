@@ -1,4 +1,4 @@
-//! `nvdisasm`: SASS from a cubin.
+//! `nvdisasm`: disassembles a cubin to SASS.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,13 @@ impl Tool for Nvdisasm {
                 "/usr/local/cuda/bin/nvdisasm",
                 "/usr/local/cuda-*/bin/nvdisasm",
                 "/opt/cuda/bin/nvdisasm",
-                // NVIDIA's wheel, and where `rgpu setup nvdisasm` puts it.
+                // The packages of NVIDIA's wheel, and the folder that `rgpu setup nvdisasm`
+                // installs it to.
                 "/usr/local/lib/python3*/dist-packages/nvidia/cu1*/bin/nvdisasm",
                 "/usr/local/lib/python3*/site-packages/nvidia/cu1*/bin/nvdisasm",
                 "~/.local/lib/python3*/site-packages/nvidia/cu1*/bin/nvdisasm",
                 "~/.local/share/rgpu/nvdisasm/nvidia/cu1*/bin/nvdisasm",
-                // Python environments that builds have made, and what Triton's wheel brings along.
+                // Python environments of earlier builds, and the copy in Triton's wheel.
                 "~/.cache/rgpu/python/*/lib/python3*/site-packages/nvidia/cu1*/bin/nvdisasm",
                 "~/.cache/rgpu/python/*/lib/python3*/site-packages/triton/backends/nvidia/bin/nvdisasm",
             ],
@@ -47,46 +48,46 @@ impl Tool for Nvdisasm {
     }
 }
 
-/// The step's name.
+/// Id of the step.
 pub const LISTINGS_STEP: &str = "sass";
 
-/// The file of all listings in the job's folder: before each a line with the call's number from 1
-/// on, its exit status, and the bytes that follow of its output and of its errors.
+/// The file with all listings, in the job's folder. Each begins with a line that has the number of
+/// the call from 1, its exit status, and the bytes of its output and of its errors that follow.
 pub const LISTINGS: &str = "sass/listings";
 
-/// Where everything lies in the job's folder.
+/// Folder of the files in the job's folder.
 const FOLDER: &str = "sass";
 
-/// Runs the calls, as many at once as the host has cores, which steps of a plan could not.
+/// Runs as many calls at once as the host has cores, which the steps of a plan cannot do.
 const SCRIPT: &str = include_str!("nvdisasm.sh");
 
-/// Time for all listings, in seconds. A large library's cubin takes minutes.
+/// Time limit for all listings, in seconds. The cubins of a large library take minutes.
 const TIMEOUT_S: u64 = 3600;
 
-/// Processor time of each call, in seconds, as the script has it.
+/// Limit on the processor time of each call in seconds; the script has the same number.
 pub const CALL_TIMEOUT_S: u64 = 600;
 
 /// One call of nvdisasm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingCall {
-    /// Words before the file: flags and numbers, without white space or anything a shell expands.
+    /// Arguments before the file: flags and numbers, without white space or shell syntax.
     pub words: Vec<String>,
-    /// Which of the cubins.
+    /// Index of the cubin.
     pub cubin: usize,
 }
 
-/// The plan that runs `calls` on a host's nvdisasm; `None` where it has none that works.
+/// The plan that runs `calls` with a host's nvdisasm; `None` if it has no working one.
 pub fn listings(
     job: String,
     cubins: Vec<Vec<u8>>,
     calls: &[ListingCall],
     facts: &HostFacts,
 ) -> Option<Draft> {
-    let path = path_of(facts, "nvdisasm").filter(|_| works(facts))?;
-    let plain =
+    let path = path_of(facts, "nvdisasm").filter(|_| reports_version(facts))?;
+    let is_plain =
         |word: &&String| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-,".contains(&b));
     let lines = calls.iter().map(|call| {
-        let mut line: Vec<&str> = call.words.iter().filter(plain).map(String::as_str).collect();
+        let mut line: Vec<&str> = call.words.iter().filter(is_plain).map(String::as_str).collect();
         let file = format!("{}.cubin\n", call.cubin);
         line.push(&file);
         line.join(" ")
@@ -137,7 +138,7 @@ pub fn listings(
     Some(Draft { plan, files, expect: Expectations::default() })
 }
 
-/// Whether the host's nvdisasm said its version.
-fn works(facts: &HostFacts) -> bool {
+/// Whether the host's nvdisasm reported a version.
+fn reports_version(facts: &HostFacts) -> bool {
     facts.tool("nvdisasm").is_some_and(|t| t.problems.is_empty() && !t.version.is_empty())
 }

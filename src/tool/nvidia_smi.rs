@@ -9,14 +9,14 @@ use super::plan::facts::{answer, dotted_after, run, tool};
 /// Columns of the query, in this order.
 const QUERY: &str = "--query-gpu=index,name,uuid,driver_version,compute_cap,memory.total,clocks.max.sm,clocks.max.mem,power.limit,mig.mode.current";
 
-/// Where it may lie; the second is WSL's.
+/// Paths to search; the second is WSL's.
 const SEARCH_PATHS: &[&str] = &["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"];
 
-/// Arguments that list processes on GPUs as [`rgpu_protocol::plan::GpuRequest::processes`] wants.
+/// Arguments that list processes in the form of [`rgpu_protocol::plan::GpuRequest::processes`].
 const LIST_PROCESSES: [&str; 2] =
     ["--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv,noheader"];
 
-/// The command that lists processes on GPUs, by the program at `path`.
+/// The command that lists processes on GPUs with the `nvidia-smi` at `path`.
 pub fn gpu_processes(path: &str) -> Vec<String> {
     std::iter::once(path).chain(LIST_PROCESSES).map(str::to_owned).collect()
 }
@@ -49,8 +49,8 @@ impl Tool for NvidiaSmi {
         facts.cuda = version.and_then(|text| dotted_after(text, "CUDA Version"));
         found.version = facts.driver.clone().unwrap_or_default();
         if facts.gpus.is_empty() && found.problems.is_empty() {
-            let words = text.lines().next().unwrap_or("it prints nothing").trim();
-            found.problems.push(format!("sees no GPU: {words}"));
+            let first_line = text.lines().next().unwrap_or("it prints nothing").trim();
+            found.problems.push(format!("sees no GPU: {first_line}"));
         }
         facts.tools.push(found);
     }

@@ -1,4 +1,4 @@
-//! NVRTC: NVIDIA's compiler as a library, for hosts without nvcc or a host compiler.
+//! NVRTC: NVIDIA's compiler as a library, for hosts without nvcc or without a host compiler.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};

@@ -6,8 +6,8 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{answer, run, tool};
 
-/// Prints `python 3.12.3`, then `torch 2.9.0` and so on for what is installed. It asks the
-/// packages' metadata: importing torch takes seconds.
+/// Prints `python 3.12.3`, then `torch 2.9.0` and so on for each installed package. It reads the
+/// packages' metadata, since importing torch takes seconds.
 const SCRIPT: &str = "\
 import platform
 from importlib import metadata

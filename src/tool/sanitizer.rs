@@ -1,7 +1,7 @@
-//! Compute Sanitizer: faults of kernels.
+//! Compute Sanitizer: finds faults in kernels.
 //!
-//! It exits 0 on findings and may exit with the program's status without any; its own summary line
-//! is the only sign that it looked at all (tests/fixtures/sanitizer).
+//! It exits with 0 despite findings, and may exit with the program's status if it finds none. Only
+//! its summary line shows that it checked anything (tests/fixtures/sanitizer).
 
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::AgentFacts;
@@ -38,7 +38,7 @@ impl Tool for Sanitizer {
     }
 }
 
-/// What its words mean.
+/// Meanings of its messages.
 pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("Device not supported", "gpu_unsupported", RowAction::Next),
     MessageRow("Internal Sanitizer Error", "sanitizer_internal", RowAction::Next),
@@ -51,12 +51,12 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("Target application returned an error", "program_failed", RowAction::Note),
 ];
 
-/// Where a tool's records go.
+/// Path of a tool's records.
 pub(super) fn findings(tool: SanitizerTool) -> String {
     format!("raw/{}.xml", tool.name())
 }
 
-/// The line without which a run says nothing.
+/// The summary line, without which a run has no result.
 pub(super) fn summary(tool: SanitizerTool) -> Pattern {
     Pattern::new(match tool {
         SanitizerTool::Racecheck => "RACECHECK SUMMARY:",
@@ -64,7 +64,7 @@ pub(super) fn summary(tool: SanitizerTool) -> Pattern {
     })
 }
 
-/// Checks what the laptop can check of the options.
+/// Checks the options, as far as the laptop can.
 ///
 /// # Errors
 /// [`PlanError::Option`].
@@ -73,8 +73,8 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     refuse(&request.sanitizer.extra, "--sanitizer-args", &ours)
 }
 
-/// Its own command line, up to the program. The text stays on standard output, between the
-/// program's own lines, because the summary is looked for there; the records go to a file too.
+/// Its command line without the program. The text stays on standard output, between the program's
+/// own lines, because the summary is searched for there; the records also go to a file.
 ///
 /// # Errors
 /// As [`check`].
@@ -87,11 +87,11 @@ pub(super) fn words(
         [sanitizer, "--tool", tool.name(), "--target-processes", "all"].map(Arg::from).to_vec();
     for name in &request.ncu.kernel_name {
         words.push("--kernel-name".into());
-        words.push(kernel(name).into());
+        words.push(name_filter(name).into());
     }
     for name in &request.ncu.kernel_exclude {
         words.push("--kernel-name-exclude".into());
-        words.push(kernel(name).into());
+        words.push(name_filter(name).into());
     }
     for (flag, value) in
         [("--launch-skip", request.ncu.launch_skip), ("--launch-count", request.ncu.launch_count)]
@@ -102,14 +102,14 @@ pub(super) fn words(
         }
     }
     words.extend(request.sanitizer.extra.iter().cloned().map(Arg::from));
-    // `--xml yes` is refused by 2025.3; the bare flag is known to all.
+    // 2025.3 rejects `--xml yes`; every version accepts the bare flag.
     words.extend(["--xml", "--save"].map(Arg::from));
     words.push(Arg::in_job(findings(tool)));
     Ok(words)
 }
 
-/// ncu's spelling of a kernel filter in this tool's.
-fn kernel(name: &str) -> String {
+/// Translates ncu's notation of a kernel filter to this tool's.
+fn name_filter(name: &str) -> String {
     match name.strip_prefix("regex:") {
         Some(regex) => format!("regex={regex}"),
         None => format!("kne={name}"),

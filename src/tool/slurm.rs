@@ -1,5 +1,5 @@
-//! Slurm, the batch system of shared clusters. One logs in to a node that has its commands and no
-//! GPU; GPUs are on nodes that `srun` and `salloc` give out.
+//! Slurm, the batch system of shared clusters. Users log in to a node that has its commands but no
+//! GPU; `srun` and `salloc` allocate nodes with GPUs.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
@@ -7,7 +7,7 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{dotted_after, run, tool};
 
-/// Its name among a host's tools.
+/// Name among a host's tools.
 const NAME: &str = "slurm";
 
 /// Slurm's own commands.
@@ -22,7 +22,7 @@ impl Tool for Slurm {
         vec![run(NAME, &["sinfo"], &["--version"])]
     }
 
-    /// Behind the tools that know of GPUs.
+    /// Must come after the tools that find GPUs.
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
         let Some(mut found) = tool(agent, NAME, |text| dotted_after(text, "slurm")) else { return };
         if facts.gpus.is_empty() {
@@ -34,7 +34,7 @@ impl Tool for Slurm {
     }
 }
 
-/// Whether the host hands out GPUs of others through Slurm and has none itself.
+/// Whether the host has Slurm and no GPU of its own.
 pub(super) fn is_login_node(facts: &HostFacts) -> bool {
     facts.gpus.is_empty() && facts.tool(NAME).is_some()
 }

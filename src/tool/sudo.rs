@@ -1,4 +1,4 @@
-//! `sudo -n`: whether root can be had without a password.
+//! `sudo -n`: whether the user can become root without a password.
 
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};

@@ -1,9 +1,9 @@
-//! Text to expression: recursive descent with a limit on depth, so that no input exhausts the
+//! Parses expressions by recursive descent, with a limit on depth so that no input exhausts the
 //! stack.
 
 use super::{ExprError, Function, Grammar, Node, Operator};
 
-/// How deep parentheses and signs may go, and how many operators an expression may have.
+/// Limits on the nesting of parentheses and signs, and on the number of operators.
 const MAX_DEPTH: usize = 64;
 const MAX_OPERATORS: usize = 1_000;
 
@@ -28,19 +28,19 @@ impl Parser<'_> {
         &self.text[self.at..]
     }
 
-    /// The next character that is no space.
+    /// The next character that is not white space.
     fn peek(&mut self) -> Option<char> {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
         self.rest().chars().next()
     }
 
-    fn eat(&mut self, wanted: char) -> bool {
-        let hit = self.peek() == Some(wanted);
-        if hit {
-            self.at += wanted.len_utf8();
+    fn eat(&mut self, expected: char) -> bool {
+        let matches = self.peek() == Some(expected);
+        if matches {
+            self.at += expected.len_utf8();
         }
-        hit
+        matches
     }
 
     fn expected(&self, expected: &'static str) -> ExprError {
@@ -48,7 +48,7 @@ impl Parser<'_> {
         ExprError::Syntax { expected, at, text: self.text.to_owned() }
     }
 
-    fn count(&mut self, depth: usize) -> Result<(), ExprError> {
+    fn count_operator(&mut self, depth: usize) -> Result<(), ExprError> {
         self.operators += 1;
         if depth > MAX_DEPTH || self.operators > MAX_OPERATORS {
             return Err(ExprError::TooDeep { text: self.text.chars().take(40).collect() });
@@ -65,7 +65,7 @@ impl Parser<'_> {
                 _ => return Ok(left),
             };
             self.at += 1;
-            self.count(depth)?;
+            self.count_operator(depth)?;
             let right = self.product(depth)?;
             left = Node::Binary(operator, Box::new(left), Box::new(right));
         }
@@ -81,14 +81,14 @@ impl Parser<'_> {
                 _ => return Ok(left),
             };
             self.at += 1;
-            self.count(depth)?;
+            self.count_operator(depth)?;
             let right = self.factor(depth)?;
             left = Node::Binary(operator, Box::new(left), Box::new(right));
         }
     }
 
     fn factor(&mut self, depth: usize) -> Result<Node, ExprError> {
-        self.count(depth)?;
+        self.count_operator(depth)?;
         match self.peek() {
             Some('-') => {
                 self.at += 1;
@@ -108,9 +108,9 @@ impl Parser<'_> {
         }
     }
 
-    fn take(&mut self, wanted: impl Fn(char) -> bool) -> String {
+    fn take(&mut self, accepts: impl Fn(char) -> bool) -> String {
         let rest = self.rest();
-        let end = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        let end = rest.find(|c| !accepts(c)).unwrap_or(rest.len());
         let word = rest[..end].to_owned();
         self.at += end;
         word

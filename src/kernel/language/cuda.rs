@@ -1,12 +1,12 @@
 //! CUDA C++.
 //!
-//! A bare .cu is profiled as it is when it leaves one way open: exactly one `__global__` function,
-//! no template, no `main`, no dynamic shared memory, one axis of threads, and parameters that are
-//! pointers to known element types, any number of floating-point scalars, and at most one integer.
-//! Then the integer is the number of elements `n`; every array has `n` of them; a `const` pointer
-//! is an input and any other is read and written; arrays hold random values, floating-point
-//! scalars are 1; a block has 256 threads (or what `__launch_bounds__` says) and the grid covers
-//! `n`. All of this is printed with the result.
+//! A bare .cu file is profiled without a kernel.toml if it is unambiguous: exactly one `__global__`
+//! function, no template, no `main`, no dynamic shared memory, one axis of threads, and parameters
+//! that are pointers to known element types, any number of floating-point scalars, and at most one
+//! integer. Then the integer is the number of elements `n`; every array has `n` elements; a `const`
+//! pointer is an input, and any other is read and written; arrays get random values, and
+//! floating-point scalars are 1; a block has 256 threads (or the number in `__launch_bounds__`),
+//! and the grid covers `n`. All of this is printed with the result.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -19,10 +19,10 @@ use super::super::spec::{ArgSpec, Entry, LaunchSpec, NamedCase, ScalarValue, Siz
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
-/// Elements of a bare kernel's arrays: enough to fill any GPU.
+/// Elements of each array of a bare kernel: enough to fill any GPU.
 const ELEMENTS: i64 = 1 << 24;
 
-/// Threads of a block where the source does not say.
+/// Threads per block if the source does not say.
 const BLOCK: u32 = 256;
 
 /// CUDA C++.
@@ -39,32 +39,34 @@ impl Language for Cuda {
 
     fn infer(&self, file: &Path, text: &str) -> Result<(KernelSpec, Vec<String>), KernelError> {
         let source = scan(text);
-        let no = |problem: String| KernelError::NotInferred {
+        let not_inferred = |problem: String| KernelError::NotInferred {
             file: file.to_owned(),
             problem,
             instead: None,
         };
-        let function = the_function(file, &source)?;
+        let function = only_function(file, &source)?;
         if source.dynamic_shared {
-            return Err(no("it uses dynamic shared memory, whose size is unknown".to_owned()));
+            return Err(not_inferred(
+                "it uses dynamic shared memory, whose size is unknown".to_owned(),
+            ));
         }
         if source.several_axes {
-            return Err(no("it uses more than one axis of threads or blocks".to_owned()));
+            return Err(not_inferred("it uses more than one axis of threads or blocks".to_owned()));
         }
         if function.template {
-            return Err(no(format!("`{}` is a template", function.name)));
+            return Err(not_inferred(format!("`{}` is a template", function.name)));
         }
-        let length = length(function).map_err(no)?;
+        let length = length(function).map_err(not_inferred)?;
         let vars = vec!["n".to_owned()];
         let n = || Expr::parse("n", Grammar::Size, &vars);
-        let inner = |error: super::super::expr::ExprError| no(error.to_string());
+        let invalid_expr = |error: super::super::expr::ExprError| not_inferred(error.to_string());
         let mut args = Vec::new();
         for param in &function.params {
-            args.push(arg(param, n().map_err(inner)?).map_err(no)?);
+            args.push(arg(param, n().map_err(invalid_expr)?).map_err(not_inferred)?);
         }
         let block = function.max_threads.unwrap_or(BLOCK);
-        let grid =
-            Expr::parse(&format!("ceil_div(n, {block})"), Grammar::Size, &vars).map_err(inner)?;
+        let grid = Expr::parse(&format!("ceil_div(n, {block})"), Grammar::Size, &vars)
+            .map_err(invalid_expr)?;
         let spec = KernelSpec {
             name: name_of(file),
             language: "cuda",
@@ -100,7 +102,7 @@ impl Language for Cuda {
     fn compiled(&self, file: &Path, text: &str) -> Option<KernelSpec> {
         let source = scan(text);
         let first = source.functions.first()?;
-        // NVRTC takes no code of the host's.
+        // NVRTC compiles no host code.
         let entry = match source.main || source.host_entry {
             true => Entry::Host,
             false => Entry::Device(first.name.clone()),
@@ -132,37 +134,37 @@ impl Language for Cuda {
         }
         match source.functions.first() {
             Some(function) if !source.main => Ok(device_skeleton(file, function, &source)),
-            // It says what is wrong with the file.
-            _ => the_function(file, &source).map(|f| device_skeleton(file, f, &source)),
+            // This returns the error that explains the problem, or the only function.
+            _ => only_function(file, &source).map(|f| device_skeleton(file, f, &source)),
         }
     }
 }
 
-fn the_function<'a>(file: &Path, source: &'a Source) -> Result<&'a Function, KernelError> {
-    let no = |problem: String, instead: Option<String>| {
+fn only_function<'a>(file: &Path, source: &'a Source) -> Result<&'a Function, KernelError> {
+    let not_inferred = |problem: String, instead: Option<String>| {
         Err(KernelError::NotInferred { file: file.to_owned(), problem, instead })
     };
     match source.functions.as_slice() {
-        _ if source.main => no(
+        _ if source.main => not_inferred(
             "it has its own `main`".to_owned(),
             Some("build it and profile the program: `rgpu profile -- ./app`".to_owned()),
         ),
         _ if source.host_entry => {
-            no("it is a host entry, whose sizes are unknown".to_owned(), None)
+            not_inferred("it is a host entry, whose sizes are unknown".to_owned(), None)
         }
         [function] => Ok(function),
-        [] => no(
+        [] => not_inferred(
             "it has no `__global__` function".to_owned(),
             Some("name a file that defines one".to_owned()),
         ),
-        several => {
-            let names: Vec<_> = several.iter().map(|f| f.name.as_str()).collect();
-            no(format!("it has {} kernels: `{}`", several.len(), names.join("`, `")), None)
+        many => {
+            let names: Vec<_> = many.iter().map(|f| f.name.as_str()).collect();
+            not_inferred(format!("it has {} kernels: `{}`", many.len(), names.join("`, `")), None)
         }
     }
 }
 
-/// The integer parameter that is the number of elements, if there is one.
+/// The integer parameter that is the number of elements; `None` if there is no integer parameter.
 fn length(function: &Function) -> Result<Option<&str>, String> {
     let integers: Vec<&str> = function
         .params
@@ -173,11 +175,11 @@ fn length(function: &Function) -> Result<Option<&str>, String> {
     match integers.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(one)),
-        several => Err(format!(
+        many => Err(format!(
             "`{}` has {} integer parameters (`{}`), so the extents of its arrays are unknown",
             function.name,
-            several.len(),
-            several.join("`, `")
+            many.len(),
+            many.join("`, `")
         )),
     }
 }
@@ -216,7 +218,7 @@ fn arg(param: &Param, n: Expr) -> Result<ArgSpec, String> {
     }
 }
 
-/// What an array is for: a declaration says whether it may be written, not whether it is read.
+/// The role of an array: a declaration tells whether it may be written, not whether it is read.
 fn role(constant: bool) -> Role {
     if constant { Role::In } else { Role::InOut }
 }
@@ -272,10 +274,10 @@ fn device_skeleton(file: &Path, function: &Function, source: &Source) -> String 
         .collect();
     let vars = if integers.is_empty() { vec!["n"] } else { integers };
     let shape: Vec<String> = vars.iter().take(1).map(|var| format!("\"{var}\"")).collect();
-    let mut out = String::new();
+    let mut toml = String::new();
     // Writing to a String cannot fail.
     let mut line = |text: String| {
-        let _ = writeln!(out, "{text}");
+        let _ = writeln!(toml, "{text}");
     };
     line(
         "# What rgpu could read from the source is filled in; lines marked `check` are guesses."
@@ -358,7 +360,7 @@ fn device_skeleton(file: &Path, function: &Function, source: &Source) -> String 
     line("# [work]".into());
     line(format!("# flops = \"{}\"", vars[0]));
     line(format!("# bytes = \"12 * {}\"", vars[0]));
-    out
+    toml
 }
 
 fn host_skeleton(file: &Path) -> String {

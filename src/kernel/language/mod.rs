@@ -1,4 +1,4 @@
-//! Languages that kernels are written in: what each can say of a bare source file.
+//! Languages of kernels, and how each infers a description from a bare source file.
 
 use std::path::Path;
 
@@ -7,30 +7,30 @@ use super::{KernelError, KernelSpec};
 mod cuda;
 mod python;
 
-/// A language of kernels.
+/// A language that kernels are written in.
 pub trait Language: Sync {
-    /// As `language = "…"` in kernel.toml.
+    /// Value of `language` in kernel.toml.
     fn name(&self) -> &'static str;
 
     /// The extension of its source files, without the dot.
     fn extension(&self) -> &'static str;
 
-    /// The spec of a bare source, and in words what had to be assumed.
+    /// The spec inferred from a bare source, and the assumptions made, in words.
     ///
     /// # Errors
-    /// [`KernelError::NotInferred`] where the source leaves more than one way open.
+    /// [`KernelError::NotInferred`] if the source is ambiguous.
     fn infer(&self, file: &Path, text: &str) -> Result<(KernelSpec, Vec<String>), KernelError>;
 
-    /// A spec that is good for compiling a bare source and for nothing else: all its kernels, none
-    /// of them with arguments or sizes. `None` where there is nothing to compile in it.
+    /// A spec that serves only to compile a bare source with all its kernels: it has no arguments
+    /// and no sizes. `None` if there is nothing to compile.
     fn compiled(&self, _file: &Path, _text: &str) -> Option<KernelSpec> {
         None
     }
 
-    /// A kernel.toml for a bare source, with comments where the user must look.
+    /// A kernel.toml for a bare source, with comments at the lines to check.
     ///
     /// # Errors
-    /// [`KernelError::NotInferred`] where the source has no kernel at all.
+    /// [`KernelError::NotInferred`] if the source has no kernel.
     fn skeleton(&self, file: &Path, text: &str) -> Result<String, KernelError>;
 }
 

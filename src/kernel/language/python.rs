@@ -1,8 +1,8 @@
 //! Python: torch functions, Triton kernels behind a function, `custom_kernel(data)` modules.
 //!
-//! A bare .py says nothing of sizes and data, unless it follows the popcorn convention: it defines
-//! `custom_kernel`, and `generate_input` and `ref_kernel` stand in it or in a `reference.py` beside
-//! it, with parameters that all have defaults.
+//! A bare .py file does not tell sizes and data, unless it follows the popcorn convention: it
+//! defines `custom_kernel`, and `generate_input` and `ref_kernel` are in it or in a `reference.py`
+//! beside it, with parameters that all have defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::Language;
 /// Python.
 pub(super) struct Python;
 
-/// The callable of the popcorn convention.
+/// Name of the callable in the popcorn convention.
 const POPCORN: &str = "custom_kernel";
 
 impl Language for Python {
@@ -26,27 +26,29 @@ impl Language for Python {
     }
 
     fn infer(&self, file: &Path, text: &str) -> Result<(KernelSpec, Vec<String>), KernelError> {
-        let no = |problem: &str| KernelError::NotInferred {
+        let not_inferred = |problem: &str| KernelError::NotInferred {
             file: file.to_owned(),
             problem: problem.to_owned(),
             instead: None,
         };
         if !functions(text).any(|(name, _)| name == POPCORN) {
-            return Err(no("it has no `custom_kernel`, so what to call and with what is open"));
+            return Err(not_inferred(
+                "it has no `custom_kernel`, so what to call and with what is open",
+            ));
         }
         let reference = reference(file, text).ok_or_else(|| {
-            no("there is no `generate_input`, in it or in a reference.py beside it")
+            not_inferred("there is no `generate_input`, in it or in a reference.py beside it")
         })?;
         let source = std::fs::read_to_string(&reference).unwrap_or_default();
         let (_, parameters) = functions(&source)
             .find(|(name, _)| *name == "generate_input")
-            .ok_or_else(|| no("`generate_input` cannot be read"))?;
-        let open = |parameter: &str| {
+            .ok_or_else(|| not_inferred("`generate_input` cannot be read"))?;
+        let is_required = |parameter: &str| {
             let name = parameter.split([':', '=']).next().unwrap_or_default().trim();
             !name.is_empty() && !parameter.contains('=') && !["seed", "device"].contains(&name)
         };
-        if parameters.split(',').any(open) {
-            return Err(no("`generate_input` takes sizes: they go under `[sizes]`"));
+        if parameters.split(',').any(is_required) {
+            return Err(not_inferred("`generate_input` takes sizes: they go under `[sizes]`"));
         }
         let spec = KernelSpec {
             name: name_of(file),
@@ -74,12 +76,12 @@ impl Language for Python {
             extra_files: Vec::new(),
             model: None,
         };
-        let assumed = vec![
+        let assumptions = vec![
             "`custom_kernel(data)` is the kernel, `generate_input` makes its data".to_owned(),
             "the reference is `ref_kernel`; a value may be off by 1e-3, absolute and relative"
                 .to_owned(),
         ];
-        Ok((spec, assumed))
+        Ok((spec, assumptions))
     }
 
     fn skeleton(&self, file: &Path, text: &str) -> Result<String, KernelError> {
@@ -114,15 +116,15 @@ impl Language for Python {
 
 /// The file with `generate_input`.
 fn reference(file: &Path, text: &str) -> Option<PathBuf> {
-    let has = |text: &str| functions(text).any(|(name, _)| name == "generate_input");
-    if has(text) {
+    let has_generate_input = |text: &str| functions(text).any(|(name, _)| name == "generate_input");
+    if has_generate_input(text) {
         return Some(file.to_owned());
     }
     let beside = file.with_file_name("reference.py");
-    has(&std::fs::read_to_string(&beside).ok()?).then_some(beside)
+    has_generate_input(&std::fs::read_to_string(&beside).ok()?).then_some(beside)
 }
 
-/// Functions at the top level, each with the text between its parentheses.
+/// Functions at the top level, each with the text of its parameter list.
 fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.match_indices("def ").filter_map(move |(at, _)| {
         let starts_line = at == 0 || text.as_bytes().get(at - 1) == Some(&b'\n');

@@ -6,15 +6,15 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 use super::draft::PlanError;
 use super::request::{Request, Target};
 
-/// The architecture when nothing says another: no GPU, no `--arch`, none in kernel.toml.
+/// The architecture if there is no GPU, no `--arch` and none in kernel.toml.
 const DEFAULT: &str = "sm_90a";
 
-/// The architecture that the kernel of `request` is compiled for: `--arch`, else the one of
-/// kernel.toml that the GPU runs, else the GPU's own, else (without a GPU) kernel.toml's first or
-/// `sm_90a`. Empty for a program.
+/// The architecture that the kernel of `request` is compiled for: `--arch`, else the most specific
+/// one of kernel.toml that runs on the GPU, else the GPU's own, else (without a GPU) kernel.toml's
+/// first or `sm_90a`. Empty for a program.
 ///
 /// # Errors
-/// [`PlanError`] when the GPU asked for is not there, or cannot run what was asked.
+/// [`PlanError`] when the requested GPU does not exist, or cannot run the requested architecture.
 pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanError> {
     let Target::Kernel { spec, .. } = &request.target else { return Ok(String::new()) };
     let gpu = chosen_gpu(request, facts)?;
@@ -32,7 +32,7 @@ pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanE
         None => Ok(spec.arch.first().cloned().unwrap_or_else(|| DEFAULT.to_owned())),
         Some(gpu) if spec.arch.is_empty() => Ok(native(gpu.sm)),
         Some(gpu) => {
-            // The most specific one that runs there.
+            // The most specific one that runs on the GPU.
             let mut fitting: Vec<&String> = spec.arch.iter().filter(|a| runs(a, gpu.sm)).collect();
             fitting.sort_by_key(|arch| (parse(arch), arch.len()));
             fitting.last().map(|arch| (*arch).clone()).ok_or_else(|| PlanError::Arch {
@@ -43,15 +43,15 @@ pub fn target_arch(request: &Request, facts: &HostFacts) -> Result<String, PlanE
     }
 }
 
-/// The GPU that a plan is made for; `None` when the host has none.
+/// The GPU that a plan is made for; `None` if the host has none.
 ///
 /// # Errors
-/// [`PlanError::NoSuchGpu`] when there are GPUs but not the one asked for.
+/// [`PlanError::NoSuchGpu`] when the host has GPUs, but not the requested one.
 pub(super) fn chosen_gpu<'a>(
     request: &Request,
     facts: &'a HostFacts,
 ) -> Result<Option<&'a GpuFacts>, PlanError> {
-    let (words, fits): (String, Box<dyn Fn(&GpuFacts) -> bool>) = match &request.gpu {
+    let (description, fits): (String, Box<dyn Fn(&GpuFacts) -> bool>) = match &request.gpu {
         GpuChoice::Any => (String::new(), Box::new(|_| true)),
         GpuChoice::Index(index) => {
             let index = *index;
@@ -73,7 +73,7 @@ pub(super) fn chosen_gpu<'a>(
         Some(gpu) => Ok(Some(gpu)),
         None if facts.gpus.is_empty() => Ok(None),
         None => Err(PlanError::NoSuchGpu {
-            asked: words,
+            asked: description,
             known: facts
                 .gpus
                 .iter()
@@ -83,7 +83,7 @@ pub(super) fn chosen_gpu<'a>(
     }
 }
 
-/// The name of a GPU's own architecture. From 9.0 on the specific one, which alone has wgmma, TMA
+/// The architecture of a GPU. From 9.0 on it is the specific one (`a`): only that has wgmma, TMA
 /// multicast and the like.
 fn native(sm: u32) -> String {
     match sm {
@@ -92,7 +92,7 @@ fn native(sm: u32) -> String {
     }
 }
 
-/// Number and suffix of `sm_90a`.
+/// Number and suffix of an architecture such as `sm_90a`.
 fn parse(arch: &str) -> Option<(u32, Option<char>)> {
     let rest = arch.strip_prefix("sm_")?;
     let suffix = rest.chars().last().filter(char::is_ascii_alphabetic);
@@ -100,8 +100,8 @@ fn parse(arch: &str) -> Option<(u32, Option<char>)> {
     Some((digits.parse().ok()?, suffix))
 }
 
-/// Whether code for `arch` runs on a GPU of compute capability `sm` (times ten): `a` on exactly
-/// its own, plain and `f` on the same major version from theirs on.
+/// Whether code for `arch` runs on a GPU of compute capability `sm` (times ten): `a` runs on
+/// exactly that one; plain and `f` run on the same major version from that minor one on.
 pub(super) fn runs(arch: &str, sm: u32) -> bool {
     match parse(arch) {
         Some((number, Some('a'))) => number == sm,

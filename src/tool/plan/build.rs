@@ -1,4 +1,4 @@
-//! The steps that compile: the kernel, and its reference.
+//! The steps that compile the kernel and its reference.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::request::{BuildOptions, Output, path_of};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
 use crate::tool::nvcc;
 
-/// Where sources lie in the job's folder, as seen from [`BUILD`].
+/// Folder of the sources in the job's folder, relative to [`BUILD`].
 const SOURCES: &str = "../src";
 
-/// Where built files go.
+/// Folder of the built files.
 pub(super) const BUILD: &str = "build";
 
 /// The shared library of the reference.
 pub(super) const REFERENCE: &str = "build/reference.so";
 
-/// A compiler of a host that can build a kernel.
+/// A compiler that can build a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compiler {
     /// nvcc with a host compiler.
@@ -43,13 +43,13 @@ pub fn compilers(facts: &HostFacts, entry: &Entry) -> Vec<Compiler> {
     found
 }
 
-/// The file that the kernel becomes.
+/// Path of the compiled kernel in the job's folder; empty for Python.
 pub(super) fn module(spec: &KernelSpec) -> String {
     let stem = stem(spec);
     match spec.entry {
         Entry::Device(_) => format!("{BUILD}/{stem}.cubin"),
         Entry::Host => format!("{BUILD}/lib{stem}.so"),
-        // Nothing is built before it runs.
+        // Python compiles the kernel when it runs.
         Entry::Python(_) => String::new(),
     }
 }
@@ -60,7 +60,8 @@ fn stem(spec: &KernelSpec) -> String {
         .map_or_else(|| "kernel".to_owned(), |s| s.to_string_lossy().into_owned())
 }
 
-/// Sources as compilers name them, longest first so that no name is part of one before it.
+/// Names of the sources on the host, longest first, so that replacing a name cannot hit a longer
+/// one.
 pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
     let mut names: Vec<SourceNames> = sources
         .files
@@ -74,7 +75,7 @@ pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
     names
 }
 
-/// The files that building leaves, for [`super::draft::Expectations::built`].
+/// The files that the build step leaves, for [`super::draft::Expectations::built`].
 pub(super) fn built(spec: &KernelSpec) -> Vec<String> {
     let stem = stem(spec);
     match spec.entry {
@@ -88,22 +89,22 @@ fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
     ArtifactSpec { path: path.into(), kind: kind.to_owned() }
 }
 
-/// Runs a program of NVIDIA's wheels.
+/// The script that runs a program from NVIDIA's wheels.
 pub(super) const WHEEL_TOOL: &str = "bin/wheel_tool.py";
 pub(super) const WHEEL_TOOL_TEXT: &str = include_str!("../../../harness/templates/wheel_tool.py");
 
-/// Seconds that fetching the wheels may take.
+/// Time limit for fetching the wheels.
 pub(super) const FETCH_TIMEOUT_S: u64 = 30 * 60;
 
-/// Whether the kernel is compiled by nvcc out of NVIDIA's wheels: the host has no other compiler
-/// for it, and the user wants them.
-pub(super) fn by_wheels(wanted: &CompileRequest<'_>, facts: &HostFacts) -> bool {
-    wanted.options.fetch
-        && compilers(facts, &wanted.spec.entry).is_empty()
+/// Whether to compile with nvcc from NVIDIA's wheels: the host has no other compiler for the
+/// kernel, and the user allows fetching them.
+pub(super) fn by_wheels(request: &CompileRequest<'_>, facts: &HostFacts) -> bool {
+    request.options.fetch
+        && compilers(facts, &request.spec.entry).is_empty()
         && path_of(facts, "cc").is_some()
 }
 
-/// What to compile.
+/// The input of a build step.
 pub(super) struct CompileRequest<'a> {
     pub(super) spec: &'a KernelSpec,
     pub(super) sources: &'a SourceTree,
@@ -112,7 +113,7 @@ pub(super) struct CompileRequest<'a> {
 }
 
 impl CompileRequest<'_> {
-    /// The file without which the build failed.
+    /// The file that the build must produce.
     fn product(&self) -> String {
         let stem = stem(self.spec);
         match self.options.output {
@@ -122,14 +123,14 @@ impl CompileRequest<'_> {
         }
     }
 
-    /// The user's flags: kernel.toml's, then those of the command line.
+    /// Flags from kernel.toml, then those from the command line.
     fn flags(&self) -> impl Iterator<Item = Arg> {
         let flags = self.spec.flags.iter().chain(&self.options.flags);
         flags.map(|flag| Arg::text(flag.as_str()))
     }
 
-    /// Whether a shared library is made.
-    fn library(&self) -> bool {
+    /// Whether the product is a shared library.
+    fn is_library(&self) -> bool {
         self.options.output == Output::Module && self.spec.entry == Entry::Host
     }
 }
@@ -137,25 +138,25 @@ impl CompileRequest<'_> {
 /// The build step.
 ///
 /// # Errors
-/// [`PlanError::NoCompiler`] when the host has none that could.
+/// [`PlanError::NoCompiler`] when the host has no compiler for the kernel.
 pub(super) fn step(
-    wanted: &CompileRequest<'_>,
+    request: &CompileRequest<'_>,
     facts: &HostFacts,
     timeout_s: u64,
 ) -> Result<Step, PlanError> {
-    let CompileRequest { spec, sources, arch, .. } = wanted;
+    let CompileRequest { spec, sources, arch, .. } = request;
     let mut rungs: Vec<Rung> = compilers(facts, &spec.entry)
         .into_iter()
         .filter_map(|compiler| match compiler {
             Compiler::Nvcc => {
-                Some(nvcc_rung(wanted, "build.nvcc", vec![path_of(facts, "nvcc")?.into()]))
+                Some(nvcc_rung(request, "build.nvcc", vec![path_of(facts, "nvcc")?.into()]))
             }
-            Compiler::Nvrtc => Some(nvrtc_rung(wanted, path_of(facts, "nvrtc")?)),
+            Compiler::Nvrtc => Some(nvrtc_rung(request, path_of(facts, "nvrtc")?)),
         })
         .collect();
-    if by_wheels(wanted, facts) {
+    if by_wheels(request, facts) {
         let nvcc = vec![PythonEnv::python(), Arg::in_job(WHEEL_TOOL), "nvcc".into()];
-        rungs.push(nvcc_rung(wanted, "build.wheels", nvcc));
+        rungs.push(nvcc_rung(request, "build.wheels", nvcc));
     }
     if rungs.is_empty() {
         return Err(PlanError::NoCompiler {
@@ -179,25 +180,25 @@ pub(super) fn step(
     })
 }
 
-/// `nvcc`, in the build folder so that `--keep` leaves the PTX there.
-fn nvcc_rung(wanted: &CompileRequest<'_>, id: &str, mut argv: Vec<Arg>) -> Rung {
-    let CompileRequest { spec, sources, arch, options } = wanted;
+/// Runs `nvcc` in the build folder, so that `--keep` leaves the PTX there.
+fn nvcc_rung(request: &CompileRequest<'_>, id: &str, mut argv: Vec<Arg>) -> Rung {
+    let CompileRequest { spec, sources, arch, options } = request;
     let stem = stem(spec);
     match options.output {
-        _ if wanted.library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Arg::from)),
+        _ if request.is_library() => argv.extend(["-shared", "-Xcompiler", "-fPIC"].map(Arg::from)),
         Output::Ptx => argv.push("-ptx".into()),
         Output::Module | Output::Cubin => argv.push("-cubin".into()),
     }
     argv.extend([format!("-arch={arch}").into(), "-lineinfo".into(), "--keep".into()]);
     argv.extend(["-I../include".into(), "-o".into()]);
-    let product = wanted.product();
+    let product = request.product();
     argv.push(product.trim_start_matches("build/").into());
-    argv.extend(wanted.flags());
+    argv.extend(request.flags());
     argv.push(format!("{SOURCES}/{}", sources.source).into());
     let ptx = artifact(format!("{BUILD}/{stem}*.ptx"), "ptx");
     let mut artifacts = match options.output {
-        // The library holds the code; what --keep left beside it is easier to read.
-        _ if wanted.library() => vec![
+        // The library contains the code; the cubin that --keep leaves beside it is easier to read.
+        _ if request.is_library() => vec![
             artifact(&product, "library"),
             artifact(format!("{BUILD}/{stem}*.cubin"), "cubin"),
             ptx,
@@ -206,35 +207,35 @@ fn nvcc_rung(wanted: &CompileRequest<'_>, id: &str, mut argv: Vec<Arg>) -> Rung 
         Output::Module | Output::Cubin => vec![artifact(&product, "cubin"), ptx],
     };
     if options.keep_ir {
-        // The source as the device's compiler takes it: nvcc has no later form that can be read.
+        // The preprocessed source for the device compiler: nvcc leaves no later readable form.
         artifacts.push(artifact(format!("{BUILD}/{stem}*.cpp1.ii"), "ir"));
     }
     rung(id, argv, BTreeMap::new(), product, artifacts)
 }
 
-/// NVRTC through the runner.
-fn nvrtc_rung(wanted: &CompileRequest<'_>, library: &str) -> Rung {
-    let CompileRequest { spec, sources, arch, options } = wanted;
+/// Runs NVRTC through the runner.
+fn nvrtc_rung(request: &CompileRequest<'_>, library: &str) -> Rung {
+    let CompileRequest { spec, sources, arch, options } = request;
     let (folder, _) = library.rsplit_once('/').unwrap_or((".", library));
     let ptx = format!("{BUILD}/{}.ptx", stem(spec));
     let mut argv = vec![Arg::in_job(super::RUNNER), "nvrtc".into(), "--source".into()];
     argv.push(format!("{SOURCES}/{}", sources.source).into());
     argv.extend(["--arch".into(), (*arch).into()]);
     if options.output != Output::Ptx {
-        argv.extend(["--cubin".into(), Arg::in_job(wanted.product())]);
+        argv.extend(["--cubin".into(), Arg::in_job(request.product())]);
     }
     argv.extend(["--ptx".into(), Arg::in_job(&ptx)]);
     argv.extend(
         ["--library", library, "--include", "../include", "--", "-lineinfo"].map(Arg::from),
     );
-    argv.extend(wanted.flags());
-    // Its own second library, which it loads by name, lies beside it.
+    argv.extend(request.flags());
+    // NVRTC loads its second library by name; it lies in the same folder.
     let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Arg::text(folder))]);
     let mut artifacts = vec![artifact(ptx, "ptx")];
     if options.output != Output::Ptx {
-        artifacts.insert(0, artifact(wanted.product(), "cubin"));
+        artifacts.insert(0, artifact(request.product(), "cubin"));
     }
-    let mut rung = rung("build.nvrtc", argv, env, wanted.product(), artifacts);
+    let mut rung = rung("build.nvrtc", argv, env, request.product(), artifacts);
     rung.loses = "host code and some nvcc options".to_owned();
     rung
 }
@@ -259,7 +260,8 @@ fn rung(
     }
 }
 
-/// The step that compiles the reference; `None` where the host has no C compiler.
+/// The step that compiles the reference; `None` if there is no reference or the host has no C
+/// compiler.
 pub(super) fn reference_step(
     sources: &SourceTree,
     facts: &HostFacts,

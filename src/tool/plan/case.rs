@@ -1,4 +1,4 @@
-//! The Case of a request: what the runner allocates, launches and checks.
+//! Makes the runner's input: the data to allocate, the launches, and the check.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::build;
 use super::request::Request;
 use crate::kernel::{Entry, KernelSpec, ModelSpec, SourceTree};
 
-/// All paths are relative to the job's folder, where the Case lies.
+/// Makes the runner's input; all paths are relative to the job's folder, where it lies.
 pub(super) fn case_of(
     request: &Request,
     spec: &KernelSpec,
@@ -70,12 +70,12 @@ pub(super) fn case_of(
     }
 }
 
-/// Where a source lies in the job's folder.
+/// Path of a source in the job's folder.
 fn in_job(source: &str) -> String {
     format!("src/{source}")
 }
 
-/// `[model]` as parameters of `prepare`.
+/// The fields of `[model]` as parameters of `prepare`.
 fn settings(model: &ModelSpec) -> BTreeMap<String, Setting> {
     let text = |name: &str, text: &str| (name.to_owned(), Setting::Text(text.to_owned()));
     let named = [text("name", &model.name), text("variant", &model.variant)];

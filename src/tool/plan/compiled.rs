@@ -1,4 +1,4 @@
-//! Compiling on a host what was compiled there before: not at all.
+//! Skips a compilation whose result is already on the host.
 
 use rgpu_protocol::Diagnosis;
 use rgpu_protocol::plan::Arg;
@@ -8,13 +8,13 @@ use super::draft::BundleFile;
 use super::message_rows::{NextRungs, table};
 use crate::tool::nvcc;
 
-/// Keeps what a compiler made under a key.
+/// The script that keeps a compiler's output under a key.
 const ONCE: &str = include_str!("../../../harness/templates/compile_once.sh");
 const ONCE_PATH: &str = "bin/compile_once.sh";
 
-/// `argv`, which makes `out` in the job's folder, as a command that runs it only if the same argv
-/// has not made it from the same `inputs` on that host before; with the file that it needs.
-/// Without inputs (what is made depends on more than can be told) it runs always.
+/// Wraps `argv`, which makes the file `out` in the job's folder, so that it runs only if the same
+/// command has not made it on that host from the same `inputs` before. Returns the command and the
+/// file that it needs. Without `inputs` (the result depends on more than is known) it always runs.
 pub fn compile_once(
     argv: Vec<Arg>,
     out: &str,
@@ -32,7 +32,7 @@ pub fn compile_once(
     let digest = rgpu_protocol::Digest::from_bytes(&hash.finalize().into());
     let key = match inputs {
         Some(_) => digest.as_str().chars().take(32).collect(),
-        // No other job has this name.
+        // Without a key nothing is kept.
         None => String::new(),
     };
     if key.is_empty() {
@@ -48,7 +48,7 @@ pub fn compile_once(
     (once, Some(BundleFile::text(ONCE_PATH, ONCE)))
 }
 
-/// What the words of nvcc and of the host's compiler mean.
+/// The meanings of messages of nvcc and the host compiler.
 pub fn compiler_rows() -> Vec<Diagnosis> {
     table(nvcc::ROWS, NextRungs::default())
 }

@@ -1,4 +1,4 @@
-//! A plan before its files are hashed, and what the laptop may expect of it.
+//! A plan before its files are hashed, the results to expect from it, and the errors of planning.
 
 use std::path::PathBuf;
 
@@ -8,49 +8,49 @@ use rgpu_protocol::plan::Plan;
 use crate::error::{ANOTHER_HOST, Exit, Failure, Side, shell_word};
 use crate::kernel::{KernelSpec, Mode};
 
-/// What [`super::plan`] makes: bundle turns it into a plan with blobs.
+/// The result of [`super::plan`]; bundle turns it into a plan with blobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
     /// The plan; its files are only those that the host already has ([`super::Request::reuse`]).
     pub plan: Plan,
-    /// Files to bring along.
+    /// Files to send along.
     pub files: Vec<BundleFile>,
-    /// What comes back.
+    /// The results to expect.
     pub expect: Expectations,
 }
 
 /// A file of the job's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleFile {
-    /// Relative to the job's folder.
+    /// Path, relative to the job's folder.
     pub path: String,
-    /// What is in it.
+    /// Source of its bytes.
     pub content: Content,
-    /// Whether it may be executed.
+    /// Whether it gets the executable bit.
     pub executable: bool,
 }
 
 impl BundleFile {
-    /// A file of this machine.
+    /// A copy of a file on this machine.
     pub fn copy(path: impl Into<String>, from: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), content: Content::Local(from.into()), executable: false }
     }
 
-    /// A file that is made here.
+    /// A file with the given content.
     pub fn text(path: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), content: Content::Bytes(text.into()), executable: false }
     }
 
-    /// The same, executable.
+    /// The same file with the executable bit.
     pub fn executable(self) -> Self {
         Self { executable: true, ..self }
     }
 }
 
-/// What a file holds.
+/// Source of a file's bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A file of this machine.
+    /// The content of a file on this machine.
     Local(PathBuf),
     /// These bytes.
     Bytes(Vec<u8>),
@@ -65,35 +65,35 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// What the laptop may expect of a plan.
+/// The results that the laptop may expect from a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectations {
-    /// The architecture compiled for; empty for a program.
+    /// Architecture that the code is compiled for; empty for a program.
     pub arch: String,
-    /// The compiled module in the job's folder (`build/k.cubin`, `build/libk.so`); empty for a
-    /// program.
+    /// Path of the compiled module in the job's folder (`build/k.cubin`, `build/libk.so`); empty
+    /// for a program.
     pub module: String,
     /// Files of the job's folder that a later plan of this run may reuse.
     pub built: Vec<String>,
-    /// Sources as compilers name them there, and where they are here.
+    /// Names of the sources on the host, with their paths here.
     pub sources: Vec<SourceNames>,
-    /// Rungs that cannot work on this host and were left out, with the reason, in ladder order.
+    /// Rungs left out because they cannot work on this host, with the reason, in ladder order.
     pub left_out: Vec<RungRecord>,
-    /// Things the user should know before the job starts.
+    /// Messages for the user before the job starts.
     pub notes: Vec<String>,
 }
 
-/// A source file's two names.
+/// The names of a source file on the host and here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceNames {
-    /// As compilers on the host print it.
+    /// Name as compilers on the host print it.
     pub there: String,
-    /// The path on this machine.
+    /// Path on this machine.
     pub here: PathBuf,
 }
 
 impl Expectations {
-    /// A compiler's message with the names of this machine.
+    /// Replaces the host's names of source files in a compiler's message with the paths here.
     pub fn localize(&self, message: &str) -> String {
         self.sources.iter().fold(message.to_owned(), |text, source| {
             text.replace(&source.there, &source.here.display().to_string())
@@ -101,109 +101,109 @@ impl Expectations {
     }
 }
 
-/// A request that no plan can meet.
+/// A reason why a request cannot become a plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// The runner for this host is not at hand.
+    /// This machine has no runner for the host's architecture.
     #[error("there is no `rgpu-runner` for `{arch}` at hand")]
     NoRunner {
         /// The host's architecture.
         arch: String,
     },
-    /// The host lacks what Python kernels need.
+    /// The host lacks Python or a package that Python kernels need.
     #[error("{}", no_python(.package, .python.as_deref()))]
     NoPython {
-        /// `python3` or the package.
+        /// The missing package, or `python3`.
         package: &'static str,
-        /// The Python that was found.
+        /// Path of the Python that was found.
         python: Option<String>,
-        /// The remote.
+        /// Name of the remote.
         remote: String,
     },
-    /// Mode `torch` was asked for something that no harness of ours runs.
+    /// Mode `torch` was requested for a program or a kernel that is not in Python.
     #[error("mode `torch` needs a Python kernel")]
     TorchNeedsPython,
-    /// A Python kernel cannot share a process with another kernel.
+    /// A Python kernel cannot be timed in the same process as another kernel.
     #[error("kernels in Python cannot be timed interleaved with another")]
     PairOfPython,
-    /// Nothing on the host compiles, and nothing was built elsewhere.
+    /// The host has no compiler for the kernel, and nothing was built elsewhere.
     #[error("the host has no CUDA compiler for `{source_name}`")]
     NoCompiler {
-        /// The source.
+        /// Name of the source.
         source_name: String,
-        /// Whether NVRTC could do it.
+        /// Whether NVRTC could compile it.
         device: bool,
-        /// The remote's name.
+        /// Name of the remote.
         remote: String,
     },
-    /// A node to log in at: its GPUs are elsewhere, and it is no place to compute on.
+    /// The host is a login node of a Slurm cluster: its GPUs are on other nodes.
     #[error("`{remote}` is a login node of a Slurm cluster: it has no GPU itself")]
     LoginNode {
-        /// The remote's name.
+        /// Name of the remote.
         remote: String,
     },
-    /// The kernel is not for this GPU.
+    /// The kernel cannot be compiled for this GPU.
     #[error("the kernel is for `{asked}`, but the GPU is `{gpu}`")]
     Arch {
-        /// What kernel.toml or `--arch` asks for.
+        /// The architecture from kernel.toml or `--arch`.
         asked: String,
-        /// What the GPU is.
+        /// The architecture of the GPU.
         gpu: String,
     },
-    /// No GPU of the host fits `--gpu`.
+    /// No GPU of the host matches `--gpu`.
     #[error("no GPU of the host is {asked}")]
     NoSuchGpu {
-        /// In words.
+        /// The requested GPU, in words.
         asked: String,
-        /// Those that are there.
+        /// The GPUs of the host.
         known: Vec<String>,
     },
-    /// An option's value is wrong.
+    /// An option has a wrong value.
     #[error("`{flag} {value}`: {problem}")]
     Option {
         /// The flag.
         flag: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong.
+        /// The problem with it.
         problem: String,
-        /// The nearest right values.
+        /// The nearest valid values.
         near: Vec<String>,
     },
-    /// Every rung was refused or cannot work there.
+    /// Every rung was refused or cannot work on the host.
     #[error("no way is left to {title}")]
     NothingLeft {
-        /// What was to be done.
+        /// The task, in words.
         title: String,
-        /// Why not, rung by rung.
+        /// The rungs, each with its reason.
         left_out: Vec<RungRecord>,
     },
-    /// There is no GPU, and nothing that the CPU could run in the kernel's place.
+    /// The host has no GPU, and the CPU has nothing to run in the kernel's place.
     #[error("{}", no_gpu(.remote, .kernel, *.mode))]
     NoGpu {
-        /// The remote's name.
+        /// Name of the remote.
         remote: String,
-        /// The kernel's name.
+        /// Name of the kernel.
         kernel: String,
-        /// What was asked.
+        /// The requested mode.
         mode: Mode,
-        /// Why the CPU has nothing to run; empty where that would not help.
+        /// Why the CPU has nothing to run; empty if a reference would not help.
         why: String,
-        /// What would give it something; empty where nothing would.
+        /// How to give the CPU something to run; empty if nothing would help.
         advice: String,
     },
     /// The reference kernel cannot be launched at one of its small cases.
     #[error("the reference kernel cannot be checked: {problem}")]
     SmallCase {
-        /// What is wrong.
+        /// The problem with it.
         problem: String,
     },
 }
 
 impl PlanError {
-    /// That neither a GPU nor the CPU can run this kernel there; `left_out` says why.
+    /// The error that neither a GPU nor the CPU of a host can run this kernel.
     pub fn no_gpu(remote: &str, spec: &KernelSpec, mode: Mode, left_out: &[RungRecord]) -> Self {
-        // With a reference there would be no verdict either.
+        // In a mode that gives a verdict, a reference on the CPU would not help.
         let lowest = left_out.iter().find(|r| r.rung == "cpu" && !r.ok && !is_verdict(mode));
         let way = "with a reference the CPU runs that in its place (rung `cpu`):";
         let advice = match (lowest, &spec.file) {
@@ -226,7 +226,7 @@ impl PlanError {
     }
 }
 
-/// Whether a mode's result is that nothing is wrong, which a run without a GPU must not look like.
+/// Whether a mode's result is a verdict on the kernel. A run without a GPU must not look like one.
 fn is_verdict(mode: Mode) -> bool {
     matches!(mode, Mode::Verify | Mode::Sanitizer)
 }
@@ -245,7 +245,7 @@ fn no_python(package: &str, python: Option<&str>) -> String {
     }
 }
 
-/// What helps where a host got something since it was last asked.
+/// The hint for a host on which something was installed since it was last probed.
 pub fn looks_again(remote: &str) -> String {
     format!("installed there since? `rgpu doctor {remote} --fresh` looks again")
 }

@@ -1,8 +1,8 @@
-//! Kernels of the Python DSLs, compiled with no GPU: the plan of `rgpu build --dsl`.
+//! The plan of `rgpu build --dsl`: compiles kernels of Python DSLs without a GPU.
 //!
-//! Two steps: the pinned environment, made on first use, and `build`, in which
-//! `harness/templates/build_dsl.py` imports the user's file and keeps what was compiled. It works on
-//! any machine with Python; nothing of it needs a driver.
+//! It has two steps: one makes the pinned environment on first use; in the other, `build`,
+//! `harness/templates/build_dsl.py` imports the user's file and keeps the compiled files. It works
+//! on any machine with Python and needs no driver.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,18 +23,18 @@ const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
 const FOR_CUTE: &str = include_str!("../../../harness/templates/build_cute.py");
 const FOR_TRITON: &str = include_str!("../../../harness/templates/build_triton.py");
 
-/// Where compiled files go, and what happened.
+/// Folder of the compiled files and of the record.
 const OUT: &str = "out";
-/// What happened, in the job's folder.
+/// The script's record of the build, in the job's folder.
 pub const DSL_RECORD: &str = "out/dsl.json";
 
-/// Our script's status for code that does not compile.
+/// Errors that our script reports for code that does not compile.
 static ROWS: &[MessageRow] = &[
     MessageRow("build_dsl: NothingCompiled: ", "nothing_compiled", RowAction::FailedStop),
     MessageRow("build_dsl: ", "does_not_compile", RowAction::FailedStop),
 ];
 
-/// A DSL.
+/// A Python DSL for GPU kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dsl {
     /// NVIDIA's CuTe DSL.
@@ -44,7 +44,7 @@ pub enum Dsl {
 }
 
 impl Dsl {
-    /// As on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cute => "cute",
@@ -52,7 +52,7 @@ impl Dsl {
         }
     }
 
-    /// The wheels that compile it.
+    /// The wheels with its compiler.
     pub fn wheels(self) -> &'static Wheels {
         match self {
             Self::Cute => &CUTE,
@@ -70,27 +70,27 @@ pub struct DslBuild {
     pub file: PathBuf,
     /// The architecture, e.g. `sm_100a`.
     pub arch: String,
-    /// Sizes for `compile_kernel`: cases of groups of values.
+    /// Arguments for `compile_kernel`: cases of groups of values.
     pub cases: Vec<Vec<Vec<i64>>>,
-    /// Whether cubins are made, or PTX alone.
+    /// Whether to make cubins, not only PTX.
     pub cubin: bool,
-    /// Whether the IR comes back.
+    /// Whether to bring back the IR.
     pub keep_ir: bool,
     /// Optimisation level, 0 to 3.
     pub opt_level: Option<u8>,
-    /// Further options of `cute.compile`, or of Triton's ptxas.
+    /// Additional options for `cute.compile` or for Triton's ptxas.
     pub options: Vec<String>,
-    /// Level of the DSL's own log, as Python counts them (10: all).
+    /// Level of the DSL's own log, as in Python's `logging` (10: everything).
     pub log_level: Option<u32>,
     /// Whether the DSL prints its IR.
     pub print_ir: bool,
-    /// Seconds that compiling may take.
+    /// Time limit for compiling, in seconds.
     pub timeout_s: u64,
     /// Bytes kept of each output stream.
     pub log_bytes: Option<u64>,
 }
 
-/// What the script is told.
+/// The script's input, written to `job.json`.
 #[derive(Serialize)]
 struct Job<'a> {
     dsl: &'a str,
@@ -106,7 +106,7 @@ struct Job<'a> {
     print_ir: bool,
 }
 
-/// Seconds that making the environment may take: hundreds of megabytes come over the network.
+/// Time limit for making the environment, which fetches hundreds of megabytes.
 const FETCH_TIMEOUT_S: u64 = 45 * 60;
 
 impl DslBuild {
@@ -144,14 +144,14 @@ impl DslBuild {
             // Plain data with text keys: it always serialises.
             BundleFile::text("job.json", serde_json::to_vec(&script).unwrap_or_default()),
         ]);
-        let below = |path: &Path| {
+        let relative = |path: &Path| {
             let folder = self.file.parent().unwrap_or(Path::new(""));
             path.strip_prefix(folder).unwrap_or(path).display().to_string()
         };
-        files.extend(sources.iter().map(|s| BundleFile::copy(format!("src/{}", below(s)), s)));
+        files.extend(sources.iter().map(|s| BundleFile::copy(format!("src/{}", relative(s)), s)));
         let localized = sources
             .iter()
-            .map(|s| SourceNames { there: format!("../src/{}", below(s)), here: s.clone() })
+            .map(|s| SourceNames { there: format!("../src/{}", relative(s)), here: s.clone() })
             .collect();
         let mut limits = Limits::default();
         limits.log_bytes = self.log_bytes.unwrap_or(limits.log_bytes);
@@ -214,15 +214,15 @@ impl DslBuild {
     }
 }
 
-/// More modules than this are no kernel's own.
+/// Limit on the modules sent along: a kernel does not have more of its own.
 const MAX_MODULES: usize = 500;
 
-/// The file and the modules beside it that it imports, and those that they import.
+/// The file and the modules beside it that it imports, directly or indirectly.
 fn modules(file: &Path) -> Vec<PathBuf> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut found: Vec<PathBuf> = Vec::new();
-    let mut open = vec![file.to_owned()];
-    while let Some(path) = open.pop() {
+    let mut queue = vec![file.to_owned()];
+    while let Some(path) = queue.pop() {
         if found.contains(&path) || found.len() >= MAX_MODULES {
             continue;
         }
@@ -230,9 +230,9 @@ fn modules(file: &Path) -> Vec<PathBuf> {
         for name in imports(&String::from_utf8_lossy(&text)) {
             let beside = folder.join(format!("{name}.py"));
             if beside.is_file() {
-                open.push(beside);
+                queue.push(beside);
             } else if folder.join(&name).join("__init__.py").is_file() {
-                open.extend(package(&folder.join(&name)));
+                queue.extend(package(&folder.join(&name)));
             }
         }
         found.push(path);
@@ -249,7 +249,7 @@ fn package(folder: &Path) -> Vec<PathBuf> {
     python.take(MAX_MODULES).map(walkdir::DirEntry::into_path).collect()
 }
 
-/// The first names of what `import` and `from` lines name.
+/// The top-level names of modules in `import` and `from` lines.
 fn imports(text: &str) -> Vec<String> {
     let first = |name: &str| name.trim().split(['.', ' ', '\t']).next().unwrap_or("").to_owned();
     let mut names = Vec::new();
@@ -271,17 +271,17 @@ mod tests {
     #[test]
     fn a_plan_brings_the_file_and_the_modules_beside_it() {
         let folder = tempfile::tempdir().unwrap();
-        let put = |name: &str, text: &str| {
+        let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, text).unwrap();
             path
         };
-        let file = put("k.py", "import os, tiles\nfrom lib.more import x\n");
-        put("tiles.py", "import k\n");
-        put("lib/__init__.py", "");
-        put("lib/more.py", "x = 1\n");
-        put("other.py", "");
+        let file = write("k.py", "import os, tiles\nfrom lib.more import x\n");
+        write("tiles.py", "import k\n");
+        write("lib/__init__.py", "");
+        write("lib/more.py", "x = 1\n");
+        write("other.py", "");
         let build = DslBuild {
             dsl: Dsl::Triton,
             file,

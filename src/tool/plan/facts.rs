@@ -1,4 +1,4 @@
-//! Questions to a host, and the facts made of the answers.
+//! The probes sent to a host, and the facts made from its answers.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use rgpu_protocol::{HostFacts, Pattern, Probe};
 
 use super::super::TOOLS;
 
-/// The questions of every tool; a path that the user fixed replaces what would be searched.
+/// The probes of every tool; a path from the user's settings replaces the searched ones.
 pub(crate) fn probes(overrides: &BTreeMap<String, String>) -> Vec<Probe> {
-    let fixed = |mut probe: Probe| {
+    let with_override = |mut probe: Probe| {
         if let Some(path) = overrides.get(&probe.name) {
             probe.find = vec![path.clone()];
         }
         probe
     };
-    TOOLS.iter().flat_map(|tool| tool.probes()).map(fixed).collect()
+    TOOLS.iter().flat_map(|tool| tool.probes()).map(with_override).collect()
 }
 
-/// The facts of a host.
+/// The facts of a host, read from its answers to the probes.
 pub(crate) fn facts(remote: &str, transport: &str, agent: AgentFacts) -> HostFacts {
     let mut facts = HostFacts {
         remote: remote.to_owned(),
@@ -28,13 +28,12 @@ pub(crate) fn facts(remote: &str, transport: &str, agent: AgentFacts) -> HostFac
     for tool in TOOLS {
         tool.read(&agent, &mut facts);
     }
-    // The answers are understood now; what is kept is what they meant.
+    // Every tool has read the answers; only the facts made from them are kept.
     facts.agent = AgentFacts { answers: Vec::new(), ..agent };
     facts
 }
 
-/// A host of which nothing is known: one with a GPU, and with every tool on PATH. For plans that are
-/// shown and not run.
+/// Made-up facts for plans that are shown but not run: a host with a GPU and every tool on PATH.
 pub fn assumed(remote: &str, arch: &str) -> HostFacts {
     let tool = |name: &&str| ToolFacts {
         name: (*name).to_owned(),
@@ -55,7 +54,7 @@ pub fn assumed(remote: &str, arch: &str) -> HostFacts {
     }
 }
 
-/// A probe that runs the first file found.
+/// A probe that runs the first of the files `find` that exists.
 pub(crate) fn run(name: &str, find: &[&str], args: &[&str]) -> Probe {
     Probe {
         name: name.to_owned(),
@@ -72,7 +71,7 @@ pub(crate) fn find(name: &str, find: &[&str]) -> Probe {
     Probe { run: None, ..run(name, find, &[]) }
 }
 
-/// A probe that reads a file's lines that match one of `keep`.
+/// A probe that reads the lines of a file that match one of `keep`.
 pub(crate) fn read(name: &str, file: &str, keep: &[&str]) -> Probe {
     let keep = keep.iter().map(|text| Pattern::new(*text)).collect();
     Probe { read: true, keep, ..find(name, &[file]) }
@@ -83,7 +82,7 @@ pub(crate) fn answer<'a>(agent: &'a AgentFacts, name: &str) -> Option<&'a ProbeA
     agent.answers.iter().find(|answer| answer.name == name)
 }
 
-/// The facts of a tool that was found; its version is what `version` makes of what it printed.
+/// The facts of a tool; `None` if it was not found. `version` reads its version from its output.
 pub(crate) fn tool(
     agent: &AgentFacts,
     name: &str,
@@ -96,13 +95,14 @@ pub(crate) fn tool(
     if let Some(error) = &answer.error {
         problems.push(format!("does not answer: {error}"));
     } else if found.is_empty() && answer.exit.is_some_and(|exit| exit != 0) {
-        let words = answer.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        problems.push(format!("does not start: {}", words.trim()));
+        let first_line =
+            answer.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        problems.push(format!("does not start: {}", first_line.trim()));
     }
     Some(ToolFacts { name: name.to_owned(), path, version: found, problems })
 }
 
-/// The first dotted number (`2025.3.1.0`, `13.0`) behind `label` on one line.
+/// The first dotted number (`2025.3.1.0`, `13.0`) after `label` on the same line.
 pub(crate) fn dotted_after(text: &str, label: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let rest = &line[line.find(label)? + label.len()..];

@@ -1,5 +1,5 @@
-//! The steps of the mode `sanitizer`: one for each tool of Compute Sanitizer, with the runner's
-//! guarded run below it.
+//! The steps of mode `sanitizer`: one for each tool of Compute Sanitizer, with the runner's guarded
+//! run as the lower rung.
 
 use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
@@ -37,12 +37,14 @@ impl Planner<'_> {
                     ..RungRecord::default()
                 }),
             }
-            // torch's own allocator lies between a Python kernel and canaries of ours.
+            // Canaries do not work for a Python kernel, whose memory comes from torch's own
+            // allocator.
             if kernel && !self.jobs.is_python() {
                 let report = format!("guard-{name}");
                 let (argv, artifacts) = self.jobs.words("guard", CASE_SANITIZER, &[], &report);
                 let mut rung = plain_rung("guard", argv, artifacts);
-                // 10: it found something, which is what it is for.
+                // Exit status 10 means that the guarded run found something, which is a valid
+                // result.
                 rung.success.exit = vec![0, 10];
                 rung.loses =
                     "certainty: a guarded run can find faults, and never says clean".to_owned();
@@ -78,7 +80,7 @@ impl Planner<'_> {
         }
         let mut rung = plain_rung("sanitizer", argv, artifacts);
         if self.jobs.is_python() {
-            // Each tensor in an allocation of its own, whose ends the tool knows.
+            // Gives each tensor its own allocation, so that the tool knows its bounds.
             rung.env.insert("PYTORCH_NO_CUDA_MEMORY_CACHING".to_owned(), Arg::text("1"));
         }
         rung.success =

@@ -1,5 +1,4 @@
-//! Kernel filters as ncu understands them, applied here: which of the kernels that a first pass saw
-//! does `-k` mean?
+//! Applies ncu's kernel filters on the laptop, to find which kernels of a first pass `-k` selects.
 
 use regex::Regex;
 
@@ -10,11 +9,11 @@ use super::request::NcuOptions;
 #[derive(Clone, Debug)]
 pub struct KernelFilter {
     base: NameBase,
-    names: Vec<Form>,
-    excluded: Vec<Form>,
+    names: Vec<NamePattern>,
+    excluded: Vec<NamePattern>,
 }
 
-/// Which form of a name is compared: ncu's `--kernel-name-base`.
+/// The form of the kernel's name that is compared: ncu's `--kernel-name-base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameBase {
     Function,
@@ -23,12 +22,12 @@ enum NameBase {
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum NamePattern {
     Exact(String),
     Search(Regex),
 }
 
-impl Form {
+impl NamePattern {
     fn parse(flag: &'static str, text: &str) -> Result<Self, PlanError> {
         let Some(expression) = text.strip_prefix("regex:") else {
             return Ok(Self::Exact(text.to_owned()));
@@ -42,9 +41,9 @@ impl Form {
         Regex::new(expression).map(Self::Search).map_err(error)
     }
 
-    fn lets(&self, name: &str) -> bool {
+    fn matches(&self, name: &str) -> bool {
         match self {
-            Self::Exact(wanted) => wanted == name,
+            Self::Exact(exact) => exact == name,
             Self::Search(regex) => regex.is_match(name),
         }
     }
@@ -54,10 +53,10 @@ impl KernelFilter {
     /// The filters of a request.
     ///
     /// # Errors
-    /// [`PlanError::Option`] for a regular expression that cannot be read here.
+    /// [`PlanError::Option`] for an invalid regular expression.
     pub fn of(options: &NcuOptions) -> Result<Self, PlanError> {
-        let forms = |flag, list: &[String]| {
-            list.iter().map(|text| Form::parse(flag, text)).collect::<Result<Vec<_>, _>>()
+        let patterns = |flag, list: &[String]| {
+            list.iter().map(|text| NamePattern::parse(flag, text)).collect::<Result<Vec<_>, _>>()
         };
         Ok(Self {
             base: match options.kernel_name_base.as_deref() {
@@ -65,27 +64,27 @@ impl KernelFilter {
                 Some("mangled") => NameBase::Mangled,
                 _ => NameBase::Function,
             },
-            names: forms("--kernel-name", &options.kernel_name)?,
-            excluded: forms("--kernel-exclude", &options.kernel_exclude)?,
+            names: patterns("--kernel-name", &options.kernel_name)?,
+            excluded: patterns("--kernel-exclude", &options.kernel_exclude)?,
         })
     }
 
-    /// Whether a kernel gets through. Where its mangled name is not known, the demangled one
-    /// stands for it.
+    /// Whether a kernel passes the filters. If its mangled name is unknown, the demangled one is
+    /// used.
     pub fn lets(&self, demangled: &str, mangled: Option<&str>) -> bool {
         let name = match self.base {
             NameBase::Function => function_name(demangled),
             NameBase::Demangled => demangled,
             NameBase::Mangled => mangled.unwrap_or(demangled),
         };
-        (self.names.is_empty() || self.names.iter().any(|form| form.lets(name)))
-            && !self.excluded.iter().any(|form| form.lets(name))
+        (self.names.is_empty() || self.names.iter().any(|pattern| pattern.matches(name)))
+            && !self.excluded.iter().any(|pattern| pattern.matches(name))
     }
 }
 
-/// The bare name of a function: without its result, scopes, template arguments and parameters.
+/// The bare name of a function, without its return type, scopes, template arguments and parameters.
 pub fn function_name(demangled: &str) -> &str {
-    // A name may begin with a bracket of its own.
+    // A name may begin with a bracketed scope.
     let text = demangled;
     let mut depth = 0_i32;
     let mut start = 0;
@@ -93,21 +92,21 @@ pub fn function_name(demangled: &str) -> &str {
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         if depth == 0
-            && let Some(skipped) = ["(anonymous namespace)", "<unnamed>"]
+            && let Some(scope) = ["(anonymous namespace)", "<unnamed>"]
                 .iter()
-                .find(|skipped| rest.starts_with(**skipped))
+                .find(|scope| rest.starts_with(**scope))
         {
-            at += skipped.len();
+            at += scope.len();
             continue;
         }
         let c = rest.chars().next().unwrap_or(' ');
         match c {
             '<' | '(' if depth == 0 => {
                 end = at;
-                // `operator<` and `operator()` are names themselves.
+                // `operator<` and `operator()` are names that contain a bracket.
                 let operator = text[start..at].ends_with("operator");
                 if !operator {
-                    // Template arguments of a scope are followed by more of the path.
+                    // Template arguments of a scope are followed by the rest of the path.
                     match closing(text, at) {
                         Some(close) if text[close..].starts_with("::") => {
                             at = close;
@@ -133,7 +132,7 @@ pub fn function_name(demangled: &str) -> &str {
     text.get(start..end).filter(|name| !name.is_empty()).unwrap_or(demangled)
 }
 
-/// The place behind the bracket that closes the one at `open`.
+/// The index after the bracket that closes the one at `open`.
 fn closing(text: &str, open: usize) -> Option<usize> {
     let mut depth = 0_i32;
     for (at, c) in text.get(open..)?.char_indices() {

@@ -1,5 +1,5 @@
-//! What carries out a kernel's jobs on the host: our runner, which reads a Case; for Python a
-//! `harness.py` of the kernel's own, made from the same Case, under the host's Python.
+//! The program that runs a kernel's jobs on the host: our runner, which reads a Case, or for Python
+//! a `harness.py` made from the same Case and run by the host's Python.
 
 use rgpu_case::RunnerInput;
 use rgpu_protocol::HostFacts;
@@ -10,11 +10,11 @@ use super::ladder::artifact;
 use super::request::{Request, Target, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, RAW, RUNNER};
 
-/// The harness in the job's folder, and in the run folder.
+/// Name of the harness in the job's folder and in the run folder.
 pub const HARNESS: &str = "harness.py";
 
-/// The parts of the harness, in their order: they make one file, so that it can be read and carried
-/// off as a whole.
+/// The parts of the harness, in order. They are joined into one file, which can be read and copied
+/// as a unit.
 const PARTS: [&str; 7] = [
     include_str!("../../../harness/templates/harness/head.py"),
     include_str!("../../../harness/templates/harness/ranges.py"),
@@ -25,13 +25,13 @@ const PARTS: [&str; 7] = [
     include_str!("../../../harness/templates/harness/jobs.py"),
 ];
 
-/// The line of the first part that the Case takes the place of.
+/// The line of the first part that is replaced with the Case.
 const CASE_PLACEHOLDER: &str = "CASE = {}  # rgpu puts the kernel's Case here\n";
 
-/// The packages that Python kernels cannot do without.
+/// The packages that a Python kernel cannot run without.
 const REQUIRED_PACKAGES: [&str; 2] = ["python3", "torch"];
 
-/// Who does the jobs.
+/// The program that runs the jobs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum JobRunner<'a> {
     /// `rgpu-runner`.
@@ -54,19 +54,19 @@ impl<'a> JobRunner<'a> {
         matches!(self, Self::Python(_))
     }
 
-    /// The job with the Case that it usually takes.
+    /// Command and report artifact of a job, with the Case that it usually reads.
     pub(super) fn usual(
         self,
         job: &str,
         flags: &[&str],
         name: &str,
     ) -> (Vec<Arg>, Vec<ArtifactSpec>) {
-        // Only these compare with the reference: a missing one must not stop the others.
+        // Only these jobs compare with the reference; a missing reference must not stop the others.
         let case = if matches!(job, "verify" | "cpu") { CASE } else { CASE_PLAIN };
         self.words(job, case, flags, name)
     }
 
-    /// The job with `case`, its report called after `name`; with the report as an artifact.
+    /// Command and report artifact of a job that reads `case`; `name` is the name of its report.
     pub(super) fn words(
         self,
         job: &str,
@@ -87,7 +87,7 @@ impl<'a> JobRunner<'a> {
         (argv, vec![artifact(report, "case_report")])
     }
 
-    /// The same with a log of its ranges: where no tool records them.
+    /// As [`Self::usual`], with a log of its ranges, for rungs without a tool that records them.
     pub(super) fn logged(
         self,
         job: &str,
@@ -121,28 +121,28 @@ pub(super) fn check(request: &Request, facts: &HostFacts) -> Result<(), PlanErro
     })
 }
 
-/// The harness of a kernel.
+/// The harness of a Python kernel.
 pub(super) fn file(case: &RunnerInput) -> BundleFile {
-    BundleFile::text(HARNESS, rendered(case))
+    BundleFile::text(HARNESS, render(case))
 }
 
-fn rendered(case: &RunnerInput) -> String {
-    // A Case is plain data with text keys: it always serialises.
+fn render(case: &RunnerInput) -> String {
+    // A `RunnerInput` is plain data with text keys: it always serialises.
     let value = serde_json::to_value(case).unwrap_or_default();
     let mut literal = String::new();
-    write(&value, 0, &mut literal);
+    write_python(&value, 0, &mut literal);
     PARTS.join("\n\n").replacen(CASE_PLACEHOLDER, &format!("CASE = {literal}\n"), 1)
 }
 
-/// A JSON value as Python writes it, one line where that fits.
-fn write(value: &serde_json::Value, depth: usize, out: &mut String) {
+/// Writes a JSON value as a Python literal, on one line if it fits.
+fn write_python(value: &serde_json::Value, depth: usize, literal: &mut String) {
     use serde_json::Value::{Array, Bool, Null, Number, Object, String as Text};
     const WIDTH: usize = 88;
     let scalar = |value: &serde_json::Value| match value {
         Null => "None".to_owned(),
         Bool(true) => "True".to_owned(),
         Bool(false) => "False".to_owned(),
-        // JSON's escapes are all Python's too.
+        // All escapes of JSON are valid in Python.
         Number(_) | Text(_) => value.to_string(),
         Array(_) | Object(_) => String::new(),
     };
@@ -152,29 +152,29 @@ fn write(value: &serde_json::Value, depth: usize, out: &mut String) {
             .iter()
             .map(|(key, item)| (format!("{}: ", serde_json::Value::from(key.as_str())), item))
             .collect(),
-        other => return out.push_str(&scalar(other)),
+        other => return literal.push_str(&scalar(other)),
     };
     let (open, close) = if value.is_array() { ('[', ']') } else { ('{', '}') };
-    out.push(open);
-    let start = out.len();
+    literal.push(open);
+    let start = literal.len();
     for (at, (key, item)) in items.iter().enumerate() {
-        out.push_str(if at == 0 { "" } else { ", " });
-        out.push_str(key);
-        write(item, depth + 1, out);
+        literal.push_str(if at == 0 { "" } else { ", " });
+        literal.push_str(key);
+        write_python(item, depth + 1, literal);
     }
-    if out.len() - start + 4 * depth > WIDTH || out[start..].contains('\n') {
-        out.truncate(start);
+    if literal.len() - start + 4 * depth > WIDTH || literal[start..].contains('\n') {
+        literal.truncate(start);
         for (key, item) in &items {
-            out.push('\n');
-            out.push_str(&"    ".repeat(depth + 1));
-            out.push_str(key);
-            write(item, depth + 1, out);
-            out.push(',');
+            literal.push('\n');
+            literal.push_str(&"    ".repeat(depth + 1));
+            literal.push_str(key);
+            write_python(item, depth + 1, literal);
+            literal.push(',');
         }
-        out.push('\n');
-        out.push_str(&"    ".repeat(depth));
+        literal.push('\n');
+        literal.push_str(&"    ".repeat(depth));
     }
-    out.push(close);
+    literal.push(close);
 }
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
             "long": ["x".repeat(40), "y".repeat(40)],
         });
         let mut text = String::new();
-        write(&value, 0, &mut text);
+        write_python(&value, 0, &mut text);
         assert!(text.contains("\"a\": [1, 2.5, -3],") && text.contains("\"b\": True"), "{text}");
         assert!(text.contains("\"c\": None") && text.contains(r#""q\"uote\n\u0001""#), "{text}");
         assert!(text.lines().all(|line| line.len() < 100));

@@ -1,5 +1,5 @@
-//! The `profile` step: each mode's ladder, from the best rung that could work on the host to the
-//! last one that always does.
+//! The `profile` step: the ladder of each mode, from the best rung that could work on the host to a
+//! last one that always works.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ pub(super) struct Ladder<'a> {
     pub(super) facts: &'a HostFacts,
     pub(super) toolbox: &'a Toolbox,
     jobs: JobRunner<'a>,
-    /// Rungs that cannot work here, with the reason.
+    /// Rungs that cannot work on this host, with the reason.
     pub(super) left_out: Vec<RungRecord>,
     rungs: Vec<Rung>,
 }
 
-/// The id of the main step of a kernel without a GPU, and of the first look.
+/// The id of the main step of a kernel without a GPU, and of the first `profile` step of a run.
 pub(super) const STEP: &str = "profile";
 
 /// The id of a request's main step.
@@ -51,7 +51,7 @@ pub(super) fn best(mode: Mode) -> &'static str {
     }
 }
 
-/// A rung of a request's main step that cannot work there.
+/// The record of a rung of the main step that cannot work on the host.
 pub(super) fn left_out(request: &Request, rung: &str, code: &str) -> RungRecord {
     RungRecord {
         step: step_of(request),
@@ -71,80 +71,80 @@ impl<'a> Ladder<'a> {
     /// The rungs on a host with a GPU.
     ///
     /// # Errors
-    /// [`PlanError`] for options that cannot be.
+    /// [`PlanError`] for invalid options.
     pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
         match (self.request.part, self.request.mode) {
             (PlanPart::Survey(Survey::Ranges), _) => {
-                self.collector();
-                self.nsys(&[Trace::Nvtx])?;
+                self.add_collector();
+                self.add_nsys(&[Trace::Nvtx])?;
             }
             (PlanPart::Survey(Survey::Kernels), _) => {
-                self.nsys(&[Trace::Full, Trace::Cuda])?;
-                self.cupti();
-                self.ncu_times()?;
+                self.add_nsys(&[Trace::Full, Trace::Cuda])?;
+                self.add_cupti();
+                self.add_ncu_times()?;
             }
-            (_, mode) => self.of_mode(mode)?,
+            (_, mode) => self.add_rungs_of_mode(mode)?,
         }
         Ok(self.finish())
     }
 
-    fn of_mode(&mut self, mode: Mode) -> Result<(), PlanError> {
+    fn add_rungs_of_mode(&mut self, mode: Mode) -> Result<(), PlanError> {
         match mode {
             Mode::Ncu => {
-                self.ncu()?;
-                self.nsys(&[Trace::Cuda])?;
-                self.torch();
-                self.cupti();
-                self.collector();
-                self.plain();
+                self.add_ncu()?;
+                self.add_nsys(&[Trace::Cuda])?;
+                self.add_torch();
+                self.add_cupti();
+                self.add_collector();
+                self.add_plain();
             }
             Mode::Nsys if self.jobs.is_python() => {
-                self.nsys(&[Trace::Full, Trace::Cuda])?;
-                self.torch();
-                self.cupti();
-                self.nsys(&[Trace::Nvtx])?;
-                self.collector();
-                self.plain();
+                self.add_nsys(&[Trace::Full, Trace::Cuda])?;
+                self.add_torch();
+                self.add_cupti();
+                self.add_nsys(&[Trace::Nvtx])?;
+                self.add_collector();
+                self.add_plain();
             }
             Mode::Torch => {
-                self.torch();
-                self.nsys(&[Trace::Cuda])?;
-                self.cupti();
-                self.collector();
-                self.plain();
+                self.add_torch();
+                self.add_nsys(&[Trace::Cuda])?;
+                self.add_cupti();
+                self.add_collector();
+                self.add_plain();
             }
             Mode::Nsys => {
-                self.nsys(&[Trace::Full, Trace::Cuda])?;
-                // Before ranges alone: it has them too.
-                self.cupti();
-                self.nsys(&[Trace::Nvtx])?;
-                self.collector();
-                self.plain();
+                self.add_nsys(&[Trace::Full, Trace::Cuda])?;
+                // CUPTI comes before `nsys.nvtx`: it records ranges as well.
+                self.add_cupti();
+                self.add_nsys(&[Trace::Nvtx])?;
+                self.add_collector();
+                self.add_plain();
             }
             Mode::Nvtx => {
-                self.collector();
-                self.plain();
+                self.add_collector();
+                self.add_plain();
             }
-            // A kernel's time and verify are steps of their own; a program is only run.
-            Mode::Bench | Mode::Verify | Mode::Sanitizer => self.plain(),
-            // The time line is there already.
-            Mode::Deep => self.ncu()?,
+            // The time and the check of a kernel are steps of their own; a program is only run.
+            Mode::Bench | Mode::Verify | Mode::Sanitizer => self.add_plain(),
+            // The survey has recorded the time line already.
+            Mode::Deep => self.add_ncu()?,
         }
         Ok(())
     }
 
-    /// The rungs on a host without one: the reference on the CPU.
+    /// The rungs on a host without a GPU: the reference on the CPU, or the program as it is.
     pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
-        // The collector and torch's profiler work there too.
+        // The collector and torch's profiler work without a GPU too.
         let applies = !matches!(self.request.mode, Mode::Nvtx | Mode::Torch);
         self.leave_out(best(self.request.mode), applies, "no_gpu");
         if self.request.mode == Mode::Torch {
-            self.torch();
+            self.add_torch();
         }
-        self.collector();
+        self.add_collector();
         let (argv, artifacts) = match self.request.target {
             Target::Kernel { .. } => self.jobs.logged("cpu", &[], "cpu"),
-            Target::Program(_) => (self.target("cpu"), Vec::new()),
+            Target::Program(_) => (self.target_command("cpu"), Vec::new()),
         };
         let mut rung = self.rung("cpu", argv, artifacts);
         rung.loses = "everything of the GPU".to_owned();
@@ -155,22 +155,22 @@ impl<'a> Ladder<'a> {
     fn finish(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
         let skip = &self.request.skip;
         self.rungs.retain(|rung| !skip.contains(&rung.id));
-        self.pass_over_failed();
+        self.skip_failed();
         let ids: Vec<String> = self.rungs.iter().map(|rung| rung.id.clone()).collect();
-        for (at, rung) in self.rungs.iter_mut().enumerate() {
-            let below = ids.get(at + 1..).unwrap_or_default();
+        for (index, rung) in self.rungs.iter_mut().enumerate() {
+            let ids_below = ids.get(index + 1..).unwrap_or_default();
             let rows = rows_of(&rung.id);
-            let leave = below.iter().find(|id| family(id) != family(&rung.id));
+            let leave = ids_below.iter().find(|id| family(id) != family(&rung.id));
             let counterless = ["ncu.sudo", "ncu.launch"]
                 .into_iter()
-                .find(|wanted| below.iter().any(|id| id == wanted));
-            let ways = NextRungs {
+                .find(|candidate| ids_below.iter().any(|id| id == candidate));
+            let next_rungs = NextRungs {
                 leave: leave.map(String::as_str),
                 counterless,
                 kernel: matches!(self.request.target, Target::Kernel { .. }),
                 filtered: ncu::filtered(self.request),
             };
-            rung.diagnosis = table(rows, ways);
+            rung.diagnosis = table(rows, next_rungs);
         }
         if let Some(first) = self.rungs.first_mut()
             && self.left_out.is_empty()
@@ -181,12 +181,13 @@ impl<'a> Ladder<'a> {
         (self.rungs, self.left_out)
     }
 
-    /// Leaves out what failed on this host before, and what would fail by the same reason.
-    fn pass_over_failed(&mut self) {
+    /// Leaves out rungs that failed on this host before, and those that would fail for the same
+    /// reason.
+    fn skip_failed(&mut self) {
         let step = step_of(self.request);
         let mut passed_over = Vec::new();
         self.rungs.retain(|rung| {
-            let failed = self.request.failed.iter().find(|failed| fails_as(&rung.id, failed));
+            let failed = self.request.failed.iter().find(|failed| fails_like(&rung.id, failed));
             passed_over.extend(failed.map(|failed| RungRecord {
                 step: step.clone(),
                 rung: rung.id.clone(),
@@ -196,7 +197,7 @@ impl<'a> Ladder<'a> {
             }));
             failed.is_none()
         });
-        // They stand above what cannot work at all there.
+        // They stand above the rungs that cannot work on the host at all.
         passed_over.append(&mut self.left_out);
         self.left_out = passed_over;
     }
@@ -207,8 +208,8 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// The program that a tool looks at, and the files it leaves.
-    fn target(&self, job: &str) -> Vec<Arg> {
+    /// The command that a tool profiles.
+    fn target_command(&self, job: &str) -> Vec<Arg> {
         match &self.request.target {
             Target::Kernel { .. } => self.jobs.usual(job, &[], job).0,
             Target::Program(program) => program.argv.clone(),
@@ -223,7 +224,7 @@ impl<'a> Ladder<'a> {
     }
 
     fn rung(&self, id: &str, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
-        // A program's status is its own matter: what a tool saw of it counts.
+        // The exit status of a program is not checked; the tool's report decides.
         let exit = match self.request.target {
             Target::Kernel { .. } => vec![0],
             Target::Program(_) => Vec::new(),
@@ -248,70 +249,71 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    fn ncu(&mut self) -> Result<(), PlanError> {
+    fn add_ncu(&mut self) -> Result<(), PlanError> {
         let Some(path) = path_of(self.facts, "ncu") else {
             self.leave_out("ncu.asked", true, "tool_missing");
             return Ok(());
         };
         let replay = self.request.ncu.replay_mode.as_deref();
-        let add = |this: &mut Self,
-                   id: &str,
-                   collect,
-                   replay: Option<&str>,
-                   sudo: Option<&str>,
-                   loses: &str| {
+        let add_rung = |this: &mut Self,
+                        id: &str,
+                        collect,
+                        replay: Option<&str>,
+                        sudo: Option<&str>,
+                        loses: &str| {
             let mut argv: Vec<Arg> = Vec::new();
             if let Some(sudo) = sudo {
                 let keep = "--preserve-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TMPDIR";
                 argv.extend([sudo, "-n", keep, "--"].map(Arg::from));
             }
             argv.extend(ncu::words(this.request, path, collect, replay)?);
-            argv.extend(this.target("once"));
+            argv.extend(this.target_command("once"));
             let report = format!("{}.ncu-rep", ncu::report(this.request, collect));
             let mut artifacts = vec![artifact(&report, "ncu_rep")];
             artifacts.extend(this.own_artifacts("once"));
             let mut rung = this.rung(id, argv, artifacts);
             rung.success.files = vec![report];
             rung.loses = loses.to_owned();
-            // What was asked may be the basic set already.
+            // The requested sections may be the basic set already; the same command is not tried
+            // twice.
             if this.rungs.iter().all(|other| other.argv != rung.argv) {
                 this.rungs.push(rung);
             }
             Ok::<(), PlanError>(())
         };
-        add(self, "ncu.asked", Collect::Asked, replay, None, "")?;
+        add_rung(self, "ncu.asked", Collect::Asked, replay, None, "")?;
         if replay == Some("range") {
             let loses = "one run of the range: it is run again for each pass";
-            add(self, "ncu.app_range", Collect::Asked, Some("app-range"), None, loses)?;
+            add_rung(self, "ncu.app_range", Collect::Asked, Some("app-range"), None, loses)?;
         }
         if matches!(replay, Some("range" | "app-range")) {
             let loses = "numbers of the range as a whole: each kernel has its own";
-            add(self, "ncu.kernel", Collect::Asked, None, None, loses)?;
+            add_rung(self, "ncu.kernel", Collect::Asked, None, None, loses)?;
         }
         let loses = "all sections but the basic ones";
-        add(self, "ncu.basic", Collect::Basic, None, None, loses)?;
+        add_rung(self, "ncu.basic", Collect::Basic, None, None, loses)?;
         if self.request.sudo && !self.facts.agent.root {
             let sudo = self.facts.tool("sudo").filter(|tool| tool.problems.is_empty());
             match sudo.map(|tool| tool.path.as_str()) {
                 Some(sudo) => {
                     let loses = "nothing: ncu runs as root";
-                    add(self, "ncu.sudo", Collect::Asked, replay, Some(sudo), loses)?;
+                    add_rung(self, "ncu.sudo", Collect::Asked, replay, Some(sudo), loses)?;
                 }
                 None => self.leave_out("ncu.sudo", true, "no_sudo"),
             }
         }
         let loses = "every hardware counter: only the launch itself is known";
-        add(self, "ncu.launch", Collect::Launch, None, None, loses)
+        add_rung(self, "ncu.launch", Collect::Launch, None, None, loses)
     }
 
-    /// Every launch with its time, by ncu: where no tool can trace.
-    fn ncu_times(&mut self) -> Result<(), PlanError> {
+    /// Times every launch with ncu, for hosts where no tool can trace.
+    fn add_ncu_times(&mut self) -> Result<(), PlanError> {
         let Some(path) = path_of(self.facts, "ncu") else {
             self.leave_out("ncu.times", true, "tool_missing");
             return Ok(());
         };
         let mut argv = ncu::words(self.request, path, Collect::Times, None)?;
-        argv.extend(self.target("once"));
+        argv.extend(self.target_command("once"));
         let report = format!("{}.ncu-rep", ncu::report(self.request, Collect::Times));
         let mut artifacts = vec![artifact(&report, "ncu_rep")];
         artifacts.extend(self.own_artifacts("once"));
@@ -322,7 +324,7 @@ impl<'a> Ladder<'a> {
         Ok(())
     }
 
-    fn nsys(&mut self, traces: &[Trace]) -> Result<(), PlanError> {
+    fn add_nsys(&mut self, traces: &[Trace]) -> Result<(), PlanError> {
         let id = |trace| match trace {
             Trace::Full => "nsys.full",
             Trace::Cuda => "nsys.cuda",
@@ -343,7 +345,7 @@ impl<'a> Ladder<'a> {
         }
         for &trace in traces {
             let (mut argv, env) = nsys::words(self.request, &tool.path, trace)?;
-            argv.extend(self.target("once"));
+            argv.extend(self.target_command("once"));
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let mut artifacts = vec![
                 artifact(&report, "nsys_rep"),
@@ -365,16 +367,17 @@ impl<'a> Ladder<'a> {
         Ok(())
     }
 
-    /// The program under our NVTX collector.
-    fn collector(&mut self) {
+    /// Runs the program under our NVTX collector.
+    fn add_collector(&mut self) {
         if self.toolbox.collector.is_none() {
             self.leave_out("nvtx", true, "collector_missing");
             return;
         }
         let job = if self.facts.gpus.is_empty() { "cpu" } else { "once" };
-        let mut rung = self.collected("nvtx", job);
-        // Without a range there is no log: the program has none, or never loaded the collector. Of a
-        // program on a host without a GPU nothing lower tells more, and it is not run twice.
+        let mut rung = self.collector_rung("nvtx", job);
+        // The log is missing if the program opens no range or never loads the collector. For a
+        // program on a host without a GPU no lower rung gives more, so a missing log is accepted
+        // there.
         if job != "cpu" || matches!(self.request.target, Target::Kernel { .. }) {
             rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
         }
@@ -388,11 +391,11 @@ impl<'a> Ladder<'a> {
         self.rungs.push(rung);
     }
 
-    /// A rung under our collector.
-    fn collected(&self, id: &str, job: &str) -> Rung {
+    /// A rung that runs under our collector.
+    fn collector_rung(&self, id: &str, job: &str) -> Rung {
         let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), "nvtx_log")];
         artifacts.extend(self.own_artifacts(job));
-        let mut rung = self.rung(id, self.target(job), artifacts);
+        let mut rung = self.rung(id, self.target_command(job), artifacts);
         rung.env.extend([
             ("NVTX_INJECTION64_PATH".to_owned(), Arg::in_job(COLLECTOR)),
             ("RGPU_NVTX_LOG".to_owned(), Arg::in_job(format!("{RAW}/nvtx.jsonl"))),
@@ -400,9 +403,9 @@ impl<'a> Ladder<'a> {
         rung
     }
 
-    /// The program under our collector, with CUPTI's records of the GPU. Where the host is not known
-    /// to have a libcupti the program may still bring one, as PyTorch does.
-    fn cupti(&mut self) {
+    /// Runs the program under our collector with CUPTI's records of the GPU. If no libcupti is
+    /// known on the host, the program may still bring one, as PyTorch does.
+    fn add_cupti(&mut self) {
         if self.toolbox.collector.is_none() {
             self.leave_out("cupti", true, "collector_missing");
             return;
@@ -412,7 +415,7 @@ impl<'a> Ladder<'a> {
             self.leave_out("cupti", true, "cupti_missing");
             return;
         }
-        let mut rung = self.collected("cupti", "once");
+        let mut rung = self.collector_rung("cupti", "once");
         rung.env.insert("CUDA_INJECTION64_PATH".to_owned(), Arg::in_job(COLLECTOR));
         if !known.is_empty() {
             rung.env.insert("RGPU_CUPTI".to_owned(), Arg::from(known));
@@ -426,8 +429,8 @@ impl<'a> Ladder<'a> {
         self.rungs.push(rung);
     }
 
-    /// A Python kernel under torch's own profiler, which needs no tool on the host.
-    fn torch(&mut self) {
+    /// Runs a Python kernel under torch's own profiler, which needs no tool on the host.
+    fn add_torch(&mut self) {
         if !self.jobs.is_python() {
             return;
         }
@@ -446,8 +449,8 @@ impl<'a> Ladder<'a> {
         self.rungs.push(rung);
     }
 
-    /// No tool at all: CUDA events, then the host's clock.
-    fn plain(&mut self) {
+    /// Uses no tool: CUDA events, then the host's clock.
+    fn add_plain(&mut self) {
         match &self.request.target {
             Target::Kernel { .. } => {
                 for (id, flags, loses) in [
@@ -473,7 +476,7 @@ impl<'a> Ladder<'a> {
     }
 }
 
-/// Whether a program is a Python one, by its name.
+/// Whether a program is a Python program, judged by its command.
 fn runs_python(target: &Target) -> bool {
     let Target::Program(program) = target else { return false };
     program.argv.iter().take(2).any(|word| match word {
@@ -482,14 +485,14 @@ fn runs_python(target: &Target) -> bool {
     })
 }
 
-/// The tool that a rung belongs to: what stands before the point.
+/// The tool that a rung belongs to: the part of its id before the dot.
 fn family(id: &str) -> &str {
     id.split('.').next().unwrap_or(id)
 }
 
-/// Whether a rung fails where `failed` did: the same one, or another of its tool that the same reason
-/// would end.
-fn fails_as(id: &str, failed: &FailedRung) -> bool {
+/// Whether the rung `id` fails like `failed`: it is the same rung, or another one of the same tool
+/// that fails for the same reason.
+fn fails_like(id: &str, failed: &FailedRung) -> bool {
     if id == failed.rung {
         return true;
     }

@@ -1,33 +1,33 @@
-//! Short forms for diagnosis tables: a tool's table is a list of rows as constants.
+//! Short forms of diagnosis tables: each tool has a constant list of rows.
 
 use rgpu_protocol::pattern::{Condition, LadderAction, Source};
 use rgpu_protocol::{Diagnosis, Pattern};
 
-/// What a row does to a ladder; a rung's id is known only when the ladder is built.
+/// The effect of a row on a ladder. Ids of rungs are filled in when the ladder is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowAction {
-    /// The next rung.
+    /// Goes to the next rung.
     Next,
-    /// Past every rung of this tool.
+    /// Skips the other rungs of this tool.
     Leave,
-    /// Past every rung of this tool, unless the user's own filters are the reason.
+    /// Skips the other rungs of this tool; stops if the user set filters, which may be the reason.
     LeaveUnfiltered,
-    /// To the tool's rung that needs no counters, or past it.
+    /// Goes to the tool's rung without counters or, if there is none, skips the tool's other rungs.
     Counterless,
-    /// No rung could do better.
+    /// Stops: no rung could do better.
     Stop,
-    /// As [`RowAction::Next`], but only to explain a failure that shows otherwise: a working tool may
-    /// print these words too.
+    /// As [`RowAction::Next`], but only after a failure that is known otherwise: a working tool may
+    /// print the message too.
     FailedNext,
-    /// As [`RowAction::Stop`], likewise.
+    /// As [`RowAction::Stop`], but only after a failure that is known otherwise.
     FailedStop,
-    /// Only a remark.
+    /// Only adds a note.
     Note,
-    /// No rung of a kernel could do better; a program's own matter is only a remark.
+    /// Stops for a kernel: no rung could do better. Only a note for a program.
     StopKernel,
 }
 
-/// A row: what to look for, its code, what follows.
+/// A row of a table: the pattern to look for, the reason code, and the action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageRow(
     pub(crate) &'static str,
@@ -35,42 +35,42 @@ pub(crate) struct MessageRow(
     pub(crate) RowAction,
 );
 
-/// The rungs that a table's rows may go to.
+/// The rungs that the rows of a table may go to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NextRungs<'a> {
-    /// The first rung of another tool below; `None`: none.
+    /// The first rung below that belongs to another tool; `None` if there is none.
     pub(crate) leave: Option<&'a str>,
-    /// The rung that needs no counters; `None`: as `leave`.
+    /// The rung that needs no counters; `None`: go to `leave`.
     pub(crate) counterless: Option<&'a str>,
-    /// Whether the program is ours to judge.
+    /// Whether the target is a kernel, not a program.
     pub(crate) kernel: bool,
     /// Whether the user chose kernels, launches or regions.
     pub(crate) filtered: bool,
 }
 
-/// A table for one rung of a ladder.
-pub(crate) fn table(rows: &[MessageRow], ways: NextRungs<'_>) -> Vec<Diagnosis> {
-    let to = |rung: Option<&str>| match rung {
+/// The diagnosis table for one rung of a ladder.
+pub(crate) fn table(rows: &[MessageRow], next_rungs: NextRungs<'_>) -> Vec<Diagnosis> {
+    let rung_or_stop = |rung: Option<&str>| match rung {
         Some(rung) => LadderAction::Rung(rung.to_owned()),
         None => LadderAction::Stop,
     };
     rows.iter()
-        .map(|MessageRow(pattern, code, go)| Diagnosis {
+        .map(|MessageRow(pattern, code, action)| Diagnosis {
             source: Source::Output,
             pattern: Pattern::new(*pattern),
             code: (*code).to_owned(),
-            when: match go {
+            when: match action {
                 RowAction::FailedNext | RowAction::FailedStop => Condition::Failed,
                 _ => Condition::Always,
             },
-            then: match go {
+            then: match action {
                 RowAction::Next | RowAction::FailedNext => LadderAction::Next,
-                RowAction::LeaveUnfiltered if ways.filtered => LadderAction::Stop,
-                RowAction::Leave | RowAction::LeaveUnfiltered => to(ways.leave),
-                RowAction::Counterless => to(ways.counterless.or(ways.leave)),
+                RowAction::LeaveUnfiltered if next_rungs.filtered => LadderAction::Stop,
+                RowAction::Leave | RowAction::LeaveUnfiltered => rung_or_stop(next_rungs.leave),
+                RowAction::Counterless => rung_or_stop(next_rungs.counterless.or(next_rungs.leave)),
                 RowAction::Stop | RowAction::FailedStop => LadderAction::Stop,
                 RowAction::Note => LadderAction::Note,
-                RowAction::StopKernel if ways.kernel => LadderAction::Stop,
+                RowAction::StopKernel if next_rungs.kernel => LadderAction::Stop,
                 RowAction::StopKernel => LadderAction::Note,
             },
         })

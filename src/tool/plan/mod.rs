@@ -1,17 +1,17 @@
-//! A request and a host's facts → a plan.
+//! Makes the plan for a request from the facts of a host.
 //!
-//! For a kernel: `build`, `reference`, `verify`, `time`, then the mode's own steps; every mode but
-//! `sanitizer` measures without a tool first, so that the profile's time is undisturbed. For a
-//! program: `profile` alone. The job's folder:
+//! For a kernel the steps are `build`, `reference`, `verify`, `time`, then those of the mode. Every
+//! mode but `sanitizer` measures without a tool first, so that no tool disturbs the profile's time.
+//! For a program there is only `profile`. The job's folder:
 //!
-//! | path | what |
+//! | path | contents |
 //! |---|---|
 //! | `case.json`, `case-plain.json`, `case-sanitizer.json` | Cases: with the reference, without, and without warm-up |
 //! | `src/…`, `include/rgpu.h`, `data/…` | sources, our header, input files |
-//! | `harness.py` | in place of Cases and runner, for a Python kernel |
+//! | `harness.py` | replaces the Cases and the runner for a Python kernel |
 //! | `bin/` | the runner and the collector |
-//! | `build/` | what was compiled |
-//! | `raw/` | what tools and runner leave: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
+//! | `build/` | compiled files |
+//! | `raw/` | results of tools and runner: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
 
 use rgpu_protocol::HostFacts;
 
@@ -47,7 +47,7 @@ use request::{JobName, Request, Target, Toolbox};
 
 use super::{ncu, nsys, sanitizer, slurm};
 
-/// The header of the host-entry ABI.
+/// The header that host entries include.
 const HEADER: &[u8] = include_bytes!("../../../harness/runner/include/rgpu.h");
 
 const RUNNER: &str = "bin/rgpu-runner";
@@ -57,7 +57,7 @@ const CASE_PLAIN: &str = "case-plain.json";
 const CASE_SANITIZER: &str = "case-sanitizer.json";
 const RAW: &str = "raw";
 
-/// Checks what can be known to be wrong with a request before any host is asked.
+/// Checks what the laptop can check of a request before it asks a host.
 ///
 /// # Errors
 /// [`PlanError::Option`], [`PlanError::TorchNeedsPython`].
@@ -103,7 +103,7 @@ pub fn plan(
                 spec,
                 sources,
                 case: case::case_of(request, spec, sources, data_sets.clone(), small, *seed),
-                // Python compiles for what it runs on.
+                // Python compiles for the GPU that it runs on.
                 arch: match spec.is_python() {
                     true => String::new(),
                     false => arch::target_arch(request, facts)?,

@@ -1,9 +1,9 @@
-//! Two requests → one plan: both kernels built and checked, timed against each other in one
-//! process, then looked at one after the other, all under one lock of one GPU.
+//! Makes one plan from two requests: both kernels are built, checked, timed against each other in
+//! one process and then profiled one after the other, under one lock of one GPU.
 //!
-//! Each side's own plan is moved into a folder of the job (`a/`, `b/`), its steps renamed
-//! `a-build`, `b-verify` …; the two `time` steps give way to one step `pair`. What tools see of
-//! each side may fail without costing the other side, or the time.
+//! The plan of each side moves into a folder of the job (`a/`, `b/`), and its steps are renamed
+//! `a-build`, `b-verify` …; one step `pair` replaces the two `time` steps. A tool that fails on one
+//! side does not affect the other side or the times.
 
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Plan, Rung, Step};
@@ -15,25 +15,25 @@ use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
 use super::{CASE_PLAIN, RAW, RUNNER};
 
-/// The folders of the two sides, in the job and in the run folder.
+/// Folders of the two sides, in the job and in the run folder.
 pub const SIDES: [&str; 2] = ["a", "b"];
 
-/// The step that times both.
+/// Id of the step that times both kernels.
 pub const PAIR: &str = "pair";
 
-/// One plan for both sides, with what each may expect.
+/// One plan for both sides, with the results to expect from each.
 #[derive(Clone, Debug)]
 pub struct PairDraft {
-    /// The plan with the files of both.
+    /// The plan with the files of both sides.
     pub draft: Draft,
-    /// What each side's steps bring; `None` for a side that is left out.
+    /// The results to expect from each side; `None` for a side that is left out.
     pub expect: [Option<Expectations>; 2],
 }
 
-/// Makes the plan; a side that is `None` is left out.
+/// Makes the plan for both sides; a request that is `None` is left out.
 ///
 /// # Errors
-/// [`PlanError`] of either side.
+/// [`PlanError`] for either side.
 pub fn pair(
     requests: [Option<&Request>; 2],
     facts: &HostFacts,
@@ -51,7 +51,7 @@ pub fn pair(
         let Some(request) = request else { continue };
         let draft = super::plan(request, facts, toolbox, job)?;
         *expect = Some(draft.expect.clone());
-        parts.push(within(draft, side));
+        parts.push(move_into(draft, side));
     }
     let mut parts = parts.into_iter();
     let Some(mut draft) = parts.next() else {
@@ -71,26 +71,27 @@ pub fn pair(
     Ok(PairDraft { draft, expect })
 }
 
-/// Puts the steps into their order and `pair` in the place of the two `time` steps.
+/// Puts the steps in order and replaces the two `time` steps with `pair`.
 fn interleave(plan: &mut Plan, request: &Request) {
     let timed: Vec<Step> = plan.steps.extract_if(.., |s| s.id.ends_with("-time")).collect();
-    let is_look = |step: &Step| {
+    let is_profile = |step: &Step| {
         let own = step.id.split_once('-').map_or("", |(_, own)| own);
         own == ladder::STEP || own == "export"
     };
-    let (mut looks, mut steps): (Vec<Step>, Vec<Step>) = plan.steps.drain(..).partition(is_look);
+    let (mut profiles, mut steps): (Vec<Step>, Vec<Step>) =
+        plan.steps.drain(..).partition(is_profile);
     if let [first, _] = timed.as_slice() {
         steps.push(pair_step(first, request));
     }
-    // One side's look, and the speedup, are worth keeping whatever a tool says of the other.
-    for look in &mut looks {
-        look.on_failure = OnFailure::Continue;
+    // The speedup and the other side's profile are worth keeping if a tool fails on one side.
+    for profile in &mut profiles {
+        profile.on_failure = OnFailure::Continue;
     }
     plan.steps = steps;
-    plan.steps.extend(looks);
+    plan.steps.extend(profiles);
 }
 
-/// The step that times both, on the rungs of the step that it replaces.
+/// The step that times both kernels, with the rungs of the `time` step that it replaces.
 fn pair_step(time: &Step, request: &Request) -> Step {
     let [a, b] = SIDES;
     let report = |side: &str| format!("{side}/{RAW}/time.json");
@@ -122,32 +123,32 @@ fn pair_step(time: &Step, request: &Request) -> Step {
     }
 }
 
-/// A draft moved into a folder of the job.
-fn within(mut draft: Draft, side: &str) -> Draft {
-    let put = |path: &mut String| *path = format!("{side}/{path}");
+/// Moves a draft into a folder of the job.
+fn move_into(mut draft: Draft, side: &str) -> Draft {
+    let prefix = |path: &mut String| *path = format!("{side}/{path}");
     for file in &mut draft.files {
-        put(&mut file.path);
+        prefix(&mut file.path);
     }
     for file in &mut draft.plan.files {
-        put(&mut file.path);
+        prefix(&mut file.path);
     }
     for step in &mut draft.plan.steps {
         step.id = format!("{side}-{}", step.id);
         for need in &mut step.needs {
             *need = format!("{side}-{need}");
         }
-        step.rungs.iter_mut().for_each(|rung| rung_within(rung, side));
+        step.rungs.iter_mut().for_each(|rung| move_rung(rung, side));
     }
     draft
 }
 
-fn rung_within(rung: &mut Rung, side: &str) {
-    let put = |path: &mut String| *path = format!("{side}/{path}");
+fn move_rung(rung: &mut Rung, side: &str) {
+    let prefix = |path: &mut String| *path = format!("{side}/{path}");
     let relative = |path: &str| !path.starts_with('/');
-    rung.needs.iter_mut().filter(|path| relative(path)).for_each(put);
-    rung.success.files.iter_mut().for_each(put);
+    rung.needs.iter_mut().filter(|path| relative(path)).for_each(prefix);
+    rung.success.files.iter_mut().for_each(prefix);
     for ArtifactSpec { path, .. } in &mut rung.artifacts {
-        put(path);
+        prefix(path);
     }
     rung.cwd = if rung.cwd.is_empty() { side.to_owned() } else { format!("{side}/{}", rung.cwd) };
     for word in rung.argv.iter_mut().chain(rung.env.values_mut()) {
@@ -157,7 +158,8 @@ fn rung_within(rung: &mut Rung, side: &str) {
     }
 }
 
-/// The side a step belongs to, with its own name there; `pair` is the `time` step of both.
+/// The id that `step` has in the plan of `side` alone; `None` for a step of the other side. `pair`
+/// is the `time` step of both.
 pub fn side_of(step: &str, side: &str) -> Option<String> {
     if step == PAIR {
         return Some("time".to_owned());

@@ -1,5 +1,5 @@
-//! Patterns of regions as users write them for `--regions`: names, globs and regular expressions,
-//! held against the regions that a first pass saw, since ncu's own filters know no globs.
+//! Region patterns of `--regions`: names, globs and regular expressions. They are matched on the
+//! laptop against the regions that a first pass recorded, since ncu's own filters have no globs.
 //!
 //! | pattern | matches |
 //! |---|---|
@@ -18,7 +18,7 @@ use super::region::{OUR_DOMAIN, SeenRegion, split_once_unescaped};
 
 const FLAG: &str = "--regions";
 
-/// One pattern.
+/// One pattern of `--regions`.
 #[derive(Clone, Debug)]
 pub struct RegionPattern {
     text: String,
@@ -29,13 +29,13 @@ pub struct RegionPattern {
 enum PatternForm {
     /// Anchored expressions for the domain and for each name, outermost first.
     Names { domain: Option<Regex>, names: Vec<Regex>, exact: bool },
-    /// Searched for in the whole path.
+    /// Searched for in the path as displayed.
     Whole(Regex),
 }
 
 impl RegionPattern {
-    /// Reads one value of `--regions`: patterns between commas, or one `regex:` pattern, which may
-    /// hold commas itself.
+    /// Parses one value of `--regions`: patterns separated by commas, or one `regex:` pattern,
+    /// which may contain commas.
     ///
     /// # Errors
     /// [`PlanError::Option`] for an empty name and for a broken regular expression.
@@ -53,7 +53,7 @@ impl RegionPattern {
         Ok(patterns)
     }
 
-    /// Reads one pattern.
+    /// Parses one pattern.
     ///
     /// # Errors
     /// As [`RegionPattern::list`].
@@ -95,17 +95,17 @@ impl RegionPattern {
         Ok(Self { text: text.to_owned(), form })
     }
 
-    /// As the user wrote it.
+    /// The pattern as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it names one path, so that a tool can select it without a first pass.
+    /// Whether it names exactly one path, so that a tool can select it without a first pass.
     pub fn is_exact(&self) -> bool {
         matches!(self.form, PatternForm::Names { exact: true, .. })
     }
 
-    /// Whether a region is meant.
+    /// Whether the pattern matches a region.
     pub fn matches(&self, region: &SeenRegion) -> bool {
         match &self.form {
             PatternForm::Whole(regex) => regex.is_match(&region.display()),
@@ -121,12 +121,12 @@ impl RegionPattern {
     }
 }
 
-/// The domain of a path part (empty: the default one) and its name.
+/// The domain (empty: the default one) and the name of a path part.
 pub fn domain_and_name(part: &str) -> (&str, &str) {
     part.split_once('@').unwrap_or(("", part))
 }
 
-/// Whether a part is of our own harness.
+/// Whether a path part is a range of our own harness.
 pub(super) fn is_ours(part: &str) -> bool {
     domain_and_name(part).0 == OUR_DOMAIN
 }
@@ -140,7 +140,7 @@ fn has_wildcard(text: &str) -> bool {
     })
 }
 
-/// A glob as an anchored expression.
+/// A glob as an anchored regular expression.
 fn glob(text: &str) -> Result<Regex, regex::Error> {
     let mut expression = String::from("(?s)^");
     let mut chars = text.chars().peekable();
@@ -148,7 +148,7 @@ fn glob(text: &str) -> Result<Regex, regex::Error> {
         match c {
             '*' => expression.push_str(".*"),
             '?' => expression.push('.'),
-            // A backslash before anything else is a backslash.
+            // A backslash before any other character is a literal backslash.
             '\\' if chars.peek().is_some_and(|next| "*?@:,\\".contains(*next)) => {
                 let literal = chars.next().unwrap_or('\\');
                 expression.push_str(&regex::escape(literal.encode_utf8(&mut [0; 4])));

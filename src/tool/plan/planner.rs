@@ -1,4 +1,4 @@
-//! Puts the steps of a plan together.
+//! Assembles the steps and files of a plan.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{arch, build, wheels};
 use crate::kernel::{KernelSpec, Mode, SourceTree};
 use crate::tool::{nsys, nvidia_smi};
 
-/// The parts of a kernel's plan.
+/// The inputs of a kernel's plan.
 pub(super) struct KernelTarget<'a> {
     pub(super) spec: &'a KernelSpec,
     pub(super) sources: &'a SourceTree,
@@ -25,7 +25,7 @@ pub(super) struct KernelTarget<'a> {
     pub(super) arch: String,
 }
 
-/// A plan in the making.
+/// A plan while it is being assembled.
 pub(super) struct Planner<'a> {
     pub(super) request: &'a Request,
     pub(super) facts: &'a HostFacts,
@@ -57,16 +57,16 @@ impl<'a> Planner<'a> {
     }
 
     /// # Errors
-    /// [`PlanError`] when the kernel cannot be built or looked at there.
+    /// [`PlanError`] when the kernel cannot be built or profiled on the host.
     pub(super) fn kernel(mut self, target: &KernelTarget<'_>) -> Result<Draft, PlanError> {
         let spec = target.spec;
-        let again = !self.request.reuse.is_empty();
+        let is_retry = !self.request.reuse.is_empty();
         self.expect.arch.clone_from(&target.arch);
         self.expect.module = build::module(spec);
         self.expect.built = build::built(spec);
         self.expect.sources = build::localized(target.sources);
         self.bring_sources(target);
-        if !again && !self.jobs.is_python() {
+        if !is_retry && !self.jobs.is_python() {
             self.build(target)?;
         }
         let title = match self.request.part {
@@ -76,9 +76,9 @@ impl<'a> Planner<'a> {
         if self.request.part != PlanPart::Build {
             self.bring_harness(target)?;
             if self.gpu {
-                self.on_gpu(target, again)?;
+                self.on_gpu(target, is_retry)?;
             } else {
-                self.on_cpu(target, again);
+                self.on_cpu(target, is_retry);
             }
         } else if self.steps.iter().any(|step| step.rungs.iter().any(|r| r.id == "build.nvrtc")) {
             self.bring_runner()?;
@@ -91,7 +91,8 @@ impl<'a> Planner<'a> {
     pub(super) fn program(mut self, program: &Program) -> Result<Draft, PlanError> {
         self.steps.extend(program.prepare.iter().cloned());
         if !program.cwd.is_empty() {
-            // Tools write here, and only make files.
+            // This file makes sure that the folder exists: tools create files in it, but no
+            // folders.
             self.files.push(BundleFile::text(format!("{RAW}/.made"), ""));
         }
         if self.request.mode == Mode::Sanitizer && self.gpu {
@@ -117,7 +118,7 @@ impl<'a> Planner<'a> {
             choice: request.gpu.clone(),
             count: 1,
             share: request.share_gpu,
-            // Of a mixed host, only the GPUs that run the code compiled for this one.
+            // On a host with different GPUs, only those that can run the compiled code.
             known: self
                 .facts
                 .gpus
@@ -184,7 +185,7 @@ impl<'a> Planner<'a> {
         self.case(CASE, &target.case);
         self.case(CASE_PLAIN, &plain);
         if self.request.mode == Mode::Sanitizer {
-            // Launches that nobody looks at would only repeat each finding.
+            // Warm-up launches would only repeat each finding.
             let timing = TimingPlan { warmup: 0, ..plain.timing.clone() };
             self.case(CASE_SANITIZER, &RunnerInput { timing, ..plain });
         }
@@ -192,7 +193,7 @@ impl<'a> Planner<'a> {
     }
 
     fn case(&mut self, path: &str, case: &RunnerInput) {
-        // A Case is plain data with text keys: it always serialises.
+        // A `RunnerInput` is plain data with text keys: it always serialises.
         let text = serde_json::to_vec_pretty(case).unwrap_or_default();
         self.files.push(BundleFile::text(path, text));
     }
@@ -202,27 +203,27 @@ impl<'a> Planner<'a> {
             self.files.extend(self.request.prebuilt.iter().cloned());
         } else {
             let KernelTarget { spec, sources, arch, .. } = target;
-            let wanted =
+            let compile =
                 build::CompileRequest { spec, sources, arch, options: &self.request.build };
-            if build::by_wheels(&wanted, self.facts) {
+            if build::by_wheels(&compile, self.facts) {
                 let environment = wheels::NVCC.environment();
                 self.files.extend(environment.files());
                 self.files.push(BundleFile::text(build::WHEEL_TOOL, build::WHEEL_TOOL_TEXT));
                 self.steps.push(environment.step(build::FETCH_TIMEOUT_S));
             }
-            match build::step(&wanted, self.facts, self.request.timeout_s) {
+            match build::step(&compile, self.facts, self.request.timeout_s) {
                 Ok(step) => self.steps.push(step),
-                // Without a GPU the reference still runs; the code is then not known. Whoever names
-                // an architecture asks for the code, and does not get it.
+                // Without a GPU the reference still runs, and the kernel is not compiled. But
+                // whoever passes `--arch` wants the compiled code, so that this stays an error.
                 Err(error)
                     if !self.gpu
                         && self.request.part != PlanPart::Build
                         && self.request.arch.is_none() =>
                 {
-                    let fetched = self.fetched();
+                    let how_to_fetch = self.how_to_fetch();
                     self.expect
                         .notes
-                        .push(format!("{error}: the kernel is not compiled; {fetched}"));
+                        .push(format!("{error}: the kernel is not compiled; {how_to_fetch}"));
                 }
                 Err(error) => return Err(error),
             }
@@ -236,8 +237,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// How the host gets a compiler.
-    fn fetched(&self) -> String {
+    /// How to get a compiler onto the host, in words.
+    fn how_to_fetch(&self) -> String {
         let command = match self.request.named.as_str() {
             "" => "`rgpu build` with `--yes`".to_owned(),
             named => format!("`rgpu build {named} --remote {} --yes`", self.facts.remote),
@@ -250,7 +251,7 @@ impl<'a> Planner<'a> {
     }
 
     fn reference(&mut self, target: &KernelTarget<'_>) {
-        // Where the check is all there is, a reference that does not compile is the end.
+        // If the check is the only result, a reference that does not compile ends the run.
         let on_failure = match self.request.mode == Mode::Verify || !self.gpu {
             true => OnFailure::Stop,
             false => OnFailure::Continue,
@@ -292,12 +293,12 @@ impl<'a> Planner<'a> {
         &mut self.steps[last]
     }
 
-    fn on_gpu(&mut self, target: &KernelTarget<'_>, again: bool) -> Result<(), PlanError> {
+    fn on_gpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) -> Result<(), PlanError> {
         let name = &target.spec.name;
         if self.request.mode == Mode::Sanitizer {
             return self.sanitize();
         }
-        if !again {
+        if !is_retry {
             self.verify(name);
             if self.request.mode != Mode::Verify {
                 self.time(target);
@@ -321,15 +322,16 @@ impl<'a> Planner<'a> {
         let rungs = vec![plain_rung("verify", argv, artifacts)];
         let step = self.step("verify", title, true, rungs);
         if built {
-            // A reference that did not compile leaves the results unchecked, and the rest goes on.
+            // If the reference does not compile, the results stay unchecked and the other steps
+            // run.
             step.needs = vec!["reference".to_owned()];
         }
     }
 
     fn time(&mut self, target: &KernelTarget<'_>) {
         let name = &target.spec.name;
-        // With a reference on the GPU every timed call is compared with it. One on the host is for
-        // the check alone.
+        // Every timed call is compared with a reference on the GPU. A reference on the host serves
+        // the `verify` step only.
         let on_gpu = matches!(
             target.case.reference,
             Some(Reference::DeviceKernel { .. } | Reference::DeviceFunction { .. })
@@ -360,7 +362,7 @@ impl<'a> Planner<'a> {
         self.step("time", format!("measure {name} without a tool"), true, rungs);
     }
 
-    /// The mode's ladder; `left_out` are rungs that were given up before it.
+    /// Adds the step with the mode's ladder; `left_out` are rungs that were given up before it.
     fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
         self.expect.left_out.extend(left_out);
         let ladder = Ladder::new(self.request, self.facts, self.toolbox);
@@ -396,12 +398,12 @@ impl<'a> Planner<'a> {
         };
         let gpu = self.gpu;
         let id = ladder::step_of(self.request);
-        let alone = self.request.part == PlanPart::Whole
+        let is_only_step = self.request.part == PlanPart::Whole
             && self.request.look == 0
             && self.request.mode != Mode::Deep;
         let step = self.step(&id, title, gpu, rungs);
-        // What else the run has brought stands without it.
-        if !alone {
+        // A failure of this step does not end the run if the run has other results.
+        if !is_only_step {
             step.on_failure = OnFailure::Continue;
         }
         if nsys && let Some(path) = path_of(self.facts, "nsys") {
@@ -418,16 +420,16 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn on_cpu(&mut self, target: &KernelTarget<'_>, again: bool) {
-        // torch's profiler makes everything slower: time and check come first.
-        if self.request.mode == Mode::Torch && !again {
+    fn on_cpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) {
+        // torch's profiler slows everything down, so check and timing come first.
+        if self.request.mode == Mode::Torch && !is_retry {
             let (argv, artifacts) = self.jobs.usual("cpu", &[], "time");
             let mut rung = plain_rung("cpu", argv, artifacts);
             rung.loses = "the GPU".to_owned();
             let name = &target.spec.name;
             self.step("time", format!("check and measure {name} on the CPU"), false, vec![rung]);
         }
-        let runnable = self.has_step("reference") || again || self.jobs.is_python();
+        let runnable = self.has_step("reference") || is_retry || self.jobs.is_python();
         if runnable && let Ok(()) = self.profile(Vec::new()) {
             return;
         }

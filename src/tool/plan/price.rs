@@ -1,9 +1,9 @@
-//! What a look with ncu costs, before it is taken: passes, seconds and bytes of each launch.
+//! Estimated cost of profiling with ncu: passes, seconds and bytes of each launch.
 //!
-//! Recorded on an H200 with ncu 2025.3.1: passes and bytes a launch of `full` (38; 1.1 to 2 MB),
+//! Measured on an H200 with ncu 2025.3.1: passes and bytes per launch of `full` (38; 1.1 to 2 MB),
 //! `detailed` (20; 150 kB), `basic` and `minimal` (10; 60 and 55 kB); three launches of 4 ms took
-//! 7, 4, 3 and 2 s. Sets that were not recorded stand between their neighbours. The seconds are a
-//! rule of thumb; what a run really took is in its ladder.
+//! 7, 4, 3 and 2 s. Sets that were not measured lie between their neighbours. The seconds are a
+//! rule of thumb; the actual time of a run is in its ladder.
 
 use super::request::Request;
 
@@ -12,21 +12,20 @@ use super::request::Request;
 pub struct LaunchCost {
     /// Passes over the launch.
     pub passes: u32,
-    /// Bytes that its result adds to the report.
+    /// Bytes that the result adds to the report.
     pub bytes: u64,
 }
 
-/// Seconds that a pass takes besides the kernel itself: saving and restoring memory, reading
-/// counters.
+/// Seconds of a pass without the kernel itself: saving and restoring memory, reading counters.
 const PASS_OVERHEAD_S: f64 = 0.03;
 
-/// Seconds that a launch takes besides its passes.
+/// Seconds of a launch without its passes.
 const LAUNCH_OVERHEAD_S: f64 = 0.1;
 
-/// Seconds that ncu takes to start and to write its report, besides the program's own.
+/// Seconds that ncu takes to start and to write its report, without the program's own time.
 const NCU_START_S: f64 = 2.0;
 
-/// Passes and bytes by set; the first is the fallback for what nobody recorded.
+/// Passes and bytes of each set; the first is the fallback for sets that are not listed.
 static SET_COSTS: &[(&str, LaunchCost)] = &[
     ("full", LaunchCost { passes: 38, bytes: 1_500_000 }),
     ("detailed", LaunchCost { passes: 20, bytes: 150_000 }),
@@ -42,15 +41,15 @@ static SET_COSTS: &[(&str, LaunchCost)] = &[
 ];
 
 impl LaunchCost {
-    /// What one launch costs as `request` asks for it; `usual` is the set that an empty request
-    /// means.
-    pub fn of(request: &Request, usual: &str) -> Self {
+    /// The cost of one launch with the sections of `request`; `default_set` is used if it names no
+    /// set, sections or metrics.
+    pub fn of(request: &Request, default_set: &str) -> Self {
         let options = &request.ncu;
         let named = !options.sections.is_empty() || !options.metrics.is_empty();
         let set = match &options.set {
             Some(set) => Some(set.as_str()),
             None if named => None,
-            None => Some(usual),
+            None => Some(default_set),
         };
         let find =
             |name: &str| SET_COSTS.iter().find(|(set, _)| *set == name).or(SET_COSTS.first());
@@ -58,18 +57,19 @@ impl LaunchCost {
             set.and_then(find).map_or(LaunchCost { passes: 0, bytes: 20_000 }, |(_, cost)| *cost);
         let metrics = options.metrics.iter().flat_map(|list| list.split(',')).count() as u32;
         let sections = options.sections.len() as u32;
-        // A section needs about four passes of its own, and as many metrics share one.
+        // A section needs about four passes; about four metrics share one pass.
         cost.passes = (cost.passes + 4 * sections + metrics.div_ceil(4)).max(1);
         cost.bytes += 20_000 * u64::from(sections) + 500 * u64::from(metrics);
         cost
     }
 
-    /// Seconds for one launch that runs for `launch_s` by itself.
+    /// Seconds for one launch that takes `launch_s` without a tool.
     pub fn launch_seconds(&self, launch_s: f64) -> f64 {
         f64::from(self.passes) * (launch_s + PASS_OVERHEAD_S) + LAUNCH_OVERHEAD_S
     }
 
-    /// Seconds of one look at a program that takes `program_s` by itself, without its launches.
+    /// Seconds for one run under ncu of a program that takes `program_s` without it, launches
+    /// excluded.
     pub fn look_seconds(program_s: f64) -> f64 {
         NCU_START_S + program_s
     }

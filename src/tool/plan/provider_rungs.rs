@@ -1,6 +1,6 @@
-//! A kernel under an ncu that its provider runs itself, elsewhere: the same command as on the host,
-//! taken apart into what is ncu's and what is the program's, and told in paths of a folder that
-//! travels.
+//! Rungs for an ncu that the provider runs on a machine of its own. They have the same command as
+//! on the host, split into ncu's arguments and the program's, with paths in a folder that is sent
+//! along.
 
 use rgpu_protocol::plan::{Arg, Rung};
 use rgpu_protocol::probe::ToolFacts;
@@ -14,7 +14,8 @@ use super::{RAW, plan};
 use crate::kernel::Mode;
 use crate::tool::ncu;
 
-/// What such an ncu is asked for, best first, with the rung of a host's own that says how.
+/// The rungs for a provider's ncu, best first: id, the host's rung with the same command, and the
+/// loss.
 pub static PROVIDER_RUNGS: &[(&str, &str, &str)] = &[
     (
         "ncu.service",
@@ -28,30 +29,29 @@ pub static PROVIDER_RUNGS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A rung for an ncu elsewhere.
+/// A rung that a provider's ncu runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderRung {
-    /// The step and the rung as the ladder has them.
+    /// Id of the step in the ladder.
     pub step: String,
-    /// `ncu.service` …
+    /// Id of the rung: `ncu.service` …
     pub rung: &'static str,
-    /// What travels; its steps are not carried out.
+    /// The files to send; its steps are not run.
     pub draft: Draft,
     /// Folders that the program writes to.
     pub folders: Vec<String>,
-    /// The program and its arguments, from within the folder.
+    /// The program and its arguments, with paths relative to the folder.
     pub program: Vec<String>,
-    /// ncu's own arguments.
+    /// Arguments of ncu.
     pub arguments: Vec<String>,
-    /// What ncu's words mean.
+    /// Meanings of ncu's messages.
     pub diagnosis: Vec<Diagnosis>,
-    /// What is lost on it.
+    /// Data that this rung does not provide.
     pub loses: &'static str,
 }
 
-/// The rungs that an ncu elsewhere could be asked for; empty where what is profiled cannot travel:
-/// a program of the host, a kernel that needs the host's Python, regions that only a first pass
-/// knows.
+/// The rungs that a provider's ncu can run. Empty if the target cannot be sent: a program on the
+/// host, a Python kernel, which needs the host's Python, or regions from a first pass.
 ///
 /// # Errors
 /// As [`plan`].
@@ -66,7 +66,7 @@ pub fn served(
     if !travels || !simple || facts.gpus.is_empty() {
         return Ok(Vec::new());
     }
-    // What failed or is missing on the host says nothing of another machine.
+    // Failures and missing tools on the host do not matter on another machine.
     let mut request = request.clone();
     request.failed.clear();
     request.skip.clear();
@@ -76,14 +76,16 @@ pub fn served(
     facts.tools.push(ToolFacts { name: "ncu".into(), path: "ncu".into(), ..ToolFacts::default() });
     let draft = plan(&request, &facts, toolbox, job)?;
     let step = step_of(&request);
-    let Some(at) = draft.plan.steps.iter().find(|s| s.id == step) else { return Ok(Vec::new()) };
-    let rungs = PROVIDER_RUNGS.iter().filter_map(|(id, like, loses)| {
-        let rung = at.rungs.iter().find(|rung| rung.id == *like)?;
-        let (arguments, program) = apart(rung)?;
-        // A program without a slash is looked for on PATH.
+    let Some(profile_step) = draft.plan.steps.iter().find(|s| s.id == step) else {
+        return Ok(Vec::new());
+    };
+    let rungs = PROVIDER_RUNGS.iter().filter_map(|(id, host_rung, loses)| {
+        let rung = profile_step.rungs.iter().find(|rung| rung.id == *host_rung)?;
+        let (arguments, program) = split_command(rung)?;
+        // A program name without a slash would be searched on PATH.
         let words = program.iter().enumerate().map(|(at, word)| match (at, word) {
-            (0, Arg::InJob { .. }) => format!("./{}", here(word)),
-            _ => here(word),
+            (0, Arg::InJob { .. }) => format!("./{}", path_in_job(word)),
+            _ => path_in_job(word),
         });
         Some(ProviderRung {
             step: step.clone(),
@@ -91,7 +93,7 @@ pub fn served(
             draft: draft.clone(),
             folders: vec![RAW.to_owned()],
             program: words.collect(),
-            arguments: arguments.iter().map(here).collect(),
+            arguments: arguments.iter().map(path_in_job).collect(),
             diagnosis: rung.diagnosis.clone(),
             loses,
         })
@@ -99,18 +101,18 @@ pub fn served(
     Ok(rungs.collect())
 }
 
-/// Whether an ncu that failed with `code` may do better with less to collect.
+/// Whether an ncu that failed with `code` may succeed if it collects less.
 pub fn asks_for_less(code: &str) -> bool {
-    let less = |row: &&MessageRow| {
+    let collects_less = |row: &&MessageRow| {
         row.1 == code
             && matches!(row.2, RowAction::Next | RowAction::FailedNext | RowAction::Counterless)
     };
-    ncu::ROWS.iter().find(less).is_some()
+    ncu::ROWS.iter().find(collects_less).is_some()
         || ["exit", "no_file", "empty_report", "nan_counters"].contains(&code)
 }
 
-/// A word as it is from within the job's folder.
-fn here(word: &Arg) -> String {
+/// An argument with paths relative to the job's folder.
+fn path_in_job(word: &Arg) -> String {
     match word {
         Arg::Text(text) => text.clone(),
         Arg::InJob { prefix, in_job } if in_job.is_empty() => format!("{prefix}."),
@@ -118,8 +120,8 @@ fn here(word: &Arg) -> String {
     }
 }
 
-/// ncu's own arguments, without where its report goes, and the program with its arguments.
-fn apart(rung: &Rung) -> Option<(&[Arg], &[Arg])> {
+/// ncu's own arguments without the report's path, and the program with its arguments.
+fn split_command(rung: &Rung) -> Option<(&[Arg], &[Arg])> {
     let export = rung.argv.iter().position(|word| *word == Arg::from("--export"))?;
     let arguments = rung.argv.get(1..export)?;
     let arguments = match arguments.split_last() {

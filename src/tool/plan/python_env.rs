@@ -1,8 +1,9 @@
-//! Python environments on a host: made once from a list of requirements, kept there under their
-//! hash, found again in milliseconds.
+//! Python environments on a host, made once from a list of requirements and kept under the hash of
+//! their specification, so that later runs find them in milliseconds.
 //!
 //! A step makes or finds the environment and links it to `env` in the job's folder; later steps
-//! start [`PythonEnv::python`]. What a script needs stands in its own head, as PEP 723 says:
+//! start [`PythonEnv::python`]. A script lists its requirements in a comment block, as PEP 723
+//! defines:
 //!
 //! ```python
 //! # /// script
@@ -20,16 +21,16 @@ use sha2::{Digest, Sha256};
 use super::draft::BundleFile;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 
-/// Finds the environment; `python_env.py` makes it.
+/// Finds an existing environment; otherwise it runs `python_env.py`, which makes one.
 const FIND: &str = include_str!("../../../harness/templates/python_env.sh");
 const MAKE: &str = include_str!("../../../harness/templates/python_env.py");
 
-/// Where the scripts and the specification lie in the job's folder.
+/// Paths of the scripts and the specification in the job's folder.
 const FIND_PATH: &str = "bin/python_env.sh";
 const MAKE_PATH: &str = "bin/python_env.py";
 const SPEC_PATH: &str = "bin/python_env.json";
 
-/// What uv, pip and our own script say.
+/// Messages of uv, pip and our own script.
 static ROWS: &[MessageRow] = &[
     MessageRow("there is no python3 on PATH", "python_missing", RowAction::FailedStop),
     MessageRow("there is no uv to bring another", "python_version", RowAction::FailedStop),
@@ -55,51 +56,51 @@ static ROWS: &[MessageRow] = &[
     MessageRow("No space left on device", "disk_full", RowAction::FailedStop),
 ];
 
-/// A block of a script that cannot be read.
+/// An invalid `# /// script` block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// It begins and does not end.
+    /// The block has no end.
     #[error("the block `# /// script` of line {line} has no `# ///` that ends it")]
     Open {
-        /// Where it begins, from 1.
+        /// Line on which it begins, from 1.
         line: usize,
     },
-    /// There are two.
+    /// The script has two blocks.
     #[error("there are two blocks `# /// script`, in lines {first} and {second}")]
     Twice {
-        /// The first.
+        /// Line of the first block.
         first: usize,
-        /// The second.
+        /// Line of the second block.
         second: usize,
     },
-    /// What is in it is no TOML, or says something else than the format.
+    /// The block is not valid TOML, or has other contents than the format defines.
     #[error("the block `# /// script` of line {line} cannot be read: {problem}")]
     Toml {
-        /// Where it begins, from 1.
+        /// Line on which it begins, from 1.
         line: usize,
-        /// Why.
+        /// The problem.
         problem: String,
     },
 }
 
-/// An environment of Python.
+/// A Python environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PythonEnv {
     /// Requirements, as pip reads them.
     pub requirements: Vec<String>,
-    /// Which versions of Python will do, e.g. `>=3.11`.
+    /// Versions of Python that are allowed, e.g. `>=3.11`.
     pub requires_python: Option<String>,
-    /// Whether the host's own packages (a torch that fits its driver) are seen inside; what they
-    /// satisfy is not installed again.
+    /// Whether the host's own packages (a torch that fits its driver) are visible inside.
+    /// Requirements that they satisfy are not installed again.
     pub host_packages: bool,
 }
 
 impl PythonEnv {
-    /// The step's id.
+    /// Id of the step that makes or finds it.
     pub const STEP: &'static str = "python";
 
-    /// What the PEP 723 block of a script asks for; `None` where it has none. The host's packages
-    /// stay visible.
+    /// The environment that a script's PEP 723 block asks for; `None` if the script has no block.
+    /// The host's packages stay visible.
     ///
     /// # Errors
     /// [`ScriptError`] for a block that cannot be read.
@@ -123,7 +124,7 @@ impl PythonEnv {
         }))
     }
 
-    /// Whether the host's own Python is all it asks for.
+    /// Whether the host's own Python is enough.
     pub fn is_plain(&self) -> bool {
         self.requirements.is_empty() && self.requires_python.is_none() && self.host_packages
     }
@@ -133,7 +134,7 @@ impl PythonEnv {
         Arg::in_job("env/bin/python")
     }
 
-    /// The files that the step needs.
+    /// The files that the step reads.
     pub fn files(&self) -> Vec<BundleFile> {
         vec![
             BundleFile::text(FIND_PATH, FIND),
@@ -142,7 +143,7 @@ impl PythonEnv {
         ]
     }
 
-    /// The step that makes or finds it.
+    /// The step that makes or finds the environment.
     pub fn step(&self, timeout_s: u64) -> Step {
         let argv = vec![
             "sh".into(),
@@ -178,7 +179,7 @@ impl PythonEnv {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// What it is kept under: everything it is made from.
+    /// Key of the environment on the host: a hash of everything that it is made from.
     fn key(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(MAKE.as_bytes());
@@ -188,7 +189,7 @@ impl PythonEnv {
     }
 }
 
-/// The text of the block, without its comment marks, and the line it begins in.
+/// The line on which the block begins, and its text without comment marks.
 fn block(text: &str) -> Result<Option<(usize, String)>, ScriptError> {
     let mut found: Option<(usize, String)> = None;
     let mut lines = text.lines().enumerate();
@@ -196,25 +197,25 @@ fn block(text: &str) -> Result<Option<(usize, String)>, ScriptError> {
         if line.trim_end() != "# /// script" {
             continue;
         }
-        let begun = at + 1;
+        let first_line = at + 1;
         let mut inner = Vec::new();
-        let mut ended = None;
-        // It ends at the last `# ///` of the comment lines that follow.
+        let mut end = None;
+        // The block ends at the last `# ///` in the comment lines that follow.
         for (_, line) in lines.by_ref() {
             match line.strip_prefix('#') {
                 Some(" ///") => {
-                    ended = Some(inner.len());
+                    end = Some(inner.len());
                     inner.push("");
                 }
                 Some(rest) => inner.push(rest.strip_prefix(' ').unwrap_or(rest)),
                 None => break,
             }
         }
-        let Some(ended) = ended else { return Err(ScriptError::Open { line: begun }) };
+        let Some(end) = end else { return Err(ScriptError::Open { line: first_line }) };
         if let Some((first, _)) = found {
-            return Err(ScriptError::Twice { first, second: begun });
+            return Err(ScriptError::Twice { first, second: first_line });
         }
-        found = Some((begun, inner[..ended].join("\n")));
+        found = Some((first_line, inner[..end].join("\n")));
     }
     Ok(found)
 }

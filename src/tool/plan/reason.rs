@@ -1,4 +1,4 @@
-//! Reason codes in words: why a rung was left or a step failed, and what a user can do.
+//! Reason codes in words: why a rung was given up or a step failed, and the user's next step.
 //!
 //! Codes come from the diagnosis tables of the tools (`src/tool/*.rs`), from the agent (`missing`,
 //! `exit`, `timeout` …), from the importers (`empty_report`, `nan_counters`, `unknown_metric`), and
@@ -6,16 +6,16 @@
 
 use crate::error::Side;
 
-/// What a reason code means.
+/// The meaning of a reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// The code.
     pub code: &'static str,
     /// What happened, in one line.
     pub title: &'static str,
-    /// What to do; empty where nothing helps.
+    /// The next step for the user; empty if there is none.
     pub help: &'static str,
-    /// Which side is at fault.
+    /// The side that is at fault.
     pub side: Side,
 }
 
@@ -23,14 +23,14 @@ const fn row(code: &'static str, side: Side, title: &'static str, help: &'static
     Reason { code, title, help, side }
 }
 
-/// What `code` means; an unknown code gets a general answer.
+/// The meaning of `code`; an unknown code gets a general answer.
 pub fn reason(code: &str) -> Reason {
     let general = row("unknown", Side::Tool, "the tool failed", "its log has the whole story");
     REASONS.iter().copied().find(|reason| reason.code == code).unwrap_or(general)
 }
 
-/// Reasons that lie in the host and not in what was run: a rung that failed with one of them fails
-/// again until something of the host changes.
+/// Reasons that lie in the host: a rung that failed for one of them fails again until the host
+/// changes.
 static OF_THE_HOST: &[&str] = &[
     "counters_refused",
     "ncu_too_old",
@@ -43,14 +43,14 @@ static OF_THE_HOST: &[&str] = &[
     "cupti_unusable",
 ];
 
-/// Whether a rung that failed with `code` need not be tried again on the same host.
+/// Whether a rung that failed with `code` would fail again on the same host.
 pub fn lasts(code: &str) -> bool {
     OF_THE_HOST.contains(&code)
 }
 
 /// Every reason.
 pub static REASONS: &[Reason] = &[
-    // The agent's own.
+    // Codes of the agent.
     row(
         "missing",
         Side::Host,
@@ -79,7 +79,7 @@ pub static REASONS: &[Reason] = &[
         "it could not be started",
         "`rgpu doctor` shows what the host has",
     ),
-    // The laptop's verdict on what came back.
+    // Codes of the laptop's check of the results.
     row(
         "empty_report",
         Side::Tool,
@@ -110,7 +110,7 @@ pub static REASONS: &[Reason] = &[
         "what came back cannot be read",
         "the file is kept under `raw/`",
     ),
-    // Planning.
+    // Codes of planning.
     row(
         "damaged_report",
         Side::Tool,
@@ -159,7 +159,7 @@ pub static REASONS: &[Reason] = &[
         "`sudo -n` does not work there",
         "run as root, or let the user use sudo without a password",
     ),
-    // ncu.
+    // Messages of ncu.
     row(
         "counters_refused",
         Side::Host,
@@ -298,7 +298,7 @@ pub static REASONS: &[Reason] = &[
         "the tool does not know an argument",
         "its version may be older; look at the arguments passed on",
     ),
-    // nsys.
+    // Messages of nsys.
     row(
         "importer_broken",
         Side::Host,
@@ -347,7 +347,7 @@ pub static REASONS: &[Reason] = &[
         "the host's kernel forbids sampling the CPU",
         "harmless with `--sample none`",
     ),
-    // compute-sanitizer.
+    // Messages of compute-sanitizer.
     row(
         "sanitizer_internal",
         Side::Tool,
@@ -360,7 +360,7 @@ pub static REASONS: &[Reason] = &[
         "compute-sanitizer could not attach to the program",
         "statically linked launchers and shells hide it; name the program itself",
     ),
-    // Compilers.
+    // Messages of compilers.
     row(
         "does_not_compile",
         Side::Kernel,
@@ -434,7 +434,7 @@ pub static REASONS: &[Reason] = &[
         "the host's disk is full",
         "make room there; `rgpu runs clean` removes what old runs left",
     ),
-    // The runner: the classes of its report (`rgpu_case::ErrorClass`).
+    // The runner: the error classes of its report (`rgpu_case::ErrorClass`).
     row(
         "wrong_result",
         Side::Kernel,

@@ -1,23 +1,23 @@
-//! NVTX regions as users write them (`A`, `A::A1`, `dom@A`; a literal `::` is `\::`), and the forms
-//! that ncu and nsys want.
+//! NVTX regions as users write them (`A`, `A::A1`, `dom@A`; a literal `::` is `\::`), and as filter
+//! expressions of ncu and nsys.
 
 use super::draft::PlanError;
 use super::pattern::{domain_and_name, is_ours};
 
-/// The domain of the ranges that our own harness pushes.
+/// The NVTX domain of our own harness's ranges.
 pub const OUR_DOMAIN: &str = "rgpu";
 
-/// A path of nested ranges, perhaps in a named domain.
+/// A path of nested ranges, optionally in a named domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionPath {
     /// The domain; `None`: the default one.
     pub domain: Option<String>,
-    /// Names from the outermost to the innermost, at least one, none empty.
+    /// Names from the outermost to the innermost; at least one, none empty.
     pub names: Vec<String>,
 }
 
 impl RegionPath {
-    /// Reads what a user wrote.
+    /// Parses a region as the user wrote it.
     ///
     /// # Errors
     /// [`PlanError::Option`] when a name or the domain is empty.
@@ -28,7 +28,7 @@ impl RegionPath {
             problem: problem.to_owned(),
             near: Vec::new(),
         };
-        // A domain ends at the first `@` that no backslash hides.
+        // A domain ends at the first `@` without a backslash before it.
         let (domain, path) = match split_once_unescaped(text, "@") {
             Some((domain, path)) => (Some(unescape(domain)), path),
             None => (None, text),
@@ -49,8 +49,8 @@ impl RegionPath {
         }
     }
 
-    /// ncu's filter expressions that together mean this region: the push/pop form, and for a
-    /// single name the start/end form as well (one alone would silently miss the other kind).
+    /// ncu's filter expressions for this region: the push/pop form and, for a single name, also the
+    /// start/end form. Either one alone would silently miss the ranges of the other kind.
     pub fn for_ncu(&self) -> Vec<String> {
         let names: Vec<String> = self.names.iter().map(|name| escape(name)).collect();
         let domain = self.domain.as_ref().map(|d| format!("{}@", escape(d))).unwrap_or_default();
@@ -60,8 +60,8 @@ impl RegionPath {
         }
     }
 
-    /// nsys's `--nvtx-capture`, where the domain comes last. It knows no nesting: the innermost
-    /// name decides.
+    /// The value of nsys's `--nvtx-capture`, in which the domain comes last. nsys does not match
+    /// nested paths, so only the innermost name counts.
     pub fn for_nsys(&self) -> String {
         let name = self.names.last().map(String::as_str).unwrap_or_default();
         match &self.domain {
@@ -71,24 +71,24 @@ impl RegionPath {
     }
 }
 
-/// A region that a first pass saw: its exact path, and how its ranges are made.
+/// A region that a first pass recorded: its exact path, and how its ranges are opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRegion {
-    /// Path parts, outermost first, without the ranges of our own runner; `domain@name` for
-    /// domains other than the default.
+    /// Path parts, outermost first, without the ranges of our own runner; `domain@name` for domains
+    /// other than the default.
     pub path: Vec<String>,
-    /// How ncu must be told of it.
+    /// How its ranges are opened, which decides the form of ncu's filter.
     pub kind: RangeKind,
 }
 
 /// How a range is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeKind {
-    /// `nvtxRangePush`: nests by thread.
+    /// `nvtxRangePush`: nests within a thread.
     PushPop,
-    /// `nvtxRangeStart`: may cross others.
+    /// `nvtxRangeStart`: may overlap others.
     StartEnd,
-    /// Not known: no first pass could be made.
+    /// Unknown, since no first pass could be made.
     Either,
 }
 
@@ -98,8 +98,8 @@ impl SeenRegion {
         Self { path, kind: RangeKind::PushPop }
     }
 
-    /// A region by its full path as profiles have it; `None` for ranges of our own runner, which
-    /// `ours` says there are.
+    /// A region from its full path in a profile. Leading ranges of our own runner are removed if
+    /// `ours` says that there are any; `None` if nothing else is left.
     pub fn of(full: &[String], kind: RangeKind, ours: RunnerRanges) -> Option<Self> {
         let first = match ours {
             RunnerRanges::Around => full.iter().take_while(|part| is_ours(part)).count(),
@@ -111,17 +111,17 @@ impl SeenRegion {
     /// The path as users write it: `A::A1`, `dom@A`.
     pub fn display(&self) -> String {
         let mut domain = "";
-        let mut shown = Vec::with_capacity(self.path.len());
+        let mut parts = Vec::with_capacity(self.path.len());
         for part in &self.path {
-            let (own, name) = domain_and_name(part);
-            shown.push(if own == domain { name } else { part }.replace("::", "\\::"));
-            domain = own;
+            let (part_domain, name) = domain_and_name(part);
+            parts.push(if part_domain == domain { name } else { part }.replace("::", "\\::"));
+            domain = part_domain;
         }
-        shown.join("::")
+        parts.join("::")
     }
 
-    /// ncu's filter expressions for exactly this path. Ranges of different domains nest apart for
-    /// ncu: the domain of the innermost one counts.
+    /// ncu's filter expressions for exactly this path. For ncu, ranges of different domains nest
+    /// separately, so only the names in the domain of the innermost range count.
     pub fn for_ncu(&self) -> Vec<String> {
         let domain = self.path.last().map_or("", |part| domain_and_name(part).0);
         let parts = self.path.iter().map(|part| domain_and_name(part));
@@ -136,13 +136,13 @@ impl SeenRegion {
         }
     }
 
-    /// Whether `other` lies inside this one.
+    /// Whether `other` is nested inside this one.
     pub fn holds(&self, other: &Self) -> bool {
         other.path.len() > self.path.len() && other.path.starts_with(&self.path)
     }
 }
 
-/// Whether our own runner put ranges around the user's.
+/// Whether our own runner adds ranges around those of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunnerRanges {
     /// A kernel under the runner.
@@ -151,7 +151,7 @@ pub enum RunnerRanges {
     None,
 }
 
-/// The first `separator` that no backslash stands before.
+/// Splits at the first `separator` without a backslash before it.
 pub(super) fn split_once_unescaped<'a>(
     text: &'a str,
     separator: &str,
@@ -171,7 +171,7 @@ fn unescape(text: &str) -> String {
     text.replace("\\::", "::").replace("\\@", "@")
 }
 
-/// ncu's operators are taken as they are with a backslash before them.
+/// Puts a backslash before ncu's operators, so that they are taken literally.
 fn escape(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {
@@ -202,15 +202,15 @@ mod tests {
 
     #[test]
     fn a_seen_region_is_told_to_ncu_in_the_one_form_that_fits() {
-        let told = |path: &[&str], kind| {
+        let filters = |path: &[&str], kind| {
             SeenRegion { path: path.iter().map(|p| (*p).to_owned()).collect(), kind }.for_ncu()
         };
-        assert_eq!(told(&["A"], RangeKind::PushPop), ["A/"]);
-        assert_eq!(told(&["A"], RangeKind::StartEnd), ["A"]);
-        assert_eq!(told(&["A"], RangeKind::Either), ["A/", "A"]);
-        assert_eq!(told(&["A", "A1"], RangeKind::PushPop), ["A/A1"]);
-        assert_eq!(told(&["A", "d@B", "C", "d@D"], RangeKind::PushPop), ["d@B/D"]);
-        assert_eq!(told(&["a/b[0]"], RangeKind::PushPop), [r"a\/b\[0\]/"]);
+        assert_eq!(filters(&["A"], RangeKind::PushPop), ["A/"]);
+        assert_eq!(filters(&["A"], RangeKind::StartEnd), ["A"]);
+        assert_eq!(filters(&["A"], RangeKind::Either), ["A/", "A"]);
+        assert_eq!(filters(&["A", "A1"], RangeKind::PushPop), ["A/A1"]);
+        assert_eq!(filters(&["A", "d@B", "C", "d@D"], RangeKind::PushPop), ["d@B/D"]);
+        assert_eq!(filters(&["a/b[0]"], RangeKind::PushPop), [r"a\/b\[0\]/"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the user asks for, resolved from flags and files: the input of [`super::plan`].
+//! The user's request, resolved from flags and files: the input of [`super::plan`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ use super::pattern::RegionPattern;
 use super::region::SeenRegion;
 use crate::kernel::{KernelSpec, Mode, SourceTree};
 
-/// How much of a request to plan.
+/// The part of a request to plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanPart {
-    /// All of it.
+    /// The whole request.
     #[default]
     Whole,
-    /// The build step alone: to compile on a machine other than the GPU host.
+    /// Only the build step, to compile on another machine than the GPU host.
     Build,
-    /// Everything before the mode's own step, and in its place a cheap look at what is there to be
-    /// selected.
+    /// All steps before the mode's own one, and in place of that one a cheap first pass that finds
+    /// the regions or kernels to select from.
     Survey(Survey),
 }
 
-/// What a first pass should see.
+/// The data that a first pass records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survey {
     /// NVTX ranges.
@@ -34,16 +34,16 @@ pub enum Survey {
     Kernels,
 }
 
-/// One request.
+/// A request to profile one kernel or program.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How much of it.
+    /// The part to plan.
     pub part: PlanPart,
-    /// How to look.
+    /// The mode.
     pub mode: Mode,
-    /// At what.
+    /// The kernel or program.
     pub target: Target,
-    /// What the user calls it on a command line, quoted for a shell; empty where that is not known.
+    /// The target as typed on the command line, quoted for a shell; empty if unknown.
     pub named: String,
     /// Options of Nsight Compute.
     pub ncu: NcuOptions,
@@ -51,53 +51,53 @@ pub struct Request {
     pub nsys: NsysOptions,
     /// Options of Compute Sanitizer.
     pub sanitizer: SanitizerOptions,
-    /// Regions to look at: `A`, `A::A1`, `dom@A`; empty: all.
+    /// Regions to profile: `A`, `A::A1`, `dom@A`; empty: all.
     pub nvtx_include: Vec<String>,
-    /// Patterns of `--regions`, to be held against what a first pass sees.
+    /// Patterns of `--regions`, matched against the regions that a first pass records.
     pub patterns: Vec<RegionPattern>,
     /// Options of mode `deep`.
     pub deep: DeepOptions,
-    /// Regions that a first pass saw and the user meant; empty: all.
+    /// Regions from the first pass that the user selected; empty: all.
     pub regions: Vec<SeenRegion>,
-    /// The place of this plan's main step among those of the run, from 1, each with logs and a
-    /// report of its own; 0: it is the only one.
+    /// Number of this plan's main step among those of the run, from 1; each has its own logs and
+    /// report. 0: it is the only one.
     pub look: u32,
-    /// How `time` samples, and how many launches warm up.
+    /// Sampling of the `time` step, and the number of warm-up launches.
     pub timing: TimingPlan,
-    /// What the host should be like.
+    /// Requirements on the state of the host.
     pub policies: Policies,
-    /// An unfit host is an error before any timing.
+    /// Whether an unfit host is an error before any timing.
     pub strict: bool,
-    /// Architecture to compile for, over kernel.toml's and the GPU's.
+    /// Architecture to compile for; overrides kernel.toml and the GPU's own.
     pub arch: Option<String>,
-    /// Seconds each step may take.
+    /// Time limit of each step in seconds.
     pub timeout_s: u64,
-    /// Seconds to wait for the GPU.
+    /// Time to wait for the GPU in seconds.
     pub queue_s: u64,
     /// Bytes kept of each output stream.
     pub log_bytes: u64,
-    /// Which GPU.
+    /// The GPU to use.
     pub gpu: GpuChoice,
-    /// Run although processes of others are on it.
+    /// Whether to run although other processes use the GPU.
     pub share_gpu: bool,
-    /// Whether `sudo -n` may be used where counters need root.
+    /// Whether `sudo -n` may be used if counters need root.
     pub sudo: bool,
-    /// Further environment of every step.
+    /// Additional environment variables of every step.
     pub env: BTreeMap<String, String>,
-    /// Names of secret variables.
+    /// Names of environment variables that hold secrets.
     pub secrets: Vec<String>,
-    /// Ids of rungs that the laptop refused: left out.
+    /// Ids of rungs that the laptop refused; they are left out.
     pub skip: BTreeSet<String>,
-    /// Rungs that failed on this host before, for reasons of the host's own: passed over.
+    /// Rungs that failed on this host before, for reasons of the host; they are skipped.
     pub failed: Vec<FailedRung>,
-    /// Files that an earlier plan of this run built, already known to the host: build, verify and
-    /// time are left out.
+    /// Files that an earlier plan of this run built and the host still has. If there are any, the
+    /// plan has no build, verify and time steps.
     pub reuse: Vec<InputFile>,
-    /// Files that were built elsewhere (`build/…`): the build step is left out.
+    /// Files that were built elsewhere (`build/…`). If there are any, the plan has no build step.
     pub prebuilt: Vec<BundleFile>,
-    /// Metrics that this GPU lacks.
+    /// Metrics that this GPU does not have.
     pub drop_metrics: BTreeSet<String>,
-    /// What compiling makes, and how.
+    /// Options of the build step.
     pub build: BuildOptions,
 }
 
@@ -106,41 +106,41 @@ pub struct Request {
 pub struct FailedRung {
     /// Its id.
     pub rung: String,
-    /// The reason.
+    /// Code of the reason.
     pub code: String,
-    /// When and with what, for the ladder.
+    /// Date and versions of the failure, in words, for the ladder.
     pub words: String,
 }
 
-/// What the build step makes.
+/// The product of the build step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
-    /// What a run of the kernel loads: a cubin, or for a host entry a shared library.
+    /// The file that a run of the kernel loads: a cubin, or a shared library for a host entry.
     #[default]
     Module,
-    /// A cubin, also of a host entry.
+    /// A cubin, also for a host entry.
     Cubin,
-    /// PTX and no cubin.
+    /// PTX without a cubin.
     Ptx,
 }
 
 /// Options of the build step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// What it makes.
+    /// The product.
     pub output: Output,
-    /// What nvcc makes of the source before it becomes PTX comes back as well.
+    /// Whether nvcc's preprocessed device source comes back as well.
     pub keep_ir: bool,
-    /// Further flags, behind those of kernel.toml.
+    /// Additional compiler flags, after those of kernel.toml.
     pub flags: Vec<String>,
-    /// NVIDIA's wheels may be fetched to a host that has no compiler.
+    /// Whether NVIDIA's wheels may be fetched to a host that has no compiler.
     pub fetch: bool,
-    /// And to this machine, where the host's code is compiled when the host cannot.
+    /// Whether the wheels may be fetched to this machine, which compiles if the host cannot.
     pub fetch_here: bool,
 }
 
 impl Request {
-    /// `name` for the first look, `name-2` … for those after it.
+    /// `name` for the first main step of a run, `name-2` … for the later ones.
     pub(crate) fn numbered(&self, name: &str) -> String {
         match self.look {
             0 | 1 => name.to_owned(),
@@ -186,7 +186,7 @@ impl Request {
     }
 }
 
-/// What is looked at.
+/// The kernel or program to profile.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A kernel with its sizes.
@@ -200,36 +200,36 @@ pub enum Target {
         /// Seed of generated inputs.
         seed: u64,
     },
-    /// A program as it is.
+    /// A program.
     Program(Program),
 }
 
-/// A program and what travels with it.
+/// A program and the files sent with it.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// What the user sees it called.
+    /// Name for display.
     pub name: String,
-    /// Program and arguments; a word may be a file of [`Program::files`].
+    /// Program and arguments; an argument may be one of [`Program::files`].
     pub argv: Vec<Arg>,
-    /// Files to bring along.
+    /// Files to send along.
     pub files: Vec<BundleFile>,
-    /// Its own environment, over that of all steps.
+    /// Its own environment variables; they override those of all steps.
     pub env: BTreeMap<String, Arg>,
-    /// Its working folder in the job's; empty: where the tools leave their files.
+    /// Working folder inside the job's folder; empty: the folder for the tools' results.
     pub cwd: String,
-    /// Steps before it: what compiles it, or what makes its Python environment.
+    /// Steps before it, which compile it or make its Python environment.
     pub prepare: Vec<Step>,
 }
 
 /// Options of Nsight Compute. Unset fields take rgpu's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NcuOptions {
-    /// `--set`: ncu's own or ours ([`super::sections::SETS`]); default `full` for a kernel and
-    /// `basic` for a program, unless sections or metrics are named.
+    /// `--set`: one of ncu's or ours ([`super::sections::SETS`]). Default: none if sections or
+    /// metrics are named, else `full` for a kernel and `basic` for a program.
     pub set: Option<String>,
     /// `--section`, repeatable.
     pub sections: Vec<String>,
-    /// `--metrics`, as given, each perhaps a list with commas.
+    /// `--metrics`, as given; each value may be a list with commas.
     pub metrics: Vec<String>,
     /// `-k`/`--kernel-name`: `NAME` or `regex:RE`.
     pub kernel_name: Vec<String>,
@@ -245,7 +245,7 @@ pub struct NcuOptions {
     pub replay_mode: Option<String>,
     /// `--target-processes`; default `all`.
     pub target_processes: Option<String>,
-    /// `--clock-control`; default `none`: rgpu changes no clock unless asked.
+    /// `--clock-control`; default `none`: rgpu changes no clock unless told to.
     pub clock_control: Option<String>,
     /// `--ncu-args`, split into words.
     pub extra: Vec<String>,
@@ -254,9 +254,9 @@ pub struct NcuOptions {
 /// Options of mode `deep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeepOptions {
-    /// How many kernels to look at closely, by their GPU time.
+    /// Number of kernels to profile in detail, those with the most GPU time first.
     pub top: usize,
-    /// What the close look may cost.
+    /// Limit for the detailed profile.
     pub budget: Budget,
     /// Whether to begin with the set `minimal`.
     pub light: bool,
@@ -291,19 +291,19 @@ pub struct NsysOptions {
     pub extra: Vec<String>,
 }
 
-/// When Nsight Systems captures.
+/// The condition under which Nsight Systems captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaptureRange {
     /// Between `cudaProfilerStart` and `cudaProfilerStop`.
     CudaProfilerApi,
-    /// Inside the NVTX range of this path (`A`, `dom@A`); unregistered names count too.
+    /// Inside the NVTX range with this path (`A`, `dom@A`); names need not be registered strings.
     Nvtx(String),
 }
 
 /// Options of Compute Sanitizer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SanitizerOptions {
-    /// The tools, in this order; empty: memcheck.
+    /// The tools to run, in this order; empty: memcheck.
     pub tools: Vec<SanitizerTool>,
     /// `--sanitizer-args`, split into words.
     pub extra: Vec<String>,
@@ -316,9 +316,9 @@ pub enum SanitizerTool {
     Memcheck,
     /// Races on shared memory.
     Racecheck,
-    /// Reads of memory that nobody wrote.
+    /// Reads of uninitialised memory.
     Initcheck,
-    /// Barriers used wrongly.
+    /// Invalid use of barriers.
     Synccheck,
 }
 
@@ -326,7 +326,7 @@ impl SanitizerTool {
     /// All four.
     pub const ALL: [Self; 4] = [Self::Memcheck, Self::Racecheck, Self::Initcheck, Self::Synccheck];
 
-    /// As on the tool's command line.
+    /// Name on the tool's command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memcheck => "memcheck",
@@ -336,7 +336,8 @@ impl SanitizerTool {
         }
     }
 
-    /// The tools of a word of `--tool`: one of the names, or `all`.
+    /// The tools that one value of `--tool` means: one of the names, or `all`; `None` for another
+    /// word.
     pub fn named(word: &str) -> Option<Vec<Self>> {
         match word {
             "all" => Some(Self::ALL.to_vec()),
@@ -354,12 +355,12 @@ pub struct Toolbox {
     pub collector: Option<PathBuf>,
 }
 
-/// The name of a job: run id and the place of its plan in the run, from 1.
+/// The name of a job: run id and number of its plan in the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobName {
     /// Run id.
     pub run: String,
-    /// 1, 2 …
+    /// Number of the plan in the run, from 1.
     pub sequence: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Section sets of Nsight Compute: its own, passed on by name, and ours, spelled out.
+//! Section sets of Nsight Compute: its own sets, passed on by name, and ours, expanded to sections.
 
 use super::draft::PlanError;
 use crate::error::nearest;
@@ -8,23 +8,23 @@ use crate::error::nearest;
 pub struct SectionSet {
     /// Its name.
     pub name: &'static str,
-    /// Its sections; `None`: ncu knows the set itself.
+    /// The sections of our own set; `None` for a set that ncu knows.
     pub sections: Option<&'static [&'static str]>,
 }
 
-const fn theirs(name: &'static str) -> SectionSet {
+const fn ncus_own(name: &'static str) -> SectionSet {
     SectionSet { name, sections: None }
 }
 
 /// Every set that `--set` takes.
 pub static SETS: &[SectionSet] = &[
-    theirs("basic"),
-    theirs("detailed"),
-    theirs("full"),
-    theirs("roofline"),
-    theirs("pmsampling"),
-    theirs("nvlink"),
-    theirs("default"),
+    ncus_own("basic"),
+    ncus_own("detailed"),
+    ncus_own("full"),
+    ncus_own("roofline"),
+    ncus_own("pmsampling"),
+    ncus_own("nvlink"),
+    ncus_own("default"),
     SectionSet { name: "launchstats", sections: Some(&["LaunchStats"]) },
     SectionSet { name: "minimal", sections: Some(&["SpeedOfLight", "LaunchStats", "Occupancy"]) },
     SectionSet {
@@ -46,8 +46,8 @@ pub static SETS: &[SectionSet] = &[
     },
 ];
 
-/// Identifiers of sections: `ncu --list-sections` of 2025.3.1 (see tests/fixtures/host), and those
-/// that older versions had besides.
+/// Section identifiers: those that `ncu --list-sections` of 2025.3.1 prints (see
+/// tests/fixtures/host), and those that only older versions have.
 static SECTIONS: &[&str] = &[
     "C2CLink",
     "ComputeWorkloadAnalysis",
@@ -81,7 +81,7 @@ pub fn sections() -> &'static [&'static str] {
     SECTIONS
 }
 
-/// The set of this name.
+/// The set with this name.
 ///
 /// # Errors
 /// [`PlanError::Option`] with the nearest names.
@@ -94,7 +94,7 @@ pub(crate) fn set_named(name: &str) -> Result<&'static SectionSet, PlanError> {
     })
 }
 
-/// Checks the name of a section; `regex:` passes on.
+/// Checks the name of a section; `regex:` is passed on unchecked.
 ///
 /// # Errors
 /// [`PlanError::Option`] with the nearest names. A section of a newer ncu goes through

@@ -1,4 +1,4 @@
-//! Plans for hosts of several kinds, as snapshots: what runs there, word by word.
+//! Snapshots of plans for several kinds of hosts, with every word of the commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,10 +22,10 @@ fn host(name: &str) -> HostFacts {
 }
 
 fn request(mode: Mode, kernel: &str) -> Request {
-    let places =
+    let kernel_folders =
         KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
-    let spec = find::find(kernel, &places).unwrap().spec;
-    let sources = spec.sources(&places).unwrap();
+    let spec = find::find(kernel, &kernel_folders).unwrap().spec;
+    let sources = spec.sources(&kernel_folders).unwrap();
     let data_sets = spec.cases(&Selection::Default).unwrap();
     Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 42 })
 }
@@ -46,7 +46,7 @@ fn planned(request: &Request, host: &HostFacts) -> Draft {
     plan(request, host, &toolbox(), &JobName { run: "r".into(), sequence: 1 }).unwrap()
 }
 
-/// What a person wants to see of a draft: everything but the diagnosis tables and file contents.
+/// The parts of a draft that a reviewer needs: all but the diagnosis tables and file contents.
 fn shown(draft: &Draft) -> String {
     let mut out = crate::bundle::commands(&draft.plan);
     for step in &draft.plan.steps {
@@ -255,32 +255,32 @@ fn requests_that_cannot_be_met_say_why() {
     );
 }
 
-/// What the agent would make of a recorded output: the code of the failure, then those of notes.
+/// The codes that the agent would report for a recorded output: the failure's, then those of notes.
 fn diagnosed(tool: &str, case: &str) -> Vec<String> {
     let rows = match tool {
         "ncu" => ncu::ROWS,
         "nsys" => nsys::ROWS,
         _ => sanitizer::ROWS,
     };
-    let ways = NextRungs { leave: Some("below"), kernel: true, ..NextRungs::default() };
+    let next_rungs = NextRungs { leave: Some("below"), kernel: true, ..NextRungs::default() };
     let folder = format!("{}/tests/fixtures/{tool}/2025.3.1/{case}", env!("CARGO_MANIFEST_DIR"));
     let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
     let (stdout, stderr) = (text("stdout.txt"), text("stderr.txt"));
-    let rows = table(rows, ways);
-    let hit = |row: &&rgpu_protocol::Diagnosis| {
+    let rows = table(rows, next_rungs);
+    let matches = |row: &&rgpu_protocol::Diagnosis| {
         row.pattern.find(&stdout).or_else(|| row.pattern.find(&stderr)).is_some()
     };
     let mut codes: Vec<String> = rows
         .iter()
         .filter(|row| row.then != LadderAction::Note)
-        .find(hit)
+        .find(matches)
         .map(|row| row.code.clone())
         .into_iter()
         .collect();
     codes.extend(
         rows.iter()
             .filter(|row| row.then == LadderAction::Note)
-            .filter(hit)
+            .filter(matches)
             .map(|r| format!("note {}", r.code)),
     );
     codes
@@ -330,14 +330,15 @@ fn arguments_passed_on_replace_ours() {
     assert_eq!(line.matches("import-source").count(), 1);
 }
 
-/// The planned command itself, run here: the paths in it fit the layout of the files.
+/// Runs the planned command itself on this machine; the paths in it must fit the files.
 #[test]
 fn the_reference_of_every_worked_kernel_compiles_as_planned() {
     let host = host("no-gpu");
-    let places =
+    let kernel_folders =
         KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
-    let compiled = |kernel: &find::ListedKernel| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
-    for kernel in find::list(&places).into_iter().filter(compiled) {
+    let is_compiled =
+        |kernel: &find::ListedKernel| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
+    for kernel in find::list(&kernel_folders).into_iter().filter(is_compiled) {
         let draft = planned(&request(Mode::Verify, &kernel.name), &host);
         let job = tempfile::tempdir().unwrap();
         for file in &draft.files {
@@ -377,15 +378,15 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
     };
     host.tools.retain(|tool| !["python3", "torch"].contains(&tool.name.as_str()));
     host.tools.push(tool("python3", "/venv/bin/python3"));
-    let asked = request(Mode::Ncu, "triton-softmax");
+    let python_request = request(Mode::Ncu, "triton-softmax");
     let job = JobName { run: "r".into(), sequence: 1 };
-    let error = plan(&asked, &host, &toolbox(), &job).unwrap_err();
+    let error = plan(&python_request, &host, &toolbox(), &job).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`/venv/bin/python3` of the host has no torch, which this kernel needs"
     );
     host.tools.push(tool("torch", "/venv/bin/python3"));
-    let draft = planned(&asked, &host);
+    let draft = planned(&python_request, &host);
     let steps: Vec<&str> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
     assert_eq!(steps, ["verify", "time", "profile", "export"]);
     let ids = |mode| {

@@ -1,19 +1,19 @@
-//! Compilers that come as Python wheels, pinned by hash: NVIDIA's nvcc, the CuTe DSL, Triton. They
-//! are fetched on the user's order into an environment of the host's cache, never shipped.
+//! Compilers in Python wheels, pinned by hash: NVIDIA's nvcc, the CuTe DSL, Triton. They are never
+//! shipped; with the user's consent they are fetched into an environment in the host's cache.
 
 use super::python_env::PythonEnv;
 
 /// A pinned set of wheels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wheels {
-    /// What they bring, in words.
+    /// Name of the contents, for display.
     pub title: &'static str,
-    /// Bytes that are fetched, about, in MB.
+    /// Approximate download size in MB.
     pub megabytes: u32,
     list: &'static str,
 }
 
-/// nvcc with all it needs but a host compiler, and nvdisasm.
+/// nvcc with all that it needs except a host compiler, and nvdisasm.
 pub static NVCC: Wheels =
     Wheels { title: "nvcc 13.5", megabytes: 135, list: include_str!("wheels/nvcc.txt") };
 
@@ -26,7 +26,7 @@ pub(crate) static TRITON: Wheels =
     Wheels { title: "Triton 3.6.0", megabytes: 190, list: include_str!("wheels/triton.txt") };
 
 impl Wheels {
-    /// The environment that holds them, apart from the host's own packages.
+    /// The environment with these wheels, without the host's own packages.
     pub fn environment(&self) -> PythonEnv {
         PythonEnv {
             requirements: requirements(self.list),
@@ -36,7 +36,7 @@ impl Wheels {
     }
 }
 
-/// The requirements of a list, each with its hashes on one line.
+/// The requirements in a list, one per line with its hashes.
 fn requirements(list: &str) -> Vec<String> {
     let plain = list.lines().filter(|line| !line.starts_with('#'));
     let joined = plain.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
