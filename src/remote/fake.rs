@@ -172,13 +172,13 @@ impl Agent {
                     }
                     assert_eq!(super::fake::digest(&bytes), digest);
                     self.host.blobs.lock().unwrap().insert(digest.clone(), bytes);
-                    self.say(FromAgent::Stored { digest }).await?;
+                    self.send_message(FromAgent::Stored { digest }).await?;
                 }
                 ToAgent::Attach { job, from_seq, had, .. } => {
                     if self.host.job.lock().unwrap().as_ref() != Some(&job) {
                         let (request, code) = ("attach".to_owned(), "no_such_job".to_owned());
                         let text = "there is no such job".to_owned();
-                        self.say(FromAgent::Refused { request, code, text }).await?;
+                        self.send_message(FromAgent::Refused { request, code, text }).await?;
                         continue;
                     }
                     let had = had.into_iter().map(|h| (h.stream, h.bytes)).collect();
@@ -195,7 +195,7 @@ impl Agent {
                     let packed = zstd::bulk::compress(&piece, 1).unwrap();
                     let stored = packed.len() as u64;
                     let data = FromAgent::Data { job, path, offset, len, stored, zstd: true };
-                    self.say(data).await?;
+                    self.send_message(data).await?;
                     for piece in packed.chunks(frame::MAX_BODY) {
                         self.send(Kind::Blob, piece).await?;
                     }
@@ -203,7 +203,7 @@ impl Agent {
                 ToAgent::Facts { .. } => {
                     let flood = self.host.flood.lock().unwrap().clone();
                     while let Some((message, bytes)) = &flood {
-                        self.say(message.clone()).await?;
+                        self.send_message(message.clone()).await?;
                         self.send(Kind::Output, bytes).await?;
                     }
                 }
@@ -223,7 +223,11 @@ impl Agent {
         };
         if !missing.is_empty() {
             return self
-                .say(FromAgent::Missing { job: plan.job, digests: missing, awaited: false })
+                .send_message(FromAgent::Missing {
+                    job: plan.job,
+                    digests: missing,
+                    awaited: false,
+                })
                 .await;
         }
         *self.host.job.lock().unwrap() = Some(plan.job.clone());
@@ -236,7 +240,7 @@ impl Agent {
         from_seq: u64,
         had: BTreeMap<Stream, u64>,
     ) -> Result<(), Cut> {
-        self.say(FromAgent::Following { job: job.clone() }).await?;
+        self.send_message(FromAgent::Following { job: job.clone() }).await?;
         let script = self.host.script.lock().unwrap().clone();
         let mut sent_bytes: BTreeMap<Stream, u64> = BTreeMap::new();
         let mut seq = 0;
@@ -254,7 +258,7 @@ impl Agent {
                             (job.clone(), step.clone(), offset + already_sent);
                         let len = len - already_sent;
                         let output = FromAgent::Output { job, step, stream, offset, len };
-                        self.say(output).await?;
+                        self.send_message(output).await?;
                         self.send(Kind::Output, &bytes[already_sent as usize..]).await?;
                     }
                     EventBody::Output { step, stream, offset, len }
@@ -263,7 +267,7 @@ impl Agent {
             seq += 1;
             if seq >= from_seq {
                 let event = Event { seq, at_ms: 0, body: event };
-                self.say(FromAgent::Event { job: job.clone(), event }).await?;
+                self.send_message(FromAgent::Event { job: job.clone(), event }).await?;
             }
         }
         let endless = *self.host.endless.lock().unwrap();
@@ -271,14 +275,14 @@ impl Agent {
         while let Some(bytes) = endless {
             let (job, step, stream) = (job.clone(), "run".to_owned(), Stream::Stdout);
             let len = bytes.len() as u64;
-            self.say(FromAgent::Output { job, step, stream, offset, len }).await?;
+            self.send_message(FromAgent::Output { job, step, stream, offset, len }).await?;
             self.send(Kind::Output, bytes).await?;
             offset += len;
         }
         Ok(())
     }
 
-    async fn say(&mut self, message: FromAgent) -> Result<(), Cut> {
+    async fn send_message(&mut self, message: FromAgent) -> Result<(), Cut> {
         self.send(Kind::Message, &serde_json::to_vec(&message).unwrap()).await
     }
 

@@ -101,7 +101,7 @@ fn answer(
 mod tests {
     use super::*;
 
-    fn said(script: &str, limit: Duration) -> Result<Option<String>, CredentialError> {
+    fn read_output(script: &str, limit: Duration) -> Result<Option<String>, CredentialError> {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         answer("sh", command.spawn().unwrap(), limit)
@@ -110,13 +110,13 @@ mod tests {
     #[test]
     fn a_secret_that_is_not_there_is_told_from_a_keychain_that_cannot_be_asked() {
         let ample = Duration::from_secs(20);
-        assert_eq!(said("echo wk-1", ample), Ok(Some("wk-1".to_owned())));
-        assert_eq!(said("exit 1", ample), Ok(None));
-        assert_eq!(said(":", ample), Ok(None));
-        let broken = said("echo 'no D-Bus' >&2; exit 1", ample).unwrap_err();
+        assert_eq!(read_output("echo wk-1", ample), Ok(Some("wk-1".to_owned())));
+        assert_eq!(read_output("exit 1", ample), Ok(None));
+        assert_eq!(read_output(":", ample), Ok(None));
+        let broken = read_output("echo 'no D-Bus' >&2; exit 1", ample).unwrap_err();
         assert!(broken.why.contains("cannot be asked: no D-Bus"), "{broken:?}");
         assert!(broken.hint.unwrap().ends_with("in a variable, or in a file of mode 0600"));
-        let locked = said("exec sleep 60", Duration::from_millis(50)).unwrap_err();
+        let locked = read_output("exec sleep 60", Duration::from_millis(50)).unwrap_err();
         assert!(locked.why.contains("is it locked?"), "{locked:?}");
     }
 }

@@ -31,8 +31,8 @@ pub(super) struct Login<'a> {
 
 /// The result of one attempt.
 enum LoginAttempt {
-    In,
-    No,
+    LoggedIn,
+    Refused,
 }
 
 /// The attempts so far, for the error if all fail.
@@ -51,14 +51,14 @@ impl Login<'_> {
         let mut log = AttemptLog::default();
         let tried = timeout(limits::LOGIN, self.try_all(handle, &mut log)).await;
         if self.resolved.kerberos
-            && !matches!(tried, Ok(Ok(LoginAttempt::In)))
+            && !matches!(tried, Ok(Ok(LoginAttempt::LoggedIn)))
             && has_ticket().await
         {
             log.passed_over.push("you have a Kerberos ticket".to_owned());
         }
         match tried {
-            Ok(Ok(LoginAttempt::In)) => Ok(()),
-            Ok(Ok(LoginAttempt::No)) => Err(self.denied(log)),
+            Ok(Ok(LoginAttempt::LoggedIn)) => Ok(()),
+            Ok(Ok(LoginAttempt::Refused)) => Err(self.denied(log)),
             // sshd hangs up after too many attempts: that is a refusal, not a broken link.
             Ok(Err(_)) if !log.tried.is_empty() => {
                 log.tried.push("then the server hung up".to_owned());
@@ -100,18 +100,19 @@ impl Login<'_> {
         log: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
         if let Some(identity) = self.identity
-            && let LoginAttempt::In = self.file(handle, log, identity, MissingKeyFile::Said).await?
+            && let LoginAttempt::LoggedIn =
+                self.file(handle, log, identity, MissingKeyFile::Report).await?
         {
-            return Ok(LoginAttempt::In);
+            return Ok(LoginAttempt::LoggedIn);
         }
-        if let LoginAttempt::In = self.agent(handle, log).await? {
-            return Ok(LoginAttempt::In);
+        if let LoginAttempt::LoggedIn = self.agent(handle, log).await? {
+            return Ok(LoginAttempt::LoggedIn);
         }
         for identity in &self.resolved.identities {
-            if let LoginAttempt::In =
-                self.file(handle, log, identity, MissingKeyFile::Passed).await?
+            if let LoginAttempt::LoggedIn =
+                self.file(handle, log, identity, MissingKeyFile::Ignore).await?
             {
-                return Ok(LoginAttempt::In);
+                return Ok(LoginAttempt::LoggedIn);
             }
         }
         // Some servers (Tailscale's) identify their user by other means and need no key.
@@ -128,7 +129,7 @@ impl Login<'_> {
                     self.resolved.address(),
                     self.resolved.user
                 ));
-                LoginAttempt::In
+                LoginAttempt::LoggedIn
             }
             AuthResult::Failure { remaining_methods, partial_success } => {
                 let methods: Vec<&str> = remaining_methods.iter().map(Into::into).collect();
@@ -137,7 +138,7 @@ impl Login<'_> {
                 let line = format!("tried {what}{suffix}");
                 self.talk.verbose(&line);
                 log.tried.push(line);
-                LoginAttempt::No
+                LoginAttempt::Refused
             }
         }
     }
@@ -153,18 +154,18 @@ impl Login<'_> {
         let text = match std::fs::read(path) {
             Ok(text) => text,
             Err(error) => {
-                if matches!(missing, MissingKeyFile::Said)
+                if matches!(missing, MissingKeyFile::Report)
                     || error.kind() != std::io::ErrorKind::NotFound
                 {
                     log.tried.push(format!("`{shown}`: {error}"));
                 }
-                return Ok(LoginAttempt::No);
+                return Ok(LoginAttempt::Refused);
             }
         };
         if let Some(public) = public_half(path, &text)
             && log.shown.contains(public.key_data())
         {
-            return Ok(LoginAttempt::No);
+            return Ok(LoginAttempt::Refused);
         }
         let key = match read_key(&text) {
             Ok(key) => Arc::new(key),
@@ -179,12 +180,12 @@ impl Login<'_> {
                     KeyFileError::Passphrase | KeyFileError::Other(_) => {}
                 }
                 log.tried.push(format!("`{shown}`: {why}"));
-                return Ok(LoginAttempt::No);
+                return Ok(LoginAttempt::Refused);
             }
         };
         let public = key.public_key().clone();
         if log.shown.contains(public.key_data()) {
-            return Ok(LoginAttempt::No);
+            return Ok(LoginAttempt::Refused);
         }
         log.shown.push(public.key_data().clone());
         for (file, certificate) in self.certificates(log, path, &public) {
@@ -192,8 +193,8 @@ impl Login<'_> {
                 .authenticate_openssh_cert(&self.resolved.user, key.clone(), certificate)
                 .await?;
             let what = format!("`{shown}` with the certificate `{}`", file.display());
-            if let LoginAttempt::In = self.record_answer(log, &what, &answer) {
-                return Ok(LoginAttempt::In);
+            if let LoginAttempt::LoggedIn = self.record_answer(log, &what, &answer) {
+                return Ok(LoginAttempt::LoggedIn);
             }
         }
         let hash = rsa_hash(handle, &public).await?;
@@ -235,19 +236,19 @@ impl Login<'_> {
         handle: &mut Handle<HostKeyHandler>,
         log: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
-        let Some(socket) = &self.resolved.agent_socket else { return Ok(LoginAttempt::No) };
+        let Some(socket) = &self.resolved.agent_socket else { return Ok(LoginAttempt::Refused) };
         let mut agent: Agent = match AgentClient::connect_uds(socket).await {
             Ok(agent) => agent.dynamic(),
             Err(error) => {
                 log.tried.push(format!("the ssh-agent at `{}`: {error}", socket.display()));
-                return Ok(LoginAttempt::No);
+                return Ok(LoginAttempt::Refused);
             }
         };
         let identities = match agent.request_identities().await {
             Ok(identities) => identities,
             Err(error) => {
                 log.tried.push(format!("the ssh-agent would not list its keys: {error}"));
-                return Ok(LoginAttempt::No);
+                return Ok(LoginAttempt::Refused);
             }
         };
         let named: Vec<PublicKey> = self
@@ -266,11 +267,13 @@ impl Login<'_> {
             order.extend(others);
         }
         for identity in order {
-            if let LoginAttempt::In = self.agent_key(handle, log, &mut agent, identity).await? {
-                return Ok(LoginAttempt::In);
+            if let LoginAttempt::LoggedIn =
+                self.agent_key(handle, log, &mut agent, identity).await?
+            {
+                return Ok(LoginAttempt::LoggedIn);
             }
         }
-        Ok(LoginAttempt::No)
+        Ok(LoginAttempt::Refused)
     }
 
     async fn agent_key(
@@ -291,7 +294,7 @@ impl Login<'_> {
             }
             AgentIdentity::PublicKey { key, comment } => {
                 if log.shown.contains(key.key_data()) {
-                    return Ok(LoginAttempt::No);
+                    return Ok(LoginAttempt::Refused);
                 }
                 log.shown.push(key.key_data().clone());
                 let hash = rsa_hash(handle, &key).await?;
@@ -304,7 +307,7 @@ impl Login<'_> {
             // The agent refused to sign; the next key may work.
             Err(error) => {
                 log.tried.push(format!("{what}: {error}"));
-                Ok(LoginAttempt::No)
+                Ok(LoginAttempt::Refused)
             }
         }
     }
@@ -320,8 +323,8 @@ async fn has_ticket() -> bool {
 /// Whether a missing key file is reported.
 #[derive(Clone, Copy)]
 enum MissingKeyFile {
-    Said,
-    Passed,
+    Report,
+    Ignore,
 }
 
 /// The public half of a key file, without unlocking it: an OpenSSH key contains it in the clear,

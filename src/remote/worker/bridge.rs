@@ -143,15 +143,15 @@ impl RequestContext {
     }
 
     /// Passes a JSON message to the session.
-    pub(super) async fn say(&self, json: &[u8]) -> Result<(), SessionGone> {
+    pub(super) async fn send_json(&self, json: &[u8]) -> Result<(), SessionGone> {
         let mut group = frame::header(Kind::Message, json.len()).to_vec();
         group.extend_from_slice(json);
         self.pass(group).await
     }
 
-    async fn tell(&self, message: &FromAgent) -> Result<(), SessionGone> {
+    async fn send_message(&self, message: &FromAgent) -> Result<(), SessionGone> {
         match serde_json::to_vec(message) {
-            Ok(json) => self.say(&json).await,
+            Ok(json) => self.send_json(&json).await,
             Err(_) => Err(SessionGone),
         }
     }
@@ -168,7 +168,7 @@ impl RequestContext {
         };
         let (request, code) = (request.to_owned(), error.code().to_owned());
         // A session that is gone asks again.
-        let _ = self.tell(&FromAgent::Refused { request, code, text }).await;
+        let _ = self.send_message(&FromAgent::Refused { request, code, text }).await;
     }
 
     /// Ends the stream with this error.
@@ -240,7 +240,7 @@ impl Bridge {
         greeting: &[u8],
     ) -> Result<(), RemoteError> {
         // Skip the session's own hello: the bridge is of the same version.
-        if reader.frame().await?.is_none() || self.link.say(greeting).await.is_err() {
+        if reader.frame().await?.is_none() || self.link.send_json(greeting).await.is_err() {
             return Ok(());
         }
         while let Some(frame) = reader.frame().await? {
@@ -321,7 +321,7 @@ impl Bridge {
             ToAgent::Ping {} => {
                 let link = self.link.clone();
                 self.running.spawn(async move {
-                    let _ = link.tell(&FromAgent::Pong {}).await;
+                    let _ = link.send_message(&FromAgent::Pong {}).await;
                 });
             }
             ToAgent::Unknown => {}
@@ -335,7 +335,7 @@ impl Bridge {
         self.running.spawn(async move {
             match link.requests.message(ask).await {
                 Ok(body) => {
-                    let _ = link.say(&body).await;
+                    let _ = link.send_json(&body).await;
                 }
                 Err(error) => link.failed(request, &error).await,
             }

@@ -57,7 +57,7 @@ enum PieceOutcome {
     /// Frames, and the ETag of their file.
     Frames(Vec<u8>, Option<String>),
     /// A message that explains a refusal.
-    Said(Vec<u8>),
+    AgentMessage(Vec<u8>),
 }
 
 impl Fetcher {
@@ -101,8 +101,8 @@ async fn fetch(
     max_bytes: u64,
 ) -> Result<PieceOutcome, HttpError> {
     let mut response = match link.requests.send(ask).await? {
-        WorkerAnswer::Said(body) => return Ok(PieceOutcome::Said(body)),
-        WorkerAnswer::Good(response) => response,
+        WorkerAnswer::AgentMessage(body) => return Ok(PieceOutcome::AgentMessage(body)),
+        WorkerAnswer::Response(response) => response,
     };
     let cut = |why: String| HttpError::Cut { doing: FETCHING, why };
     let header = |response: &Response, name| {
@@ -125,7 +125,7 @@ async fn fetch(
             }
             Ok(Some(bytes)) => {
                 frames.extend_from_slice(&bytes);
-                transfer_rate.came(bytes.len(), Instant::now()).map_err(cut)?;
+                transfer_rate.add_bytes(bytes.len(), Instant::now()).map_err(cut)?;
             }
             Ok(None) => return Ok(PieceOutcome::Frames(frames, tag)),
             Err(error) => return Err(cut(chain(&error))),
@@ -151,8 +151,8 @@ async fn pass_in_order(
         };
         let (frames, tag) = match outcome {
             PieceOutcome::Frames(frames, tag) => (frames, tag),
-            PieceOutcome::Said(body) => {
-                let _ = link.say(&body).await;
+            PieceOutcome::AgentMessage(body) => {
+                let _ = link.send_json(&body).await;
                 continue;
             }
         };

@@ -59,13 +59,13 @@ pub(super) async fn run(link: RequestContext, begin: FollowStart) {
     loop {
         let begun = Instant::now();
         let response = match link.requests.send(ask).await {
-            Ok(WorkerAnswer::Good(response)) => response,
-            Ok(WorkerAnswer::Said(body)) if !position.announced_to_session => {
-                let _ = link.say(&answer_to(request, body)).await;
+            Ok(WorkerAnswer::Response(response)) => response,
+            Ok(WorkerAnswer::AgentMessage(body)) if !position.announced_to_session => {
+                let _ = link.send_json(&answer_to(request, body)).await;
                 return;
             }
             // No request of the session waits for this answer; its next attachment gets the error.
-            Ok(WorkerAnswer::Said(body)) => {
+            Ok(WorkerAnswer::AgentMessage(body)) => {
                 let why = String::from_utf8_lossy(&body).into_owned();
                 return link.cut_off(&HttpError::Cut { doing: FOLLOWING, why });
             }
@@ -183,7 +183,7 @@ impl FollowPosition {
                 Ok(Some(bytes)) => {
                     buffer.extend_from_slice(&bytes);
                     transfer_rate
-                        .came(bytes.len(), Instant::now())
+                        .add_bytes(bytes.len(), Instant::now())
                         .map_err(|why| cut_error(&why))?;
                 }
                 Ok(None) if buffer.is_empty() && group.frames.is_empty() => {

@@ -82,9 +82,9 @@ enum Attempt {
 /// The answer to a request.
 pub(super) enum WorkerAnswer {
     /// The requested response.
-    Good(Response),
+    Response(Response),
     /// The agent's message, in JSON, that explains a refusal.
-    Said(Vec<u8>),
+    AgentMessage(Vec<u8>),
 }
 
 impl WorkerRequest {
@@ -251,8 +251,8 @@ impl WorkerClient {
     pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
         let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER));
         match self.send(ask).await? {
-            WorkerAnswer::Said(body) => Ok(body),
-            WorkerAnswer::Good(response) => {
+            WorkerAnswer::AgentMessage(body) => Ok(body),
+            WorkerAnswer::Response(response) => {
                 let (body, cut) = read(response, MAX_BODY, limit, doing).await?;
                 match cut {
                     None => Ok(body),
@@ -306,7 +306,7 @@ impl WorkerClient {
             .map_err(|error| (self.failed(&error, doing), None))?;
         let status = response.status();
         if status.is_success() {
-            return Ok(Attempt::Answer(WorkerAnswer::Good(response)));
+            return Ok(Attempt::Answer(WorkerAnswer::Response(response)));
         }
         let header = |name: HeaderName| {
             let value = response.headers().get(name)?.to_str().ok()?;
@@ -326,7 +326,7 @@ impl WorkerClient {
             Err(_) => Vec::new(),
         };
         if is_agent_answer(&body) {
-            return Ok(Attempt::Answer(WorkerAnswer::Said(body)));
+            return Ok(Attempt::Answer(WorkerAnswer::AgentMessage(body)));
         }
         let named = NamedRefusal::of(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::Refused(Box::new(named)), pause))

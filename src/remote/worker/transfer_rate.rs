@@ -26,7 +26,7 @@ impl TransferRate {
     ///
     /// # Errors
     /// Too few bytes arrived within the limit; the error is a message.
-    pub(super) fn came(&mut self, bytes: usize, now: Instant) -> Result<(), String> {
+    pub(super) fn add_bytes(&mut self, bytes: usize, now: Instant) -> Result<(), String> {
         self.bytes += bytes;
         let elapsed: Duration = now.saturating_duration_since(self.since);
         if elapsed < limits::STALL {
@@ -49,9 +49,10 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         let mut transfer_rate = TransferRate::new(begun);
-        let slow = (1..=limits::STALL.as_secs()).find_map(|s| transfer_rate.came(1, at(s)).err());
+        let slow =
+            (1..=limits::STALL.as_secs()).find_map(|s| transfer_rate.add_bytes(1, at(s)).err());
         assert_eq!(slow.as_deref(), Some("only 120 bytes came in 120 s"));
         let mut transfer_rate = TransferRate::new(begun);
-        assert!((1..=1000).all(|s| transfer_rate.came(200, at(s)).is_ok()));
+        assert!((1..=1000).all(|s| transfer_rate.add_bytes(200, at(s)).is_ok()));
     }
 }
