@@ -7,11 +7,11 @@
 //! Unknowns are handled conservatively:
 //!
 //! - `[EXIT:n]` does not end the stream; `[DONE]` and `[ERROR]` do. A stream that just stops has
-//! failed, unless a report was announced.
+//!   failed, unless a report was announced.
 //! - Program and service print on the same lines, so a forged end or report costs at most this
-//! rung: only the fetched report and its content count.
+//!   rung: only the fetched report and its content count.
 //! - The report has no length and no digest. It is written beside its destination, and only the
-//! importer decides whether it is complete.
+//!   importer decides whether it is complete.
 //! - Nothing can be cancelled or resumed after a cut.
 
 use std::path::Path;
